@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { forwardedPrefixHeader } from '../server/public-base.ts';
-import { removeSessionCookie } from '../server/session-cookie.ts';
+import { removeOwnCookies } from '../server/session-cookie.ts';
 import { ticketHeader } from '../server/session-ticket.ts';
 
 /** Headers that concern one connection, besides those that `Connection` lists. Source: RFC 9110, 7.6.1. */
@@ -35,7 +35,7 @@ export function toReplicaHeaders(request: FastifyRequest, prefix: string, ticket
   const { headers, protocol, ip, method } = request;
   const sent: OutgoingHttpHeaders = removeHopByHop(headers);
   // Graph code must not get the session of the user, which has all permissions of a key.
-  if (sent.cookie !== undefined) sent.cookie = removeSessionCookie(String(sent.cookie));
+  if (sent.cookie !== undefined) sent.cookie = removeOwnCookies(String(sent.cookie));
   if (sent.cookie === undefined) delete sent.cookie;
   // Only the proxy sends tickets.
   delete sent[ticketHeader];

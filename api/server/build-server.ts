@@ -36,7 +36,7 @@ import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { buildRoutePath, maskParameters, registerOperation, stripQuery } from './register-operation.ts';
 import { compileSerializer, compileValidator } from './schema-check.ts';
-import { dropSessionCookie } from './session-cookie.ts';
+import { dropOwnCookies } from './session-cookie.ts';
 import { takeTicket } from './session-ticket.ts';
 import { listUnbuiltRoutes, rejectUnservedRoutes } from './unserved-routes.ts';
 import { isPageRequest, listFileSegments, serveWebApplication, webPagePath } from './web-application.ts';
@@ -175,7 +175,7 @@ export async function buildServer({
     },
     rewriteUrl: (raw) => {
       const { method = 'GET', url = '/', headers } = raw;
-      if (!form.acceptsSessions) dropSessionCookie(raw as IncomingMessage);
+      if (!form.acceptsSessions) dropOwnCookies(raw as IncomingMessage);
       takeTicket(raw as IncomingMessage, form.tickets);
       const path = stripQuery(url);
       if (form.extraRoutes?.takesPrecedence(method, path)) return customRoutePath;

@@ -9,6 +9,7 @@ export const sessionCookieName = 'runlake_session';
 /** Cookie between the redirect to an OpenID Connect provider and the one back. */
 export const pendingCookieName = 'runlake_oidc';
 const pendingSeconds = 600;
+const ownCookie = new RegExp(`^\\s*(?:${sessionCookieName}|${pendingCookieName})=`);
 
 export function readSessionCookie(headers: IncomingHttpHeaders): string | undefined {
   return readCookie(headers, sessionCookieName);
@@ -20,25 +21,25 @@ export function readCookie({ cookie }: IncomingHttpHeaders, name: string): strin
 }
 
 /**
- * Removes the session cookie from a request. Browsers send it to all ports of the host, also to servers whose custom
- * code reads cookies.
+ * Removes the cookies of this module from a request. Browsers send them to all ports of the host, also to servers whose
+ * custom code reads cookies.
  */
-export function dropSessionCookie({ headers, rawHeaders }: Pick<IncomingMessage, 'headers' | 'rawHeaders'>): void {
-  if (!headers.cookie?.includes(sessionCookieName)) return;
-  const kept = removeSessionCookie(headers.cookie);
+export function dropOwnCookies({ headers, rawHeaders }: Pick<IncomingMessage, 'headers' | 'rawHeaders'>): void {
+  if (headers.cookie === undefined) return;
+  const kept = removeOwnCookies(headers.cookie);
   if (kept === undefined) delete headers.cookie;
   else headers.cookie = kept;
   for (let index = rawHeaders.length - 2; index >= 0; index -= 2) {
     if (rawHeaders[index]?.toLowerCase() !== 'cookie') continue;
-    const value = removeSessionCookie(rawHeaders[index + 1] ?? '');
+    const value = removeOwnCookies(rawHeaders[index + 1] ?? '');
     if (value === undefined) rawHeaders.splice(index, 2);
     else rawHeaders[index + 1] = value;
   }
 }
 
-/** Returns a cookie header without the session cookie, or undefined if nothing is left. */
-export function removeSessionCookie(cookie: string): string | undefined {
-  const kept = cookie.split(';').filter((each) => !each.trim().startsWith(`${sessionCookieName}=`));
+/** Returns a cookie header without the cookies of this module, or undefined if nothing is left. */
+export function removeOwnCookies(cookie: string): string | undefined {
+  const kept = cookie.split(';').filter((each) => !ownCookie.test(each));
   return kept.join(';').trim() || undefined;
 }
 

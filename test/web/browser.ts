@@ -43,11 +43,11 @@ export async function signIn(page: Page, apiKey: string, path = '/'): Promise<vo
   await page.getByRole('navigation', { name: 'Screens' }).waitFor();
 }
 
-/** Creates a key through the API. */
-export async function createKey({ url, apiKey }: RunlakeProcess, body: object): Promise<{ id: string; key: string }> {
-  const response = await fetch(`${url}/api/v1/api-key`, {
+/** Creates an API key with some of the permissions of the admin key. */
+export async function createKey(runlake: RunlakeProcess, body: object): Promise<{ id: string; key: string }> {
+  const response = await fetch(`${runlake.url}/api/v1/api-key`, {
     method: 'POST',
-    headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
+    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
     body: JSON.stringify(body),
   });
   expect(response.status).toBe(200);
@@ -65,9 +65,9 @@ export interface SignedInBrowser {
 /** Starts Runlake, and Chromium with a session of its admin key. `prepare` runs before the browser opens a page. */
 export async function startSignedIn(
   prepare: (runlake: RunlakeProcess) => Promise<void> = async () => undefined,
-  environment: Readonly<Record<string, string>> = {},
+  options: RunlakeOptions = {},
 ): Promise<SignedInBrowser> {
-  const [runlake, browser] = await Promise.all([startRunlake({ environment }), startBrowser()]);
+  const [runlake, browser] = await Promise.all([startRunlake(options), startBrowser()]);
   await prepare(runlake);
   const context = await openContext(browser, runlake.url);
   let page = await context.newPage();

@@ -3,29 +3,19 @@ import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Client } from 'langsmith';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
-import { agentSource } from './agent-source.ts';
 import { eventually, expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
-import { sendExperiment } from './send-experiments.ts';
-import { buildChatPrompt } from './send-prompts.ts';
-import { buildAgentTrace, type SentRun, sendRuns } from './send-traces.ts';
+import { fillScreens, type ScreenData } from './fill-screens.ts';
 
 /** With RUNLAKE_WRITE_SCREENS=true, the images of this folder are written again. */
 const folder = fileURLToPath(new URL('screens/', import.meta.url));
 const writesScreens = process.env.RUNLAKE_WRITE_SCREENS === 'true';
-const hourMs = 3_600_000;
-/** Traces of the agents, and runs of the two experiments. */
-const allTraces = 241 + 2 * 6;
 
 let runlake: RunlakeProcess;
 let browser: Browser;
-let trace: readonly SentRun[];
-let projectId: string;
-let exportId: string;
+let data: ScreenData;
 let exportRoot: string;
 
 /** The screens, and what is visible when their data has arrived. */
@@ -50,7 +40,7 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
   },
   {
     name: 'trace',
-    path: () => `/runs/${trace[4]?.id}`,
+    path: () => `/runs/${data.trace[4]?.id}`,
     ready: (page) => page.getByText('You are the support agent').waitFor(),
   },
   {
@@ -60,7 +50,7 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
   },
   {
     name: 'dataset',
-    path: () => `/datasets/${dataset.id}?example=${dataset.exampleId}`,
+    path: () => `/datasets/${data.dataset.id}?example=${data.dataset.exampleId}`,
     ready: async (page) => {
       await page.getByRole('table', { name: 'Examples' }).waitFor();
       await page.getByRole('region', { name: 'Inputs' }).waitFor();
@@ -68,7 +58,7 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
   },
   {
     name: 'experiments',
-    path: () => `/datasets/${dataset.id}/compare?selectedSessions=${dataset.experimentIds.join(',')}`,
+    path: () => `/datasets/${data.dataset.id}/compare?selectedSessions=${data.dataset.experimentIds.join(',')}`,
     ready: async (page) => {
       await page.getByRole('table', { name: 'Examples' }).waitFor();
       await page.getByRole('region', { name: 'Figures of the experiments' }).getByText('better').first().waitFor();
@@ -90,6 +80,37 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
     ready: (page) => page.getByRole('region', { name: 'Difference of Messages' }).waitFor(),
   },
   {
+    name: 'threads',
+    path: () => '/projects',
+    ready: async (page) => {
+      await page.getByRole('link', { name: 'support-agent' }).click();
+      await page.getByRole('link', { name: 'Threads' }).click();
+      await page.getByRole('table', { name: 'Threads' }).waitFor();
+      await page.locator('.figures dd', { hasText: '$' }).waitFor();
+    },
+  },
+  {
+    name: 'thread',
+    path: () => '/projects',
+    ready: async (page) => {
+      await page.getByRole('link', { name: 'support-agent' }).click();
+      await page.getByRole('link', { name: 'Threads' }).click();
+      await page.getByRole('link', { name: 'thread-3' }).click();
+      await page.getByText('Why was order 48213 shipped twice?').last().waitFor();
+      await eventually(() => page.getByText('Loading').count()).toBe(0);
+    },
+  },
+  { name: 'queues', path: () => '/queues', ready: (page) => page.getByText('Answers of the week').waitFor() },
+  {
+    name: 'queue',
+    path: () => '/queues',
+    ready: async (page) => {
+      await page.getByRole('link', { name: 'Answers of the week' }).click();
+      await page.getByText('Here is what I found').first().waitFor();
+      await page.getByRole('radio', { name: 'correct' }).waitFor();
+    },
+  },
+  {
     name: 'settings',
     path: () => '/settings?tab=Audit%20log',
     ready: (page) => page.getByRole('table').getByText('session').first().waitFor(),
@@ -98,6 +119,50 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
     name: 'system',
     path: () => '/system',
     ready: (page) => page.getByText('The queue is empty').waitFor(),
+  },
+  {
+    name: 'agents',
+    path: () => '/agents',
+    ready: (page) => page.getByRole('link', { name: 'support agent' }).waitFor(),
+  },
+  {
+    name: 'agent-revisions',
+    path: () => agentPath('Revisions'),
+    ready: (page) => page.getByText('the graphs are loaded').first().waitFor(),
+  },
+  {
+    name: 'agent-graph',
+    path: () => agentPath('Assistants', `&assistant=${data.agent.assistantId}`),
+    ready: (page) => page.getByRole('img', { name: /^Graph of 6 nodes/ }).waitFor(),
+  },
+  {
+    name: 'agent-thread',
+    path: () => agentPath('Threads', `&thread=${data.agent.threadId}`),
+    ready: async (page) => {
+      await page.getByRole('button', { name: 'Compare with step 1' }).click();
+      await page.getByRole('region', { name: 'Differences' }).getByText('messages[2]').waitFor();
+      await page.getByRole('region', { name: 'Runs' }).getByText('Trace').waitFor();
+    },
+  },
+  {
+    name: 'agent-playground',
+    path: () => agentPath('Playground', `&thread=${data.agent.threadId}`),
+    ready: (page) => page.getByText('Refund 42 euros?').waitFor(),
+  },
+  {
+    name: 'exports',
+    path: () => `/exports/${data.exportId}`,
+    ready: async (page) => {
+      await page.locator('.page-head').getByText('completed', { exact: true }).waitFor();
+      await page.getByRole('region', { name: 'DuckDB lines' }).waitFor();
+      await page.getByRole('region', { name: 'Exports of the days' }).waitFor();
+    },
+  },
+  {
+    name: 'new-export',
+    path: () =>
+      `/exports/new?project=${data.projectId}&from=2026-03-01T00:00&until=${new Date().toISOString().slice(0, 10)}T00:00`,
+    ready: (page) => page.getByText('runs so far').waitFor(),
   },
   {
     name: 'usage',
@@ -110,94 +175,13 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
   },
 ];
 
-/** A deployment whose graph waits for an answer. */
-let agent: { readonly deploymentId: string; readonly assistantId: string; readonly threadId: string };
-const agentPath = (tab: string, more = '') => `/agents/${agent.deploymentId}?tab=${tab}${more}`;
-
-async function deployAgent(): Promise<typeof agent> {
-  const client = new DeploymentClient(runlake.url, runlake.apiKey);
-  const { id, latest_revision_id } = await client.deploy('support agent', agentSource, {
-    secrets: [{ name: 'SHOP_TOKEN', value: 'a-secret-of-the-shop' }],
-  });
-  await client.awaitDeployed(id, latest_revision_id);
-  const ask = async (path: string, body: object) =>
-    (await client.ask('POST', `/deployments/support-agent${path}`, body)).body;
-  const [{ assistant_id: assistantId }] = await ask('/assistants/search', { graph_id: 'support' });
-  const { thread_id: threadId } = await ask('/threads', {});
-  const input = { messages: [{ role: 'user', content: 'I want a refund for my last order.' }] };
-  await ask(`/threads/${threadId}/runs/wait`, { assistant_id: assistantId, input });
-  return { deploymentId: id, assistantId, threadId };
-}
-
-async function countUsage(now: number): Promise<number> {
-  const headers = { 'x-api-key': runlake.apiKey };
-  const [workspace] = await (await fetch(`${runlake.url}/api/v1/workspaces`, { headers })).json();
-  const query = new URLSearchParams({
-    start_time: new Date(now - 30 * 24 * hourMs).toISOString(),
-    end_time: new Date(now + hourMs).toISOString(),
-    workspace_ids: workspace.id,
-  });
-  const usage = await fetch(`${runlake.url}/api/v1/orgs/current/billing/granular-usage?${query}`, { headers });
-  const { usage: rows } = await usage.json();
-  return rows.reduce((sum: number, { traces }: { traces: number }) => sum + traces, 0);
-}
-
-const topics = ['open invoices', 'a refund', 'two equal orders', 'a new address', 'the plan', 'a lost password'];
-
-/** Adds a dataset with two experiments, and prompts, through the SDK and the API. */
-async function addDatasetAndPrompts(): Promise<typeof dataset> {
-  const client = new Client({ apiUrl: runlake.url, apiKey: runlake.apiKey, disablePromptCache: true });
-  const { id } = await client.createDataset('support questions', { description: 'Questions of customers of March' });
-  const examples = topics.map((topic, index) => ({
-    id: randomUUID(),
-    dataset_id: id,
-    inputs: { messages: [{ role: 'user', content: `I have a question about ${topic}. Can you help me?` }] },
-    outputs: { answer: `The article about ${topic} says what to do.` },
-    metadata: { language: 'en' },
-    split: index % 2 === 0 ? 'base' : 'hard',
-  }));
-  await client.createExamples(examples);
-  const send = (name: string, isGood: (index: number) => boolean, seconds: number) =>
-    sendExperiment(runlake, { name, datasetId: id }, examples, (_, index) => ({
-      outputs: { answer: isGood(index) ? `See the article about ${topics[index]}.` : 'Sorry, I do not know.' },
-      seconds: seconds + index / 10,
-      feedback: { helpful: isGood(index) ? 1 : 0.2, 'right language': 1 },
-    }));
-  const experimentIds = [
-    await send('gpt-4o-mini, prompt 1', (index) => index % 3 !== 0, 2.1),
-    await send('gpt-4o-mini, prompt 2', (index) => index !== 1, 1.4),
-  ];
-  const settings = { model: 'gpt-4o-mini', temperature: 0.2 };
-  const first = 'You are the support agent of {company}.\nAnswer briefly.';
-  await client.pushPrompt('support-agent', {
-    object: buildChatPrompt(first, settings),
-    description: 'Answers questions of customers',
-    tags: ['support'],
-    commitTags: ['production'],
-  });
-  await client.pushPrompt('support-agent', {
-    object: buildChatPrompt(`${first.replace('briefly', 'briefly and kindly')}\nName the article.`, settings),
-    commitDescription: 'Kinder, with sources',
-  });
-  await client.pushSkill('write-mails', { files: { 'SKILL.md': { type: 'file', content: 'Write short mails.' } } });
-  return { id, experimentIds, exampleId: examples[0]?.id ?? '' };
-}
+const agentPath = (tab: string, more = '') => `/agents/${data.agent.deploymentId}?tab=${tab}${more}`;
 
 beforeAll(async () => {
   exportRoot = mkdtempSync(join(tmpdir(), 'runlake-screens-'));
   const environment = { RUNLAKE_LOCAL_EXPORT_ROOT: exportRoot };
   [runlake, browser] = await Promise.all([startRunlake({ environment }), startBrowser()]);
-  const now = Date.now() - 60_000;
-  trace = buildAgentTrace('support-agent', now, 3);
-  const runs = [...trace];
-  for (const [place, project] of ['support-agent', 'billing-bot', 'docs-search', 'release-notes'].entries())
-    for (let index = 0; index < 90 - 20 * place; index++)
-      runs.push(...buildAgentTrace(project, now - index * hourMs * (index < 30 ? 0.2 : 3 + place), index + place));
-  await sendRuns(runlake.url, runlake.apiKey, runs);
-  dataset = await addDatasetAndPrompts();
-  // The roll-up counts an hour within seconds.
-  await vi.waitFor(async () => expect(await countUsage(now)).toBe(241), { timeout: 30_000, interval: 250 });
-  await createExport(now);
+  data = await fillScreens(runlake);
   if (writesScreens) mkdirSync(folder, { recursive: true });
 });
 afterAll(async () => {
@@ -205,23 +189,6 @@ afterAll(async () => {
   await runlake?.remove();
   rmSync(exportRoot, { recursive: true, force: true });
 });
-
-/** Creates an export of three days, which ends within seconds. */
-async function createExport(now: number): Promise<void> {
-  const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
-  const ask = async (path: string, body?: object) => {
-    const init = body === undefined ? { headers } : { method: 'POST', headers, body: JSON.stringify(body) };
-    return (await fetch(`${runlake.url}/api/v1${path}`, init)).json();
-  };
-  [{ id: projectId }] = await ask('/sessions?name=support-agent');
-  const lake = { destination_type: 'local', display_name: 'lake', config: { prefix: 'traces' } };
-  const { id: destinationId } = await ask('/bulk-exports/destinations', lake);
-  ({ id: exportId } = await ask('/bulk-exports', {
-    ...{ bulk_export_destination_id: destinationId, session_id: projectId, format_version: 'v2_beta' },
-    start_time: new Date(now - 72 * hourMs).toISOString(),
-    end_time: new Date(now + hourMs).toISOString(),
-  }));
-}
 
 async function openSignedIn(options: Parameters<typeof openContext>[2]): Promise<BrowserContext> {
   const context = await openContext(browser, runlake.url, options);
@@ -271,7 +238,7 @@ describe('usage', () => {
       .getByRole('row', { name: /^Total/ })
       .getByRole('cell')
       .first();
-    await eventually(() => total.textContent()).toBe('242');
+    await eventually(() => total.textContent()).toBe(String(data.traces));
     await page.getByLabel('Group by').selectOption('project');
     const table = page.getByRole('region', { name: 'Usage by group' });
     const row = table
@@ -281,7 +248,7 @@ describe('usage', () => {
     await eventually(() => row.textContent()).toBe('91');
     // Tokens and costs are those of the figures of the project.
     const headers = { 'x-api-key': runlake.apiKey };
-    const since = new Date(Date.now() - 31 * 24 * hourMs).toISOString();
+    const since = new Date(Date.now() - 31 * 86_400_000).toISOString();
     const found = await fetch(
       `${runlake.url}/api/v1/sessions?name=support-agent&include_stats=true&stats_start_time=${since}`,
       { headers },

@@ -10,8 +10,10 @@ describe('the settings screen', () => {
   let problems: string[];
   beforeAll(async () => {
     signedIn = await startSignedIn(undefined, {
-      RUNLAKE_RETENTION_SHORTLIVED_DAYS: '7',
-      RUNLAKE_RETENTION_LONGLIVED_DAYS: '400',
+      environment: {
+        RUNLAKE_RETENTION_SHORTLIVED_DAYS: '7',
+        RUNLAKE_RETENTION_LONGLIVED_DAYS: '400',
+      },
     });
     ({ runlake } = signedIn);
   });

@@ -10,6 +10,10 @@ import {
 import { sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
 import { readDeploymentSearch } from './screens/agents/search.ts';
+import { readCompareSearch, readDatasetSearch } from './screens/datasets/search.ts';
+import { readExportSearch, readExportsSearch, readNewExportSearch } from './screens/exports/search.ts';
+import { readPromptSearch, readPromptsSearch } from './screens/prompts/search.ts';
+import { readThreadsSearch } from './screens/threads/search.ts';
 import { readTracesSearch } from './screens/traces/search.ts';
 import { readUsageSearch } from './screens/usage/search.ts';
 import { Shell } from './shell.tsx';
@@ -122,23 +126,41 @@ const usage = createRoute({
   validateSearch: readUsageSearch,
   component: lazyRouteComponent(() => import('./screens/usage/usage.tsx'), 'Usage'),
 });
-const exports = createRoute({
+const datasets = createRoute({
   getParentRoute: () => shell,
-  path: '/exports',
-  validateSearch: readExportsSearch,
-  component: lazyRouteComponent(() => import('./screens/exports/exports.tsx'), 'Exports'),
+  path: '/datasets',
+  validateSearch: (search: Record<string, unknown>): { name?: string | undefined } => ({
+    name: optionalText(search.name),
+  }),
+  component: lazyRouteComponent(() => import('./screens/datasets/datasets.tsx'), 'Datasets'),
 });
-const newExport = createRoute({
+const dataset = createRoute({
   getParentRoute: () => shell,
-  path: '/exports/new',
-  validateSearch: readNewExportSearch,
-  component: lazyRouteComponent(() => import('./screens/exports/new-export.tsx'), 'NewExport'),
+  path: '/datasets/$datasetId',
+  validateSearch: readDatasetSearch,
+  component: lazyRouteComponent(() => import('./screens/datasets/dataset.tsx'), 'Dataset'),
 });
-const exportDetail = createRoute({
+const compare = createRoute({
   getParentRoute: () => shell,
-  path: '/exports/$exportId',
-  validateSearch: readExportSearch,
-  component: lazyRouteComponent(() => import('./screens/exports/export-detail.tsx'), 'ExportDetail'),
+  path: '/datasets/$datasetId/compare',
+  validateSearch: readCompareSearch,
+  component: lazyRouteComponent(() => import('./screens/datasets/compare.tsx'), 'Compare'),
+});
+/** Links of the SDKs. */
+const sdkDataset = createRoute({
+  getParentRoute: () => shell,
+  path: '/o/$tenantId/datasets/$datasetId',
+  beforeLoad: ({ params: { datasetId } }) => {
+    throw redirect({ to: '/datasets/$datasetId', params: { datasetId }, replace: true });
+  },
+});
+const sdkCompare = createRoute({
+  getParentRoute: () => shell,
+  path: '/o/$tenantId/datasets/$datasetId/compare',
+  validateSearch: readCompareSearch,
+  beforeLoad: ({ params: { datasetId }, search }) => {
+    throw redirect({ to: '/datasets/$datasetId/compare', params: { datasetId }, search, replace: true });
+  },
 });
 const prompts = createRoute({
   getParentRoute: () => shell,
@@ -174,6 +196,24 @@ const deployment = createRoute({
   validateSearch: readDeploymentSearch,
   component: lazyRouteComponent(() => import('./screens/agents/deployment.tsx'), 'DeploymentScreen'),
 });
+const exports = createRoute({
+  getParentRoute: () => shell,
+  path: '/exports',
+  validateSearch: readExportsSearch,
+  component: lazyRouteComponent(() => import('./screens/exports/exports.tsx'), 'Exports'),
+});
+const newExport = createRoute({
+  getParentRoute: () => shell,
+  path: '/exports/new',
+  validateSearch: readNewExportSearch,
+  component: lazyRouteComponent(() => import('./screens/exports/new-export.tsx'), 'NewExport'),
+});
+const exportDetail = createRoute({
+  getParentRoute: () => shell,
+  path: '/exports/$exportId',
+  validateSearch: readExportSearch,
+  component: lazyRouteComponent(() => import('./screens/exports/export-detail.tsx'), 'ExportDetail'),
+});
 
 const settings = createRoute({
   getParentRoute: () => shell,
@@ -197,7 +237,34 @@ function readTraceSearch(search: Record<string, unknown>): { tab?: string | unde
 const routeTree = rootRoute.addChildren([
   signIn,
   sharedTrace,
-  shell.addChildren([home, projects, traces, run, projectRun, sdkRun, usage, agents, deployment, settings, system]),
+  sharedDataset,
+  shell.addChildren([
+    home,
+    projects,
+    traces,
+    threads,
+    run,
+    projectRun,
+    sdkRun,
+    datasets,
+    dataset,
+    compare,
+    sdkDataset,
+    sdkCompare,
+    prompts,
+    prompt,
+    promptCommit,
+    queues,
+    queue,
+    agents,
+    deployment,
+    exports,
+    newExport,
+    exportDetail,
+    usage,
+    settings,
+    system,
+  ]),
 ]);
 
 export function createAppRouter(queries: QueryClient) {

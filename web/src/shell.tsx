@@ -8,7 +8,16 @@ import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
 interface NavigationItem {
-  readonly to: '/projects' | '/usage' | '/agents' | '/settings' | '/system';
+  readonly to:
+    | '/projects'
+    | '/datasets'
+    | '/prompts'
+    | '/queues'
+    | '/agents'
+    | '/exports'
+    | '/usage'
+    | '/settings'
+    | '/system';
   readonly label: string;
   readonly icon: IconName;
   /** Only those with this permission see the link. */
@@ -20,8 +29,10 @@ const items: readonly NavigationItem[] = [
   { to: '/projects', label: 'Projects', icon: 'projects' },
   { to: '/datasets', label: 'Datasets', icon: 'datasets' },
   { to: '/prompts', label: 'Prompts', icon: 'prompts' },
-  { to: '/usage', label: 'Usage', icon: 'usage' },
+  { to: '/queues', label: 'Queues', icon: 'queues' },
   { to: '/agents', label: 'Agents', icon: 'agents' },
+  { to: '/exports', label: 'Exports', icon: 'exports' },
+  { to: '/usage', label: 'Usage', icon: 'usage' },
   { to: '/settings', label: 'Settings', icon: 'settings' },
   { to: '/system', label: 'System', icon: 'system', permission: 'organizations:manage' },
 ];

@@ -150,7 +150,7 @@ describe('a session', () => {
     const seen = await (await send('app/headers', { ...session, 'x-own': '1' })).json();
     expect(seen).toHaveProperty('x-own', '1');
     for (const name of ['cookie', 'x-csrf-token', ticketHeader]) expect(seen).not.toHaveProperty(name);
-    await send('captured/threads', { ...session, cookie: `own=1; ${session.cookie}` });
+    await send('captured/threads', { ...session, cookie: `own=1; runlake_oidc=sealed; ${session.cookie}` });
     const { headers } = captured.requests.at(-1)!;
     expect(headers.cookie).toBe('own=1');
     const sent = JSON.stringify(headers);

@@ -79,7 +79,7 @@ export interface SendOptions {
   readonly deployment?: 'session' | 'own';
 }
 
-/** Sends a request to an operation that is not a part of the generated types. */
+/** Sends a request to an operation that is not a part of the generated types. `body` is sent as JSON, or is a form. */
 export async function send(
   method: string,
   url: string,
@@ -88,7 +88,8 @@ export async function send(
   { headers: more, deployment }: SendOptions = {},
 ): Promise<Response> {
   const headers = new Headers({ accept: 'application/json', ...more });
-  if (body !== undefined) headers.set('content-type', 'application/json');
+  const isForm = body instanceof FormData;
+  if (body !== undefined && !isForm) headers.set('content-type', 'application/json');
   const isConfirmed = deployment === undefined ? method !== 'get' : deployment === 'session';
   if (isConfirmed && csrfToken !== undefined) headers.set('x-csrf-token', csrfToken);
   if (deployment !== 'own' && workspaceId !== undefined) headers.set('x-tenant-id', workspaceId);

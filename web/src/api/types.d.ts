@@ -703,112 +703,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the feedback configs of the workspace
-         * @description Needs the permission `feedback:read`.
-         */
-        get: operations["listFeedbackConfigs"];
-        put?: never;
-        /**
-         * Define what the scores of a feedback key mean
-         * @description An identical config is returned unchanged; 409 if another one exists.
+         * List the datasets of the workspace, page by page
+         * @description A dataset that is created or deleted meanwhile, or whose value for `sort_by` changes, can shift pages.
          *
-         *     Needs the permission `feedback:configure`.
+         *     Needs the permission `datasets:read`.
          */
-        post: operations["createFeedbackConfig"];
-        /**
-         * Delete a feedback config
-         * @description The feedback stays. Give either the key or the id.
-         *
-         *     Needs the permission `feedback:configure`.
-         */
-        delete: operations["deleteFeedbackConfig"];
-        options?: never;
-        head?: never;
-        /**
-         * Change a feedback config
-         * @description Absent and null fields stay unchanged. `add_categories` and `remove_categories` keep the other categories; 400 if a value or label to add exists, if a value to remove does not, or if fewer than two categories would remain.
-         *
-         *     Needs the permission `feedback:configure`.
-         */
-        patch: operations["updateFeedbackConfig"];
-        trace?: never;
-    };
-    "/api/v1/annotation-queues": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the annotation queues of the workspace
-         * @description Needs the permission `annotation-queues:read`.
-         */
-        get: operations["listAnnotationQueues"];
-        put?: never;
-        /**
-         * Create an annotation queue
-         * @description With `session_ids`, the root runs of these projects are in the queue from the beginning: all or none.
-         *
-         *     Needs the permission `annotation-queues:create`.
-         */
-        post: operations["createAnnotationQueue"];
-        /**
-         * Delete annotation queues
-         * @description Their runs stay. 207 if some of them do not exist; the others are deleted.
-         *
-         *     Needs the permission `annotation-queues:delete`.
-         */
-        delete: operations["deleteAnnotationQueues"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/annotation-queues/{queue_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get an annotation queue
-         * @description Needs the permission `annotation-queues:read`.
-         */
-        get: operations["getAnnotationQueue"];
-        put?: never;
-        post?: never;
-        /**
-         * Delete an annotation queue
-         * @description Its runs stay.
-         *
-         *     Needs the permission `annotation-queues:delete`.
-         */
-        delete: operations["deleteAnnotationQueue"];
-        options?: never;
-        head?: never;
-        /**
-         * Update an annotation queue
-         * @description Absent fields stay unchanged; null clears a field, except for the name.
-         *
-         *     Needs the permission `annotation-queues:update`.
-         */
-        patch: operations["updateAnnotationQueue"];
-        trace?: never;
-    };
-    "/api/v1/annotation-queues/{run_id}/queues": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the annotation queues that contain a run
-         * @description Needs the permission `annotation-queues:read`.
-         */
-        get: operations["listRunAnnotationQueues"];
+        get: operations["listV2Datasets"];
         put?: never;
         post?: never;
         delete?: never;
@@ -817,7 +717,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/annotation-queues/{queue_id}/runs": {
+    "/api/v1/datasets/{dataset_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -825,20 +725,48 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the runs of an annotation queue, oldest first
-         * @description Needs the permission `runs:read` too. Deleted and expired runs are left out.
-         *
-         *     Needs the permission `annotation-queues:read`.
+         * Get a dataset
+         * @description Needs the permission `datasets:read`.
          */
-        get: operations["listAnnotationQueueRuns"];
+        get: operations["getDataset"];
         put?: never;
+        post?: never;
         /**
-         * Add runs to an annotation queue
-         * @description All or none. Runs that are in the queue stay as they are.
+         * Delete a dataset with all versions of its examples
+         * @description Experiments on the dataset stay.
          *
-         *     Needs the permission `annotation-queues:update`.
+         *     Needs the permission `datasets:delete`.
          */
-        post: operations["addAnnotationQueueRuns"];
+        delete: operations["deleteDataset"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a dataset
+         * @description Absent fields stay unchanged; null clears a field, except for the name. Changed schemas apply to later writes of examples.
+         *
+         *     Needs the permission `datasets:update`.
+         *
+         *     Not supported yet: patch_examples, transformations.
+         */
+        patch: operations["updateDataset"];
+        trace?: never;
+    };
+    "/api/v1/datasets/{dataset_id}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the versions of a dataset, newest first
+         * @description Each write to the examples of a dataset makes a version. `X-Pagination-Total` is the number of versions.
+         *
+         *     Needs the permission `datasets:read`.
+         */
+        get: operations["listDatasetVersions"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -894,15 +822,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
-        put?: never;
         /**
-         * Reserve or complete a run of an annotation queue, for the user of the key
-         * @description `in_progress` reserves it for `reservation_minutes`; 409 for both if enough other users are reviewing it or have completed it. Null withdraws the review. `override_added_at` moves the run in the queue of this user.
-         *
-         *     Needs the permission `annotation-queues:update`.
+         * List the splits of a dataset
+         * @description Needs the permission `datasets:read`.
          */
-        post: operations["setAnnotationQueueRunStatus"];
+        get: operations["listDatasetSplits"];
+        /**
+         * Add examples to a split, or remove them from it
+         * @description All or none, as one version.
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        put: operations["updateDatasetSplit"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -992,7 +924,7 @@ export interface paths {
          *
          *     Needs the permission `datasets:read`.
          *
-         *     Not supported yet: filters, sort.
+         *     Not supported yet: sort.
          */
         post: operations["queryExperimentRuns"];
         delete?: never;
@@ -1031,27 +963,33 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the items of an annotation queue, page by page
-         * @description Oldest first, without the content of the runs. Deleted and expired runs are left out; a thread stays until it is removed or its project is deleted.
+         * List examples
+         * @description Of a dataset, or those with the given ids. `order=recent` is by the last change, `recently_created` by creation.
          *
-         *     Needs the permission `annotation-queues:read`.
+         *     Needs the permission `datasets:read`.
          */
-        get: operations["listAnnotationQueueItems"];
+        get: operations["listExamples"];
         put?: never;
         /**
-         * Add runs and threads to an annotation queue as items
-         * @description All or none. Items that are in the queue stay as they are. An item has a `run_id`, or a `thread_id` and the `project_id` of the thread.
+         * Create an example
+         * @description Needs the permission `datasets:update`.
          *
-         *     Needs the permission `annotation-queues:update`.
+         *     Not supported yet: use_legacy_message_format.
          */
-        post: operations["createAnnotationQueueItems"];
-        delete?: never;
+        post: operations["createExample"];
+        /**
+         * Delete examples from the newest version
+         * @description All or none. Earlier versions keep them.
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        delete: operations["deleteExamples"];
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/platform/annotation-queues/{queue_id}/items/count": {
+    "/api/v1/examples/{example_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -1059,16 +997,30 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Count the items of an annotation queue
-         * @description Needs the permission `annotation-queues:read`.
+         * Get an example
+         * @description Needs the permission `datasets:read`.
          */
-        get: operations["countAnnotationQueueItems"];
+        get: operations["getExample"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete an example from the newest version
+         * @description Earlier versions keep it.
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        delete: operations["deleteExample"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Update an example
+         * @description Absent and null fields stay unchanged. New metadata replaces the former metadata, except for the splits.
+         *
+         *     Needs the permission `datasets:update`.
+         *
+         *     Not supported yet: overwrite.
+         */
+        patch: operations["updateExample"];
         trace?: never;
     };
     "/api/v1/repos": {
@@ -1239,6 +1191,188 @@ export interface paths {
         patch: operations["updateCommitTag"];
         trace?: never;
     };
+    "/api/v1/annotation-queues": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the annotation queues of the workspace
+         * @description Needs the permission `annotation-queues:read`.
+         */
+        get: operations["listAnnotationQueues"];
+        put?: never;
+        /**
+         * Create an annotation queue
+         * @description With `session_ids`, the root runs of these projects are in the queue from the beginning: all or none.
+         *
+         *     Needs the permission `annotation-queues:create`.
+         */
+        post: operations["createAnnotationQueue"];
+        /**
+         * Delete annotation queues
+         * @description Their runs stay. 207 if some of them do not exist; the others are deleted.
+         *
+         *     Needs the permission `annotation-queues:delete`.
+         */
+        delete: operations["deleteAnnotationQueues"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/annotation-queues/{queue_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an annotation queue
+         * @description Needs the permission `annotation-queues:read`.
+         */
+        get: operations["getAnnotationQueue"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an annotation queue
+         * @description Its runs stay.
+         *
+         *     Needs the permission `annotation-queues:delete`.
+         */
+        delete: operations["deleteAnnotationQueue"];
+        options?: never;
+        head?: never;
+        /**
+         * Update an annotation queue
+         * @description Absent fields stay unchanged; null clears a field, except for the name.
+         *
+         *     Needs the permission `annotation-queues:update`.
+         */
+        patch: operations["updateAnnotationQueue"];
+        trace?: never;
+    };
+    "/api/v1/annotation-queues/{run_id}/queues": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the annotation queues that contain a run
+         * @description Needs the permission `annotation-queues:read`.
+         */
+        get: operations["listRunAnnotationQueues"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/annotation-queues/{queue_id}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the runs of an annotation queue, oldest first
+         * @description Needs the permission `runs:read` too. Deleted and expired runs are left out.
+         *
+         *     Needs the permission `annotation-queues:read`.
+         */
+        get: operations["listAnnotationQueueRuns"];
+        put?: never;
+        /**
+         * Add runs to an annotation queue
+         * @description All or none. Runs that are in the queue stay as they are.
+         *
+         *     Needs the permission `annotation-queues:update`.
+         */
+        post: operations["addAnnotationQueueRuns"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/annotation-queues/status/{queue_run_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reserve or complete a run of an annotation queue, for the user of the key
+         * @description `in_progress` reserves it for `reservation_minutes`; 409 for both if enough other users are reviewing it or have completed it. Null withdraws the review. `override_added_at` moves the run in the queue of this user.
+         *
+         *     Needs the permission `annotation-queues:update`.
+         */
+        post: operations["setAnnotationQueueRunStatus"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/platform/annotation-queues/{queue_id}/items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the items of an annotation queue, page by page
+         * @description Oldest first, without the content of the runs. Deleted and expired runs are left out; a thread stays until it is removed or its project is deleted.
+         *
+         *     Needs the permission `annotation-queues:read`.
+         */
+        get: operations["listAnnotationQueueItems"];
+        put?: never;
+        /**
+         * Add runs and threads to an annotation queue as items
+         * @description All or none. Items that are in the queue stay as they are. An item has a `run_id`, or a `thread_id` and the `project_id` of the thread.
+         *
+         *     Needs the permission `annotation-queues:update`.
+         */
+        post: operations["createAnnotationQueueItems"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/platform/annotation-queues/{queue_id}/items/count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the items of an annotation queue
+         * @description Needs the permission `annotation-queues:read`.
+         */
+        get: operations["countAnnotationQueueItems"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/orgs/current/billing/granular-usage": {
         parameters: {
             query?: never;
@@ -1279,6 +1413,182 @@ export interface paths {
          *     Not supported yet: trace_tier.
          */
         get: operations["exportGranularUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/destinations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the destinations of the workspace, oldest first
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["listBulkExportDestinations"];
+        put?: never;
+        /**
+         * Create a destination for bulk exports
+         * @description The server writes a small object below `tmp/` in the prefix. It also reads and deletes the object if it has the permissions. If a step fails, the error names it and no destination is created.
+         *
+         *     Needs the permission `bulk-exports:manage`.
+         */
+        post: operations["createBulkExportDestination"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/destinations/{destination_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a destination
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["getBulkExportDestination"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a destination with its credentials
+         * @description Exported files stay in the bucket.
+         *
+         *     Needs the permission `bulk-exports:manage`.
+         */
+        delete: operations["deleteBulkExportDestination"];
+        options?: never;
+        head?: never;
+        /**
+         * Rename a destination, or replace its credentials
+         * @description Absent and null fields stay unchanged. New credentials are tested as at creation; if the test fails, the old ones stay. Bucket and prefix cannot be changed; create another destination instead.
+         *
+         *     Needs the permission `bulk-exports:manage`.
+         *
+         *     Not supported yet: config, destination_type.
+         */
+        patch: operations["updateBulkExportDestination"];
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/destinations/{destination_id}/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check a destination with its stored credentials
+         * @description The server connects to the store, and writes, reads and deletes a small object below `tmp/` in the prefix. Responds with 200 also if a step failed.
+         *
+         *     Needs the permission `bulk-exports:manage`.
+         */
+        post: operations["checkBulkExportDestination"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk-exports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the bulk exports and schedules of the workspace, newest first
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["listBulkExports"];
+        put?: never;
+        /**
+         * Export the runs of a tracing project to a bucket, once or on a schedule
+         * @description The export contains the runs in the range that were accepted before the request. Runs that arrive later are counted, but not exported.
+         *
+         *     Needs the permission `bulk-exports:manage`.
+         *
+         *     Not supported yet: all_experiments.
+         */
+        post: operations["createBulkExport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/{bulk_export_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a bulk export with its progress
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["getBulkExport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Cancel a bulk export or a schedule
+         * @description Finished files stay in the bucket and in the list of files. Exports that a schedule has created continue. A cancelled export or schedule cannot be restarted.
+         *
+         *     Needs the permission `bulk-exports:manage`.
+         */
+        patch: operations["cancelBulkExport"];
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/{bulk_export_id}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the runs of a bulk export, one per UTC day, in chronological order
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["listBulkExportRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/bulk-exports/{bulk_export_id}/runs/{run_id}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the complete files of a run of a bulk export
+         * @description Needs the permission `bulk-exports:read`.
+         */
+        get: operations["listBulkExportRunFiles"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1443,6 +1753,34 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/platform/datasets/{dataset_id}/examples": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create examples with attachments as multipart/form-data
+         * @description All or none, as one version. Parts: `<id>` (JSON: created_at, metadata, split, source_run_id, use_source_run_io, use_source_run_attachments), `<id>.inputs`, `<id>.outputs` (JSON objects), `<id>.attachment.<name>` (bytes).
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        post: operations["createExampleParts"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Update examples with attachments as multipart/form-data
+         * @description All or none, as one version. The parts are those of the creation, and `<id>.attachments_operations` (JSON: rename, retain). Absent inputs, outputs, metadata and splits stay. Without attachments_operations, new attachments replace all former ones.
+         *
+         *     Needs the permission `datasets:update`.
+         */
+        patch: operations["updateExampleParts"];
         trace?: never;
     };
 }
@@ -4294,17 +4632,813 @@ export interface operations {
     listV2Datasets: {
         parameters: {
             query?: {
-                key?: string[];
-                /** @description Part of the key, ignoring case. */
+                id?: string[];
+                name?: string;
+                /** @description Case-insensitive. */
                 name_contains?: string;
-                /** @description Only configs that are enforced, or only others. */
-                is_enforced?: boolean;
-                /** @description Accepted; a key has one config, and deleted ones are not kept. */
-                include_all_configs?: boolean;
-                /** @description By the last change. */
+                data_type?: ("kv" | "llm" | "chat")[];
+                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
+                metadata?: string;
+                /** @description Only those that have all of these tag values. */
+                tag_value_id?: string[];
+                /** @description By `last_session_start_time`, datasets without experiments are the oldest. */
+                sort_by?: "name" | "created_at" | "modified_at" | "last_session_start_time" | "example_count" | "session_count";
+                /** @description Accepted; the response has all fields. */
+                exclude?: "example_count"[];
+                /** @description Accepted; there are no datasets of corrections. */
+                exclude_corrections_datasets?: boolean;
+                sort_order?: "asc" | "desc";
+                page_size?: number;
+                /** @description `next_cursor` of the previous page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: {
+                            /** Format: uuid */
+                            id: string;
+                            /**
+                             * Format: uuid
+                             * @description Id of the workspace.
+                             */
+                            tenant_id: string;
+                            name: string;
+                            description: string | null;
+                            data_type: "kv" | "llm" | "chat";
+                            inputs_schema_definition: {
+                                [key: string]: unknown;
+                            } | null;
+                            outputs_schema_definition: {
+                                [key: string]: unknown;
+                            } | null;
+                            metadata: {
+                                [key: string]: unknown;
+                            } | null;
+                            baseline_experiment_id: string | null;
+                            externally_managed: boolean;
+                            /** @description Number of examples in the newest version. */
+                            example_count: number;
+                            /** @description Number of experiments. */
+                            session_count: number;
+                            last_session_start_time: string | null;
+                            transformations: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            modified_at: string;
+                        }[];
+                        next_cursor: string | null;
+                        has_more: boolean;
+                    };
+                };
+            };
+        };
+    };
+    getDataset: {
+        parameters: {
+            query?: {
+                /** @description Accepted; clients send it. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        name: string;
+                        description: string | null;
+                        data_type: "kv" | "llm" | "chat";
+                        inputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        outputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        metadata: {
+                            [key: string]: unknown;
+                        } | null;
+                        baseline_experiment_id: string | null;
+                        externally_managed: boolean;
+                        /** @description Number of examples in the newest version. */
+                        example_count: number;
+                        /** @description Number of experiments. */
+                        session_count: number;
+                        last_session_start_time: string | null;
+                        transformations: null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        modified_at: string;
+                    };
+                };
+            };
+        };
+    };
+    deleteDataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateDataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    name?: string | null;
+                    description?: string | null;
+                    inputs_schema_definition?: {
+                        [key: string]: unknown;
+                    } | null;
+                    outputs_schema_definition?: {
+                        [key: string]: unknown;
+                    } | null;
+                    metadata?: {
+                        [key: string]: unknown;
+                    } | null;
+                    baseline_experiment_id?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        name: string;
+                        description: string | null;
+                        data_type: "kv" | "llm" | "chat";
+                        inputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        outputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        metadata: {
+                            [key: string]: unknown;
+                        } | null;
+                        baseline_experiment_id: string | null;
+                        externally_managed: boolean;
+                        /** @description Number of examples in the newest version. */
+                        example_count: number;
+                        /** @description Number of experiments. */
+                        session_count: number;
+                        last_session_start_time: string | null;
+                        transformations: null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        modified_at: string;
+                    };
+                };
+            };
+        };
+    };
+    listDatasetVersions: {
+        parameters: {
+            query?: {
+                /** @description Only versions with a tag that contains this text. */
+                search?: string | null;
+                /** @description Only versions that added, changed or deleted this example. */
+                example?: string;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: date-time
+                         * @description Time of the write that made the version.
+                         */
+                        as_of: string;
+                        /** @description The newest version also has the tag `latest`. */
+                        tags: string[];
+                    }[];
+                };
+            };
+        };
+    };
+    tagDatasetVersion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description A time or a tag. */
+                    as_of: string;
+                    tag: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: date-time
+                         * @description Time of the write that made the version.
+                         */
+                        as_of: string;
+                        /** @description The newest version also has the tag `latest`. */
+                        tags: string[];
+                    };
+                };
+            };
+        };
+    };
+    diffDatasetVersions: {
+        parameters: {
+            query: {
+                /** @description A time or a tag. */
+                from_version: string;
+                /** @description A time or a tag. */
+                to_version: string;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        examples_added: string[];
+                        examples_modified: string[];
+                        examples_removed: string[];
+                    };
+                };
+            };
+        };
+    };
+    listDatasetSplits: {
+        parameters: {
+            query?: {
+                /** @description A time, a tag, or `latest`. */
+                as_of?: string;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": string[];
+                };
+            };
+        };
+    };
+    updateDatasetSplit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    split_name: string;
+                    examples: string[];
+                    /** @default false */
+                    remove?: boolean;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": string[];
+                };
+            };
+        };
+    };
+    getDatasetShare: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: uuid */
+                        share_token: string;
+                    } | null;
+                };
+            };
+        };
+    };
+    shareDataset: {
+        parameters: {
+            query?: {
+                /** @description List the experiments on the dataset too, without their runs. */
+                share_projects?: boolean;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: uuid */
+                        share_token: string;
+                    };
+                };
+            };
+        };
+    };
+    unshareDataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    getSharedDataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                share_token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        description: string | null;
+                        data_type: "kv" | "llm" | "chat";
+                        inputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        outputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        externally_managed: boolean;
+                        /** @description Number of examples in the newest version. */
+                        example_count: number;
+                        transformations: null;
+                        /** Format: date-time */
+                        created_at: string;
+                    };
+                };
+            };
+        };
+    };
+    listSharedExamples: {
+        parameters: {
+            query?: {
+                id?: string[];
+                /** @description A time, a tag of the dataset, or `latest`. */
+                as_of?: string;
+                splits?: string[];
+                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
+                metadata?: string;
+                /** @description Condition in the filter language; see the guide. */
+                filter?: string;
+                /** @description Parts of the JSON of inputs or outputs, ignoring case. */
+                full_text_contains?: string[];
+                /** @description Default: all. */
+                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "metadata" | "outputs")[];
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                share_token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                    }[];
+                };
+            };
+        };
+    };
+    queryExperimentRuns: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description Experiments on the dataset. */
+                    experiment_ids: string[];
+                    example_ids?: string[] | null;
+                    comparative_experiment_id?: string | null;
+                    /** @description Filters by experiment. Only examples are returned that have, in each of these experiments, a run that satisfies all its filters. */
+                    filters?: {
+                        [key: string]: string[];
+                    } | null;
+                    selects?: ("ID" | "NAME" | "RUN_TYPE" | "STATUS" | "START_TIME" | "END_TIME" | "LATENCY_SECONDS" | "FIRST_TOKEN_TIME" | "ERROR" | "ERROR_PREVIEW" | "EXTRA" | "METADATA" | "EVENTS" | "INPUTS" | "INPUTS_PREVIEW" | "OUTPUTS" | "OUTPUTS_PREVIEW" | "MANIFEST" | "PARENT_RUN_ID" | "PARENT_RUN_IDS" | "PROJECT_ID" | "TRACE_ID" | "THREAD_ID" | "DOTTED_ORDER" | "IS_ROOT" | "REFERENCE_EXAMPLE_ID" | "REFERENCE_DATASET_ID" | "TOTAL_TOKENS" | "PROMPT_TOKENS" | "COMPLETION_TOKENS" | "TOTAL_COST" | "PROMPT_COST" | "COMPLETION_COST" | "PROMPT_TOKEN_DETAILS" | "COMPLETION_TOKEN_DETAILS" | "PROMPT_COST_DETAILS" | "COMPLETION_COST_DETAILS" | "PRICE_MODEL_ID" | "TAGS" | "APP_PATH" | "ATTACHMENTS" | "THREAD_EVALUATION_TIME" | "IS_IN_DATASET" | "LAST_QUEUED_AT" | "SHARE_URL" | "FEEDBACK_STATS")[] | null;
+                    page_size?: number | null;
+                    cursor?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        items: {
+                            /** Format: uuid */
+                            id: string;
+                            name: string;
+                            /** Format: uuid */
+                            dataset_id: string;
+                            /** Format: date-time */
+                            created_at: string;
+                            /**
+                             * Format: date-time
+                             * @description The version that created or changed the example.
+                             */
+                            modified_at: string;
+                            /** @description The JSON that was sent. */
+                            inputs: {
+                                [key: string]: unknown;
+                            };
+                            outputs?: {
+                                [key: string]: unknown;
+                            } | null;
+                            /** @description `dataset_split` is the list of splits. */
+                            metadata?: {
+                                [key: string]: unknown;
+                            };
+                            source_run_id?: string | null;
+                            /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                            attachment_urls?: {
+                                [key: string]: unknown;
+                            };
+                            runs: {
+                                /** Format: uuid */
+                                id?: string;
+                                name?: string;
+                                run_type?: "TOOL" | "CHAIN" | "LLM" | "RETRIEVER" | "EMBEDDING" | "PROMPT" | "PARSER";
+                                status?: "SUCCESS" | "ERROR" | "PENDING";
+                                /** Format: date-time */
+                                start_time?: string;
+                                end_time?: string | null;
+                                latency_seconds?: number | null;
+                                first_token_time?: string | null;
+                                error?: string | null;
+                                error_preview?: string | null;
+                                /** @description The JSON that was sent, byte for byte; usually an object. */
+                                extra?: unknown;
+                                metadata?: {
+                                    [key: string]: unknown;
+                                } | null;
+                                /** @description The JSON that was sent, byte for byte; usually a list of objects. */
+                                events?: unknown;
+                                /** @description The JSON that was sent, byte for byte; usually an object. `{}` if none was sent. */
+                                inputs?: unknown;
+                                inputs_preview?: string | null;
+                                /** @description The JSON that was sent, byte for byte; usually an object. */
+                                outputs?: unknown;
+                                outputs_preview?: string | null;
+                                /** @description `serialized` of the run. */
+                                manifest?: unknown;
+                                parent_run_id?: string | null;
+                                /** @description From the root to the parent. */
+                                parent_run_ids?: string[];
+                                /** Format: uuid */
+                                project_id?: string;
+                                /** Format: uuid */
+                                trace_id?: string;
+                                thread_id?: string | null;
+                                dotted_order?: string;
+                                is_root?: boolean;
+                                reference_example_id?: string | null;
+                                reference_dataset_id?: string | null;
+                                total_tokens?: number;
+                                prompt_tokens?: number;
+                                completion_tokens?: number;
+                                total_cost?: number | null;
+                                prompt_cost?: number | null;
+                                completion_cost?: number | null;
+                                prompt_token_details?: {
+                                    raw: {
+                                        [key: string]: number;
+                                    };
+                                } | null;
+                                completion_token_details?: {
+                                    raw: {
+                                        [key: string]: number;
+                                    };
+                                } | null;
+                                prompt_cost_details?: {
+                                    raw: {
+                                        [key: string]: number;
+                                    };
+                                } | null;
+                                completion_cost_details?: {
+                                    raw: {
+                                        [key: string]: number;
+                                    };
+                                } | null;
+                                price_model_id?: string | null;
+                                tags?: string[] | null;
+                                app_path?: string;
+                                attachments?: {
+                                    [key: string]: string;
+                                } | null;
+                                thread_evaluation_time?: string | null;
+                                is_in_dataset?: boolean;
+                                last_queued_at?: string | null;
+                                share_url?: string | null;
+                                feedback_stats?: {
+                                    [key: string]: {
+                                        [key: string]: unknown;
+                                    };
+                                } | null;
+                            }[];
+                        }[];
+                        next_cursor: string | null;
+                        has_more: boolean;
+                    };
+                };
+            };
+        };
+    };
+    listComparativeExperiments: {
+        parameters: {
+            query?: {
+                id?: string[];
+                name?: string;
+                /** @description Case-insensitive. */
+                name_contains?: string;
+                sort_by?: "name" | "created_at";
                 sort_by_desc?: boolean;
-                /** @description Accepted; all reads see earlier writes. */
-                read_after_write?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        /** Format: uuid */
+                        reference_dataset_id: string;
+                        name: string | null;
+                        description: string | null;
+                        extra: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        modified_at: string;
+                        experiments_info: {
+                            /** Format: uuid */
+                            id: string;
+                            name: string;
+                        }[];
+                        /** @description Statistics of its feedback, by feedback key. */
+                        feedback_stats: {
+                            [key: string]: unknown;
+                        };
+                    }[];
+                };
+            };
+        };
+    };
+    listExamples: {
+        parameters: {
+            query?: {
+                dataset?: string;
+                id?: string[];
+                /** @description A time, a tag of the dataset, or `latest`. */
+                as_of?: string;
+                splits?: string[];
+                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
+                metadata?: string;
+                /** @description Condition in the filter language; see the guide. */
+                filter?: string;
+                /** @description Parts of the JSON of inputs or outputs, ignoring case. */
+                full_text_contains?: string[];
+                order?: "recent" | "recently_created" | "id" | "random";
+                random_seed?: number;
+                /** @description Default: true for `recent` and `recently_created`. */
+                descending?: boolean;
+                /** @description Default: all fields except `attachment_urls`. Required fields are always returned. */
+                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "source_run_id" | "metadata" | "outputs" | "attachment_urls")[];
+                /** @description Accepted; inputs and outputs are always inline. */
+                inline_s3_urls?: boolean;
                 limit?: number;
                 offset?: number;
             };
@@ -4320,40 +5454,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
+                    "application/json; charset=utf-8": {
                         /** Format: uuid */
                         id: string;
-                        feedback_key: string;
-                        feedback_config: {
-                            type: "continuous" | "categorical" | "freeform";
-                            min: number | null;
-                            max: number | null;
-                            categories: {
-                                value: number;
-                                label: string | null;
-                            }[] | null;
-                            /** @description Absent means false. */
-                            allows_multiple_categories?: boolean;
-                        };
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        is_lower_score_better: boolean;
-                        is_enforced: boolean;
-                        /** @description Always true: a key has one config. */
-                        is_first: boolean;
-                        /** @description Always false: deleted configs are not kept. */
-                        is_deleted: boolean;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
                         /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
                         modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        source_run_id?: string | null;
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
                     }[];
                 };
             };
         };
     };
-    createFeedbackConfig: {
+    createExample: {
         parameters: {
             query?: never;
             header?: never;
@@ -4363,21 +5498,23 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    feedback_key: string;
-                    feedback_config: {
-                        type: "continuous" | "categorical" | "freeform";
-                        min?: number | null;
-                        max?: number | null;
-                        categories?: {
-                            value: number;
-                            label?: string | null;
-                        }[] | null;
-                        allows_multiple_categories?: boolean | null;
-                    };
-                    /** @default false */
-                    is_lower_score_better?: boolean | null;
-                    /** @description Refuse feedback that does not match, however it is sent. */
-                    is_enforced?: boolean | null;
+                    /** Format: uuid */
+                    dataset_id: string;
+                    id?: string | null;
+                    created_at?: string | null;
+                    source_run_id?: string | null;
+                    use_source_run_io?: boolean | null;
+                    use_source_run_attachments?: string[] | null;
+                    inputs?: {
+                        [key: string]: unknown;
+                    } | null;
+                    outputs?: {
+                        [key: string]: unknown;
+                    } | null;
+                    metadata?: {
+                        [key: string]: unknown;
+                    } | null;
+                    split?: (string[] | string) | null;
                 };
             };
         };
@@ -4388,44 +5525,44 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": {
+                    "application/json; charset=utf-8": {
                         /** Format: uuid */
                         id: string;
-                        feedback_key: string;
-                        feedback_config: {
-                            type: "continuous" | "categorical" | "freeform";
-                            min: number | null;
-                            max: number | null;
-                            categories: {
-                                value: number;
-                                label: string | null;
-                            }[] | null;
-                            /** @description Absent means false. */
-                            allows_multiple_categories?: boolean;
-                        };
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        is_lower_score_better: boolean;
-                        is_enforced: boolean;
-                        /** @description Always true: a key has one config. */
-                        is_first: boolean;
-                        /** @description Always false: deleted configs are not kept. */
-                        is_deleted: boolean;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
                         /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
                         modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        source_run_id?: string | null;
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
                     };
                 };
             };
         };
     };
-    deleteFeedbackConfig: {
+    deleteExamples: {
         parameters: {
-            query?: {
-                feedback_key?: string;
-                id?: string;
+            query: {
+                example_ids: string[];
             };
             header?: never;
             path?: never;
@@ -4434,15 +5571,259 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description Default Response */
-            204: {
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
             };
         };
     };
-    updateFeedbackConfig: {
+    getExample: {
+        parameters: {
+            query?: {
+                /** @description A time, a tag of the dataset, or `latest`. */
+                as_of?: string;
+                dataset?: string;
+            };
+            header?: never;
+            path: {
+                example_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        source_run_id?: string | null;
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    deleteExample: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                example_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateExample: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                example_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    dataset_id?: string | null;
+                    /** @description Attachments that are neither renamed nor retained are removed. */
+                    attachments_operations?: {
+                        rename?: {
+                            [key: string]: string;
+                        } | null;
+                        retain?: string[] | null;
+                    } | null;
+                    inputs?: {
+                        [key: string]: unknown;
+                    } | null;
+                    outputs?: {
+                        [key: string]: unknown;
+                    } | null;
+                    metadata?: {
+                        [key: string]: unknown;
+                    } | null;
+                    split?: (string[] | string) | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at: string;
+                        /** @description The JSON that was sent. */
+                        inputs: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        source_run_id?: string | null;
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    listRepos: {
+        parameters: {
+            query?: {
+                /** @description Part of handle, description or readme, ignoring case. */
+                query?: string;
+                /** @description Accepted; `query` matches prefixes too. */
+                match_prefix?: boolean;
+                repo_type?: "prompt" | "file" | "agent" | "skill";
+                /** @description Default, without `repo_type`: prompts. */
+                repo_types?: ("prompt" | "file" | "agent" | "skill")[];
+                /** @description All of these tags. */
+                tags?: string[];
+                /** @description Only those that have all of these tag values. */
+                tag_value_id?: string[];
+                is_public?: "true" | "false";
+                is_archived?: "true" | "allow" | "false";
+                has_commits?: boolean;
+                tenant_handle?: string;
+                tenant_id?: string;
+                sort_field?: "num_likes" | "num_downloads" | "num_views" | "updated_at" | "relevance";
+                sort_direction?: "asc" | "desc";
+                with_latest_manifest?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        repos: {
+                            /** Format: uuid */
+                            id: string;
+                            /**
+                             * Format: uuid
+                             * @description Id of the workspace.
+                             */
+                            tenant_id: string;
+                            repo_handle: string;
+                            repo_type: "prompt" | "file" | "agent" | "skill";
+                            description: string | null;
+                            readme: string | null;
+                            tags: string[];
+                            is_public: boolean;
+                            is_archived: boolean;
+                            /** @description Handle of the workspace. */
+                            owner: string | null;
+                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
+                            full_name: string;
+                            num_likes: number;
+                            /** @description How often commits were read. */
+                            num_downloads: number;
+                            /** @description How often commits were read with `is_view`. */
+                            num_views: number;
+                            num_commits: number;
+                            last_commit_hash: string | null;
+                            commit_tags: string[];
+                            liked_by_auth_user: boolean;
+                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
+                            latest_commit_manifest?: {
+                                commit_hash: string;
+                                manifest: {
+                                    [key: string]: unknown;
+                                };
+                                examples: null;
+                            } | null;
+                            original_repo_id: null;
+                            upstream_repo_id: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        }[];
+                        total: number;
+                    };
+                };
+            };
+        };
+    };
+    createRepo: {
         parameters: {
             query?: never;
             header?: never;
@@ -4452,26 +5833,456 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    feedback_key: string;
-                    id?: string | null;
-                    feedback_config?: {
-                        type: "continuous" | "categorical" | "freeform";
-                        min?: number | null;
-                        max?: number | null;
-                        categories?: {
-                            value: number;
-                            label?: string | null;
-                        }[] | null;
-                        allows_multiple_categories?: boolean | null;
-                    } | null;
-                    add_categories?: {
-                        value: number;
-                        label?: string | null;
-                    }[] | null;
-                    remove_categories?: number[] | null;
-                    is_lower_score_better?: boolean | null;
-                    /** @description Refuse feedback that does not match, however it is sent. */
-                    is_enforced?: boolean | null;
+                    repo_handle: string;
+                    is_public: boolean;
+                    /** @default prompt */
+                    repo_type?: ("prompt" | "file" | "agent" | "skill") | null;
+                    description?: string | null;
+                    readme?: string | null;
+                    tags?: string[] | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        repo: {
+                            /** Format: uuid */
+                            id: string;
+                            /**
+                             * Format: uuid
+                             * @description Id of the workspace.
+                             */
+                            tenant_id: string;
+                            repo_handle: string;
+                            repo_type: "prompt" | "file" | "agent" | "skill";
+                            description: string | null;
+                            readme: string | null;
+                            tags: string[];
+                            is_public: boolean;
+                            is_archived: boolean;
+                            /** @description Handle of the workspace. */
+                            owner: string | null;
+                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
+                            full_name: string;
+                            num_likes: number;
+                            /** @description How often commits were read. */
+                            num_downloads: number;
+                            /** @description How often commits were read with `is_view`. */
+                            num_views: number;
+                            num_commits: number;
+                            last_commit_hash: string | null;
+                            commit_tags: string[];
+                            liked_by_auth_user: boolean;
+                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
+                            latest_commit_manifest?: {
+                                commit_hash: string;
+                                manifest: {
+                                    [key: string]: unknown;
+                                };
+                                examples: null;
+                            } | null;
+                            original_repo_id: null;
+                            upstream_repo_id: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    getRepo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        repo: {
+                            /** Format: uuid */
+                            id: string;
+                            /**
+                             * Format: uuid
+                             * @description Id of the workspace.
+                             */
+                            tenant_id: string;
+                            repo_handle: string;
+                            repo_type: "prompt" | "file" | "agent" | "skill";
+                            description: string | null;
+                            readme: string | null;
+                            tags: string[];
+                            is_public: boolean;
+                            is_archived: boolean;
+                            /** @description Handle of the workspace. */
+                            owner: string | null;
+                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
+                            full_name: string;
+                            num_likes: number;
+                            /** @description How often commits were read. */
+                            num_downloads: number;
+                            /** @description How often commits were read with `is_view`. */
+                            num_views: number;
+                            num_commits: number;
+                            last_commit_hash: string | null;
+                            commit_tags: string[];
+                            liked_by_auth_user: boolean;
+                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
+                            latest_commit_manifest?: {
+                                commit_hash: string;
+                                manifest: {
+                                    [key: string]: unknown;
+                                };
+                                examples: null;
+                            } | null;
+                            original_repo_id: null;
+                            upstream_repo_id: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    deleteRepo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateRepo: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    description?: string | null;
+                    readme?: string | null;
+                    tags?: string[] | null;
+                    is_public?: boolean | null;
+                    is_archived?: boolean | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        repo: {
+                            /** Format: uuid */
+                            id: string;
+                            /**
+                             * Format: uuid
+                             * @description Id of the workspace.
+                             */
+                            tenant_id: string;
+                            repo_handle: string;
+                            repo_type: "prompt" | "file" | "agent" | "skill";
+                            description: string | null;
+                            readme: string | null;
+                            tags: string[];
+                            is_public: boolean;
+                            is_archived: boolean;
+                            /** @description Handle of the workspace. */
+                            owner: string | null;
+                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
+                            full_name: string;
+                            num_likes: number;
+                            /** @description How often commits were read. */
+                            num_downloads: number;
+                            /** @description How often commits were read with `is_view`. */
+                            num_views: number;
+                            num_commits: number;
+                            last_commit_hash: string | null;
+                            commit_tags: string[];
+                            liked_by_auth_user: boolean;
+                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
+                            latest_commit_manifest?: {
+                                commit_hash: string;
+                                manifest: {
+                                    [key: string]: unknown;
+                                };
+                                examples: null;
+                            } | null;
+                            original_repo_id: null;
+                            upstream_repo_id: null;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    listCommits: {
+        parameters: {
+            query?: {
+                /** @description Only the commit with this tag. */
+                tag?: string;
+                /** @description Accepted; the counts are always included. */
+                include_stats?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        commits: {
+                            /** Format: uuid */
+                            id: string;
+                            /** Format: uuid */
+                            repo_id: string;
+                            /** @description SHA-256 of the hash of the parent and the content. */
+                            commit_hash: string;
+                            parent_id: string | null;
+                            parent_commit_hash: string | null;
+                            description: string | null;
+                            /** @description Name of the author. */
+                            full_name: string | null;
+                            /** @description Always empty. */
+                            example_run_ids: string[];
+                            num_downloads: number;
+                            num_views: number;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        }[];
+                        total: number;
+                    };
+                };
+            };
+        };
+    };
+    createCommit: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        commit: {
+                            /** Format: uuid */
+                            id: string;
+                            /** Format: uuid */
+                            repo_id: string;
+                            /** @description SHA-256 of the hash of the parent and the content. */
+                            commit_hash: string;
+                            parent_id: string | null;
+                            parent_commit_hash: string | null;
+                            description: string | null;
+                            /** @description Name of the author. */
+                            full_name: string | null;
+                            /** @description Always empty. */
+                            example_run_ids: string[];
+                            num_downloads: number;
+                            num_views: number;
+                            /** Format: date-time */
+                            created_at: string;
+                            /** Format: date-time */
+                            updated_at: string;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    getCommit: {
+        parameters: {
+            query?: {
+                include_model?: boolean;
+                /** @description List with commas; `model` is `include_model`. */
+                include?: string;
+                /** @description Count a view instead of a download. */
+                is_view?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+                commit: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        commit_hash: string;
+                        /** @description The JSON that was sent. */
+                        manifest: {
+                            [key: string]: unknown;
+                        };
+                        description: string | null;
+                        /** @description Always empty. */
+                        examples: {
+                            [key: string]: unknown;
+                        }[];
+                        model_config: null;
+                        model_provider: null;
+                        /** @description Always false. */
+                        is_draft: boolean;
+                    };
+                };
+            };
+        };
+    };
+    listCommitTags: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        repo_id: string;
+                        /** Format: uuid */
+                        commit_id: string;
+                        commit_hash: string;
+                        tag_name: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    }[];
+                };
+            };
+        };
+    };
+    createCommitTag: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    tag_name: string;
+                    /** Format: uuid */
+                    commit_id: string;
                 };
             };
         };
@@ -4485,31 +6296,129 @@ export interface operations {
                     "application/json": {
                         /** Format: uuid */
                         id: string;
-                        feedback_key: string;
-                        feedback_config: {
-                            type: "continuous" | "categorical" | "freeform";
-                            min: number | null;
-                            max: number | null;
-                            categories: {
-                                value: number;
-                                label: string | null;
-                            }[] | null;
-                            /** @description Absent means false. */
-                            allows_multiple_categories?: boolean;
-                        };
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        is_lower_score_better: boolean;
-                        is_enforced: boolean;
-                        /** @description Always true: a key has one config. */
-                        is_first: boolean;
-                        /** @description Always false: deleted configs are not kept. */
-                        is_deleted: boolean;
+                        /** Format: uuid */
+                        repo_id: string;
+                        /** Format: uuid */
+                        commit_id: string;
+                        commit_hash: string;
+                        tag_name: string;
                         /** Format: date-time */
-                        modified_at: string;
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    getCommitTag: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+                tag_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        repo_id: string;
+                        /** Format: uuid */
+                        commit_id: string;
+                        commit_hash: string;
+                        tag_name: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    deleteCommitTag: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+                tag_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateCommitTag: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Handle of the workspace; `-` for that of the request. */
+                owner: string;
+                /** @description Handle of the repo. */
+                repo: string;
+                tag_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** Format: uuid */
+                    commit_id: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        repo_id: string;
+                        /** Format: uuid */
+                        commit_id: string;
+                        commit_hash: string;
+                        tag_name: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
                     };
                 };
             };
@@ -5236,25 +7145,6 @@ export interface operations {
                 };
             };
         };
-    };
-    tagDatasetVersion: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /** @description A time or a tag. */
-                    as_of: string;
-                    tag: string;
-                };
-            };
-        };
         responses: {
             /** @description Default Response */
             200: {
@@ -5263,636 +7153,25 @@ export interface operations {
                 };
                 content: {
                     "application/json": {
-                        /**
-                         * Format: date-time
-                         * @description Time of the write that made the version.
-                         */
-                        as_of: string;
-                        /** @description The newest version also has the tag `latest`. */
-                        tags: string[];
-                    };
-                };
-            };
-        };
-    };
-    diffDatasetVersions: {
-        parameters: {
-            query: {
-                /** @description A time or a tag. */
-                from_version: string;
-                /** @description A time or a tag. */
-                to_version: string;
-            };
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        examples_added: string[];
-                        examples_modified: string[];
-                        examples_removed: string[];
-                    };
-                };
-            };
-        };
-    };
-    listDatasetSplits: {
-        parameters: {
-            query?: {
-                /** @description A time, a tag, or `latest`. */
-                as_of?: string;
-            };
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": string[];
-                };
-            };
-        };
-    };
-    updateDatasetSplit: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    split_name: string;
-                    examples: string[];
-                    /** @default false */
-                    remove?: boolean;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": string[];
-                };
-            };
-        };
-    };
-    getDatasetShare: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: uuid */
-                        share_token: string;
-                    } | null;
-                };
-            };
-        };
-    };
-    shareDataset: {
-        parameters: {
-            query?: {
-                /** @description List the experiments on the dataset too, without their runs. */
-                share_projects?: boolean;
-            };
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": unknown;
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: uuid */
-                        share_token: string;
-                    };
-                };
-            };
-        };
-    };
-    unshareDataset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        message: string;
-                    };
-                };
-            };
-        };
-    };
-    getSharedDataset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                share_token: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        name: string;
-                        description: string | null;
-                        data_type: "kv" | "llm" | "chat";
-                        inputs_schema_definition: {
-                            [key: string]: unknown;
-                        } | null;
-                        outputs_schema_definition: {
-                            [key: string]: unknown;
-                        } | null;
-                        externally_managed: boolean;
-                        /** @description Number of examples in the newest version. */
-                        example_count: number;
-                        transformations: null;
-                        /** Format: date-time */
-                        created_at: string;
-                    };
-                };
-            };
-        };
-    };
-    listSharedExamples: {
-        parameters: {
-            query?: {
-                id?: string[];
-                /** @description A time, a tag of the dataset, or `latest`. */
-                as_of?: string;
-                splits?: string[];
-                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
-                metadata?: string;
-                /** @description Condition in the filter language; see the guide. */
-                filter?: string;
-                /** @description Parts of the JSON of inputs or outputs, ignoring case. */
-                full_text_contains?: string[];
-                /** @description Default: all. */
-                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "metadata" | "outputs")[];
-                limit?: number;
-                offset?: number;
-            };
-            header?: never;
-            path: {
-                share_token: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        /** Format: uuid */
-                        id: string;
-                        name: string;
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /**
-                         * Format: date-time
-                         * @description The version that created or changed the example.
-                         */
-                        modified_at: string;
-                        /** @description The JSON that was sent. */
-                        inputs: {
-                            [key: string]: unknown;
-                        };
-                        outputs?: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** @description `dataset_split` is the list of splits. */
-                        metadata?: {
-                            [key: string]: unknown;
-                        };
-                    }[];
-                };
-            };
-        };
-    };
-    queryExperimentRuns: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /** @description Experiments on the dataset. */
-                    experiment_ids: string[];
-                    example_ids?: string[] | null;
-                    comparative_experiment_id?: string | null;
-                    selects?: ("ID" | "NAME" | "RUN_TYPE" | "STATUS" | "START_TIME" | "END_TIME" | "LATENCY_SECONDS" | "FIRST_TOKEN_TIME" | "ERROR" | "ERROR_PREVIEW" | "EXTRA" | "METADATA" | "EVENTS" | "INPUTS" | "INPUTS_PREVIEW" | "OUTPUTS" | "OUTPUTS_PREVIEW" | "MANIFEST" | "PARENT_RUN_ID" | "PARENT_RUN_IDS" | "PROJECT_ID" | "TRACE_ID" | "THREAD_ID" | "DOTTED_ORDER" | "IS_ROOT" | "REFERENCE_EXAMPLE_ID" | "REFERENCE_DATASET_ID" | "TOTAL_TOKENS" | "PROMPT_TOKENS" | "COMPLETION_TOKENS" | "TOTAL_COST" | "PROMPT_COST" | "COMPLETION_COST" | "PROMPT_TOKEN_DETAILS" | "COMPLETION_TOKEN_DETAILS" | "PROMPT_COST_DETAILS" | "COMPLETION_COST_DETAILS" | "PRICE_MODEL_ID" | "TAGS" | "APP_PATH" | "ATTACHMENTS" | "THREAD_EVALUATION_TIME" | "IS_IN_DATASET" | "LAST_QUEUED_AT" | "SHARE_URL" | "FEEDBACK_STATS")[] | null;
-                    page_size?: number | null;
-                    cursor?: string | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
                         items: {
-                            /** Format: uuid */
-                            id: string;
-                            name: string;
-                            /** Format: uuid */
-                            dataset_id: string;
-                            /** Format: date-time */
-                            created_at: string;
                             /**
-                             * Format: date-time
-                             * @description The version that created or changed the example.
+                             * Format: uuid
+                             * @description Id of the run in the queue.
                              */
-                            modified_at: string;
-                            /** @description The JSON that was sent. */
-                            inputs: {
-                                [key: string]: unknown;
-                            };
-                            outputs?: {
-                                [key: string]: unknown;
-                            } | null;
-                            /** @description `dataset_split` is the list of splits. */
-                            metadata?: {
-                                [key: string]: unknown;
-                            };
-                            source_run_id?: string | null;
-                            /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
-                            attachment_urls?: {
-                                [key: string]: unknown;
-                            };
-                            runs: {
-                                /** Format: uuid */
-                                id?: string;
-                                name?: string;
-                                run_type?: "TOOL" | "CHAIN" | "LLM" | "RETRIEVER" | "EMBEDDING" | "PROMPT" | "PARSER";
-                                status?: "SUCCESS" | "ERROR" | "PENDING";
-                                /** Format: date-time */
-                                start_time?: string;
-                                end_time?: string | null;
-                                latency_seconds?: number | null;
-                                first_token_time?: string | null;
-                                error?: string | null;
-                                error_preview?: string | null;
-                                /** @description The JSON that was sent, byte for byte; usually an object. */
-                                extra?: unknown;
-                                metadata?: {
-                                    [key: string]: unknown;
-                                } | null;
-                                /** @description The JSON that was sent, byte for byte; usually a list of objects. */
-                                events?: unknown;
-                                /** @description The JSON that was sent, byte for byte; usually an object. `{}` if none was sent. */
-                                inputs?: unknown;
-                                inputs_preview?: string | null;
-                                /** @description The JSON that was sent, byte for byte; usually an object. */
-                                outputs?: unknown;
-                                outputs_preview?: string | null;
-                                /** @description `serialized` of the run. */
-                                manifest?: unknown;
-                                parent_run_id?: string | null;
-                                /** @description From the root to the parent. */
-                                parent_run_ids?: string[];
-                                /** Format: uuid */
-                                project_id?: string;
-                                /** Format: uuid */
-                                trace_id?: string;
-                                thread_id?: string | null;
-                                dotted_order?: string;
-                                is_root?: boolean;
-                                reference_example_id?: string | null;
-                                reference_dataset_id?: string | null;
-                                total_tokens?: number;
-                                prompt_tokens?: number;
-                                completion_tokens?: number;
-                                total_cost?: number | null;
-                                prompt_cost?: number | null;
-                                completion_cost?: number | null;
-                                prompt_token_details?: {
-                                    raw: {
-                                        [key: string]: number;
-                                    };
-                                } | null;
-                                completion_token_details?: {
-                                    raw: {
-                                        [key: string]: number;
-                                    };
-                                } | null;
-                                prompt_cost_details?: {
-                                    raw: {
-                                        [key: string]: number;
-                                    };
-                                } | null;
-                                completion_cost_details?: {
-                                    raw: {
-                                        [key: string]: number;
-                                    };
-                                } | null;
-                                price_model_id?: string | null;
-                                tags?: string[] | null;
-                                app_path?: string;
-                                attachments?: {
-                                    [key: string]: string;
-                                } | null;
-                                thread_evaluation_time?: string | null;
-                                is_in_dataset?: boolean;
-                                last_queued_at?: string | null;
-                                share_url?: string | null;
-                                feedback_stats?: {
-                                    [key: string]: {
-                                        [key: string]: unknown;
-                                    };
-                                } | null;
-                            }[];
-                        }[];
-                        next_cursor: string | null;
-                        has_more: boolean;
-                    };
-                };
-            };
-        };
-    };
-    listComparativeExperiments: {
-        parameters: {
-            query?: {
-                id?: string[];
-                name?: string;
-                /** @description Case-insensitive. */
-                name_contains?: string;
-                sort_by?: "name" | "created_at";
-                sort_by_desc?: boolean;
-                limit?: number;
-                offset?: number;
-            };
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /**
-                         * Format: uuid
-                         * @description Id of the workspace.
-                         */
-                        tenant_id: string;
-                        /** Format: uuid */
-                        reference_dataset_id: string;
-                        name: string | null;
-                        description: string | null;
-                        extra: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        modified_at: string;
-                        experiments_info: {
-                            /** Format: uuid */
                             id: string;
-                            name: string;
+                            /** Format: uuid */
+                            queue_id: string;
+                            item_type: "RUN" | "THREAD";
+                            run_id: string | null;
+                            thread_id: string | null;
+                            /** Format: uuid */
+                            project_id: string;
+                            start_time: string | null;
+                            /** Format: date-time */
+                            added_at: string;
+                            last_reviewed_time: string | null;
+                            source_proposed_example_id: string | null;
                         }[];
-                        /** @description Statistics of its feedback, by feedback key. */
-                        feedback_stats: {
-                            [key: string]: unknown;
-                        };
-                    }[];
-                };
-            };
-        };
-    };
-    listExamples: {
-        parameters: {
-            query?: {
-                dataset?: string;
-                id?: string[];
-                /** @description A time, a tag of the dataset, or `latest`. */
-                as_of?: string;
-                splits?: string[];
-                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
-                metadata?: string;
-                /** @description Condition in the filter language; see the guide. */
-                filter?: string;
-                /** @description Parts of the JSON of inputs or outputs, ignoring case. */
-                full_text_contains?: string[];
-                order?: "recent" | "recently_created" | "id" | "random";
-                random_seed?: number;
-                /** @description Default: true for `recent` and `recently_created`. */
-                descending?: boolean;
-                /** @description Default: all fields except `attachment_urls`. Required fields are always returned. */
-                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "source_run_id" | "metadata" | "outputs" | "attachment_urls")[];
-                /** @description Accepted; inputs and outputs are always inline. */
-                inline_s3_urls?: boolean;
-                limit?: number;
-                offset?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        /** Format: uuid */
-                        id: string;
-                        name: string;
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /**
-                         * Format: date-time
-                         * @description The version that created or changed the example.
-                         */
-                        modified_at: string;
-                        /** @description The JSON that was sent. */
-                        inputs: {
-                            [key: string]: unknown;
-                        };
-                        outputs?: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** @description `dataset_split` is the list of splits. */
-                        metadata?: {
-                            [key: string]: unknown;
-                        };
-                        source_run_id?: string | null;
-                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
-                        attachment_urls?: {
-                            [key: string]: unknown;
-                        };
-                    }[];
-                };
-            };
-        };
-    };
-    createExample: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /** Format: uuid */
-                    dataset_id: string;
-                    id?: string | null;
-                    created_at?: string | null;
-                    source_run_id?: string | null;
-                    use_source_run_io?: boolean | null;
-                    use_source_run_attachments?: string[] | null;
-                    inputs?: {
-                        [key: string]: unknown;
-                    } | null;
-                    outputs?: {
-                        [key: string]: unknown;
-                    } | null;
-                    metadata?: {
-                        [key: string]: unknown;
-                    } | null;
-                    split?: (string[] | string) | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        /** Format: uuid */
-                        id: string;
-                        name: string;
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /**
-                         * Format: date-time
-                         * @description The version that created or changed the example.
-                         */
-                        modified_at: string;
-                        /** @description The JSON that was sent. */
-                        inputs: {
-                            [key: string]: unknown;
-                        };
-                        outputs?: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** @description `dataset_split` is the list of splits. */
-                        metadata?: {
-                            [key: string]: unknown;
-                        };
-                        source_run_id?: string | null;
-                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
-                        attachment_urls?: {
-                            [key: string]: unknown;
-                        };
                     };
                 };
             };
@@ -5924,694 +7203,6 @@ export interface operations {
                 content: {
                     "application/json": {
                         count: number;
-                    };
-                };
-            };
-        };
-    };
-    listRepos: {
-        parameters: {
-            query?: {
-                /** @description Part of handle, description or readme, ignoring case. */
-                query?: string;
-                /** @description Accepted; `query` matches prefixes too. */
-                match_prefix?: boolean;
-                repo_type?: "prompt" | "file" | "agent" | "skill";
-                /** @description Default, without `repo_type`: prompts. */
-                repo_types?: ("prompt" | "file" | "agent" | "skill")[];
-                /** @description All of these tags. */
-                tags?: string[];
-                /** @description Only those that have all of these tag values. */
-                tag_value_id?: string[];
-                is_public?: "true" | "false";
-                is_archived?: "true" | "allow" | "false";
-                has_commits?: boolean;
-                tenant_handle?: string;
-                tenant_id?: string;
-                sort_field?: "num_likes" | "num_downloads" | "num_views" | "updated_at" | "relevance";
-                sort_direction?: "asc" | "desc";
-                with_latest_manifest?: boolean;
-                limit?: number;
-                offset?: number;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        repos: {
-                            /** Format: uuid */
-                            id: string;
-                            /**
-                             * Format: uuid
-                             * @description Id of the workspace.
-                             */
-                            tenant_id: string;
-                            repo_handle: string;
-                            repo_type: "prompt" | "file" | "agent" | "skill";
-                            description: string | null;
-                            readme: string | null;
-                            tags: string[];
-                            is_public: boolean;
-                            is_archived: boolean;
-                            /** @description Handle of the workspace. */
-                            owner: string | null;
-                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
-                            full_name: string;
-                            num_likes: number;
-                            /** @description How often commits were read. */
-                            num_downloads: number;
-                            /** @description How often commits were read with `is_view`. */
-                            num_views: number;
-                            num_commits: number;
-                            last_commit_hash: string | null;
-                            commit_tags: string[];
-                            liked_by_auth_user: boolean;
-                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
-                            latest_commit_manifest?: {
-                                commit_hash: string;
-                                manifest: {
-                                    [key: string]: unknown;
-                                };
-                                examples: null;
-                            } | null;
-                            original_repo_id: null;
-                            upstream_repo_id: null;
-                            /** Format: date-time */
-                            created_at: string;
-                            /** Format: date-time */
-                            updated_at: string;
-                        }[];
-                        total: number;
-                    };
-                };
-            };
-        };
-    };
-    createRepo: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    repo_handle: string;
-                    is_public: boolean;
-                    /** @default prompt */
-                    repo_type?: ("prompt" | "file" | "agent" | "skill") | null;
-                    description?: string | null;
-                    readme?: string | null;
-                    tags?: string[] | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        repo: {
-                            /** Format: uuid */
-                            id: string;
-                            /**
-                             * Format: uuid
-                             * @description Id of the workspace.
-                             */
-                            tenant_id: string;
-                            repo_handle: string;
-                            repo_type: "prompt" | "file" | "agent" | "skill";
-                            description: string | null;
-                            readme: string | null;
-                            tags: string[];
-                            is_public: boolean;
-                            is_archived: boolean;
-                            /** @description Handle of the workspace. */
-                            owner: string | null;
-                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
-                            full_name: string;
-                            num_likes: number;
-                            /** @description How often commits were read. */
-                            num_downloads: number;
-                            /** @description How often commits were read with `is_view`. */
-                            num_views: number;
-                            num_commits: number;
-                            last_commit_hash: string | null;
-                            commit_tags: string[];
-                            liked_by_auth_user: boolean;
-                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
-                            latest_commit_manifest?: {
-                                commit_hash: string;
-                                manifest: {
-                                    [key: string]: unknown;
-                                };
-                                examples: null;
-                            } | null;
-                            original_repo_id: null;
-                            upstream_repo_id: null;
-                            /** Format: date-time */
-                            created_at: string;
-                            /** Format: date-time */
-                            updated_at: string;
-                        };
-                    };
-                };
-            };
-        };
-    };
-    getRepo: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        repo: {
-                            /** Format: uuid */
-                            id: string;
-                            /**
-                             * Format: uuid
-                             * @description Id of the workspace.
-                             */
-                            tenant_id: string;
-                            repo_handle: string;
-                            repo_type: "prompt" | "file" | "agent" | "skill";
-                            description: string | null;
-                            readme: string | null;
-                            tags: string[];
-                            is_public: boolean;
-                            is_archived: boolean;
-                            /** @description Handle of the workspace. */
-                            owner: string | null;
-                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
-                            full_name: string;
-                            num_likes: number;
-                            /** @description How often commits were read. */
-                            num_downloads: number;
-                            /** @description How often commits were read with `is_view`. */
-                            num_views: number;
-                            num_commits: number;
-                            last_commit_hash: string | null;
-                            commit_tags: string[];
-                            liked_by_auth_user: boolean;
-                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
-                            latest_commit_manifest?: {
-                                commit_hash: string;
-                                manifest: {
-                                    [key: string]: unknown;
-                                };
-                                examples: null;
-                            } | null;
-                            original_repo_id: null;
-                            upstream_repo_id: null;
-                            /** Format: date-time */
-                            created_at: string;
-                            /** Format: date-time */
-                            updated_at: string;
-                        };
-                    };
-                };
-            };
-        };
-    };
-    deleteRepo: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        message: string;
-                    };
-                };
-            };
-        };
-    };
-    updateRepo: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    description?: string | null;
-                    readme?: string | null;
-                    tags?: string[] | null;
-                    is_public?: boolean | null;
-                    is_archived?: boolean | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        repo: {
-                            /** Format: uuid */
-                            id: string;
-                            /**
-                             * Format: uuid
-                             * @description Id of the workspace.
-                             */
-                            tenant_id: string;
-                            repo_handle: string;
-                            repo_type: "prompt" | "file" | "agent" | "skill";
-                            description: string | null;
-                            readme: string | null;
-                            tags: string[];
-                            is_public: boolean;
-                            is_archived: boolean;
-                            /** @description Handle of the workspace. */
-                            owner: string | null;
-                            /** @description `owner/repo_handle`; the owner is `-` if the workspace has no handle. */
-                            full_name: string;
-                            num_likes: number;
-                            /** @description How often commits were read. */
-                            num_downloads: number;
-                            /** @description How often commits were read with `is_view`. */
-                            num_views: number;
-                            num_commits: number;
-                            last_commit_hash: string | null;
-                            commit_tags: string[];
-                            liked_by_auth_user: boolean;
-                            /** @description Only with `with_latest_manifest`; null also if the page would be too large. */
-                            latest_commit_manifest?: {
-                                commit_hash: string;
-                                manifest: {
-                                    [key: string]: unknown;
-                                };
-                                examples: null;
-                            } | null;
-                            original_repo_id: null;
-                            upstream_repo_id: null;
-                            /** Format: date-time */
-                            created_at: string;
-                            /** Format: date-time */
-                            updated_at: string;
-                        };
-                    };
-                };
-            };
-        };
-    };
-    listCommits: {
-        parameters: {
-            query?: {
-                /** @description Only the commit with this tag. */
-                tag?: string;
-                /** @description Accepted; the counts are always included. */
-                include_stats?: boolean;
-                limit?: number;
-                offset?: number;
-            };
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        commits: {
-                            /** Format: uuid */
-                            id: string;
-                            /** Format: uuid */
-                            repo_id: string;
-                            /** @description SHA-256 of the hash of the parent and the content. */
-                            commit_hash: string;
-                            parent_id: string | null;
-                            parent_commit_hash: string | null;
-                            description: string | null;
-                            /** @description Name of the author. */
-                            full_name: string | null;
-                            /** @description Always empty. */
-                            example_run_ids: string[];
-                            num_downloads: number;
-                            num_views: number;
-                            /** Format: date-time */
-                            created_at: string;
-                            /** Format: date-time */
-                            updated_at: string;
-                        }[];
-                        total: number;
-                    };
-                };
-            };
-        };
-    };
-    createCommit: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": unknown;
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        commit: {
-                            /** Format: uuid */
-                            id: string;
-                            /** Format: uuid */
-                            repo_id: string;
-                            /** @description SHA-256 of the hash of the parent and the content. */
-                            commit_hash: string;
-                            parent_id: string | null;
-                            parent_commit_hash: string | null;
-                            description: string | null;
-                            /** @description Name of the author. */
-                            full_name: string | null;
-                            /** @description Always empty. */
-                            example_run_ids: string[];
-                            num_downloads: number;
-                            num_views: number;
-                            /** Format: date-time */
-                            created_at: string;
-                            /** Format: date-time */
-                            updated_at: string;
-                        };
-                    };
-                };
-            };
-        };
-    };
-    getCommit: {
-        parameters: {
-            query?: {
-                include_model?: boolean;
-                /** @description List with commas; `model` is `include_model`. */
-                include?: string;
-                /** @description Count a view instead of a download. */
-                is_view?: boolean;
-            };
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-                commit: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        commit_hash: string;
-                        /** @description The JSON that was sent. */
-                        manifest: {
-                            [key: string]: unknown;
-                        };
-                        description: string | null;
-                        /** @description Always empty. */
-                        examples: {
-                            [key: string]: unknown;
-                        }[];
-                        model_config: null;
-                        model_provider: null;
-                        /** @description Always false. */
-                        is_draft: boolean;
-                    };
-                };
-            };
-        };
-    };
-    listCommitTags: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /** Format: uuid */
-                        repo_id: string;
-                        /** Format: uuid */
-                        commit_id: string;
-                        commit_hash: string;
-                        tag_name: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        updated_at: string;
-                    }[];
-                };
-            };
-        };
-    };
-    createCommitTag: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    tag_name: string;
-                    /** Format: uuid */
-                    commit_id: string;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /** Format: uuid */
-                        repo_id: string;
-                        /** Format: uuid */
-                        commit_id: string;
-                        commit_hash: string;
-                        tag_name: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        updated_at: string;
-                    };
-                };
-            };
-        };
-    };
-    getCommitTag: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-                tag_name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /** Format: uuid */
-                        repo_id: string;
-                        /** Format: uuid */
-                        commit_id: string;
-                        commit_hash: string;
-                        tag_name: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        updated_at: string;
-                    };
-                };
-            };
-        };
-    };
-    deleteCommitTag: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-                tag_name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        message: string;
-                    };
-                };
-            };
-        };
-    };
-    updateCommitTag: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description Handle of the workspace; `-` for that of the request. */
-                owner: string;
-                /** @description Handle of the repo. */
-                repo: string;
-                tag_name: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    /** Format: uuid */
-                    commit_id: string;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        /** Format: uuid */
-                        repo_id: string;
-                        /** Format: uuid */
-                        commit_id: string;
-                        commit_hash: string;
-                        tag_name: string;
-                        /** Format: date-time */
-                        created_at: string;
-                        /** Format: date-time */
-                        updated_at: string;
                     };
                 };
             };
@@ -6719,6 +7310,756 @@ export interface operations {
                 };
                 content: {
                     "text/csv; charset=utf-8": string;
+                };
+            };
+        };
+    };
+    listBulkExportDestinations: {
+        parameters: {
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        destination_type: string;
+                        display_name: string;
+                        config: {
+                            bucket_name: string | null;
+                            prefix: string;
+                            region: string | null;
+                            endpoint_url: string | null;
+                            include_bucket_in_prefix: boolean;
+                            config_kwargs_s3: {
+                                addressing_style: string;
+                            } | null;
+                            s3_additional_kwargs: null;
+                            aws_role_arn: null;
+                        };
+                        /** @description Names of the stored credentials. Their values are never returned. */
+                        credentials_keys: string[];
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    }[];
+                };
+            };
+        };
+    };
+    createBulkExportDestination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /**
+                     * @description `local` is the folder `config.prefix` below the root that the operator configured.
+                     * @default s3
+                     */
+                    destination_type?: ("s3" | "local") | null;
+                    display_name: string;
+                    config: {
+                        bucket_name?: string | null;
+                        /** @description Prefix of all object keys; `/` separates folders. */
+                        prefix?: string | null;
+                        /** @description AWS region. Default: us-east-1. */
+                        region?: string | null;
+                        /** @description Endpoint of an S3-compatible store. Omit it for AWS. */
+                        endpoint_url?: string | null;
+                        /** @description Default: true. If false, `endpoint_url` is the URL of the bucket itself, and reported paths do not contain the bucket. */
+                        include_bucket_in_prefix?: boolean | null;
+                        config_kwargs_s3?: ({
+                            /** @description Default: auto, which is path style with `endpoint_url` and virtual-host style with AWS. */
+                            addressing_style?: ("virtual" | "path" | "auto") | null;
+                        } & {
+                            [key: string]: unknown;
+                        }) | null;
+                        /** @description Not supported. Must be null or empty. */
+                        s3_additional_kwargs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description Not supported. Must be null or empty. */
+                        aws_role_arn?: string | null;
+                    };
+                    /** @description Default: the default AWS credentials of the server, if the operator allows them. */
+                    credentials?: {
+                        access_key_id: string;
+                        secret_access_key: string;
+                        /** @description Session token of temporary credentials. */
+                        session_token?: string | null;
+                    } | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        destination_type: string;
+                        display_name: string;
+                        config: {
+                            bucket_name: string | null;
+                            prefix: string;
+                            region: string | null;
+                            endpoint_url: string | null;
+                            include_bucket_in_prefix: boolean;
+                            config_kwargs_s3: {
+                                addressing_style: string;
+                            } | null;
+                            s3_additional_kwargs: null;
+                            aws_role_arn: null;
+                        };
+                        /** @description Names of the stored credentials. Their values are never returned. */
+                        credentials_keys: string[];
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    getBulkExportDestination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                destination_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        destination_type: string;
+                        display_name: string;
+                        config: {
+                            bucket_name: string | null;
+                            prefix: string;
+                            region: string | null;
+                            endpoint_url: string | null;
+                            include_bucket_in_prefix: boolean;
+                            config_kwargs_s3: {
+                                addressing_style: string;
+                            } | null;
+                            s3_additional_kwargs: null;
+                            aws_role_arn: null;
+                        };
+                        /** @description Names of the stored credentials. Their values are never returned. */
+                        credentials_keys: string[];
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    deleteBulkExportDestination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                destination_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    updateBulkExportDestination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                destination_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    display_name?: string | null;
+                    /** @description Tested before they replace the current credentials. */
+                    credentials?: {
+                        access_key_id: string;
+                        secret_access_key: string;
+                        /** @description Session token of temporary credentials. */
+                        session_token?: string | null;
+                    } | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        destination_type: string;
+                        display_name: string;
+                        config: {
+                            bucket_name: string | null;
+                            prefix: string;
+                            region: string | null;
+                            endpoint_url: string | null;
+                            include_bucket_in_prefix: boolean;
+                            config_kwargs_s3: {
+                                addressing_style: string;
+                            } | null;
+                            s3_additional_kwargs: null;
+                            aws_role_arn: null;
+                        };
+                        /** @description Names of the stored credentials. Their values are never returned. */
+                        credentials_keys: string[];
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                    };
+                };
+            };
+        };
+    };
+    checkBulkExportDestination: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                destination_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        checks: {
+                            step: "reach" | "write" | "read" | "delete";
+                            /** @description `forbidden`: the permission is missing, but exports do not need it. */
+                            outcome: "passed" | "forbidden" | "failed" | "not_run";
+                            message: string | null;
+                            remedy: string | null;
+                        }[];
+                    };
+                };
+            };
+        };
+    };
+    listBulkExports: {
+        parameters: {
+            query?: {
+                status?: ("CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT")[];
+                session_id?: string;
+                bulk_export_destination_id?: string;
+                /** @description Only exports that this schedule created. */
+                source_bulk_export_id?: string;
+                /** @description true: schedules only; false: everything else. */
+                scheduled?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        /** Format: uuid */
+                        bulk_export_destination_id: string;
+                        /** Format: uuid */
+                        session_id: string;
+                        /** Format: date-time */
+                        start_time: string;
+                        end_time: string | null;
+                        interval_hours: number | null;
+                        format: string;
+                        format_version: "v1" | "v2_beta";
+                        compression: "none" | "gzip" | "snappy" | "zstandard";
+                        export_fields: string[] | null;
+                        filter: string | null;
+                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
+                        status_reason: string | null;
+                        source_bulk_export_id: string | null;
+                        next_start_time: string | null;
+                        /**
+                         * Format: date-time
+                         * @description Runs received later are not included.
+                         */
+                        members_until: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        started_at: string | null;
+                        finished_at: string | null;
+                        /** @description All zero for a schedule, whose exports are separate. */
+                        progress: {
+                            runs_total: number;
+                            runs_completed: number;
+                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
+                            share_done: number;
+                            rows_written: number;
+                            rows_expected: number | null;
+                            bytes_written: number;
+                            files: number;
+                            /** @description Runs in the range that arrived after the export was created and are not included. */
+                            late_runs: number;
+                            retries: number;
+                            rows_per_second: number | null;
+                            seconds_left: number | null;
+                        };
+                    }[];
+                };
+            };
+        };
+    };
+    createBulkExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** Format: uuid */
+                    bulk_export_destination_id: string;
+                    /**
+                     * Format: uuid
+                     * @description Id of the tracing project.
+                     */
+                    session_id: string;
+                    /**
+                     * Format: date-time
+                     * @description Export runs that started at or after this time.
+                     */
+                    start_time: string;
+                    end_time?: string | null;
+                    interval_hours?: number | null;
+                    /** @description Default: Parquet. */
+                    format?: "Parquet" | null;
+                    /** @description Default: v1. v2_beta uses native Parquet types for times and lists, and Hive partition folders. */
+                    format_version?: ("v1" | "v2_beta") | null;
+                    /** @description Compression of the files. Default: zstandard. */
+                    compression?: ("none" | "gzip" | "snappy" | "zstandard") | null;
+                    export_fields?: string[] | null;
+                    filter?: string | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        /** Format: uuid */
+                        bulk_export_destination_id: string;
+                        /** Format: uuid */
+                        session_id: string;
+                        /** Format: date-time */
+                        start_time: string;
+                        end_time: string | null;
+                        interval_hours: number | null;
+                        format: string;
+                        format_version: "v1" | "v2_beta";
+                        compression: "none" | "gzip" | "snappy" | "zstandard";
+                        export_fields: string[] | null;
+                        filter: string | null;
+                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
+                        status_reason: string | null;
+                        source_bulk_export_id: string | null;
+                        next_start_time: string | null;
+                        /**
+                         * Format: date-time
+                         * @description Runs received later are not included.
+                         */
+                        members_until: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        started_at: string | null;
+                        finished_at: string | null;
+                        /** @description All zero for a schedule, whose exports are separate. */
+                        progress: {
+                            runs_total: number;
+                            runs_completed: number;
+                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
+                            share_done: number;
+                            rows_written: number;
+                            rows_expected: number | null;
+                            bytes_written: number;
+                            files: number;
+                            /** @description Runs in the range that arrived after the export was created and are not included. */
+                            late_runs: number;
+                            retries: number;
+                            rows_per_second: number | null;
+                            seconds_left: number | null;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    getBulkExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bulk_export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        /** Format: uuid */
+                        bulk_export_destination_id: string;
+                        /** Format: uuid */
+                        session_id: string;
+                        /** Format: date-time */
+                        start_time: string;
+                        end_time: string | null;
+                        interval_hours: number | null;
+                        format: string;
+                        format_version: "v1" | "v2_beta";
+                        compression: "none" | "gzip" | "snappy" | "zstandard";
+                        export_fields: string[] | null;
+                        filter: string | null;
+                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
+                        status_reason: string | null;
+                        source_bulk_export_id: string | null;
+                        next_start_time: string | null;
+                        /**
+                         * Format: date-time
+                         * @description Runs received later are not included.
+                         */
+                        members_until: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        started_at: string | null;
+                        finished_at: string | null;
+                        /** @description All zero for a schedule, whose exports are separate. */
+                        progress: {
+                            runs_total: number;
+                            runs_completed: number;
+                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
+                            share_done: number;
+                            rows_written: number;
+                            rows_expected: number | null;
+                            bytes_written: number;
+                            files: number;
+                            /** @description Runs in the range that arrived after the export was created and are not included. */
+                            late_runs: number;
+                            retries: number;
+                            rows_per_second: number | null;
+                            seconds_left: number | null;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    cancelBulkExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bulk_export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description `Cancelled` (default), case-insensitive. */
+                    status?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /**
+                         * Format: uuid
+                         * @description Id of the workspace.
+                         */
+                        tenant_id: string;
+                        /** Format: uuid */
+                        bulk_export_destination_id: string;
+                        /** Format: uuid */
+                        session_id: string;
+                        /** Format: date-time */
+                        start_time: string;
+                        end_time: string | null;
+                        interval_hours: number | null;
+                        format: string;
+                        format_version: "v1" | "v2_beta";
+                        compression: "none" | "gzip" | "snappy" | "zstandard";
+                        export_fields: string[] | null;
+                        filter: string | null;
+                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
+                        status_reason: string | null;
+                        source_bulk_export_id: string | null;
+                        next_start_time: string | null;
+                        /**
+                         * Format: date-time
+                         * @description Runs received later are not included.
+                         */
+                        members_until: string;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        started_at: string | null;
+                        finished_at: string | null;
+                        /** @description All zero for a schedule, whose exports are separate. */
+                        progress: {
+                            runs_total: number;
+                            runs_completed: number;
+                            /** @description From 0 to 1; 1 when the export is COMPLETED. All export runs have equal weight. Never decreases. */
+                            share_done: number;
+                            rows_written: number;
+                            rows_expected: number | null;
+                            bytes_written: number;
+                            files: number;
+                            /** @description Runs in the range that arrived after the export was created and are not included. */
+                            late_runs: number;
+                            retries: number;
+                            rows_per_second: number | null;
+                            seconds_left: number | null;
+                        };
+                    };
+                };
+            };
+        };
+    };
+    listBulkExportRuns: {
+        parameters: {
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                bulk_export_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        /** Format: uuid */
+                        bulk_export_id: string;
+                        status: "CREATED" | "RUNNING" | "COMPLETED" | "FAILED" | "CANCELLED" | "TIMEDOUT";
+                        /** Format: date-time */
+                        start_time: string;
+                        /** Format: date-time */
+                        end_time: string;
+                        retry_number: number;
+                        errors: {
+                            [key: string]: string;
+                        } | null;
+                        rows_written: number;
+                        rows_expected: number | null;
+                        bytes_written: number;
+                        late_runs: number | null;
+                        /** Format: date-time */
+                        created_at: string;
+                        /** Format: date-time */
+                        updated_at: string;
+                        finished_at: string | null;
+                        metadata: {
+                            /** @description Folder of the export, without the bucket. */
+                            prefix: string;
+                            /** Format: date-time */
+                            start_time: string;
+                            /** Format: date-time */
+                            end_time: string;
+                            execution_backend: string;
+                            result: {
+                                rows_written: number;
+                                /** @description Paths of complete files in the bucket. */
+                                exported_files: string[];
+                                /** @description Folder of the files of this export run. */
+                                export_path: string;
+                                latest_cursor: string | null;
+                                pending_upload: {
+                                    target_cursor: string | null;
+                                    file_path: string;
+                                    rows_count: number;
+                                } | null;
+                            } | null;
+                        };
+                    }[];
+                };
+            };
+        };
+    };
+    listBulkExportRunFiles: {
+        parameters: {
+            query?: {
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                bulk_export_id: string;
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** @description Number of the file from 1, ordered by start time. */
+                        part: number;
+                        /** @description Path of the file in the bucket. */
+                        path: string;
+                        rows: number;
+                        bytes: number;
+                        /** @description Hash of the file, in hexadecimal. */
+                        sha256: string;
+                        /** Format: date-time */
+                        created_at: string;
+                    }[];
                 };
             };
         };
@@ -7467,6 +8808,74 @@ export interface operations {
                         status: string;
                     };
                     "text/event-stream": string;
+                };
+            };
+        };
+    };
+    createExampleParts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": unknown;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        count: number;
+                        example_ids: string[];
+                        /**
+                         * Format: date-time
+                         * @description The new version of the dataset.
+                         */
+                        as_of: string;
+                    };
+                };
+            };
+        };
+    };
+    updateExampleParts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": unknown;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        count: number;
+                        example_ids: string[];
+                        /**
+                         * Format: date-time
+                         * @description The new version of the dataset.
+                         */
+                        as_of: string;
+                    };
                 };
             };
         };

@@ -1,5 +1,5 @@
 import { useId, useRef, useState } from 'react';
-import { showInvisible } from '../../components/text.tsx';
+import { showInvisible } from './text.tsx';
 
 /** A button for a change that cannot be undone: it asks before. */
 export function ConfirmButton({
@@ -7,6 +7,7 @@ export function ConfirmButton({
   name,
   question,
   typed,
+  dismiss = 'Cancel',
   onConfirm,
 }: {
   readonly label: string;
@@ -15,6 +16,8 @@ export function ConfirmButton({
   readonly question: string;
   /** Text that the viewer must type to confirm. */
   readonly typed?: string;
+  /** Label of the button that changes nothing. */
+  readonly dismiss?: string;
   readonly onConfirm: () => void;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -62,7 +65,7 @@ export function ConfirmButton({
               {label}
             </button>
             <button type="submit" className="button" formNoValidate>
-              Cancel
+              {dismiss}
             </button>
           </div>
         </form>

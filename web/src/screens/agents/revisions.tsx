@@ -1,9 +1,9 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
-import { ConfirmButton } from '../settings/confirm-button.tsx';
 import { type Deployment, sourceNames } from './agents.tsx';
 import { RevisionLog } from './revision-log.tsx';
 import { finalStatuses, RevisionStatus } from './status.tsx';

@@ -2,10 +2,10 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { Problem } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
-import { ConfirmButton } from '../settings/confirm-button.tsx';
 import { type Commit, owner, type Tag } from './use-commits.ts';
 
 /** The tags of a commit, and forms that set and remove them. */

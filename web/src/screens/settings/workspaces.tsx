@@ -2,9 +2,9 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
+import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { ErrorState, LoadingState, Problem } from '../../components/states.tsx';
 import { showInvisible, Time, Value } from '../../components/text.tsx';
-import { ConfirmButton } from './confirm-button.tsx';
 
 const focusInput = (input: HTMLInputElement | null) => input?.focus();
 type Workspace = Answer<'get', '/api/v1/workspaces'>[number];
