@@ -60,17 +60,21 @@ export async function call<M extends Method, P extends Path<M>>(
   path: P,
   options: CallOptions<M, P> = {},
 ): Promise<Answer<M, P>> {
-  const response = await send(method, fillPath(path, options.path, options.query), options.body, options.signal);
+  const { body, signal } = options;
+  const response = await send(method, fillPath(path, options.path, options.query), { body, signal });
   return (response.status === 204 ? undefined : await readJson(response)) as Answer<M, P>;
 }
 
 /** Sends a request like {@link call}, and returns the text of the response, with the bytes that the API stores. */
 export async function callText<P extends Path<'get'>>(path: P, options: CallOptions<'get', P> = {}): Promise<string> {
-  const response = await send('get', fillPath(path, options.path, options.query), undefined, options.signal);
+  const response = await send('get', fillPath(path, options.path, options.query), { signal: options.signal });
   return response.text();
 }
 
 export interface SendOptions {
+  /** Sent as JSON, or as a form. */
+  readonly body?: unknown;
+  readonly signal?: AbortSignal | undefined;
   readonly headers?: Readonly<Record<string, string>>;
   /**
    * Whether the request goes to a deployment: `session` for one that accepts the session, which needs the CSRF token for
@@ -79,13 +83,11 @@ export interface SendOptions {
   readonly deployment?: 'session' | 'own';
 }
 
-/** Sends a request to an operation that is not a part of the generated types. `body` is sent as JSON, or is a form. */
+/** Sends a request to an operation that is not a part of the generated types. */
 export async function send(
   method: string,
   url: string,
-  body?: unknown,
-  signal?: AbortSignal,
-  { headers: more, deployment }: SendOptions = {},
+  { body, signal, headers: more, deployment }: SendOptions = {},
 ): Promise<Response> {
   const headers = new Headers({ accept: 'application/json', ...more });
   const isForm = body instanceof FormData;

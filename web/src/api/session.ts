@@ -11,7 +11,7 @@ export const sessionQuery = queryOptions({
   queryKey: sessionKey,
   queryFn: async ({ signal }): Promise<Session | null> => {
     try {
-      return await keep(await send('get', sessionUrl, undefined, signal));
+      return await keep(await send('get', sessionUrl, { signal }));
     } catch (error) {
       if (error instanceof ApiError && error.status === 401) return null;
       throw error;
@@ -38,7 +38,7 @@ export function useSessionChanges() {
   const client = useQueryClient();
   const begin = async (url: string, body: object) => {
     localStorage.removeItem(workspaceStorageKey);
-    const session = await keep(await send('post', url, body));
+    const session = await keep(await send('post', url, { body }));
     forgetData(client);
     client.setQueryData(sessionKey, session);
     tabs.postMessage('begun');

@@ -37,7 +37,9 @@ export function createAgentClient(
   version: number,
 ): AgentClient {
   const open = (method: string, path: string, { body, query, signal, lastEventId }: AgentRequest, accept: string) =>
-    send(method, `/deployments/${slug}${fillPath(path, {}, query)}`, body, signal, {
+    send(method, `/deployments/${slug}${fillPath(path, {}, query)}`, {
+      body,
+      signal,
       deployment: header ? 'own' : 'session',
       headers: {
         accept,

@@ -2,7 +2,7 @@ import type { Assistant } from '@langchain/langgraph-sdk';
 import { useState } from 'react';
 import { EmptyState, MoreButton, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
-import { ValueView } from '../trace/value-view.tsx';
+import { ValueView } from '../../components/values/value-view.tsx';
 import { useAssistants, useGraph, useSchemas, useVersions } from './agent-queries.ts';
 import { GraphDrawing } from './graph-drawing.tsx';
 import { useDeploymentSearch } from './use-deployment-search.ts';

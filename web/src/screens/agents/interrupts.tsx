@@ -1,7 +1,7 @@
 import type { ThreadState } from '@langchain/langgraph-sdk';
 import { type FormEvent, useState } from 'react';
 import { Problem } from '../../components/states.tsx';
-import { ValueView } from '../trace/value-view.tsx';
+import { ValueView } from '../../components/values/value-view.tsx';
 
 interface OpenInterrupt {
   readonly id: string;

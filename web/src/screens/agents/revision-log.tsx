@@ -91,7 +91,7 @@ function useLog(deploymentId: string, revisionId: string) {
     let last: string | undefined;
     const read = async () => {
       const headers = { accept: 'text/event-stream', ...(last !== undefined && { 'last-event-id': last }) };
-      const response = await send('get', path, undefined, abort.signal, { headers });
+      const response = await send('get', path, { signal: abort.signal, headers });
       setProblem(undefined);
       for await (const { event, data, lastId } of readEvents(response)) {
         if (event !== 'log') continue;

@@ -1,7 +1,7 @@
 import type { ThreadState } from '@langchain/langgraph-sdk';
 import { useMemo } from 'react';
 import { showInvisible } from '../../components/text.tsx';
-import { JsonTree } from '../trace/json-tree.tsx';
+import { JsonTree } from '../../components/values/json-tree.tsx';
 
 interface Difference {
   /** Such as `messages[2].content`. */

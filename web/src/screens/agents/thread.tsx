@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { usePermission } from '../../api/session.ts';
 import { EmptyState, MoreButton, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
-import { ValueView } from '../trace/value-view.tsx';
+import { ValueView } from '../../components/values/value-view.tsx';
 import { useHistory, useThreadRuns, useThreadState } from './agent-queries.ts';
 import { ForkForm } from './fork-form.tsx';
 import { StateDifference } from './state-difference.tsx';

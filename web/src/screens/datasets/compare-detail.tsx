@@ -3,8 +3,8 @@ import { formatCost, formatCount, formatSeconds } from '../../components/format.
 import { Icon } from '../../components/icon.tsx';
 import { Status } from '../../components/run-marks.tsx';
 import { Value } from '../../components/text.tsx';
-import { LongText } from '../trace/json-tree.tsx';
-import { ValueView } from '../trace/value-view.tsx';
+import { LongText } from '../../components/values/json-tree.tsx';
+import { ValueView } from '../../components/values/value-view.tsx';
 import { type ComparedExample, type ExperimentRun, formatScore } from './comparison.ts';
 import { letterOf } from './experiment-summary.tsx';
 import type { Experiment } from './use-comparison.ts';

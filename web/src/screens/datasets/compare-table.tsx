@@ -3,9 +3,9 @@ import { formatCost, formatCount, formatSeconds } from '../../components/format.
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
+import { formatExact } from '../../components/values/exact-json.ts';
+import { summarizePreview } from '../../components/values/messages.ts';
 import { type TableColumn, VirtualTable } from '../../components/virtual-table.tsx';
-import { formatExact } from '../trace/exact-json.ts';
-import { summarizePreview } from '../trace/messages.ts';
 import { CompareDetail } from './compare-detail.tsx';
 import { average, type Cell, type ComparedExample, formatScore, judge } from './comparison.ts';
 import { letterOf } from './experiment-summary.tsx';

@@ -1,4 +1,4 @@
-import { formatExact } from '../trace/exact-json.ts';
+import { formatExact } from '../../components/values/exact-json.ts';
 import type { Example } from './example-source.ts';
 
 /** What experiments did with examples, and how they differ from the first experiment. */

@@ -7,9 +7,9 @@ import { CopyButton } from '../../components/copy-button.tsx';
 import { Icon } from '../../components/icon.tsx';
 import { Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
-import { formatExact } from '../trace/exact-json.ts';
-import { JsonTree } from '../trace/json-tree.tsx';
-import { ValueView } from '../trace/value-view.tsx';
+import { formatExact } from '../../components/values/exact-json.ts';
+import { JsonTree } from '../../components/values/json-tree.tsx';
+import { ValueView } from '../../components/values/value-view.tsx';
 import { ExampleForm } from './example-form.tsx';
 import { type Example, type ExampleSource, listSplits, omitSplits, useExample } from './example-source.ts';
 

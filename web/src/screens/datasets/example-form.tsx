@@ -3,7 +3,7 @@ import { type FormEvent, useId, useState } from 'react';
 import { v4 as createUuid } from 'uuid';
 import { fillPath, send } from '../../api/client.ts';
 import { Problem } from '../../components/states.tsx';
-import { formatExact } from '../trace/exact-json.ts';
+import { formatExact } from '../../components/values/exact-json.ts';
 import { type Example, listSplits, omitSplits } from './example-source.ts';
 
 const fields = ['Inputs', 'Outputs', 'Metadata'] as const;
@@ -32,11 +32,9 @@ export function ExampleForm({
   const save = useMutation({
     mutationFn: async (form: FormData) => {
       const method = example ? 'patch' : 'post';
-      await send(
-        method,
-        fillPath('/api/v1/platform/datasets/{dataset_id}/examples', { dataset_id: datasetId }, {}),
-        form,
-      );
+      await send(method, fillPath('/api/v1/platform/datasets/{dataset_id}/examples', { dataset_id: datasetId }, {}), {
+        body: form,
+      });
     },
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {

@@ -3,9 +3,9 @@ import { formatCount } from '../../components/format.ts';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
+import { formatExact } from '../../components/values/exact-json.ts';
+import { summarizePreview } from '../../components/values/messages.ts';
 import { type TableColumn, VirtualTable } from '../../components/virtual-table.tsx';
-import { formatExact } from '../trace/exact-json.ts';
-import { summarizePreview } from '../trace/messages.ts';
 import { type Example, listSplits, omitSplits, type useExamples } from './example-source.ts';
 
 /** The examples of a version as a table, beside the one that is open. */

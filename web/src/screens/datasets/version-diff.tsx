@@ -4,7 +4,7 @@ import { call } from '../../api/client.ts';
 import { formatCount } from '../../components/format.ts';
 import { QueryState } from '../../components/states.tsx';
 import { TextDiff } from '../../components/text-diff.tsx';
-import { formatExact } from '../trace/exact-json.ts';
+import { formatExact } from '../../components/values/exact-json.ts';
 import { createDatasetSource, type Example, type ExampleSource, useExample } from './example-source.ts';
 
 /** Examples of a kind that are listed at first. */

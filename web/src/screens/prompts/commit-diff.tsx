@@ -1,7 +1,7 @@
 import { EmptyState, QueryState } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
 import { TextDiff } from '../../components/text-diff.tsx';
-import { formatExact } from '../trace/exact-json.ts';
+import { formatExact } from '../../components/values/exact-json.ts';
 import { toSections } from './manifest.ts';
 import { type Commit, type CommitContent, type Tag, useCommit } from './use-commits.ts';
 

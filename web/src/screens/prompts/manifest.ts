@@ -1,5 +1,5 @@
-import { formatExact } from '../trace/exact-json.ts';
-import { findMessages, type Message, type MessagePart } from '../trace/messages.ts';
+import { formatExact } from '../../components/values/exact-json.ts';
+import { findMessages, type Message, type MessagePart } from '../../components/values/messages.ts';
 
 /** What a manifest contains: the messages and the model of a LangChain prompt, or the files of an agent or skill. */
 

@@ -8,7 +8,6 @@ import { CommitList } from './commit-list.tsx';
 import { CommitView } from './commit-view.tsx';
 import type { PromptSearch } from './search.ts';
 import { owner, useCommit, useCommits, useTags } from './use-commits.ts';
-import '../trace/trace.css';
 import './prompts.css';
 
 const latest = 'latest';

@@ -1,6 +1,6 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { type Answer, call, callText } from '../../api/client.ts';
-import { parseExact } from '../trace/exact-json.ts';
+import { parseExact } from '../../components/values/exact-json.ts';
 
 const pageSize = 100;
 /** The owner of the repos of the workspace of the request. */

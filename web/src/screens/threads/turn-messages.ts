@@ -1,4 +1,4 @@
-import { findMessages, type Message } from '../trace/messages.ts';
+import { findMessages, type Message } from '../../components/values/messages.ts';
 
 /** What a turn adds to a conversation. */
 export interface Turn {

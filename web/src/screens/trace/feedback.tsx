@@ -4,7 +4,7 @@ import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
-import { JsonTree, LongText } from './json-tree.tsx';
+import { JsonTree, LongText } from '../../components/values/json-tree.tsx';
 import type { Run } from './trace-source.ts';
 
 /** Feedback on a run, and a form that adds some. */

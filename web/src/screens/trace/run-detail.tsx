@@ -5,10 +5,10 @@ import { RunType, Status } from '../../components/run-marks.tsx';
 import { ErrorState, LoadingState } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { Time, Value } from '../../components/text.tsx';
+import { JsonTree, LongText } from '../../components/values/json-tree.tsx';
+import { ValueView } from '../../components/values/value-view.tsx';
 import { CopyMenu } from './copy-menu.tsx';
-import { JsonTree, LongText } from './json-tree.tsx';
 import { type FullRun, type Run, type TraceSource, useFullRun } from './trace-source.ts';
-import { ValueView } from './value-view.tsx';
 
 const Feedback = lazy(() => import('./feedback.tsx').then(({ Feedback }) => ({ default: Feedback })));
 const ShareButton = lazy(() => import('./share-button.tsx').then(({ ShareButton }) => ({ default: ShareButton })));

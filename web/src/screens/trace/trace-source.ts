@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { type Answer, call, callText, throwNotFound } from '../../api/client.ts';
-import { parseExact } from './exact-json.ts';
+import { parseExact } from '../../components/values/exact-json.ts';
 import { buildTree, type TreeRun, treeSelects } from './tree.ts';
 
 const livePollMs = 2000;

@@ -2,8 +2,8 @@ import { Link } from '@tanstack/react-router';
 import { formatCompact, formatCost, formatSeconds, secondsBetween } from '../../components/format.ts';
 import { RunType, Status } from '../../components/run-marks.tsx';
 import { Time, Value } from '../../components/text.tsx';
+import { summarizePreview } from '../../components/values/messages.ts';
 import type { TableColumn } from '../../components/virtual-table.tsx';
-import { summarizePreview } from '../trace/messages.ts';
 import type { RunRow } from './use-runs.ts';
 
 /** Columns of the table of runs, in their order. */

@@ -1,6 +1,7 @@
 import { useState } from 'react';
-import { showInvisible } from '../../components/text.tsx';
+import { showInvisible } from '../text.tsx';
 import { ExactNumber } from './exact-json.ts';
+import './values.css';
 
 const maxText = 2000;
 const maxItems = 100;

@@ -1,9 +1,10 @@
 import { useDeferredValue, useMemo, useState } from 'react';
-import { CopyButton } from '../../components/copy-button.tsx';
-import { showInvisible } from '../../components/text.tsx';
+import { CopyButton } from '../copy-button.tsx';
+import { showInvisible } from '../text.tsx';
 import { formatExact } from './exact-json.ts';
 import { JsonTree, LongText } from './json-tree.tsx';
 import { findMessages, type Message } from './messages.ts';
+import './values.css';
 
 type Form = 'Messages' | 'JSON' | 'Text';
 const maxText = 20_000;
