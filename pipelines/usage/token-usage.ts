@@ -68,12 +68,15 @@ export async function readTokenUsage(
 ): Promise<{ readonly stride: Stride; readonly rows: readonly TokenUsageRow[] }> {
   const { organizationId, workspaceIds, groupBy } = request;
   const plan = planBuckets(request.range);
-  const usage = readGranularUsage(deps, request);
-  const sums: { bucket: number; id: string; stats: RunStats }[] = [];
-  for (let at = 0; at < workspaceIds.length; at += maxConcurrent) {
-    const read = workspaceIds.slice(at, at + maxConcurrent).map((id) => sumTokens(deps, plan, id, groupBy));
-    sums.push(...(await Promise.all(read)).flat());
+  async function sumWorkspaces() {
+    const sums: { bucket: number; id: string; stats: RunStats }[] = [];
+    for (let at = 0; at < workspaceIds.length; at += maxConcurrent) {
+      const read = workspaceIds.slice(at, at + maxConcurrent).map((id) => sumTokens(deps, plan, id, groupBy));
+      sums.push(...(await Promise.all(read)).flat());
+    }
+    return sums;
   }
+  const [usage, sums] = await Promise.all([readGranularUsage(deps, request), sumWorkspaces()]);
   const ids = [...new Set(sums.map(({ id }) => id))].filter((id) => id !== nilUuid);
   const names = await readNames(deps.database, organizationId, groupBy, ids);
   const rows = new Map<string, TokenUsageRow>();
@@ -81,8 +84,7 @@ export async function readTokenUsage(
     const key = `${String(row.startSeconds).padStart(12, '0')} ${JSON.stringify(Object.values(row.dimensions))}`;
     rows.set(key, addUp(row, rows.get(key)));
   };
-  const { stride, ...report } = await usage;
-  for (const row of generateUsageRows({ stride, ...report })) {
+  for (const row of generateUsageRows(usage)) {
     add({ ...row, promptTokens: 0, completionTokens: 0, totalTokens: 0, totalCost: null });
   }
   for (const { bucket, id, stats } of sums) {
@@ -97,7 +99,7 @@ export async function readTokenUsage(
     });
   }
   const sorted = [...rows].sort(([one], [other]) => (one < other ? -1 : 1));
-  return { stride, rows: sorted.map(([, row]) => row) };
+  return { stride: usage.stride, rows: sorted.map(([, row]) => row) };
 }
 
 function addUp(row: TokenUsageRow, other: TokenUsageRow | undefined): TokenUsageRow {

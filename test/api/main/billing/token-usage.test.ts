@@ -2,7 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { parse } from 'csv-parse/sync';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runFactRollUp } from '../../../../pipelines/runs/stats/count-facts.ts';
+import type { GranularUsageRequest } from '../../../../pipelines/usage/report.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
+import { readTokenUsage } from '../../../../pipelines/usage/token-usage.ts';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -154,4 +156,21 @@ describe('the permission to read tokens', () => {
     expect(await ask(days, key)).toMatchObject({ status: 403 });
     expect((await send(key, 'GET', `${path}?${days}&${workspaces()}`)).status).toBe(200);
   });
+});
+
+// Vitest fails if a rejection is not handled, which would end the process.
+it('fails once if ClickHouse fails', async () => {
+  const clickhouse = {
+    ...api.services.clickhouse,
+    query: async () => {
+      throw new Error('ClickHouse is away');
+    },
+  };
+  const request: GranularUsageRequest = {
+    organizationId: ours.id,
+    workspaceIds: ours.workspaceIds,
+    range: { startMs: 0, endMs: 3_600_000 },
+    groupBy: 'workspace',
+  };
+  await expect(readTokenUsage({ clickhouse, database: api.database }, request)).rejects.toThrow('ClickHouse is away');
 });
