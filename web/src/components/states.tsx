@@ -92,6 +92,27 @@ export function MoreButton({ pages, label }: { readonly pages: Pages; readonly l
   );
 }
 
+/** The end of a table that is read page by page. `shown` says what it has, such as `12 runs`. */
+export function PagesFooter({
+  pages,
+  shown,
+}: {
+  readonly pages: Pages & { readonly isFetchNextPageError: boolean };
+  readonly shown: string;
+}) {
+  if (pages.isFetchNextPageError) {
+    return (
+      <>
+        The next page did not load.{' '}
+        <button type="button" className="button" onClick={() => void pages.fetchNextPage()}>
+          Try again
+        </button>
+      </>
+    );
+  }
+  return pages.hasNextPage ? 'Loading more …' : `${shown}; these are all.`;
+}
+
 /** Renders `children` if the session has the permission, otherwise says which permission is missing. */
 export function Permitted({
   permission,

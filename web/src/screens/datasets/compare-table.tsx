@@ -1,7 +1,7 @@
 import { useCallback, useMemo } from 'react';
 import { formatCost, formatCount, formatSeconds } from '../../components/format.ts';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, PagesFooter } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
 import { formatExact } from '../../components/values/exact-json.ts';
 import { summarizePreview } from '../../components/values/messages.ts';
@@ -98,20 +98,7 @@ export function CompareTable({
             currentKey={example}
             onOpen={(row) => onChange({ example: keyOf(row) })}
             onNearEnd={onNearEnd}
-            footer={
-              pages.isFetchNextPageError ? (
-                <>
-                  The next page did not load.{' '}
-                  <button type="button" className="button" onClick={() => void fetchNextPage()}>
-                    Try again
-                  </button>
-                </>
-              ) : hasNextPage ? (
-                'Loading more …'
-              ) : (
-                `${formatCount(rows.length)} examples; these are all.`
-              )
-            }
+            footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} examples`} />}
           />
         )}
         {open && (

@@ -1,7 +1,7 @@
 import { type ReactNode, useCallback } from 'react';
 import { formatCount } from '../../components/format.ts';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, PagesFooter } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { formatExact } from '../../components/values/exact-json.ts';
 import { summarizePreview } from '../../components/values/messages.ts';
@@ -50,20 +50,7 @@ export function Examples({
           currentKey={selectedId}
           onOpen={({ id }) => onSelect(id)}
           onNearEnd={onNearEnd}
-          footer={
-            pages.isFetchNextPageError ? (
-              <>
-                The next page did not load.{' '}
-                <button type="button" className="button" onClick={() => void fetchNextPage()}>
-                  Try again
-                </button>
-              </>
-            ) : hasNextPage ? (
-              'Loading more …'
-            ) : (
-              `${formatCount(rows.length)} examples; these are all.`
-            )
-          }
+          footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} examples`} />}
         />
       )}
       {children && <div className="pane-detail">{children}</div>}

@@ -5,7 +5,7 @@ import { type Answer, call } from '../../api/client.ts';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, PagesFooter, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { type TableColumn, VirtualTable } from '../../components/virtual-table.tsx';
 import { Preview } from '../traces/columns.tsx';
@@ -165,20 +165,7 @@ function ThreadsOfProject() {
           keyOf={getKey}
           onOpen={({ thread_id }) => void navigate({ search: (before) => ({ ...before, thread: thread_id }) })}
           onNearEnd={onNearEnd}
-          footer={
-            pages.isFetchNextPageError ? (
-              <>
-                The next page did not load.{' '}
-                <button type="button" className="button" onClick={() => void fetchNextPage()}>
-                  Try again
-                </button>
-              </>
-            ) : hasNextPage ? (
-              'Loading more …'
-            ) : (
-              `${formatCount(rows.length)} threads; these are all.`
-            )
-          }
+          footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} threads`} />}
         />
       )}
     </div>

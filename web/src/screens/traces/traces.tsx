@@ -4,7 +4,7 @@ import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } 
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, PagesFooter, Permitted } from '../../components/states.tsx';
 import { VirtualTable } from '../../components/virtual-table.tsx';
 import { readColumnChoice, runColumns, storeColumnChoice } from './columns.tsx';
 import { FilterBar } from './filter-bar.tsx';
@@ -128,20 +128,7 @@ function TracesOfProject() {
           keyOf={getKey}
           onOpen={({ id = '' }) => void navigate({ to: '/runs/$runId', params: { runId: id } })}
           onNearEnd={onNearEnd}
-          footer={
-            pages.isFetchNextPageError ? (
-              <>
-                The next page did not load.{' '}
-                <button type="button" className="button" onClick={() => void fetchNextPage()}>
-                  Try again
-                </button>
-              </>
-            ) : hasNextPage ? (
-              'Loading more …'
-            ) : (
-              `${formatCount(rows.length)} runs; these are all.`
-            )
-          }
+          footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} runs`} />}
         />
       )}
     </div>
