@@ -73,7 +73,8 @@ export function toStatsConditions(conditions: RunConditions) {
   return {
     session: conditions.project_ids,
     start_time: conditions.min_start_time,
-    end_time: conditions.max_start_time ?? null,
+    // `end_time` of version 1 is about the end of runs.
+    search_filter: conditions.max_start_time === undefined ? null : `lte(start_time, "${conditions.max_start_time}")`,
     filter: conditions.filter ?? null,
     ...(conditions.is_root ? { is_root: true } : {}),
     ...(conditions.run_type ? { run_type: 'llm' as const } : {}),
