@@ -91,7 +91,7 @@ describe('two tabs', () => {
 
 describe('a session that expires while a screen is open', () => {
   it('leads a screen that polls to the sign-in, and back to the same address', async () => {
-    await first.getByRole('link', { name: 'agent' }).click();
+    await first.getByRole('link', { name: 'agent', exact: true }).click();
     await first.getByRole('button', { name: 'Live' }).click();
     await eventually(() => first.url()).toContain('live=true');
     const address = first.url();
