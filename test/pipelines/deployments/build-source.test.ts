@@ -53,8 +53,8 @@ beforeEach(() => {
 
 const wait = AbortSignal.timeout(600_000);
 
-async function upload(tarball: Buffer): Promise<string> {
-  const { objectPath, token } = await createUpload(depsOf(), under.workspaceId, deploymentId);
+async function upload(tarball: Buffer, to = deploymentId): Promise<string> {
+  const { objectPath, token } = await createUpload(depsOf(), under.workspaceId, to);
   await receiveUpload(depsOf(), token, Readable.from([tarball]));
   return objectPath;
 }
@@ -70,10 +70,12 @@ async function build(
   { files, install = 'true', build: command, path }: Source,
   { by = builder, signal = wait }: { readonly by?: Builder; readonly signal?: AbortSignal } = {},
 ) {
-  const source_tarball_path = await upload(await packFiles(files));
+  // The number of uploads of a deployment that no revision uses is limited.
+  const { id } = await under.create(randomUUID());
+  const source_tarball_path = await upload(await packFiles(files), id);
   return by.build(
     {
-      ...{ revisionId: randomUUID(), deploymentId, workspaceId: under.workspaceId, source: 'internal_source' },
+      ...{ revisionId: randomUUID(), deploymentId: id, workspaceId: under.workspaceId, source: 'internal_source' },
       sourceConfig: { install_command: install, build_command: command ?? null },
       sourceRevisionConfig: { source_tarball_path, langgraph_config_path: path ?? null },
     },
