@@ -231,13 +231,20 @@ describe('experiments side by side', () => {
     const runs = await fetch(`${signedIn.runlake.url}/api/v1/runs/query`, {
       method: 'POST',
       headers: { 'x-api-key': signedIn.runlake.apiKey, 'content-type': 'application/json' },
-      body: JSON.stringify({ session: [ids[1]], limit: 1 }),
+      body: JSON.stringify({ session: [ids[1]], is_root: true, limit: 100 }),
     });
-    const [run] = (await runs.json()).runs;
-    await post(signedIn.runlake, '/feedback', {
-      ...{ run_id: run.id, trace_id: run.id, key: 'preferred', score: 1 },
-      comparative_experiment_id: id,
-    });
+    // The table renders only rows in view, so each run gets feedback.
+    const sent = (await runs.json()).runs as { id: string }[];
+    for (const { id: run_id } of sent)
+      await post(signedIn.runlake, '/feedback', {
+        ...{ run_id, trace_id: run_id, key: 'preferred', score: 1 },
+        comparative_experiment_id: id,
+      });
+    // Feedback is stored after its request.
+    await eventually(async () => {
+      const url = `${signedIn.runlake.url}/api/v1/feedback?limit=100&comparative_experiment_id=${id}`;
+      return (await (await fetch(url, { headers: { 'x-api-key': signedIn.runlake.apiKey } })).json()).length;
+    }).toBe(sent.length);
     await page.goto(`/datasets/${datasetId}?tab=Experiments`);
     await page.getByRole('region', { name: 'Pairwise comparisons' }).getByRole('link', { name: 'pairwise' }).click();
     await table().waitFor();
