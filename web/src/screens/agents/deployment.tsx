@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link } from '@tanstack/react-router';
 import { call } from '../../api/client.ts';
 import { CopyButton } from '../../components/copy-button.tsx';
+import { Crumb } from '../../components/crumb.tsx';
 import { ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { Value } from '../../components/text.tsx';
@@ -49,12 +50,7 @@ function DeploymentView({ id }: { readonly id: string }) {
   return (
     <>
       <header className="page-head">
-        <Link to="/agents" className="crumb">
-          Agents
-        </Link>
-        <span className="crumb" aria-hidden="true">
-          /
-        </span>
+        <Crumb to="/agents" label="Agents" />
         <h1>
           <Value text={data.name} />
         </h1>

@@ -2,6 +2,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { call } from '../../api/client.ts';
+import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
 import { EmptyState, ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import { CompareTable } from './compare-table.tsx';
@@ -50,18 +51,11 @@ function CompareView() {
   return (
     <div className="dataset">
       <header className="page-head">
-        <Link to="/datasets" className="crumb">
-          Datasets
-        </Link>
-        <span className="crumb" aria-hidden="true">
-          /
-        </span>
+        <Crumb to="/datasets" label="Datasets" />
         <Link to="/datasets/$datasetId" params={{ datasetId }} search={{ tab: 'Experiments' }} className="crumb clip">
           <Value text={dataset.data?.name ?? '…'} />
         </Link>
-        <span className="crumb" aria-hidden="true">
-          /
-        </span>
+        <CrumbSeparator />
         <h1>Experiments</h1>
         <span className="spacer" />
         <Link

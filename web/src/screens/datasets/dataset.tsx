@@ -1,7 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
-import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { Crumb } from '../../components/crumb.tsx';
 import { formatCount } from '../../components/format.ts';
 import { ShareMenu } from '../../components/share-menu.tsx';
 import { ErrorState, Permitted } from '../../components/states.tsx';
@@ -42,12 +43,7 @@ function DatasetView() {
   return (
     <div className="dataset">
       <header className="page-head">
-        <Link to="/datasets" className="crumb">
-          Datasets
-        </Link>
-        <span className="crumb" aria-hidden="true">
-          /
-        </span>
+        <Crumb to="/datasets" label="Datasets" />
         <h1>
           <Value text={dataset.data?.name ?? '…'} />
         </h1>

@@ -3,10 +3,9 @@ import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { call } from '../../api/client.ts';
 import { formatCount } from '../../components/format.ts';
+import { SharedPage } from '../../components/shared-page.tsx';
 import { ErrorState, LoadingState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
-import { Brand } from '../../shell.tsx';
-import { ThemeButton } from '../../theme.tsx';
 import { ExampleDetail } from './example-detail.tsx';
 import { createSharedSource, useExamples } from './example-source.ts';
 import { Examples } from './examples.tsx';
@@ -29,42 +28,32 @@ export function SharedDataset() {
   const pages = useExamples(source, { version: undefined }, dataset.isSuccess);
   const select = (id: string | undefined) => void navigate({ search: { example: id }, replace: true });
   return (
-    <div className="shared">
-      <header className="row shared-head">
-        <span className="brand">
-          <Brand />
-        </span>
-        <span className="muted">Shared dataset</span>
-        <span className="spacer" />
-        <ThemeButton />
-      </header>
-      <main className="main">
-        {dataset.data ? (
-          <>
-            <header className="page-head">
-              <h1>
-                <Value text={dataset.data.name} />
-              </h1>
-              <span className="muted">{formatCount(dataset.data.example_count)} examples</span>
-            </header>
-            <Examples pages={pages} selectedId={example} isFiltered={false} onSelect={select}>
-              {example !== undefined && (
-                <ExampleDetail
-                  key={example}
-                  source={source}
-                  id={example}
-                  version={undefined}
-                  onClose={() => select(undefined)}
-                />
-              )}
-            </Examples>
-          </>
-        ) : dataset.error ? (
-          <ErrorState isPage error={dataset.error} onRetry={() => void dataset.refetch()} />
-        ) : (
-          <LoadingState />
-        )}
-      </main>
-    </div>
+    <SharedPage label="Shared dataset">
+      {dataset.data ? (
+        <>
+          <header className="page-head">
+            <h1>
+              <Value text={dataset.data.name} />
+            </h1>
+            <span className="muted">{formatCount(dataset.data.example_count)} examples</span>
+          </header>
+          <Examples pages={pages} selectedId={example} isFiltered={false} onSelect={select}>
+            {example !== undefined && (
+              <ExampleDetail
+                key={example}
+                source={source}
+                id={example}
+                version={undefined}
+                onClose={() => select(undefined)}
+              />
+            )}
+          </Examples>
+        </>
+      ) : dataset.error ? (
+        <ErrorState isPage error={dataset.error} onRetry={() => void dataset.refetch()} />
+      ) : (
+        <LoadingState />
+      )}
+    </SharedPage>
   );
 }

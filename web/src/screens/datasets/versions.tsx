@@ -1,9 +1,9 @@
-import { useMutation, useQueryClient } from '@tanstack/react-query';
-import type { FormEvent } from 'react';
+import { useQueryClient } from '@tanstack/react-query';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Popover } from '../../components/popover.tsx';
-import { EmptyState, MoreButton, Problem, QueryState } from '../../components/states.tsx';
+import { EmptyState, MoreButton, QueryState } from '../../components/states.tsx';
+import { TagForm } from '../../components/tag-form.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import type { DatasetSearch } from './search.ts';
 import { useVersions, type Version } from './use-versions.ts';
@@ -102,7 +102,12 @@ function VersionRow({
   readonly previous: string | undefined;
   readonly onChange: (changes: DatasetSearch) => void;
 }) {
+  const client = useQueryClient();
   const canUpdate = usePermission('datasets:update');
+  const setTag = async (tag: string) => {
+    await call('put', '/api/v1/datasets/{dataset_id}/tags', { path: { dataset_id: datasetId }, body: { as_of, tag } });
+    await client.invalidateQueries({ queryKey: ['dataset', datasetId, 'versions'] });
+  };
   return (
     <tr>
       <td>
@@ -133,50 +138,11 @@ function VersionRow({
           )}
           {canUpdate && (
             <Popover label="Tag" className="button quiet" end>
-              {(close) => <TagForm datasetId={datasetId} version={as_of} onDone={close} />}
+              {(close) => <TagForm what="version" onSet={setTag} onDone={close} />}
             </Popover>
           )}
         </span>
       </td>
     </tr>
-  );
-}
-
-function TagForm({
-  datasetId,
-  version,
-  onDone,
-}: {
-  readonly datasetId: string;
-  readonly version: string;
-  readonly onDone: () => void;
-}) {
-  const client = useQueryClient();
-  const set = useMutation({
-    mutationFn: (tag: string) =>
-      call('put', '/api/v1/datasets/{dataset_id}/tags', {
-        path: { dataset_id: datasetId },
-        body: { as_of: version, tag },
-      }),
-    onSuccess: async () => {
-      await client.invalidateQueries({ queryKey: ['dataset', datasetId, 'versions'] });
-      onDone();
-    },
-  });
-  const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    set.mutate(String(new FormData(event.currentTarget).get('tag')).trim());
-  };
-  return (
-    <form className="stack" onSubmit={submit} aria-label="Set a tag">
-      <p className="muted">A tag that another version has moves to this one.</p>
-      <div className="row">
-        <input className="input" name="tag" aria-label="Tag" placeholder="Tag, such as production" required />
-        <button type="submit" className="button primary" disabled={set.isPending}>
-          Set
-        </button>
-      </div>
-      <Problem message={set.error?.message} />
-    </form>
   );
 }

@@ -4,6 +4,7 @@ import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
+import { CrumbSeparator } from '../../components/crumb.tsx';
 import { formatBytes, formatCompact, formatCount, formatSeconds } from '../../components/format.ts';
 import { ErrorState, LoadingState, Permitted, Problem } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
@@ -61,9 +62,7 @@ function ExportView() {
         <Link to="/exports" search={isSchedule ? { tab: 'Schedules' } : {}} className="crumb">
           {isSchedule ? 'Schedules' : 'Exports'}
         </Link>
-        <span className="crumb" aria-hidden="true">
-          /
-        </span>
+        <CrumbSeparator />
         <h1>
           <Value text={projects.get(each.session_id) ?? each.session_id} />
         </h1>

@@ -2,6 +2,7 @@ import { useMutation } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
+import { Crumb } from '../../components/crumb.tsx';
 import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { toExpression } from '../traces/filter-language.ts';
@@ -23,12 +24,7 @@ export function NewExport() {
   return (
     <Permitted permission="bulk-exports:manage">
       <header className="page-head">
-        <Link to="/exports" className="crumb">
-          Exports
-        </Link>
-        <span className="crumb" aria-hidden="true">
-          /
-        </span>
+        <Crumb to="/exports" label="Exports" />
         <h1>New export</h1>
       </header>
       <div className="page-body">

@@ -1,10 +1,10 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
-import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { Problem } from '../../components/states.tsx';
+import { TagForm } from '../../components/tag-form.tsx';
 import { Value } from '../../components/text.tsx';
 import { type Commit, owner, type Tag } from './use-commits.ts';
 
@@ -45,8 +45,13 @@ export function CommitTags({
         <Popover label="Tag">
           {(close) => (
             <TagForm
-              repo={repo}
-              commit={commit}
+              what="commit"
+              onSet={(tag) =>
+                call('post', '/api/v1/repos/{owner}/{repo}/tags', {
+                  path: { owner, repo },
+                  body: { tag_name: tag, commit_id: commit.id },
+                })
+              }
               onDone={() => {
                 close();
                 void refresh();
@@ -57,40 +62,5 @@ export function CommitTags({
       )}
       <Problem message={remove.error?.message} />
     </>
-  );
-}
-
-function TagForm({
-  repo,
-  commit,
-  onDone,
-}: {
-  readonly repo: string;
-  readonly commit: Commit;
-  readonly onDone: () => void;
-}) {
-  const set = useMutation({
-    mutationFn: (tag: string) =>
-      call('post', '/api/v1/repos/{owner}/{repo}/tags', {
-        path: { owner, repo },
-        body: { tag_name: tag, commit_id: commit.id },
-      }),
-    onSuccess: onDone,
-  });
-  const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    set.mutate(String(new FormData(event.currentTarget).get('tag')).trim());
-  };
-  return (
-    <form className="stack" onSubmit={submit} aria-label="Set a tag">
-      <p className="muted">A tag that another commit has moves to this one.</p>
-      <div className="row">
-        <input className="input" name="tag" aria-label="Tag" placeholder="Tag, such as production" required />
-        <button type="submit" className="button primary" disabled={set.isPending}>
-          Set
-        </button>
-      </div>
-      <Problem message={set.error?.message} />
-    </form>
   );
 }

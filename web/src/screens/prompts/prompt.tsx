@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { call } from '../../api/client.ts';
+import { Crumb } from '../../components/crumb.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, Permitted, QueryState } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
@@ -53,12 +54,7 @@ function PromptView() {
   return (
     <div className="prompt">
       <header className="page-head">
-        <Link to="/prompts" className="crumb">
-          Prompts
-        </Link>
-        <span className="crumb" aria-hidden="true">
-          /
-        </span>
+        <Crumb to="/prompts" label="Prompts" />
         <h1>
           <Value text={repo} />
         </h1>

@@ -3,6 +3,7 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useRef, useState } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { Crumb } from '../../components/crumb.tsx';
 import { formatCount } from '../../components/format.ts';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState, Permitted, Problem, QueryState } from '../../components/states.tsx';
@@ -58,12 +59,7 @@ function Review({ queue }: { readonly queue: Queue }) {
   return (
     <div className="queue">
       <header className="page-head">
-        <Link to="/queues" className="crumb">
-          Queues
-        </Link>
-        <span className="crumb" aria-hidden="true">
-          /
-        </span>
+        <Crumb to="/queues" label="Queues" />
         <h1>
           <Value text={queue.name} />
         </h1>

@@ -3,7 +3,7 @@ import { type FormEvent, useState } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
-import { ErrorState, LoadingState, Problem } from '../../components/states.tsx';
+import { Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible, Time, Value } from '../../components/text.tsx';
 
 const focusInput = (input: HTMLInputElement | null) => input?.focus();
@@ -50,43 +50,41 @@ export function Workspaces() {
         </form>
       )}
       <Problem message={error?.message} />
-      {listed.error && !listed.data ? (
-        <ErrorState error={listed.error} onRetry={() => void listed.refetch()} />
-      ) : listed.data === undefined ? (
-        <LoadingState />
-      ) : (
-        <section className="table-scroll" tabIndex={0} aria-label="Workspaces">
-          <table className="plain-table">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Id</th>
-                <th>Created</th>
-                {canManage && (
-                  <th>
-                    <span className="visually-hidden">Actions</span>
-                  </th>
-                )}
-              </tr>
-            </thead>
-            <tbody>
-              {listed.data.map((workspace) => (
-                <WorkspaceRow
-                  key={workspace.id}
-                  workspace={workspace}
-                  isCurrent={workspace.id === current?.id}
-                  {...(canManage
-                    ? {
-                        onRename: (display_name: string) => rename.mutate({ id: workspace.id, display_name }),
-                        onDelete: () => remove.mutate(workspace.id),
-                      }
-                    : {})}
-                />
-              ))}
-            </tbody>
-          </table>
-        </section>
-      )}
+      <QueryState query={listed}>
+        {(found) => (
+          <section className="table-scroll" tabIndex={0} aria-label="Workspaces">
+            <table className="plain-table">
+              <thead>
+                <tr>
+                  <th>Name</th>
+                  <th>Id</th>
+                  <th>Created</th>
+                  {canManage && (
+                    <th>
+                      <span className="visually-hidden">Actions</span>
+                    </th>
+                  )}
+                </tr>
+              </thead>
+              <tbody>
+                {found.map((workspace) => (
+                  <WorkspaceRow
+                    key={workspace.id}
+                    workspace={workspace}
+                    isCurrent={workspace.id === current?.id}
+                    {...(canManage
+                      ? {
+                          onRename: (display_name: string) => rename.mutate({ id: workspace.id, display_name }),
+                          onDelete: () => remove.mutate(workspace.id),
+                        }
+                      : {})}
+                  />
+                ))}
+              </tbody>
+            </table>
+          </section>
+        )}
+      </QueryState>
     </div>
   );
 }

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { lazy, type ReactNode, Suspense, useMemo, useRef, useState } from 'react';
 import { call } from '../../api/client.ts';
+import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
 import { formatCompact, formatCost, formatCount, formatSeconds } from '../../components/format.ts';
 import { Status } from '../../components/run-marks.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
@@ -40,14 +41,11 @@ export function Thread({ projectId, threadId }: { readonly projectId: string; re
   return (
     <div className="thread">
       <header className="page-head">
-        <Link to="/projects" className="crumb">
-          Projects
-        </Link>
-        <Slash />
+        <Crumb to="/projects" label="Projects" />
         <Link to="/projects/$projectId" params={{ projectId }} className="crumb thread-crumb clip">
           <Value text={project.data?.name ?? '…'} />
         </Link>
-        <Slash />
+        <CrumbSeparator />
         <Link
           from="/projects/$projectId/threads"
           to="/projects/$projectId/threads"
@@ -56,7 +54,7 @@ export function Thread({ projectId, threadId }: { readonly projectId: string; re
         >
           Threads
         </Link>
-        <Slash />
+        <CrumbSeparator />
         <h1>
           <Value text={threadId} />
         </h1>
@@ -157,14 +155,6 @@ export function ThreadTurns({ projectId, threadId }: { readonly projectId: strin
         </div>
       </section>
     </>
-  );
-}
-
-function Slash() {
-  return (
-    <span className="crumb" aria-hidden="true">
-      /
-    </span>
   );
 }
 

@@ -2,9 +2,8 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { call } from '../../api/client.ts';
+import { SharedPage } from '../../components/shared-page.tsx';
 import { ErrorState, LoadingState } from '../../components/states.tsx';
-import { Brand } from '../../shell.tsx';
-import { ThemeButton } from '../../theme.tsx';
 import { TraceView } from './trace.tsx';
 import { createSharedSource } from './trace-source.ts';
 
@@ -22,30 +21,20 @@ export function SharedTrace() {
       call('get', '/api/v1/public/{share_token}/run', { path: { share_token: shareToken }, signal }),
   });
   return (
-    <div className="shared">
-      <header className="row shared-head">
-        <span className="brand">
-          <Brand />
-        </span>
-        <span className="muted">Shared trace</span>
-        <span className="spacer" />
-        <ThemeButton />
-      </header>
-      <main className="main">
-        {root.data ? (
-          <TraceView
-            source={source}
-            runId={run ?? root.data.id}
-            tab={tab}
-            onSelect={(id) => void navigate({ search: (before) => ({ ...before, run: id }), replace: true })}
-            onTab={(next) => void navigate({ search: (before) => ({ ...before, tab: next }), replace: true })}
-          />
-        ) : root.error ? (
-          <ErrorState isPage error={root.error} onRetry={() => void root.refetch()} />
-        ) : (
-          <LoadingState />
-        )}
-      </main>
-    </div>
+    <SharedPage label="Shared trace">
+      {root.data ? (
+        <TraceView
+          source={source}
+          runId={run ?? root.data.id}
+          tab={tab}
+          onSelect={(id) => void navigate({ search: (before) => ({ ...before, run: id }), replace: true })}
+          onTab={(next) => void navigate({ search: (before) => ({ ...before, tab: next }), replace: true })}
+        />
+      ) : root.error ? (
+        <ErrorState isPage error={root.error} onRetry={() => void root.refetch()} />
+      ) : (
+        <LoadingState />
+      )}
+    </SharedPage>
   );
 }

@@ -1,4 +1,5 @@
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
+import { CrumbSeparator } from '../../components/crumb.tsx';
 import { ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import { RunDetail, type RunTab, runTabs } from './run-detail.tsx';
@@ -52,9 +53,7 @@ export function TraceView({
             <Link to="/projects/$projectId" params={{ projectId: location.data.projectId }} className="crumb">
               Traces
             </Link>
-            <span className="crumb" aria-hidden="true">
-              /
-            </span>
+            <CrumbSeparator />
           </>
         )}
         <h1>

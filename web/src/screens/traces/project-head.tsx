@@ -2,6 +2,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { call } from '../../api/client.ts';
+import { Crumb } from '../../components/crumb.tsx';
 import { Value } from '../../components/text.tsx';
 import type { TracesSearch } from './search.ts';
 
@@ -29,12 +30,7 @@ export function ProjectHead({
   const link = { params: { projectId }, search: { range, from, until } } as const;
   return (
     <header className="page-head">
-      <Link to="/projects" className="crumb">
-        Projects
-      </Link>
-      <span className="crumb" aria-hidden="true">
-        /
-      </span>
+      <Crumb to="/projects" label="Projects" />
       <h1>
         <Value text={name ?? '…'} />
       </h1>

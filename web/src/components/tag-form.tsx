@@ -1,0 +1,32 @@
+import { useMutation } from '@tanstack/react-query';
+import type { FormEvent } from 'react';
+import { Problem } from './states.tsx';
+
+/** A form that sets a tag on a `what`, such as a version. A tag is on one of them at a time. */
+export function TagForm({
+  what,
+  onSet,
+  onDone,
+}: {
+  readonly what: string;
+  readonly onSet: (tag: string) => Promise<unknown>;
+  readonly onDone: () => void;
+}) {
+  const set = useMutation({ mutationFn: onSet, onSuccess: onDone });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    set.mutate(String(new FormData(event.currentTarget).get('tag')).trim());
+  };
+  return (
+    <form className="stack" onSubmit={submit} aria-label="Set a tag">
+      <p className="muted">A tag that another {what} has moves to this one.</p>
+      <div className="row">
+        <input className="input" name="tag" aria-label="Tag" placeholder="Tag, such as production" required />
+        <button type="submit" className="button primary" disabled={set.isPending}>
+          Set
+        </button>
+      </div>
+      <Problem message={set.error?.message} />
+    </form>
+  );
+}
