@@ -141,6 +141,8 @@ function RetentionRow({
             aria-label={`Days of ${shown}`}
             placeholder="As the tier"
             disabled={!canChange}
+            // The row begins anew when the change is saved: what is entered before that would be lost.
+            readOnly={isBusy}
             value={days}
             onChange={({ target }) => setDays(target.value)}
           />
