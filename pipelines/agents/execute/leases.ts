@@ -51,6 +51,8 @@ export class Leases {
   #isStopped = false;
   #isAlive = false;
   #notifiedAtMs = 0;
+  /** By the clock of Postgres. Undefined until the first heartbeat. */
+  #uptimeCountedUntil: string | undefined;
 
   constructor(deps: LeaseDeps) {
     this.#deps = deps;
@@ -97,6 +99,7 @@ export class Leases {
     clearTimeout(this.#expiry);
     await this.#renewing;
     clearTimeout(this.#expiry);
+    await this.#countUptime();
     await removeHeartbeat(this.#deps.heartbeats, this.#deps.process).catch((err) =>
       this.#deps.logger.warn({ err }, 'heartbeat not removed; it expires by itself'),
     );
@@ -113,12 +116,24 @@ export class Leases {
         if (this.#isStopped) return;
         this.#extendValidity(startedAtMs + leaseMs);
         this.#compare(requestedTokens, runs);
-        await countUptime(heartbeats, process, leaseMs).catch((err: unknown) =>
-          logger.warn({ err }, 'uptime not counted; the next heartbeat counts it'),
-        );
+        await this.#countUptime();
       } catch (err) {
         logger.warn({ err, leases: requestedTokens.length }, 'heartbeat not renewed; retrying');
       }
+    }
+  }
+
+  async #countUptime(): Promise<void> {
+    const { heartbeats, process, leaseMs, logger } = this.#deps;
+    try {
+      const { deploymentId } = process;
+      this.#uptimeCountedUntil = await countUptime(heartbeats, {
+        deploymentId,
+        since: this.#uptimeCountedUntil,
+        leaseMs,
+      });
+    } catch (err) {
+      logger.warn({ err }, 'uptime not counted; the next heartbeat counts it');
     }
   }
 

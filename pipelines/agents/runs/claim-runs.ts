@@ -117,11 +117,18 @@ export async function renewHeartbeat(sql: Sql, process: RunProcess, leaseMs: num
 }
 
 /**
- * Counts the uptime of the deployment until now. Gaps that are longer than a lease do not count. See
- * `agents.count_uptime`.
+ * Counts the uptime of the deployment since the last call of this process. Returns the `since` of the next call; the
+ * first call passes undefined. See `agents.count_uptime`.
  */
-export async function countUptime(sql: Sql, { deploymentId }: RunProcess, leaseMs: number): Promise<void> {
-  await sql.execute("SELECT agents.count_uptime($1, $2 * interval '1 millisecond')", [deploymentId, leaseMs]);
+export async function countUptime(
+  sql: Sql,
+  { deploymentId, since, leaseMs }: { deploymentId: string; since: string | undefined; leaseMs: number },
+): Promise<string | undefined> {
+  const [row] = await sql.query<{ until: string }>(
+    "SELECT agents.count_uptime($1, $2::timestamptz, $3 * interval '1 millisecond')::text AS until",
+    [deploymentId, since ?? null, leaseMs],
+  );
+  return row?.until;
 }
 
 /** Deletes the heartbeat of a process that no longer holds a run, and heartbeats that expired more than a day ago. */

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { parse } from 'csv-parse/sync';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addOrganizationDeployment } from '../../../agents/add-deployment.ts';
+import { Random } from '../../../histories/random.ts';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -128,40 +129,133 @@ describe('usage of deployments', () => {
 });
 
 describe('uptime', () => {
-  const readSeconds = async (id: string) => {
-    const sql = `SELECT to_char(hour, 'YYYY-MM-DD HH24') AS hour, sum(uptime_seconds)::int AS seconds
-      FROM agents.usage_hourly WHERE deployment_id = $1 AND uptime_seconds > 0 GROUP BY hour ORDER BY hour`;
-    return (await api.database.query<{ seconds: number }>(sql, [id])).map(({ seconds }) => seconds);
-  };
-  const countAfter = async (id: string, countedUntil: string) => {
-    await api.database.execute(
-      `INSERT INTO agents.uptime VALUES ($1, date_trunc('second', now()) - $2::interval)
-       ON CONFLICT (deployment_id) DO UPDATE SET counted_until = excluded.counted_until`,
-      [id, countedUntil],
-    );
-    await api.database.query("SELECT agents.count_uptime($1, interval '30 seconds')", [id]);
-  };
+  const maxGap = 30;
   const newDeployment = () =>
     addOrganizationDeployment(api.database, { organizationId: ours.id, workspaceId: ours.workspaceIds[0]! });
-  const sum = (numbers: readonly number[]) => numbers.reduce((total, each) => total + each, 0);
+  const readSecondsByHour = async (id: string) => {
+    const sql = `SELECT extract(epoch FROM hour)::int AS hour, sum(uptime_seconds)::int AS seconds
+      FROM agents.usage_hourly WHERE deployment_id = $1 AND uptime_seconds > 0 GROUP BY hour ORDER BY hour`;
+    const rows = await api.database.query<{ hour: number; seconds: number }>(sql, [id]);
+    return rows.map(({ hour, seconds }) => [hour, seconds]);
+  };
+  /** `since` and `at` are Unix seconds; so is the result. */
+  const count = async (id: string, since: number | undefined, at: number) => {
+    const sql = `SELECT extract(epoch FROM agents.count_uptime($1, to_timestamp($2), $3 * interval '1 second', to_timestamp($4)))::int AS until`;
+    const [row] = await api.database.query<{ until: number }>(sql, [id, since ?? null, maxGap, at]);
+    return row!.until;
+  };
 
-  it('counts the time since the last heartbeat, but no gap', async () => {
+  const hour = Date.UTC(2026, 3, 1, 10) / 1_000;
+  it.each<[string, [process: string, at: number][], [hour: number, seconds: number][]]>([
+    [
+      'the time between heartbeats of a process',
+      [
+        ['a', 100],
+        ['a', 110],
+        ['a', 119],
+      ],
+      [[hour, 19]],
+    ],
+    [
+      'the time of several processes once',
+      [
+        ['a', 0],
+        ['b', 4],
+        ['b', 9],
+        ['a', 10],
+        ['b', 14],
+      ],
+      [[hour, 14]],
+    ],
+    [
+      'no gap between two processes',
+      [
+        ['a', 0],
+        ['a', 10],
+        ['b', 15],
+        ['b', 25],
+      ],
+      [[hour, 20]],
+    ],
+    [
+      'no gap of a process that was suspended',
+      [
+        ['a', 0],
+        ['a', 10],
+        ['a', 41],
+        ['a', 51],
+      ],
+      [[hour, 20]],
+    ],
+    [
+      'each hour by itself',
+      [
+        ['a', 3_590],
+        ['a', 3_610],
+      ],
+      [
+        [hour, 10],
+        [hour + 3_600, 10],
+      ],
+    ],
+    ['nothing for one heartbeat', [['a', 5]], []],
+    [
+      'whole seconds',
+      [
+        ['a', 0.2],
+        ['a', 0.9],
+        ['a', 1.4],
+        ['a', 7.999],
+      ],
+      [[hour, 7]],
+    ],
+  ])('counts %s', async (_, calls, expected) => {
     const id = await newDeployment();
-    await countAfter(id, '10 seconds');
-    const counted = sum(await readSeconds(id));
-    expect([10, 11]).toContain(counted);
-    await countAfter(id, '1 hour');
-    expect(sum(await readSeconds(id))).toBe(counted);
+    const since = new Map<string, number>();
+    for (const [process, at] of calls) since.set(process, await count(id, since.get(process), hour + at));
+    expect(await readSecondsByHour(id)).toEqual(expected);
+  });
+
+  it('counts each second once in random histories of processes', async () => {
+    const seed = Math.floor(Math.random() * 2 ** 32);
+    const random = new Random(seed);
+    const id = await newDeployment();
+    const since = new Map<string, number>();
+    const seconds = new Set<number>();
+    let at = hour;
+    for (let done = 0; done < 300; done += 1) {
+      at += random.int(8);
+      const process = `process ${random.int(4)}`;
+      // A process that ends loses what it has not counted; the next one begins anew.
+      if (random.int(5) === 0) since.delete(process);
+      const before = since.get(process);
+      if (before !== undefined && at - before <= maxGap)
+        for (let each = before; each < at; each += 1) seconds.add(each);
+      since.set(process, await count(id, before, at));
+      expect(since.get(process)).toBe(at);
+    }
+    const hours = [...new Set([...seconds].map((each) => each - (each % 3_600)))].sort((a, b) => a - b);
+    const expected = hours.map((begin) => [
+      begin,
+      [...seconds].filter((each) => each - (each % 3_600) === begin).length,
+    ]);
+    expect(await readSecondsByHour(id), `seed ${seed}`).toEqual(expected);
   });
 
   it('counts the time once, when several processes call at once', async () => {
     const id = await newDeployment();
-    await countAfter(id, '0 seconds');
-    await api.database.execute("UPDATE agents.uptime SET counted_until = counted_until - interval '20 s'", []);
-    const calls = Array.from({ length: 8 }, () =>
-      api.database.query("SELECT agents.count_uptime($1, interval '30 seconds')", [id]),
-    );
-    await Promise.all(calls);
-    expect([20, 21, 22]).toContain(sum(await readSeconds(id)));
+    await Promise.all(Array.from({ length: 8 }, () => count(id, hour, hour + 20)));
+    expect(await readSecondsByHour(id)).toEqual([[hour, 20]]);
+  });
+
+  it('says what a process counts again, if another one was counting', async () => {
+    const id = await newDeployment();
+    await count(id, hour, hour + 1);
+    await api.database.transaction(async (tx) => {
+      await tx.query('SELECT FROM agents.uptime WHERE deployment_id = $1 FOR UPDATE', [id]);
+      expect(await count(id, hour + 1, hour + 9)).toBe(hour + 1);
+    });
+    expect(await count(id, hour + 1, hour + 10)).toBe(hour + 10);
+    expect(await readSecondsByHour(id)).toEqual([[hour, 10]]);
   });
 });
