@@ -1,6 +1,6 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { FastifyError, FastifyInstance, FastifySchema } from 'fastify';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifySchema } from 'fastify';
 import type { TObject } from 'typebox';
 import { catalogue } from '../../infra/errors/catalogue.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -85,25 +85,37 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
         ? runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: stripQuery(request.originalUrl) })
         : error;
     });
+    docsScope.addHook('onRequest', async (_request, reply) => allowEveryOrigin(reply));
     await docsScope.register(swaggerUi, {
       routePrefix: '/docs',
       logLevel: 'silent',
       staticCSP: contentSecurityPolicy,
       // Disables the badge of the public validator, because it would send the URL of this server to the validator.
       uiConfig: { validatorUrl: null },
+      transformSpecification: (description, request) => addServer(description, getForwardedPrefix(request)),
+      transformSpecificationClone: false,
     });
   });
   let text: string | undefined;
   server.get('/openapi.json', { schema: { hide: true } }, async (request, reply) => {
     text ??= JSON.stringify(server.swagger());
     const prefix = getForwardedPrefix(request);
-    return reply.type(jsonMediaType).send(prefix === '' ? text : addServer(text, prefix));
+    allowEveryOrigin(reply);
+    return reply.type(jsonMediaType).send(prefix === '' ? text : JSON.stringify(addServer(server.swagger(), prefix)));
   });
 }
 
 /** Adds the path to which pages send requests of the description. */
-function addServer(description: string, url: string): string {
-  return JSON.stringify({ ...JSON.parse(description), servers: [{ url }] });
+function addServer<Description extends object>(description: Description, prefix: string): Description {
+  return prefix === '' ? description : { ...description, servers: [{ url: prefix }] };
+}
+
+/**
+ * Lets pages of every origin read a response that needs no authentication. The pages of a deployment have the origin
+ * `null`, see `api/control-plane/proxy-headers.ts`.
+ */
+function allowEveryOrigin(reply: FastifyReply): void {
+  if (!reply.hasHeader('access-control-allow-origin')) reply.header('access-control-allow-origin', '*');
 }
 
 /** Adds the security, the raw body, the errors and the notes of an operation to its Fastify schema. */

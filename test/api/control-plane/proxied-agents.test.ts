@@ -106,6 +106,10 @@ it('serves the pages of the API description', async () => {
   expect((await fetch(new URL(script, page.url))).status).toBe(200);
   const initializer = await fetch(new URL(script.replace('swagger-ui-bundle', 'swagger-initializer'), page.url));
   expect(await initializer.text()).toContain("resolveUrl('./json')");
+  // The sandbox of the page gives it this origin.
+  const description = await ask('/docs/json', { origin: 'null' });
+  expect(description.headers.get('access-control-allow-origin')).toBe('*');
+  expect(await description.json()).toMatchObject({ servers: [{ url: '/deployments/trips' }] });
 });
 
 it('leaves authentication to the replica', async () => {
