@@ -2,8 +2,8 @@ import { configDefaults, defineConfig } from 'vitest/config';
 import { builtModules, builtSources, isBuilt } from './test/engines/built-sources.ts';
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
 import { isFullExtent } from './test/house/extent.ts';
+import { listOmittedSuites, parts } from './test/house/long-suites.ts';
 import { longest, SlowestFirst } from './test/house/longest-first.ts';
-import { listOmittedSuites, thirds } from './test/house/thirds.ts';
 
 /** Suites that share a process, see `sharing`, and that write to the log, whose adapter differs on the stack. */
 const sharingOnTheStack = [
@@ -35,9 +35,10 @@ const suitesOnTheStack = [
 const sharing = [
   'test/api/{declared-answers,operations}.test.ts',
   'test/api/agent-server/**/!(flood|http-app|library-versions).test.ts',
+  'test/api/control-plane/!(quickstart|shared-origin|tokens).test.ts',
   'test/api/command-line/{check-port,ends,export/destinations,export/watch}.test.ts',
   'test/api/server/*.test.ts',
-  'test/api/tools/{exact-numbers,resources,sessions,stored-data,threads,tools}.test.ts',
+  'test/api/tools/{exact-numbers,http,resources,sessions,stored-data,tenancy,threads,tools}.test.ts',
   'test/api/main/**/!(metrics|event-loop).test.ts',
   'test/contract/{dead-letters/in-process,event-log/in-process,objects/local}.test.ts',
   'test/docs/{architecture,guarantees,reference}.test.ts',
@@ -51,18 +52,19 @@ const sharing = [
   // The LangSmith SDK reads the environment once in each process.
   'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(langsmith-sdk).test.ts',
   'test/pipelines/{dead-letters,prompts,retention,shares}/!(changes).test.ts',
-  'test/pipelines/costs/costs-of-runs.test.ts',
+  'test/pipelines/{costs,datasets,oauth}/*.test.ts',
+  'test/pipelines/deployments/{host,revision-logs,states,unpack-tarball}.test.ts',
   'test/pipelines/agents/{assistants,auth,checkpoints,crons,graphs,requests,runs,store,threads,webhooks}/*.test.ts',
   'test/pipelines/agents/{open-deployment,streams/gaps,streams/publisher,streams/stream-hub,traces/child-runs}.test.ts',
   'test/pipelines/exports/{deleted-workspace,object-keys,overlap,pace,states,withdrawn-leave,work-folders}.test.ts',
-  'test/pipelines/exports/{each-at-most,fair-attempts,progress-never-falls,destinations/*}.test.ts',
+  'test/pipelines/exports/{derived-values,each-at-most,fair-attempts,progress-never-falls,schedules,tidy-run,destinations/*}.test.ts',
   'test/schemas/**/*.test.ts',
   'test/stack/{fetch-pinned,stack-settings}.test.ts',
 ];
 /** Set by `make test-fast`. */
 const isFast = process.env.RUNLAKE_TEST_FAST === 'true';
 /** Agent servers start processes for graph code. */
-const notFast = ['test/api/agent-server/**', ...longest, ...thirds.flatMap(({ suites }) => suites)];
+const notFast = ['test/api/agent-server/**', ...longest, ...parts.flatMap(({ suites }) => suites)];
 /** Set by `test/house/run-suites.ts`. Otherwise each suite has its own process, and the project `embedded` has all suites. */
 const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
 const everySuite = ['test/**/*.test.ts'];
@@ -70,7 +72,7 @@ const everySuite = ['test/**/*.test.ts'];
 const onlyOnTheStack = canHoldSuites() && !isFullExtent ? ['test/e2e/*.test.ts'] : [];
 
 /** Long suites whose turn is another run. */
-const leftOut = listOmittedSuites(process.env.RUNLAKE_TEST_THIRD);
+const leftOut = listOmittedSuites(process.env.RUNLAKE_TEST_PART);
 
 /** Every suite runs on embedded engines. If the native stack is up (`make stack`), `suitesOnTheStack` run on it too. */
 export default defineConfig({

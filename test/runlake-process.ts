@@ -72,7 +72,14 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let output = '';
-  const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
+  let isEnding = false;
+  const exited = new Promise<number | null>((resolve) =>
+    child.once('exit', (code, signal) => {
+      // The tests that follow see only a refused connection.
+      if (!isEnding) console.error(`runlake ended by itself, ${signal ?? `with code ${code}`}:\n${output}`);
+      resolve(code);
+    }),
+  );
   const url = await new Promise<string>((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`runlake did not answer:\n${output}`)), startTimeoutMs);
     const read = (chunk: Buffer) => {
@@ -94,6 +101,7 @@ export async function startRunlake(options: RunlakeOptions = {}): Promise<Runlak
     throw error;
   });
   const end = async (signal: NodeJS.Signals): Promise<number | null> => {
+    isEnding = true;
     if (isRunning(child)) child.kill(signal);
     return exited;
   };

@@ -1,6 +1,7 @@
 import { type CrashRow, proofs } from './crash-table.ts';
 
 const crashes = proofs('test/crash/deployments.test.ts');
+const crashesInUpdates = proofs('test/crash/deployment-updates.test.ts');
 const hosts = proofs('test/pipelines/deployments/host.test.ts');
 
 /** Deployments: their rows in Postgres are authoritative; leases decide which host builds a revision or runs a replica. */
@@ -16,7 +17,7 @@ export const deploymentRows: readonly CrashRow[] = [
     what: 'Crashes during an update or a deletion',
     happens:
       'The previous revision serves after the next start, until the update is completed. A deletion is completed.',
-    proofs: crashes(
+    proofs: crashesInUpdates(
       'kill -9 during an update: the previous revision serves, and the update is then completed',
       'kill -9 during a deletion: the next start completes it',
     ),

@@ -81,7 +81,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   const settling = openSettling(stores.environment);
   server.addHook('onRequest', ({ method, url }) => settling.before(method, url));
   server.addHook('onSend', async ({ method, url }) => settling.after(method, url));
-  const answers = watchAnswers(server);
+  const answers = watchAnswers(server, operations);
   await server.ready();
   return {
     server,

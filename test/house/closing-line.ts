@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import type { Reporter, TestModule } from 'vitest/node';
+import { listOmittedSuites } from './long-suites.ts';
 import { closingLines, type FileReport, identifyFile, type TestReport } from './test-report.ts';
-import { listOmittedSuites } from './thirds.ts';
 
 /** Maximum line length; enough for the name of a test and the beginning of its message. */
 const lineLength = 300;
@@ -14,7 +14,7 @@ const lineLength = 300;
  */
 export default class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
-    const { suites, onStack } = listOmittedSuites(process.env.RUNLAKE_TEST_THIRD);
+    const { suites, onStack } = listOmittedSuites(process.env.RUNLAKE_TEST_PART);
     const report: TestReport = {
       files: modules.map(buildFileReport),
       outside: errors.map((error) => formatErrorLine('outside of tests', error as Partial<Error> | null)),

@@ -4,8 +4,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isFullExtent } from './extent.ts';
+import { pickPart } from './long-suites.ts';
 import { closingLines, failedFiles, identifyFile, mergeSecondAttempt, type TestReport } from './test-report.ts';
-import { pickThird } from './thirds.ts';
 
 /**
  * Runs all suites, and then runs each failed suite a second time, alone, if only few failed: suites kill processes,
@@ -47,7 +47,7 @@ async function run(
 
 const args = process.argv.slice(2);
 const built = { RUNLAKE_TEST_BUILT: 'true' };
-const whole = { ...built, RUNLAKE_TEST_SHARING: 'true', RUNLAKE_TEST_THIRD: pickThird() };
+const whole = { ...built, RUNLAKE_TEST_SHARING: 'true', RUNLAKE_TEST_PART: pickPart() };
 const first = await run('first', args, args.length > 0 ? {} : whole);
 if (!first.report || first.code === 0 || args.length > 0 || interrupted) process.exit(first.code);
 const failed = failedFiles(first.report);
@@ -58,7 +58,7 @@ const projects = [...new Set(failed.map(({ project }) => project))].flatMap((nam
 const files = [...new Set(failed.map(({ file }) => file))];
 const second = await run('second', [...projects, '--no-file-parallelism', ...files], {
   ...built,
-  RUNLAKE_TEST_THIRD: undefined,
+  RUNLAKE_TEST_PART: undefined,
 });
 if (!second.report) process.exit(second.code || 1);
 

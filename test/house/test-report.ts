@@ -15,7 +15,7 @@ export interface TestReport {
   readonly files: readonly FileReport[];
   /** Errors outside of any file. */
   readonly outside: readonly string[];
-  /** Suites that this run left out; see `thirds.ts`. */
+  /** Suites that this run left out; see `long-suites.ts`. */
   readonly leftOut: readonly string[];
 }
 

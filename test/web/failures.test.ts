@@ -1,5 +1,6 @@
 import type { Page, Route } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { pickSome } from '../house/extent.ts';
 import { deferred } from '../infra/deferred.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import {
@@ -54,7 +55,7 @@ const data = (url: URL) =>
   /^\/api\/v\d\//.test(url.pathname) && !/^\/api\/v1\/(session|workspaces)$/.test(url.pathname);
 const shown = (text: string | RegExp) => page.getByRole('main').getByText(text).first();
 
-describe.each(screens)('the screen %s', (name, path, ready, permission) => {
+describe.each(pickSome(screens, 1 / 2))('the screen %s', (name, path, ready, permission) => {
   it.each<[string, (route: Route) => Promise<void>, string]>([
     [
       'answers 500',

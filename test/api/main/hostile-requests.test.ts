@@ -40,12 +40,12 @@ it('responds to no hostile request with a 5xx', { timeout: 600_000 }, async () =
   const deleting = operations.filter(({ method }) => method === 'DELETE');
   const others = pickSome(
     operations.filter(({ method }) => method !== 'DELETE'),
-    1 / 3,
+    1 / 6,
   );
   const headers = { 'x-api-key': acme.adminKey };
   const first = await listFailures(url, others, { headers, known });
   const last = await listFailures(url, deleting, { headers, known: {} });
   // Minimum number of requests that pass the checks.
-  expect(first.taken).toBeGreaterThan(isFullExtent ? 1_000 : 100);
+  expect(first.taken).toBeGreaterThan(isFullExtent ? 1_000 : 50);
   expect([...first.failures, ...last.failures]).toEqual([]);
 });
