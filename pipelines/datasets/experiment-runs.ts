@@ -51,19 +51,43 @@ export async function readExamplesWithRuns(
   links: ExampleLinkDeps,
   { selected = selectFields(undefined), fields = allFields }: ExampleSelection = {},
 ): Promise<Buffer | Readable> {
-  const { datasetId, projectIds, asOf, limit, offset } = query;
-  await requireDataset(deps.database, workspaceId, datasetId);
+  await requireExperiments(deps.database, workspaceId, query);
+  const ids = await findFilteredExamples(deps, workspaceId, query);
+  return readPage(deps, workspaceId, { ...query, ids }, links, { selected, fields });
+}
+
+/** @throws NOT_FOUND for an unknown dataset, or for a project that is not an experiment on it. */
+async function requireExperiments(
+  database: ReadDeps['database'],
+  workspaceId: string,
+  { datasetId, projectIds }: Pick<ExperimentQuery, 'datasetId' | 'projectIds'>,
+): Promise<void> {
+  await requireDataset(database, workspaceId, datasetId);
   const experimentIds = toUniqueIds(projectIds);
-  const experiments = await deps.database.query(
+  const experiments = await database.query(
     `SELECT FROM projects WHERE workspace_id = $1 AND reference_dataset_id = $2 AND id = ANY ($3::uuid[])
        AND deleted_at IS NULL`,
     [workspaceId, datasetId, experimentIds],
   );
   if (experiments.length < experimentIds.length) throw runlakeError('NOT_FOUND', { what: 'Session' });
-  const ids = await findFilteredExamples(deps, workspaceId, query);
-  const page = { datasetId, ids, asOf, order: 'recent', fields, limit, offset } as const;
-  return readExamples(deps.database, workspaceId, page, links, (found) =>
-    readRunsByExample(deps, { tenantId: workspaceId, projectIds: experimentIds, exampleIds: found }, selected),
+}
+
+interface ExamplePage extends Pick<ExperimentQuery, 'datasetId' | 'projectIds' | 'asOf' | 'limit' | 'offset'> {
+  /** Default: all examples. */
+  readonly ids: readonly string[] | undefined;
+}
+
+/** Reads a page of examples with their runs, as a JSON array. */
+async function readPage(
+  deps: ReadDeps,
+  tenantId: string,
+  { projectIds, ...page }: ExamplePage,
+  links: ExampleLinkDeps,
+  { selected, fields }: Required<ExampleSelection>,
+): Promise<Buffer | Readable> {
+  const experimentIds = toUniqueIds(projectIds);
+  return readExamples(deps.database, tenantId, { ...page, order: 'recent', fields }, links, (exampleIds) =>
+    readRunsByExample(deps, { tenantId, projectIds: experimentIds, exampleIds }, selected),
   );
 }
 
@@ -118,10 +142,11 @@ export async function readV2ExamplesWithRuns(
       : readExampleCursor(cursor);
   // Always select REFERENCE_EXAMPLE_ID, which assigns each run to its example.
   const selected = selectV2Fields([...new Set(['ID', ...selects, 'REFERENCE_EXAMPLE_ID'])]);
-  const exampleIds = await findFilteredExamples(deps, workspaceId, query);
-  const page = { ...query, exampleIds, filters: undefined, asOf, offset };
-  const items = await readExamplesWithRuns(deps, workspaceId, page, links, { selected });
-  const count = await countExamples(deps.database, workspaceId, { datasetId, ids: exampleIds, asOf });
+  await requireExperiments(deps.database, workspaceId, query);
+  const ids = await findFilteredExamples(deps, workspaceId, query);
+  const page = { ...query, ids, asOf, offset };
+  const items = await readPage(deps, workspaceId, page, links, { selected, fields: allFields });
+  const count = await countExamples(deps.database, workspaceId, { datasetId, ids, asOf });
   const next = offset + limit < count ? encodeExampleCursor({ offset: offset + limit, asOf }) : null;
   return Readable.from(
     (async function* () {
