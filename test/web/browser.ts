@@ -1,3 +1,4 @@
+import type { QueryClient } from '@tanstack/react-query';
 import axe from 'axe-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { expect } from 'vitest';
@@ -106,6 +107,26 @@ export function watchPage(page: Page): { readonly problems: string[] } {
       problems.push(`request to ${request.url()}`);
   });
   return { problems };
+}
+
+/** Returns how many responses the application keeps, by the first part of their key. */
+export function countQueries(page: Page): Promise<Record<string, number>> {
+  return page.evaluate(() => {
+    interface Fiber {
+      readonly child: Fiber | null;
+      readonly memoizedProps: { readonly client?: QueryClient } | null;
+    }
+    const root = document.getElementById('root') as unknown as Record<string, Fiber>;
+    let fiber: Fiber | null | undefined =
+      root[Object.keys(root).find((key) => key.startsWith('__reactContainer$')) ?? ''];
+    while (fiber && !fiber.memoizedProps?.client) fiber = fiber.child;
+    const counts: Record<string, number> = {};
+    for (const { queryKey } of fiber?.memoizedProps?.client?.getQueryCache().getAll() ?? []) {
+      const name = String(queryKey[0]);
+      counts[name] = (counts[name] ?? 0) + 1;
+    }
+    return counts;
+  });
 }
 
 /** Fails if axe-core finds a violation of WCAG 2.2 AA on the page. */

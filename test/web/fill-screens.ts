@@ -16,6 +16,7 @@ export interface ScreenData {
   readonly trace: readonly SentRun[];
   readonly dataset: { readonly id: string; readonly experimentIds: readonly string[]; readonly exampleId: string };
   readonly exportId: string;
+  readonly queueId: string;
   /** A deployment whose graph waits for an answer. */
   readonly agent: { readonly deploymentId: string; readonly assistantId: string; readonly threadId: string };
   readonly traces: number;
@@ -31,12 +32,12 @@ export async function fillScreens(runlake: RunlakeProcess): Promise<ScreenData> 
       runs.push(...buildAgentTrace(project, now - index * hourMs * (index < 30 ? 0.2 : 3 + place), index + place));
   await sendRuns(runlake.url, runlake.apiKey, runs);
   const dataset = await addDatasetAndPrompts(runlake);
-  await createQueue(runlake, runs);
+  const queueId = await createQueue(runlake, runs);
   const agent = await deployAgent(runlake);
   // The roll-up counts an hour within seconds. The runs of the two experiments and that of the agent are traces, too.
   const traces = 241 + 2 * topics.length + 1;
   await vi.waitFor(async () => expect(await countUsage(runlake, now)).toBe(traces), { timeout: 30_000, interval: 250 });
-  return { trace, dataset, agent, traces, ...(await createExport(runlake, now)) };
+  return { trace, dataset, queueId, agent, traces, ...(await createExport(runlake, now)) };
 }
 
 /** Deploys a graph and runs it until it waits for an answer. */
@@ -110,7 +111,7 @@ async function addDatasetAndPrompts(runlake: RunlakeProcess): Promise<ScreenData
 }
 
 /** Creates an annotation queue with some of the traces. */
-async function createQueue(runlake: RunlakeProcess, runs: readonly SentRun[]): Promise<void> {
+async function createQueue(runlake: RunlakeProcess, runs: readonly SentRun[]): Promise<string> {
   const post = async (path: string, body: unknown) => {
     const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
     const response = await fetch(`${runlake.url}/api/v1/${path}`, {
@@ -138,6 +139,7 @@ async function createQueue(runlake: RunlakeProcess, runs: readonly SentRun[]): P
     `annotation-queues/${id}/runs`,
     answered.slice(0, 12).map((run) => run.id),
   );
+  return id;
 }
 
 /** Creates an export of three days, which ends within seconds. */

@@ -232,6 +232,44 @@ describe.each([
   });
 });
 
+describe('a part of a screen whose request fails alone', () => {
+  let context: BrowserContext;
+  beforeAll(async () => {
+    context = await openSignedIn({});
+  });
+  afterAll(() => context?.close());
+
+  it.each<[what: string, request: string, path: () => string]>([
+    ['The figures', '/api/v1/runs/stats', () => `/projects/${data.projectId}`],
+    ['The figures', '/api/v2/threads/stats', () => `/projects/${data.projectId}/threads`],
+    ['The figures', '/api/v2/threads/query', () => `/projects/${data.projectId}/threads?thread=thread-3`],
+    ['The traces by day', '/api/v1/orgs/current/billing/granular-usage', () => '/projects'],
+    ['The number', '/items/count', () => '/queues'],
+    ['The numbers of items', '/items/count', () => `/queues/${data.queueId}`],
+    ['The splits', '/splits', () => `/datasets/${data.dataset.id}`],
+    ['The tags', '/tags', () => '/prompts/support-agent'],
+    ['The status', '/revisions/', () => '/agents'],
+    ['The name of the project', '/api/v1/sessions', () => `/exports/${data.exportId}`],
+    ['The names of the projects', '/api/v1/sessions', () => '/exports'],
+    ['The destination', '/bulk-exports/destinations', () => `/exports/${data.exportId}`],
+    ['The destinations', '/bulk-exports/destinations', () => '/exports'],
+    ['The number of runs', '/api/v1/runs/stats', () => `/exports/new?project=${data.projectId}`],
+    ['The workspaces', '/api/v1/workspaces', () => '/settings'],
+  ])('says that %s did not load, and is read again: %s', async (what, request, path) => {
+    const page = await context.newPage();
+    const isRequest = (url: URL) => url.pathname.startsWith('/api/') && url.pathname.includes(request);
+    await page.route(isRequest, (route) => route.fulfill({ status: 400, json: { detail: 'Out of order.' } }));
+    await page.goto(path());
+    const alert = page.getByRole('alert').filter({ hasText: `${what} did not load: Out of order.` });
+    await alert.first().waitFor();
+    await expectAccessible(page);
+    await page.unroute(isRequest);
+    await alert.first().getByRole('button', { name: 'Try again' }).click();
+    await eventually(() => page.getByRole('alert').count()).toBe(0);
+    await page.close();
+  });
+});
+
 describe('usage', () => {
   it('shows by group what its CSV has', async () => {
     const context = await openContext(browser, runlake.url);

@@ -155,10 +155,15 @@ describe('the threads screen', () => {
     expect(problems).toEqual([]);
   });
 
-  it('loads earlier turns on request, and numbers the turns', async () => {
+  it('loads earlier turns on request, a page of turns in one request, and numbers them', async () => {
     await openThreads('support-agent');
+    const reads: string[] = [];
+    page.on('request', (request) => {
+      if (/\/api\/v1\/runs\/|"INPUTS"/.test(request.url() + request.postData())) reads.push(request.url());
+    });
     await table().getByRole('link', { name: 'thread-0' }).click();
-    await eventually(() => turns().count()).toBe(20);
+    await eventually(() => turns().getByText('Here is what I found').count()).toBe(20);
+    expect(reads.length).toBe(1);
     expect(await turns().first().getAttribute('aria-label')).toBe('Turn 2');
     await eventually(() =>
       turns()
@@ -166,7 +171,8 @@ describe('the threads screen', () => {
         .evaluate((turn) => turn.getBoundingClientRect().bottom <= window.innerHeight),
     ).toBe(true);
     await page.getByRole('button', { name: 'Show earlier turns' }).click();
-    await eventually(() => turns().count()).toBe(21);
+    await eventually(() => turns().getByText('Here is what I found').count()).toBe(21);
+    expect(reads.length).toBe(2);
     expect(await turns().first().getAttribute('aria-label')).toBe('Turn 1');
     expect(problems).toEqual([]);
   });
@@ -239,6 +245,21 @@ describe('the threads screen', () => {
     await page.unroute('**/api/v2/threads/query');
     await page.getByRole('button', { name: 'Try again' }).click();
     await page.getByText('No threads match').waitFor();
+    const [, broken] = await sendTurns('broken', 'values', [{ until: 1 }, { until: 2, outputs: assistant('There.') }]);
+    const isValues = (url: URL) => url.pathname === '/api/v2/runs/query';
+    await page.route(isValues, (route) =>
+      route.request().postData()?.includes('"INPUTS"')
+        ? route.fulfill({ status: 400, json: { detail: 'No values.' } })
+        : route.continue(),
+    );
+    await page.goto(`/runs/${broken}`);
+    await page.getByRole('tab', { name: 'Metadata' }).click();
+    await page.getByRole('link', { name: 'values' }).click();
+    await turns().first().getByRole('alert').getByText('No values.').waitFor();
+    await turns().nth(1).getByText('This turn did not load.').waitFor();
+    await page.unroute(isValues);
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await turns().nth(1).getByText('There.').waitFor();
     const { key } = await createKey(runlake, { description: 'projects only', permissions: ['projects:read'] });
     const context = await openContext(signedIn.browser, runlake.url);
     const other = await context.newPage();

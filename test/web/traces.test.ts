@@ -9,7 +9,7 @@ import {
   toExpression,
 } from '../../web/src/screens/traces/filter-language.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { countQueries, eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildAgentTrace, buildTrace, sendRuns } from './send-traces.ts';
 
 describe('the filter language of the bar', () => {
@@ -70,6 +70,39 @@ describe('the traces screen', () => {
     expect(await rows().count()).toBeLessThan(80);
     await page.getByText('250 runs; these are all.').waitFor();
     expect(problems).toEqual([]);
+  });
+
+  it('is as it was when the viewer comes back, and as it is now on each other visit', async () => {
+    const scroller = page.locator('.virtual-scroll');
+    await scroller.evaluate((element) => element.scrollTo(0, 3000));
+    await eventually(count).toBe(200);
+    const shown = page.locator('[data-index="95"]');
+    const { top } = await shown.evaluate((row) => row.getBoundingClientRect());
+    await shown.click();
+    await page.getByRole('tree', { name: 'Runs' }).waitFor();
+    await page.goBack();
+    await shown.waitFor();
+    expect(await count()).toBe(200);
+    await eventually(() => shown.evaluate((row) => row.getBoundingClientRect().top)).toBe(top);
+    await page.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Projects' }).click();
+    await page.getByRole('link', { name: 'support-agent' }).click();
+    await eventually(count).toBe(100);
+    expect(problems).toEqual([]);
+  });
+
+  it('keeps no lists of earlier visits', async () => {
+    const visit = async () => {
+      await page.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Projects' }).click();
+      await page.getByRole('link', { name: 'support-agent' }).click();
+      await rows().nth(1).click();
+      await page.getByRole('tree', { name: 'Runs' }).waitFor();
+      await page.goBack();
+      await rows().nth(1).waitFor();
+    };
+    await visit();
+    const before = await countQueries(page);
+    for (let done = 0; done < 3; done++) await visit();
+    expect(await countQueries(page)).toEqual(before);
   });
 
   it('filters by expression, by text and by one click, and keeps that in the address', async () => {

@@ -7,6 +7,7 @@ import {
   Outlet,
   redirect,
 } from '@tanstack/react-router';
+import { watchReturns } from './api/read-time.ts';
 import { sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
 import { readDeploymentSearch } from './screens/agents/search.ts';
@@ -268,7 +269,7 @@ const routeTree = rootRoute.addChildren([
 ]);
 
 export function createAppRouter(queries: QueryClient) {
-  return createRouter({
+  const router = createRouter({
     routeTree,
     context: { queries },
     defaultPreload: 'intent',
@@ -276,6 +277,8 @@ export function createAppRouter(queries: QueryClient) {
     defaultErrorComponent: ({ error, reset }) => <ErrorState isPage error={error} onRetry={reset} />,
     scrollRestoration: true,
   });
+  watchReturns(router.history);
+  return router;
 }
 
 declare module '@tanstack/react-router' {

@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { sessionQuery, useSession, useSessionChanges, useWorkspaces } from './api/session.ts';
 import { Icon, type IconName } from './components/icon.tsx';
 import { ShortcutList } from './components/shortcuts.tsx';
+import { PartProblem } from './components/states.tsx';
 import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
@@ -89,8 +90,9 @@ function Frame() {
 }
 
 function WorkspaceMenu() {
-  const { workspaces, current, choose } = useWorkspaces();
+  const { workspaces, listed, current, choose } = useWorkspaces();
   const navigate = useNavigate();
+  if (listed.error) return <PartProblem what="The workspaces" query={listed} />;
   if (workspaces.length < 2) return <Value text={current?.display_name ?? 'No workspace'} />;
   return (
     <select

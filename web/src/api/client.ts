@@ -66,9 +66,13 @@ export async function call<M extends Method, P extends Path<M>>(
 }
 
 /** Sends a request like {@link call}, and returns the text of the response, with the bytes that the API stores. */
-export async function callText<P extends Path<'get'>>(path: P, options: CallOptions<'get', P> = {}): Promise<string> {
-  const response = await send('get', fillPath(path, options.path, options.query), { signal: options.signal });
-  return response.text();
+export async function callText<M extends Method, P extends Path<M>>(
+  method: M,
+  path: P,
+  options: CallOptions<M, P> = {},
+): Promise<string> {
+  const { body, signal } = options;
+  return (await send(method, fillPath(path, options.path, options.query), { body, signal })).text();
 }
 
 export interface SendOptions {

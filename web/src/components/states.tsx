@@ -137,6 +137,26 @@ interface QueryView<T> {
   readonly refetch: () => unknown;
 }
 
+/** Says that a part of a screen did not load, and offers to try again. Renders nothing without an error. */
+export function PartProblem({
+  what,
+  query: { data, error, refetch },
+}: {
+  /** What is missing, such as `The figures`. */
+  readonly what: string;
+  readonly query: QueryView<unknown>;
+}) {
+  if (error === null || data !== undefined) return <StaleNotice error={error} />;
+  return (
+    <p className="row wrap notice error-text" role="alert">
+      {what} did not load: {error.message}
+      <button type="button" className="button" onClick={() => void refetch()}>
+        Try again
+      </button>
+    </p>
+  );
+}
+
 /** Says above data that a later read failed. Renders nothing without `error`. */
 export function StaleNotice({ error }: { readonly error: Error | null }) {
   if (error === null) return null;

@@ -27,3 +27,12 @@ export function Time({ at }: { readonly at: string | null | undefined }) {
     </time>
   );
 }
+
+/** The head of a column of buttons, whose name only readers that do not see it need. */
+export function ActionsHead() {
+  return (
+    <th>
+      <span className="visually-hidden">Actions</span>
+    </th>
+  );
+}

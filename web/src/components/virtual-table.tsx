@@ -2,11 +2,13 @@ import {
   type ColumnDef,
   type ColumnVisibilityState,
   columnVisibilityFeature,
+  FlexRender,
+  type Row,
   tableFeatures,
   useTable,
 } from '@tanstack/react-table';
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { type KeyboardEvent, type ReactNode, useEffect, useRef } from 'react';
+import { type KeyboardEvent, type MouseEvent, memo, type ReactNode, useEffect, useMemo, useRef } from 'react';
 import './virtual-table.css';
 
 const features = tableFeatures({ columnVisibilityFeature });
@@ -45,7 +47,7 @@ export function VirtualTable<T>({
   readonly label: string;
   readonly columns: readonly TableColumn<T>[];
   /** Columns that are not shown. Default: all are shown. */
-  readonly visibility?: ColumnVisibilityState;
+  readonly visibility?: ColumnVisibilityState | undefined;
   readonly rows: readonly T[];
   readonly keyOf: (row: T) => string;
   /** Height of each row in pixels. */
@@ -58,29 +60,29 @@ export function VirtualTable<T>({
 }) {
   const scroller = useRef<HTMLDivElement>(null);
   const pending = useRef<number>(undefined);
+  const definitions = useMemo(
+    () =>
+      columns.map(
+        (column): ColumnDef<typeof features, T & object> => ({
+          id: column.id,
+          header: column.label,
+          cell: ({ row }) => column.render(row.original),
+        }),
+      ),
+    [columns],
+  );
   const table = useTable({
     features,
-    columns: columns.map(
-      (column): ColumnDef<typeof features, T & object> => ({
-        id: column.id,
-        header: column.label,
-        cell: ({ row }) => column.render(row.original),
-      }),
-    ),
+    columns: definitions,
     data: rows as readonly (T & object)[],
     getRowId: keyOf,
     state: { columnVisibility: visibility ?? allColumns },
   });
-  const shown = table
-    .getVisibleLeafColumns()
-    .map(({ id }) => columns.find((column) => column.id === id) as TableColumn<T>);
-  const style = {
-    gridTemplateColumns: shown
-      .map(({ width, grow }) => (grow ? `minmax(${width}px, ${grow}fr)` : `${width}px`))
-      .join(' '),
-    minWidth: shown.reduce((sum, { width }) => sum + width + columnGap, 2 * 16),
-  };
   const model = table.getRowModel().rows;
+  const { shown, template, minWidth } = useMemo(
+    () => arrange(columns, visibility ?? allColumns),
+    [columns, visibility],
+  );
   const virtual = useVirtualizer({
     count: model.length,
     getScrollElement: () => scroller.current,
@@ -109,10 +111,15 @@ export function VirtualTable<T>({
       });
     } else if (event.key === 'Enter' && event.target === row && rows[at]) onOpen(rows[at]);
   };
+  const open = (event: MouseEvent) => {
+    const row = (event.target as HTMLElement).closest<HTMLElement>('[data-index]');
+    const opened = row && rows[Number(row.dataset.index)];
+    if (opened) onOpen(opened);
+  };
   return (
     <div className="virtual-table" role="table" aria-label={label} aria-rowcount={rows.length + 1} onKeyDown={move}>
       <div className="virtual-scroll" ref={scroller} role="rowgroup" tabIndex={-1}>
-        <div className="virtual-head" role="row" aria-rowindex={1} style={style}>
+        <div className="virtual-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template, minWidth }}>
           {shown.map(({ id, label: name, isNumber }) => (
             <div key={id} role="columnheader" className={isNumber ? 'number clip' : 'clip'}>
               {name}
@@ -122,29 +129,24 @@ export function VirtualTable<T>({
         <div
           role="presentation"
           className="virtual-body"
-          style={{ height: virtual.getTotalSize(), minWidth: style.minWidth }}
+          style={{ height: virtual.getTotalSize(), minWidth }}
+          onClick={open}
         >
           {items.map(({ index, start }) => {
             const row = model[index];
             if (!row) return null;
             return (
-              <div
+              <VirtualRow
                 key={row.id}
-                role="row"
-                className="virtual-row"
-                tabIndex={index === (items[0]?.index ?? 0) ? 0 : -1}
-                data-index={index}
-                aria-rowindex={index + 2}
-                aria-current={row.id === currentKey ? 'true' : undefined}
-                style={{ ...style, height: rowHeight, transform: `translateY(${start}px)` }}
-                onClick={() => onOpen(row.original)}
-              >
-                {row.getVisibleCells().map((cell, position) => (
-                  <div key={cell.id} role="cell" className={shown[position]?.isNumber ? 'number clip' : 'clip'}>
-                    <table.FlexRender cell={cell} />
-                  </div>
-                ))}
-              </div>
+                row={row}
+                columns={shown}
+                template={template}
+                index={index}
+                top={start}
+                height={rowHeight}
+                isCurrent={row.id === currentKey}
+                isTabStop={index === (items[0]?.index ?? 0)}
+              />
             );
           })}
         </div>
@@ -153,3 +155,56 @@ export function VirtualTable<T>({
     </div>
   );
 }
+
+/** Returns the visible columns, and the widths of the columns of the grid. */
+function arrange<T>(columns: readonly TableColumn<T>[], visibility: ColumnVisibilityState) {
+  const shown = columns.filter(({ id }) => visibility[id] !== false);
+  return {
+    shown,
+    template: shown.map(({ width, grow }) => (grow ? `minmax(${width}px, ${grow}fr)` : `${width}px`)).join(' '),
+    minWidth: shown.reduce((sum, { width }) => sum + width + columnGap, 2 * 16),
+  };
+}
+
+interface VirtualRowProps<T> {
+  readonly row: Row<typeof features, T & object>;
+  readonly columns: readonly TableColumn<T>[];
+  readonly template: string;
+  readonly index: number;
+  /** Position and height in pixels. */
+  readonly top: number;
+  readonly height: number;
+  readonly isCurrent: boolean;
+  readonly isTabStop: boolean;
+}
+
+/** A row. It is rendered again only if its data, its position or the columns change, not while the table is scrolled. */
+const VirtualRow = memo(
+  function VirtualRow<T>({ row, columns, template, index, top, height, isCurrent, isTabStop }: VirtualRowProps<T>) {
+    return (
+      <div
+        role="row"
+        className="virtual-row"
+        tabIndex={isTabStop ? 0 : -1}
+        data-index={index}
+        aria-rowindex={index + 2}
+        aria-current={isCurrent ? 'true' : undefined}
+        style={{ gridTemplateColumns: template, height, top }}
+      >
+        {row.getVisibleCells().map((cell, position) => (
+          <div key={cell.id} role="cell" className={columns[position]?.isNumber ? 'number clip' : 'clip'}>
+            <FlexRender cell={cell} />
+          </div>
+        ))}
+      </div>
+    );
+  },
+  (before, after) =>
+    before.row.original === after.row.original &&
+    before.columns === after.columns &&
+    before.index === after.index &&
+    before.top === after.top &&
+    before.height === after.height &&
+    before.isCurrent === after.isCurrent &&
+    before.isTabStop === after.isTabStop,
+) as <T>(props: VirtualRowProps<T>) => ReactNode;

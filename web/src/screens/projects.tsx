@@ -1,17 +1,18 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
-import { useDeferredValue, useState } from 'react';
+import { useDeferredValue } from 'react';
 import { type Answer, call } from '../api/client.ts';
 import { usePermission, useWorkspaces } from '../api/session.ts';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../components/format.ts';
-import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, MoreButton, PartProblem, Permitted } from '../components/states.tsx';
 import { Time, Value } from '../components/text.tsx';
 import { FirstStart } from './first-start.tsx';
 import './projects.css';
 
 const route = getRouteApi('/shell/projects');
 const pageSize = 100;
-const dayMs = 86_400_000;
+const hourMs = 3_600_000;
+const dayMs = 24 * hourMs;
 const statsDays = 7;
 const sparklineDays = 14;
 
@@ -38,7 +39,8 @@ export function Projects() {
 function ProjectList() {
   const { name = '' } = route.useSearch();
   const navigate = useNavigate({ from: '/projects' });
-  const [since] = useState(() => new Date(Date.now() - statsDays * dayMs).toISOString());
+  // To the hour, so that each visit shows what the last one has read while it reads anew.
+  const since = new Date(Math.floor(Date.now() / hourMs) * hourMs - statsDays * dayMs).toISOString();
   const wanted = useDeferredValue(name);
   const canReadRuns = usePermission('runs:read');
   const projects = useInfiniteQuery({
@@ -92,6 +94,7 @@ function ProjectList() {
         <EmptyState title="No project has this name" />
       ) : (
         <section className="table-scroll" tabIndex={0} aria-label="Projects">
+          <PartProblem what="The traces by day" query={counts} />
           <table className="plain-table projects">
             <thead>
               <tr>
@@ -108,7 +111,7 @@ function ProjectList() {
             </thead>
             <tbody>
               {rows.map((project) => (
-                <ProjectRow key={project.id} project={project} counts={counts?.get(project.id)} />
+                <ProjectRow key={project.id} project={project} counts={counts.data?.get(project.id)} />
               ))}
             </tbody>
           </table>
@@ -183,7 +186,7 @@ function useTracesByDay(isEnabled: boolean) {
     enabled: isEnabled && canRead && current !== undefined,
     staleTime: 60_000,
   });
-  return usage.data;
+  return usage;
 }
 
 function sum(values: readonly number[]): number {

@@ -3,7 +3,7 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { CodeBlock } from '../../components/copy-button.tsx';
-import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, MoreButton, PartProblem, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { CreateDeployment } from './create-deployment.tsx';
 import { finalStatuses, RevisionStatus } from './status.tsx';
@@ -128,7 +128,12 @@ function LatestRevision({ deploymentId, revisionId }: { readonly deploymentId: s
       }),
     refetchInterval: ({ state }) => (state.data && !finalStatuses.has(state.data.status) ? 2_000 : false),
   });
-  return revision.data ? <RevisionStatus status={revision.data.status} /> : null;
+  return (
+    <>
+      <PartProblem what="The status" query={revision} />
+      {revision.data && <RevisionStatus status={revision.data.status} />}
+    </>
+  );
 }
 
 export const sourceNames = {

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, type ReactNode, useMemo } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
-import { EmptyState, QueryState } from '../../components/states.tsx';
+import { EmptyState, PartProblem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { ExampleDetail } from './example-detail.tsx';
 import { ExampleForm } from './example-form.tsx';
@@ -165,6 +165,7 @@ function ExampleFilters({
         onSelect={(next) => onChange({ version: next, example: undefined })}
       />
       {version !== undefined && <span className="muted">Only the newest version can be changed.</span>}
+      <PartProblem what="The splits" query={splits} />
       <span className="spacer" />
       {children}
     </div>

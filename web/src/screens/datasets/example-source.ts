@@ -41,7 +41,7 @@ export function createDatasetSource(datasetId: string): ExampleSource {
   return {
     key: ['dataset', datasetId],
     list: (page, signal) =>
-      callText('/api/v1/examples', {
+      callText('get', '/api/v1/examples', {
         query: {
           ...page,
           dataset: datasetId,
@@ -64,7 +64,11 @@ export function createSharedSource(shareToken: string): ExampleSource {
   return {
     key: ['shared-dataset', shareToken],
     list: (page, signal) =>
-      callText('/api/v1/public/{share_token}/examples', { path: { share_token: shareToken }, query: page, signal }),
+      callText('get', '/api/v1/public/{share_token}/examples', {
+        path: { share_token: shareToken },
+        query: page,
+        signal,
+      }),
   };
 }
 

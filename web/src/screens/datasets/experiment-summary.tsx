@@ -1,7 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
-import { showInvisible, Value } from '../../components/text.tsx';
+import { ActionsHead, showInvisible, Value } from '../../components/text.tsx';
 import { type FeedbackFigures, formatScore, judge } from './comparison.ts';
 import type { Experiment } from './use-comparison.ts';
 import { Difference, formatDifference } from './verdict.tsx';
@@ -76,9 +76,7 @@ export function ExperimentSummary({
                 <Value text={label} />
               </th>
             ))}
-            <th>
-              <span className="visually-hidden">Actions</span>
-            </th>
+            <ActionsHead />
           </tr>
         </thead>
         <tbody>

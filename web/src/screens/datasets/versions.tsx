@@ -4,7 +4,7 @@ import { usePermission } from '../../api/session.ts';
 import { Popover } from '../../components/popover.tsx';
 import { EmptyState, MoreButton, QueryState } from '../../components/states.tsx';
 import { TagForm } from '../../components/tag-form.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { ActionsHead, Time, Value } from '../../components/text.tsx';
 import type { DatasetSearch } from './search.ts';
 import { useVersions, type Version } from './use-versions.ts';
 import { VersionDiff } from './version-diff.tsx';
@@ -39,9 +39,7 @@ export function Versions({
                   <tr>
                     <th>Version</th>
                     <th>Tags</th>
-                    <th>
-                      <span className="visually-hidden">Actions</span>
-                    </th>
+                    <ActionsHead />
                   </tr>
                 </thead>
                 <tbody>

@@ -4,7 +4,7 @@ import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
-import { showInvisible, Time, Value } from '../../components/text.tsx';
+import { ActionsHead, showInvisible, Time, Value } from '../../components/text.tsx';
 import { NewDestination, RotateCredentials } from './destination-forms.tsx';
 import { type Destination, describeLocation } from './paths.ts';
 import { useDestinations } from './use-exports.ts';
@@ -70,11 +70,7 @@ export function Destinations() {
                     <th>Endpoint</th>
                     <th>Credentials</th>
                     <th>Created</th>
-                    {canManage && (
-                      <th>
-                        <span className="visually-hidden">Actions</span>
-                      </th>
-                    )}
+                    {canManage && <ActionsHead />}
                   </tr>
                 </thead>
                 <tbody>

@@ -6,7 +6,7 @@ import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { CrumbSeparator } from '../../components/crumb.tsx';
 import { formatBytes, formatCompact, formatCount, formatSeconds } from '../../components/format.ts';
-import { ErrorState, LoadingState, Permitted, Problem } from '../../components/states.tsx';
+import { ErrorState, LoadingState, PartProblem, Permitted, Problem } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { showInvisible, Time, Value } from '../../components/text.tsx';
 import { ExportDays } from './export-days.tsx';
@@ -47,6 +47,7 @@ function ExportView() {
     onSettled: () =>
       client.invalidateQueries({ predicate: ({ queryKey: [name] }) => String(name).startsWith('export') }),
   });
+  const destinations = useDestinations();
   const projects = useProjectNames(found.data ? [found.data.session_id] : []);
   if (found.data === undefined)
     return found.error ? (
@@ -64,7 +65,7 @@ function ExportView() {
         </Link>
         <CrumbSeparator />
         <h1>
-          <Value text={projects.get(each.session_id) ?? each.session_id} />
+          <Value text={projects.nameOf(each.session_id)} />
         </h1>
         <span role="status">
           <ExportStatus status={each.status} />
@@ -87,8 +88,10 @@ function ExportView() {
       </header>
       <div className="page-body export-detail">
         <Problem message={cancel.error?.message} />
+        <PartProblem what="The name of the project" query={projects.query} />
+        <PartProblem what="The destination" query={destinations} />
         {!isSchedule && <Progress each={each} />}
-        <Facts each={each} />
+        <Facts each={each} destinations={destinations} />
         {isSchedule ? (
           <section className="stack" aria-labelledby="exports-of">
             <h2 id="exports-of">Exports of this schedule</h2>
@@ -97,7 +100,7 @@ function ExportView() {
         ) : (
           <>
             <ExportDays each={each} />
-            <Readers each={each} />
+            <Readers each={each} destinations={destinations} />
           </>
         )}
       </div>
@@ -132,8 +135,17 @@ function Progress({ each: { progress, status } }: { readonly each: BulkExport })
   );
 }
 
-function Facts({ each }: { readonly each: BulkExport }) {
-  const destination = useDestination(each);
+interface Written {
+  readonly each: BulkExport;
+  readonly destinations: ReturnType<typeof useDestinations>;
+}
+
+function findDestination({ each, destinations }: Written) {
+  return destinations.data?.find(({ id }) => id === each.bulk_export_destination_id);
+}
+
+function Facts({ each, destinations }: Written) {
+  const destination = findDestination({ each, destinations });
   return (
     <dl className="export-facts">
       {each.status_reason && (
@@ -156,7 +168,9 @@ function Facts({ each }: { readonly each: BulkExport }) {
       <dd>
         {destination
           ? showInvisible(`${destination.display_name}, ${describeLocation(destination)}`)
-          : 'It was deleted, or did not load.'}
+          : destinations.data
+            ? 'Deleted'
+            : '…'}
       </dd>
       <dt>Runs</dt>
       <dd>{each.filter === null ? 'All' : <code>{showInvisible(each.filter)}</code>}</dd>
@@ -193,10 +207,10 @@ function Facts({ each }: { readonly each: BulkExport }) {
 }
 
 /** Programs that read the files, with the real paths. */
-function Readers({ each }: { readonly each: BulkExport }) {
+function Readers({ each, destinations }: Written) {
   const search = route.useSearch();
   const navigate = useNavigate({ from: '/exports/$exportId' });
-  const destination = useDestination(each);
+  const destination = findDestination({ each, destinations });
   if (!destination) return null;
   const reader = readers.find((name) => name === search.reader) ?? 'DuckDB';
   return (
@@ -226,8 +240,4 @@ function Readers({ each }: { readonly each: BulkExport }) {
       </Tabs>
     </section>
   );
-}
-
-function useDestination({ bulk_export_destination_id: id }: BulkExport) {
-  return useDestinations().data?.find((destination) => destination.id === id);
 }

@@ -1,6 +1,13 @@
 import { Link } from '@tanstack/react-router';
 import { formatBytes, formatCount, formatSeconds, formatUtcDay } from '../../components/format.ts';
-import { EmptyState, ErrorState, LoadingState, MoreButton, StaleNotice } from '../../components/states.tsx';
+import {
+  EmptyState,
+  ErrorState,
+  LoadingState,
+  MoreButton,
+  PartProblem,
+  StaleNotice,
+} from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { ExportStatus, ProgressBar } from './export-marks.tsx';
 import type { BulkExport } from './paths.ts';
@@ -12,7 +19,8 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
   const rows = exports.data?.pages.flat() ?? [];
   const projects = useProjectNames(rows.map(({ session_id }) => session_id));
   const destinations = useDestinations();
-  const destinationOf = (id: string) => destinations.data?.find((each) => each.id === id)?.display_name;
+  const destinationOf = (id: string) =>
+    destinations.data ? (destinations.data.find((each) => each.id === id)?.display_name ?? 'Deleted') : '…';
   const isSchedules = filter.scheduled === true;
   if (exports.error && rows.length === 0)
     return <ErrorState error={exports.error} onRetry={() => void exports.refetch()} />;
@@ -28,6 +36,8 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
   return (
     <section className="table-scroll" tabIndex={0} aria-label={isSchedules ? 'Schedules' : 'Exports'}>
       <StaleNotice error={exports.error} />
+      <PartProblem what="The names of the projects" query={projects.query} />
+      <PartProblem what="The destinations" query={destinations} />
       <table className="plain-table">
         <thead>
           <tr>
@@ -44,11 +54,11 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
             <tr key={each.id}>
               <td className="export-text">
                 <Link to="/exports/$exportId" params={{ exportId: each.id }}>
-                  <Value text={projects.get(each.session_id) ?? each.session_id} />
+                  <Value text={projects.nameOf(each.session_id)} />
                 </Link>
               </td>
               <td className="export-text">
-                <Value text={destinationOf(each.bulk_export_destination_id) ?? 'Deleted'} />
+                <Value text={destinationOf(each.bulk_export_destination_id)} />
               </td>
               <td>{describeRange(each)}</td>
               <td>

@@ -2,6 +2,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { call } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
+import { PartProblem } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { type BulkExport, buildDayFolder, buildExportFolder, type Destination, listDays } from './paths.ts';
 
@@ -98,12 +99,7 @@ function RunCount({
     placeholderData: keepPreviousData,
   });
   if (!canRead) return <p className="muted">The number of runs needs the permission runs:read.</p>;
-  if (stats.error)
-    return (
-      <p className="error-text" role="alert">
-        {stats.error.message}
-      </p>
-    );
+  if (stats.error) return <PartProblem what="The number of runs" query={{ ...stats, data: undefined }} />;
   const { run_count: count } = (stats.data ?? {}) as { readonly run_count?: number | null };
   return <p role="status">{count === undefined ? 'Counting the runs …' : `${formatCount(count)} runs so far`}</p>;
 }

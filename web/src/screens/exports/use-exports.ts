@@ -43,8 +43,8 @@ export function useDestinations() {
   });
 }
 
-/** Returns the names of projects by id. A deleted project, or a key that cannot read projects, has no names. */
-export function useProjectNames(ids: readonly string[]): ReadonlyMap<string, string> {
+/** Reads the names of projects. A deleted project, or a key that cannot read projects, has no names. */
+export function useProjectNames(ids: readonly string[]) {
   const canRead = usePermission('projects:read');
   const wanted = [...new Set(ids)].sort().slice(0, pageSize);
   const projects = useQuery({
@@ -53,5 +53,5 @@ export function useProjectNames(ids: readonly string[]): ReadonlyMap<string, str
     enabled: canRead && wanted.length > 0,
     staleTime: 60_000,
   });
-  return new Map(projects.data?.map(({ id, name }) => [id, name]));
+  return { query: projects, nameOf: (id: string) => projects.data?.find((each) => each.id === id)?.name ?? id };
 }

@@ -3,7 +3,7 @@ import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { call } from '../../api/client.ts';
 import { Crumb } from '../../components/crumb.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, Permitted, QueryState } from '../../components/states.tsx';
+import { EmptyState, ErrorState, PartProblem, Permitted, QueryState } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
 import { CommitList } from './commit-list.tsx';
 import { CommitView } from './commit-view.tsx';
@@ -73,44 +73,47 @@ function PromptView() {
           Push one with <code>client.pushPrompt(name, …)</code> of the SDK.
         </EmptyState>
       ) : (
-        <div className="prompt-panes">
-          <CommitList
-            repo={repo}
-            pages={commits}
-            tags={tags.data ?? []}
-            currentHash={content.data?.commit_hash}
-            search={search}
-          />
-          <div className="prompt-content">
-            <QueryState query={{ ...content, data: content.error ? undefined : content.data }}>
-              {(data) => (
-                <CommitView
-                  repo={repo}
-                  isDirectory={info?.repo_type === 'agent' || info?.repo_type === 'skill'}
-                  content={data}
-                  commit={rows[at]}
-                  commits={rows}
-                  tags={tags.data ?? []}
-                  search={search}
-                  onSearch={(changes) =>
-                    void navigate({
-                      to: '/prompts/$repo/$commit',
-                      params: { repo, commit: selected },
-                      search: { ...search, ...changes },
-                      replace: true,
-                    })
-                  }
-                />
+        <>
+          <PartProblem what="The tags" query={tags} />
+          <div className="prompt-panes">
+            <CommitList
+              repo={repo}
+              pages={commits}
+              tags={tags.data ?? []}
+              currentHash={content.data?.commit_hash}
+              search={search}
+            />
+            <div className="prompt-content">
+              <QueryState query={{ ...content, data: content.error ? undefined : content.data }}>
+                {(data) => (
+                  <CommitView
+                    repo={repo}
+                    isDirectory={info?.repo_type === 'agent' || info?.repo_type === 'skill'}
+                    content={data}
+                    commit={rows[at]}
+                    commits={rows}
+                    tags={tags.data ?? []}
+                    search={search}
+                    onSearch={(changes) =>
+                      void navigate({
+                        to: '/prompts/$repo/$commit',
+                        params: { repo, commit: selected },
+                        search: { ...search, ...changes },
+                        replace: true,
+                      })
+                    }
+                  />
+                )}
+              </QueryState>
+              {info?.readme && (
+                <details className="prompt-readme">
+                  <summary>Readme</summary>
+                  <pre>{showInvisible(info.readme)}</pre>
+                </details>
               )}
-            </QueryState>
-            {info?.readme && (
-              <details className="prompt-readme">
-                <summary>Readme</summary>
-                <pre>{showInvisible(info.readme)}</pre>
-              </details>
-            )}
+            </div>
           </div>
-        </div>
+        </>
       )}
     </div>
   );

@@ -38,7 +38,7 @@ export function useCommit(repo: string, commit: string, isEnabled = true) {
   return useQuery({
     queryKey: ['prompt', repo, 'commit', commit],
     queryFn: async ({ signal }) => {
-      const text = await callText('/api/v1/commits/{owner}/{repo}/{commit}', {
+      const text = await callText('get', '/api/v1/commits/{owner}/{repo}/{commit}', {
         path: { owner, repo, commit },
         query: { include_model: true, is_view: true },
         signal,

@@ -6,7 +6,15 @@ import { usePermission } from '../../api/session.ts';
 import { Crumb } from '../../components/crumb.tsx';
 import { formatCount } from '../../components/format.ts';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, LoadingState, Permitted, Problem, QueryState } from '../../components/states.tsx';
+import {
+  EmptyState,
+  ErrorState,
+  LoadingState,
+  PartProblem,
+  Permitted,
+  Problem,
+  QueryState,
+} from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
 import { ThreadTurns } from '../threads/thread.tsx';
 import { RunDetail, runTabs } from '../trace/run-detail.tsx';
@@ -96,6 +104,7 @@ function Review({ queue }: { readonly queue: Queue }) {
           </>
         )}
       </header>
+      <PartProblem what="The numbers of items" query={counts} />
       {pages.error && items.length === 0 ? (
         <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />
       ) : pages.isPending ? (

@@ -4,7 +4,15 @@ import type { FormEvent } from 'react';
 import { type Body, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
-import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted, Problem } from '../../components/states.tsx';
+import {
+  EmptyState,
+  ErrorState,
+  LoadingState,
+  MoreButton,
+  PartProblem,
+  Permitted,
+  Problem,
+} from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './queues.css';
 
@@ -139,5 +147,6 @@ function ToReview({ queueId }: { readonly queueId: string }) {
       }),
     staleTime: 0,
   });
+  if (count.error) return <PartProblem what="The number" query={count} />;
   return formatCount(count.data?.count);
 }

@@ -5,7 +5,7 @@ import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { ActionsHead, Time, Value } from '../../components/text.tsx';
 
 type Key = Answer<'get', '/api/v1/api-key'>[number];
 const dayMs = 86_400_000;
@@ -111,11 +111,7 @@ function KeyTable({ keys, onRevoke }: { readonly keys: readonly Key[]; readonly 
             <th>Created</th>
             <th>Last used</th>
             <th>Expires</th>
-            {onRevoke && (
-              <th>
-                <span className="visually-hidden">Actions</span>
-              </th>
-            )}
+            {onRevoke && <ActionsHead />}
           </tr>
         </thead>
         <tbody>

@@ -4,7 +4,7 @@ import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { Problem, QueryState } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { ActionsHead, Time, Value } from '../../components/text.tsx';
 
 /** Members of the organization. */
 export function Members() {
@@ -53,11 +53,7 @@ export function Members() {
                   <th>Email</th>
                   <th>Name</th>
                   <th>Since</th>
-                  {canManage && (
-                    <th>
-                      <span className="visually-hidden">Actions</span>
-                    </th>
-                  )}
+                  {canManage && <ActionsHead />}
                 </tr>
               </thead>
               <tbody>

@@ -4,7 +4,7 @@ import { type Answer, call } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { Problem, QueryState } from '../../components/states.tsx';
-import { showInvisible, Time, Value } from '../../components/text.tsx';
+import { ActionsHead, showInvisible, Time, Value } from '../../components/text.tsx';
 
 const focusInput = (input: HTMLInputElement | null) => input?.focus();
 type Workspace = Answer<'get', '/api/v1/workspaces'>[number];
@@ -59,11 +59,7 @@ export function Workspaces() {
                   <th>Name</th>
                   <th>Id</th>
                   <th>Created</th>
-                  {canManage && (
-                    <th>
-                      <span className="visually-hidden">Actions</span>
-                    </th>
-                  )}
+                  {canManage && <ActionsHead />}
                 </tr>
               </thead>
               <tbody>

@@ -1,25 +1,20 @@
 import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate } from '@tanstack/react-router';
-import { lazy, type ReactNode, Suspense, useMemo, useRef, useState } from 'react';
+import { Link } from '@tanstack/react-router';
+import { useRef } from 'react';
 import { call } from '../../api/client.ts';
 import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
 import { formatCompact, formatCost, formatCount, formatSeconds } from '../../components/format.ts';
-import { Status } from '../../components/run-marks.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
-import { LongText } from '../../components/values/json-tree.tsx';
-import { type Run, useFullRun, workspaceSource } from '../trace/trace-source.ts';
 import '../trace/trace.css';
-import { Conversation, ValueView } from '../../components/values/value-view.tsx';
 import { describeFeedback } from '../traces/columns.tsx';
 import { Figures, useProject } from '../traces/project-head.tsx';
 import { type RunRow, useRunPages } from '../traces/use-runs.ts';
 import { buildThreadFilter } from './search.ts';
 import './threads.css';
-import { readTurn } from './turn-messages.ts';
+import { type NumberedTurn, Turns } from './turns.tsx';
 
-const Feedback = lazy(() => import('../trace/feedback.tsx').then(({ Feedback }) => ({ default: Feedback })));
 const allTime = '1970-01-01T00:00:00Z';
 const pageSize = 20;
 const livePollMs = 5000;
@@ -37,7 +32,8 @@ const selects = [
 /** A thread as a conversation. */
 export function Thread({ projectId, threadId }: { readonly projectId: string; readonly threadId: string }) {
   const project = useProject(projectId);
-  const { data } = useSummary(projectId, threadId);
+  const summary = useSummary(projectId, threadId);
+  const { data } = summary;
   return (
     <div className="thread">
       <header className="page-head">
@@ -60,6 +56,7 @@ export function Thread({ projectId, threadId }: { readonly projectId: string; re
         </h1>
       </header>
       <Figures
+        query={summary}
         figures={{
           Turns: formatCount(data?.count),
           'First turn': <Time at={data?.min_start_time} />,
@@ -90,7 +87,6 @@ function useSummary(projectId: string, threadId: string) {
 
 /** The turns of a thread, oldest first. New turns appear within seconds. */
 export function ThreadTurns({ projectId, threadId }: { readonly projectId: string; readonly threadId: string }) {
-  const navigate = useNavigate();
   const list = useRef<HTMLOListElement>(null);
   const summary = useSummary(projectId, threadId);
   const { pages, rows, liveError } = useRunPages({
@@ -137,19 +133,8 @@ export function ThreadTurns({ projectId, threadId }: { readonly projectId: strin
         <div>
           <MoreButton pages={pages} label="Show earlier turns" />
           <ol className="turns" ref={list}>
-            {rows.toReversed().map((row, index) => (
-              <li
-                key={row.id}
-                className="turn"
-                tabIndex={-1}
-                aria-label={`Turn ${first + index}`}
-                onKeyDown={({ key, target, currentTarget }) => {
-                  if (key === 'Enter' && target === currentTarget)
-                    void navigate({ to: '/runs/$runId', params: { runId: row.id ?? '' } });
-                }}
-              >
-                <TurnView row={row} number={first + index} />
-              </li>
+            {groupTurns(rows, pages.data?.pages ?? [], first).map((turns) => (
+              <Turns key={turns[0]?.row.id} projectId={projectId} turns={turns} />
             ))}
           </ol>
         </div>
@@ -158,96 +143,35 @@ export function ThreadTurns({ projectId, threadId }: { readonly projectId: strin
   );
 }
 
-function TurnView({ row, number }: { readonly row: RunRow; readonly number: number }) {
-  const { id = '', name = '', status, start_time, latency_seconds, total_tokens, total_cost, feedback_stats } = row;
-  const { data, error, refetch } = useFullRun(workspaceSource, id);
-  const [showsFeedback, setShowsFeedback] = useState(false);
-  const feedback = describeFeedback(feedback_stats);
-  return (
-    <>
-      <header className="row wrap turn-head">
-        <h2>Turn {formatCount(number)}</h2>
-        <Status status={status} />
-        <Time at={start_time} />
-        <span className="muted">{formatSeconds(latency_seconds)}</span>
-        {Boolean(total_tokens) && <span className="muted">{formatCompact(total_tokens)} tokens</span>}
-        {total_cost !== null && total_cost !== undefined && <span className="muted">{formatCost(total_cost)}</span>}
-        <span className="spacer" />
-        <button
-          type="button"
-          className="chip"
-          aria-expanded={showsFeedback}
-          disabled={data === undefined}
-          onClick={() => setShowsFeedback(!showsFeedback)}
-        >
-          Feedback
-          {feedback !== '' && (
-            <>
-              : <Value text={feedback} />
-            </>
-          )}
-        </button>
-        <Link to="/runs/$runId" params={{ runId: id }} className="chip">
-          Trace: <Value text={name || '(no name)'} />
-        </Link>
-      </header>
-      {data ? (
-        <TurnBody run={data.run} />
-      ) : error ? (
-        <ErrorState error={error} onRetry={() => void refetch()} />
-      ) : (
-        <LoadingState label="Loading the turn" />
-      )}
-      {showsFeedback && data && (
-        <section aria-label={`Feedback on turn ${number}`}>
-          <Suspense fallback={<LoadingState />}>
-            <Feedback run={data.run} />
-          </Suspense>
-        </section>
-      )}
-    </>
-  );
-}
-
-function TurnBody({ run }: { readonly run: Run }) {
-  const { inputs, outputs, error, end_time } = run;
-  const [showsEarlier, setShowsEarlier] = useState(false);
-  const turn = useMemo(() => readTurn(inputs, outputs), [inputs, outputs]);
-  const { earlier, input = [], output } = turn;
-  let end: ReactNode = null;
-  if (error)
-    end = (
-      <section className="run-error" aria-label="Error">
-        <h3>Error</h3>
-        <pre>
-          <LongText text={error} maxLength={5000} />
-        </pre>
-      </section>
-    );
-  else if (!end_time) end = <p className="muted">The turn has not ended.</p>;
-  return (
-    <div className="stack">
-      {earlier.length > 0 && (
-        <button
-          type="button"
-          className="chip turn-earlier"
-          aria-expanded={showsEarlier}
-          onClick={() => setShowsEarlier(!showsEarlier)}
-        >
-          {showsEarlier ? 'Hide' : 'Show'} {earlier.length} earlier {earlier.length === 1 ? 'message' : 'messages'}
-        </button>
-      )}
-      {turn.input ? (
-        <Conversation messages={showsEarlier ? [...earlier, ...input] : input} />
-      ) : (
-        <ValueView title="Input" value={inputs} />
-      )}
-      {output ? (
-        <Conversation messages={output} />
-      ) : outputs === null || outputs === undefined || JSON.stringify(outputs) === '{}' ? null : (
-        <ValueView title="Output" value={outputs} />
-      )}
-      {end}
-    </div>
-  );
+/**
+ * Groups turns whose values are read in one request, oldest first: those of each page, and newer ones in groups of a
+ * page. Turns that have not ended, which are read again and again, are groups of their own.
+ *
+ * @param rows The turns, newest first.
+ * @param first Number of the oldest turn.
+ */
+function groupTurns(
+  rows: readonly RunRow[],
+  pages: readonly { readonly items: readonly RunRow[] }[],
+  first: number,
+): readonly (readonly NumberedTurn[])[] {
+  const pageById = new Map<string | undefined, number>();
+  for (const [index, { items }] of pages.entries()) for (const { id } of items) pageById.set(id, index);
+  const groups: NumberedTurn[][] = [];
+  let key: string | undefined;
+  let newer = 0;
+  for (const [index, row] of rows.toReversed().entries()) {
+    const page = pageById.get(row.id);
+    if (page === undefined) newer++;
+    const next =
+      row.status === 'PENDING'
+        ? `running ${row.id}`
+        : page === undefined
+          ? `newer ${Math.ceil(newer / pageSize)}`
+          : `page ${page}`;
+    if (next !== key) groups.push([]);
+    key = next;
+    groups.at(-1)?.push({ row, number: first + index });
+  }
+  return groups;
 }

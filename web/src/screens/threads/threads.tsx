@@ -1,7 +1,8 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
-import { useCallback, useMemo, useState } from 'react';
+import { useCallback, useMemo } from 'react';
 import { type Answer, call } from '../../api/client.ts';
+import { useReadTime } from '../../api/read-time.ts';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
@@ -18,6 +19,7 @@ import type { ThreadsSearch } from './search.ts';
 import { Thread } from './thread.tsx';
 
 const route = getRouteApi('/shell/projects/$projectId/threads');
+const lists = ['threads', 'threads-stats'];
 const pageSize = 50;
 
 type ThreadRow = Answer<'post', '/api/v2/threads/query'>['items'][number];
@@ -88,7 +90,8 @@ const columns: readonly TableColumn<ThreadRow>[] = [
   },
   { id: 'cost', label: 'Cost', width: 76, isNumber: true, render: ({ total_cost }) => formatCost(total_cost) },
 ];
-const narrow = ['thread', 'turns', 'activity'];
+/** Columns of a narrow window. */
+const narrow = Object.fromEntries(columns.map(({ id }) => [id, ['thread', 'turns', 'activity'].includes(id)]));
 
 /** Threads of a project, or one of them. */
 export function Threads() {
@@ -112,7 +115,8 @@ function ThreadsOfProject() {
   const change = (changes: Partial<ThreadsSearch>) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   const project = useProject(projectId);
-  const { pages, figures, restart } = useThreads(projectId, search);
+  const { pages, stats, restart } = useThreads(projectId, search);
+  const { data: figures } = stats;
   useShortcuts({
     r: { label: 'Refresh', run: restart },
     'j / k': { label: 'Next or previous thread' },
@@ -124,7 +128,6 @@ function ThreadsOfProject() {
   }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
   const rows = useMemo(() => pages.data?.pages.flatMap(({ items }) => items) ?? [], [pages.data]);
   if (project.error) return <ErrorState isPage error={project.error} onRetry={() => void project.refetch()} />;
-  const isNarrow = window.innerWidth < 700;
   return (
     <div className="traces">
       <ProjectHead projectId={projectId} name={project.data?.name} search={search}>
@@ -137,6 +140,7 @@ function ThreadsOfProject() {
         <FilterBar filter={search.filter} facets={[]} onChange={(filter) => change({ filter })} />
       </div>
       <Figures
+        query={stats}
         figures={{
           Threads: formatCount(figures?.thread_count),
           Turns: formatCount(figures?.trace_count),
@@ -160,7 +164,7 @@ function ThreadsOfProject() {
         <VirtualTable
           label="Threads"
           columns={columns}
-          visibility={Object.fromEntries(columns.map(({ id }) => [id, !isNarrow || narrow.includes(id)]))}
+          visibility={window.innerWidth < 700 ? narrow : undefined}
           rows={rows}
           keyOf={getKey}
           onOpen={({ thread_id }) => void navigate({ search: (before) => ({ ...before, thread: thread_id }) })}
@@ -173,7 +177,9 @@ function ThreadsOfProject() {
 }
 
 function useThreads(projectId: string, search: ThreadsSearch) {
-  const [now, setNow] = useState(Date.now);
+  const { thread, ...filters } = search;
+  const { now, readAnew } = useReadTime(lists, projectId, filters);
+  const key = [projectId, filters, now] as const;
   const scope = useMemo(() => {
     const { min_start_time, max_start_time, filter } = buildConditions(projectId, search, now);
     return {
@@ -184,7 +190,7 @@ function useThreads(projectId: string, search: ThreadsSearch) {
     };
   }, [projectId, search, now]);
   const pages = useInfiniteQuery({
-    queryKey: ['threads', scope],
+    queryKey: ['threads', ...key],
     queryFn: ({ pageParam, signal }) =>
       call('post', '/api/v2/threads/query', { body: { ...scope, page_size: pageSize, cursor: pageParam }, signal }),
     initialPageParam: null as string | null,
@@ -193,7 +199,7 @@ function useThreads(projectId: string, search: ThreadsSearch) {
     staleTime: Number.POSITIVE_INFINITY,
   });
   const stats = useQuery({
-    queryKey: ['threads-stats', scope],
+    queryKey: ['threads-stats', ...key],
     queryFn: ({ signal }) =>
       call('post', '/api/v2/threads/stats', {
         body: {
@@ -212,5 +218,5 @@ function useThreads(projectId: string, search: ThreadsSearch) {
       }),
     placeholderData: keepPreviousData,
   });
-  return { pages, figures: stats.data, restart: () => setNow(Date.now()) };
+  return { pages, stats, restart: readAnew };
 }

@@ -5,10 +5,16 @@ import { usePermission } from '../../api/session.ts';
 import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { JsonTree, LongText } from '../../components/values/json-tree.tsx';
-import type { Run } from './trace-source.ts';
+
+/** What feedback names of its run. */
+interface RatedRun {
+  readonly id: string;
+  readonly trace_id: string;
+  readonly session_id: string;
+}
 
 /** Feedback on a run, and a form that adds some. */
-export function Feedback({ run }: { readonly run: Run }) {
+export function Feedback({ run }: { readonly run: RatedRun }) {
   return (
     <Permitted permission="feedback:read" isPage={false}>
       <FeedbackList run={run} />
@@ -16,7 +22,7 @@ export function Feedback({ run }: { readonly run: Run }) {
   );
 }
 
-function FeedbackList({ run }: { readonly run: Run }) {
+function FeedbackList({ run }: { readonly run: RatedRun }) {
   const feedback = useQuery({
     queryKey: ['feedback', run.id],
     queryFn: ({ signal }) =>
@@ -60,7 +66,7 @@ function FeedbackList({ run }: { readonly run: Run }) {
   );
 }
 
-function FeedbackForm({ run, onSent }: { readonly run: Run; readonly onSent: () => void }) {
+function FeedbackForm({ run, onSent }: { readonly run: RatedRun; readonly onSent: () => void }) {
   const [problem, setProblem] = useState<string>();
   const send = useMutation({
     mutationFn: (body: { key: string; score: number | null; comment: string | null }) =>

@@ -5,6 +5,8 @@ import { parseExact } from '../../components/values/exact-json.ts';
 import { buildTree, type TreeRun, treeSelects } from './tree.ts';
 
 const livePollMs = 2000;
+/** Runs and traces can have megabytes: they are kept for a shorter time than other data after they were shown. */
+const keptMs = 60_000;
 export type Run = Answer<'get', '/api/v1/runs/{run_id}'>;
 /** A run with all fields: parsed without losing digits, and the bytes of the response. */
 export interface FullRun {
@@ -47,7 +49,7 @@ export const workspaceSource: TraceSource = {
     });
     return items;
   },
-  readRun: (runId, signal) => callText('/api/v1/runs/{run_id}', { path: { run_id: runId }, signal }),
+  readRun: (runId, signal) => callText('get', '/api/v1/runs/{run_id}', { path: { run_id: runId }, signal }),
 };
 
 /** Reads the trace of a shared link. */
@@ -71,7 +73,7 @@ export function createSharedSource(shareToken: string): TraceSource {
       return items as readonly TreeRun[];
     },
     readRun: (runId, signal) =>
-      callText('/api/v1/public/{share_token}/run/{run_id}', {
+      callText('get', '/api/v1/public/{share_token}/run/{run_id}', {
         path: { share_token: shareToken, run_id: runId },
         signal,
       }),
@@ -91,6 +93,7 @@ export function useTrace(source: TraceSource, runId: string) {
     queryKey: ['trace', source.key, traceId],
     queryFn: ({ signal }) => source.listRuns(location.data as TraceLocation, signal),
     enabled: location.data !== undefined,
+    gcTime: keptMs,
     // An empty list is a trace that has just been accepted.
     refetchInterval: ({ state }) =>
       state.data && (state.data.length === 0 || state.data.some(({ status }) => status === 'PENDING'))
@@ -115,6 +118,7 @@ export function useFullRun(source: TraceSource, runId: string) {
       const text = await source.readRun(runId, signal);
       return { text, run: parseExact(text) as Run };
     },
+    gcTime: keptMs,
     refetchInterval: ({ state }) => (state.data?.run.status === 'pending' ? livePollMs : false),
   });
 }

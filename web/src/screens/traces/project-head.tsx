@@ -3,6 +3,7 @@ import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { call } from '../../api/client.ts';
 import { Crumb } from '../../components/crumb.tsx';
+import { PartProblem } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import type { TracesSearch } from './search.ts';
 
@@ -48,16 +49,27 @@ export function ProjectHead({
   );
 }
 
-/** Figures above a list, by label. */
-export function Figures({ figures }: { readonly figures: Readonly<Record<string, ReactNode>> }) {
+/** Figures above a list, by label; what went wrong if the query that has them failed. */
+export function Figures({
+  figures,
+  query,
+}: {
+  readonly figures: Readonly<Record<string, ReactNode>>;
+  readonly query: Parameters<typeof PartProblem>[0]['query'];
+}) {
   return (
-    <dl className="figures">
-      {Object.entries(figures).map(([label, value]) => (
-        <div key={label}>
-          <dt>{label}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-    </dl>
+    <>
+      <PartProblem what="The figures" query={query} />
+      {(query.data !== undefined || query.error === null) && (
+        <dl className="figures">
+          {Object.entries(figures).map(([label, value]) => (
+            <div key={label}>
+              <dt>{label}</dt>
+              <dd>{value}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+    </>
   );
 }

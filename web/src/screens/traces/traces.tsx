@@ -1,5 +1,5 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
-import { useCallback, useState } from 'react';
+import { useCallback, useMemo, useState } from 'react';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
@@ -33,7 +33,8 @@ function TracesOfProject() {
   const change = (changes: Partial<TracesSearch>) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   const project = useProject(projectId);
-  const { pages, rows, stats, conditions, liveError, restart } = useRuns(projectId, search);
+  const { pages, rows, stats: statsQuery, conditions, liveError, restart } = useRuns(projectId, search);
+  const { data: stats } = statsQuery;
   const [columns, setColumns] = useState(readColumnChoice);
   const toggleLive = () => {
     if (!search.live) restart();
@@ -45,6 +46,10 @@ function TracesOfProject() {
     'j / k': { label: 'Next or previous run' },
     Enter: { label: 'Open the run' },
   });
+  const visibility = useMemo(
+    () => Object.fromEntries(runColumns.map(({ id }) => [id, columns.includes(id)])),
+    [columns],
+  );
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
   const onNearEnd = useCallback(() => {
     if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
@@ -60,7 +65,6 @@ function TracesOfProject() {
         }}
       />
     );
-  const visibility = Object.fromEntries(runColumns.map(({ id }) => [id, columns.includes(id)]));
   return (
     <div className="traces">
       <ProjectHead projectId={projectId} name={project.data?.name} search={search}>
@@ -97,6 +101,7 @@ function TracesOfProject() {
         />
       </div>
       <Figures
+        query={statsQuery}
         figures={{
           Runs: formatCount(stats?.run_count),
           Errors: formatPercent(stats?.error_rate),

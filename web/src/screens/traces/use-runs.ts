@@ -1,11 +1,13 @@
 import { keepPreviousData, useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useEffect, useMemo, useState } from 'react';
+import { useEffect, useMemo } from 'react';
 import { type Answer, type Body, call } from '../../api/client.ts';
+import { useReadTime } from '../../api/read-time.ts';
 import { buildConditions, type RunConditions, type TracesSearch, toStatsConditions } from './search.ts';
 
 export type RunRow = Answer<'post', '/api/v2/runs/query'>['items'][number];
 type Select = NonNullable<Body<'post', '/api/v2/runs/query'>['selects']>[number];
 
+const lists = ['runs', 'runs-head', 'run-stats'];
 const pageSize = 100;
 const livePollMs = 2000;
 /** Fields of the table. Inputs and outputs are read as previews, which have a bounded size. */
@@ -84,7 +86,7 @@ export function useRunPages({
 export function useRuns(projectId: string, search: TracesSearch) {
   const { live, ...filters } = search;
   // A preset range ends now; a fixed point keeps the pages of one query together until `restart`.
-  const [now, setNow] = useState(Date.now);
+  const { now, readAnew } = useReadTime(lists, projectId, filters);
   const conditions = useMemo(() => buildConditions(projectId, search, now), [projectId, search, now]);
   const { pages, rows, liveError, isFull } = useRunPages({
     key: [projectId, filters, now],
@@ -94,8 +96,8 @@ export function useRuns(projectId: string, search: TracesSearch) {
     isLive: live === true,
   });
   useEffect(() => {
-    if (isFull) setNow(Date.now());
-  }, [isFull]);
+    if (isFull) readAnew();
+  }, [isFull, readAnew]);
   const stats = useQuery({
     queryKey: ['run-stats', projectId, filters, now],
     queryFn: ({ signal }) =>
@@ -112,10 +114,10 @@ export function useRuns(projectId: string, search: TracesSearch) {
   return {
     pages,
     rows,
-    stats: stats.data as RunStats | undefined,
+    stats: { ...stats, data: stats.data as RunStats | undefined },
     conditions,
     liveError,
-    restart: () => setNow(Date.now()),
+    restart: readAnew,
   };
 }
 

@@ -4,7 +4,7 @@ import { useMemo } from 'react';
 import { type CallOptions, call, fillPath } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { formatCost, formatCount, formatPercent, formatUtc } from '../../components/format.ts';
-import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
+import { EmptyState, PartProblem, Permitted, QueryState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import {
   type UsageGroup,
@@ -126,7 +126,7 @@ function UsageReport() {
           ) : (
             <div className="page-body stack">
               <StackedChart series={series} />
-              <Problem message={tokens.error ? `Tokens and costs did not load: ${tokens.error.message}` : undefined} />
+              <PartProblem what="Tokens and costs" query={tokens} />
               <UsageTable
                 series={series}
                 label={usageGroups[group]}
