@@ -1,4 +1,3 @@
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
@@ -8,6 +7,7 @@ import {
   eventually,
   expectAccessible,
   openContext,
+  openLine,
   type SignedInBrowser,
   signIn,
   startSignedIn,
@@ -148,11 +148,52 @@ describe('assistants', () => {
       .waitFor();
     await page.getByRole('region', { name: 'Configuration' }).waitFor();
     await page.getByText('Schemas').click();
-    await page.getByText('Versions').click();
+    await page.getByText('Versions', { exact: true }).click();
     await page.getByRole('region', { name: 'Configuration of version 1' }).waitFor();
     await expectAccessible(page);
     await page.getByRole('button', { name: 'Open in the playground' }).click();
     await page.getByRole('button', { name: 'Run', exact: true }).waitFor();
+    expect(problems).toEqual([]);
+  });
+});
+
+describe('an assistant', () => {
+  it('is created, changed, set back to a version, and deleted after a question', async () => {
+    await openTab('Assistants');
+    await page.getByRole('button', { name: 'Create an assistant' }).click();
+    const form = page.getByRole('form', { name: 'New assistant' });
+    await form.getByLabel('Name').fill('brief support');
+    await form.getByLabel('Graph').selectOption('support');
+    await form.getByLabel('Configuration').fill('[1]');
+    await form.getByRole('button', { name: 'Create the assistant' }).click();
+    await form.getByText('Configuration must be a JSON object').waitFor();
+    await expectAccessible(page);
+    await form.getByLabel('Configuration').fill('{"configurable": {"tone": "brief"}}');
+    await form.getByRole('button', { name: 'Create the assistant' }).click();
+    await page.getByRole('heading', { level: 2, name: 'brief support' }).waitFor();
+    const [created] = await askAgent('/assistants/search', { name: 'brief support' });
+    expect(created).toMatchObject({ graph_id: 'support', version: 1, config: { configurable: { tone: 'brief' } } });
+
+    await page.getByRole('button', { name: 'Change', exact: true }).click();
+    const change = page.getByRole('form', { name: 'Change the assistant' });
+    await change.getByLabel('Name').fill('kind support');
+    await change.getByLabel('Metadata').fill('{"owner": "ada"}');
+    await change.getByRole('button', { name: 'Save as a new version' }).click();
+    await page.getByRole('heading', { level: 2, name: 'kind support' }).waitFor();
+    const [changed] = await askAgent('/assistants/search', { name: 'kind support' });
+    expect(changed).toMatchObject({
+      version: 2,
+      config: { configurable: { tone: 'brief' } },
+      metadata: { owner: 'ada' },
+    });
+
+    await page.getByText('Versions', { exact: true }).click();
+    await page.getByRole('button', { name: 'Make version 1 current' }).click();
+    await page.getByRole('heading', { level: 2, name: 'brief support' }).waitFor();
+    await page.getByRole('button', { name: 'Delete the assistant brief support' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await eventually(() => page.getByRole('button', { name: /^brief support/ }).count()).toBe(0);
+    expect(await askAgent('/assistants/search', { name: 'brief support' })).toEqual([]);
     expect(problems).toEqual([]);
   });
 });
@@ -337,34 +378,4 @@ async function startTrip(city: string): Promise<void> {
 // biome-ignore lint/suspicious/noExplicitAny: each operation has its own response type.
 async function askAgent(path: string, body: object): Promise<any> {
   return (await client.ask('POST', `/deployments/support-agent${path}`, body)).body;
-}
-
-/** A line to a port of this machine that can be cut, as when a laptop sleeps. */
-async function openLine(port: number) {
-  const sockets = new Set<Socket>();
-  const server = createServer((socket) => {
-    const target = connect(port, '127.0.0.1');
-    for (const each of [socket, target]) {
-      sockets.add(each);
-      each.on('error', () => undefined);
-      each.on('close', () => {
-        socket.destroy();
-        target.destroy();
-        sockets.delete(each);
-      });
-    }
-    socket.pipe(target).pipe(socket);
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const cut = () => {
-    for (const socket of sockets) socket.destroy();
-  };
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    cut,
-    close: () => {
-      cut();
-      server.close();
-    },
-  };
 }

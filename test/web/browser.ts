@@ -1,3 +1,4 @@
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import type { QueryClient } from '@tanstack/react-query';
 import axe from 'axe-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
@@ -140,4 +141,34 @@ export async function expectAccessible(page: Page): Promise<void> {
     return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
   });
   expect(violations).toEqual([]);
+}
+
+/** A line to a port of this machine that can be cut, as when a laptop sleeps. */
+export async function openLine(port: number) {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    const target = connect(port, '127.0.0.1');
+    for (const each of [socket, target]) {
+      sockets.add(each);
+      each.on('error', () => undefined);
+      each.on('close', () => {
+        socket.destroy();
+        target.destroy();
+        sockets.delete(each);
+      });
+    }
+    socket.pipe(target).pipe(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const cut = () => {
+    for (const socket of sockets) socket.destroy();
+  };
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    cut,
+    close: () => {
+      cut();
+      server.close();
+    },
+  };
 }

@@ -90,8 +90,7 @@ describe('hostile values of clients', () => {
     await page.getByRole('button', { name: 'All runs' }).click();
     await eventually(() => page.getByRole('row').count()).toBe(3);
     await page.getByRole('button', { name: 'Columns' }).click();
-    for (const box of await page.getByRole('checkbox').all())
-      await box.evaluate((input: HTMLInputElement) => input.checked || input.click());
+    for (const box of await page.getByRole('checkbox').all()) await box.check();
     await expectOnlyText();
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Name ▾' }).click();

@@ -1,9 +1,14 @@
 import type { Assistant } from '@langchain/langgraph-sdk';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { EmptyState, MoreButton, QueryState } from '../../components/states.tsx';
+import { usePermission } from '../../api/session.ts';
+import { ConfirmButton } from '../../components/confirm-button.tsx';
+import { EmptyState, MoreButton, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { ValueView } from '../../components/values/value-view.tsx';
+import { useAgentClient } from './agent-client.ts';
 import { useAssistants, useGraph, useSchemas, useVersions } from './agent-queries.ts';
+import { AssistantForm } from './assistant-form.tsx';
 import { GraphDrawing } from './graph-drawing.tsx';
 import { useDeploymentSearch } from './use-deployment-search.ts';
 
@@ -11,15 +16,26 @@ import { useDeploymentSearch } from './use-deployment-search.ts';
 export function Assistants() {
   const { search, change } = useDeploymentSearch();
   const assistants = useAssistants();
+  const canChange = usePermission('agents:run');
+  const [isNew, setNew] = useState(false);
   return (
     <QueryState query={{ ...assistants, data: assistants.data?.pages.flat() }}>
       {(found) => {
         const [first] = found;
         if (first === undefined) return <EmptyState title="This deployment has no assistants" />;
+        // The server has an assistant for each graph.
+        const graphIds = [...new Set(found.map(({ graph_id }) => graph_id))].sort();
         const shown = found.find(({ assistant_id }) => assistant_id === search.assistant) ?? first;
         return (
           <div className="agents-columns">
             <section className="agents-side" aria-label="Assistants">
+              {canChange && (
+                <div className="row agents-actions">
+                  <button type="button" className="button" onClick={() => setNew(true)}>
+                    Create an assistant
+                  </button>
+                </div>
+              )}
               <ul className="agents-list">
                 {found.map(({ assistant_id: id, name, graph_id, version }) => (
                   <li key={id} className={id === shown.assistant_id ? 'selected' : ''}>
@@ -27,7 +43,10 @@ export function Assistants() {
                       type="button"
                       className="agents-item"
                       aria-pressed={id === shown.assistant_id}
-                      onClick={() => change({ assistant: id }, true)}
+                      onClick={() => {
+                        setNew(false);
+                        change({ assistant: id }, true);
+                      }}
                     >
                       <Value text={name} />
                       <span className="muted row">
@@ -39,7 +58,14 @@ export function Assistants() {
               </ul>
               <MoreButton pages={assistants} label="Show more assistants" />
             </section>
-            <AssistantDetail key={shown.assistant_id} assistant={shown} />
+            {isNew ? (
+              <div className="agents-detail stack">
+                <h2>New assistant</h2>
+                <AssistantForm graphIds={graphIds} onDone={() => setNew(false)} />
+              </div>
+            ) : (
+              <AssistantDetail key={shown.assistant_id} assistant={shown} graphIds={graphIds} canChange={canChange} />
+            )}
           </div>
         );
       }}
@@ -47,10 +73,20 @@ export function Assistants() {
   );
 }
 
-function AssistantDetail({ assistant }: { readonly assistant: Assistant }) {
+function AssistantDetail({
+  assistant,
+  graphIds,
+  canChange,
+}: {
+  readonly assistant: Assistant;
+  readonly graphIds: readonly string[];
+  readonly canChange: boolean;
+}) {
   const { assistant_id: id, name, description, config, context, metadata } = assistant;
   const { change } = useDeploymentSearch();
   const graph = useGraph(id);
+  const [isChanging, setChanging] = useState(false);
+  const remove = useChange(id, () => change({ assistant: undefined }, true));
   return (
     <div className="agents-detail stack">
       <header className="row wrap">
@@ -62,7 +98,34 @@ function AssistantDetail({ assistant }: { readonly assistant: Assistant }) {
         <button type="button" className="button primary" onClick={() => change({ tab: 'Playground', assistant: id })}>
           Open in the playground
         </button>
+        {canChange && (
+          <>
+            <button
+              type="button"
+              className="button"
+              aria-expanded={isChanging}
+              onClick={() => setChanging(!isChanging)}
+            >
+              Change
+            </button>
+            <ConfirmButton
+              label="Delete"
+              name={`Delete the assistant ${name}`}
+              question={`Delete the assistant ${name} with its versions and runs? Threads stay. The assistant of a graph is created again when the server starts.`}
+              onConfirm={() => remove.mutate({ method: 'delete', path: '' })}
+            />
+          </>
+        )}
       </header>
+      <Problem message={remove.error?.message} />
+      {isChanging && (
+        <AssistantForm
+          key={assistant.version}
+          assistant={assistant}
+          graphIds={graphIds}
+          onDone={() => setChanging(false)}
+        />
+      )}
       {description && (
         <p>
           <Value text={description} />
@@ -73,9 +136,23 @@ function AssistantDetail({ assistant }: { readonly assistant: Assistant }) {
       </section>
       <ValueView title="Configuration" value={{ config, context, metadata }} />
       <Schemas assistantId={id} />
-      <Versions assistantId={id} current={assistant.version} />
+      <Versions assistantId={id} current={assistant.version} canChange={canChange} />
     </div>
   );
+}
+
+/** Changes an assistant, and reads what depends on it anew. */
+function useChange(assistantId: string, onDone?: () => void) {
+  const client = useAgentClient();
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: ({ method, path, body }: { method: string; path: string; body?: object }) =>
+      client.request(method, `/assistants/${assistantId}${path}`, { body }),
+    onSuccess: async () => {
+      onDone?.();
+      await queries.invalidateQueries({ queryKey: client.key });
+    },
+  });
 }
 
 const schemaNames = {
@@ -112,7 +189,16 @@ function Schemas({ assistantId }: { readonly assistantId: string }) {
   );
 }
 
-function Versions({ assistantId, current }: { readonly assistantId: string; readonly current: number }) {
+function Versions({
+  assistantId,
+  current,
+  canChange,
+}: {
+  readonly assistantId: string;
+  readonly current: number;
+  readonly canChange: boolean;
+}) {
+  const activate = useChange(assistantId);
   const [isOpen, setOpen] = useState(false);
   const versions = useVersions(isOpen ? assistantId : undefined);
   return (
@@ -121,17 +207,33 @@ function Versions({ assistantId, current }: { readonly assistantId: string; read
       {isOpen && (
         <QueryState query={versions}>
           {(found) => (
-            <ol className="agents-history" reversed>
-              {found.map(({ version, name, created_at, config, context, metadata }) => (
-                <li key={version}>
-                  <span className="row wrap">
-                    Version {version} <Value text={name} /> <Time at={created_at} />
-                    {version === current && <span className="badge">current</span>}
-                  </span>
-                  <ValueView title={`Configuration of version ${version}`} value={{ config, context, metadata }} />
-                </li>
-              ))}
-            </ol>
+            <>
+              <Problem message={activate.error?.message} />
+              <ol className="agents-history" reversed>
+                {found.map(({ version, name, created_at, config, context, metadata }) => (
+                  <li key={version}>
+                    <span className="row wrap">
+                      Version {version} <Value text={name} /> <Time at={created_at} />
+                      {version === current ? (
+                        <span className="badge">current</span>
+                      ) : (
+                        canChange && (
+                          <button
+                            type="button"
+                            className="chip"
+                            disabled={activate.isPending}
+                            onClick={() => activate.mutate({ method: 'post', path: '/latest', body: { version } })}
+                          >
+                            Make version {version} current
+                          </button>
+                        )
+                      )}
+                    </span>
+                    <ValueView title={`Configuration of version ${version}`} value={{ config, context, metadata }} />
+                  </li>
+                ))}
+              </ol>
+            </>
           )}
         </QueryState>
       )}
