@@ -22,8 +22,8 @@ import {
   claimReplicas,
   deleteUnwantedReplicas,
   freeAllLeases,
-  putIdleToSleep,
   readHeldReplicas,
+  reconcileSleep,
   renewReplicas,
 } from './replicas.ts';
 import { type ReplicaDeps, type RunningReplica, runReplica } from './run-replica.ts';
@@ -113,7 +113,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
       .finally(() => {
         deleting = undefined;
       });
-    await putIdleToSleep(database, config.deploymentsSleepMinutes);
+    await reconcileSleep(database, config.deploymentsSleepMinutes);
     if (performance.now() - cleanedUpAtMs > cleanUpIntervalMs) {
       cleanedUpAtMs = performance.now();
       await cleanUp();

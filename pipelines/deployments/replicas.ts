@@ -2,8 +2,8 @@
  * The rows of replicas.
  *
  * Invariant: at most one host has the lease of a replica, and only that host runs it. A replica is wanted while its
- * deployment is not being deleted and not asleep, and its revision is DEPLOYING, or is the active one. Nothing else
- * stores what is wanted: a host stops the replicas that it holds and that are no longer wanted.
+ * deployment is not being deleted, and its revision is DEPLOYING, or is the active one of a deployment that is not
+ * asleep. Nothing else stores what is wanted: a host stops the replicas that it holds and that are no longer wanted.
  */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
@@ -33,8 +33,8 @@ export interface ClaimedReplica extends ReplicaClaim {
 }
 
 /** Condition that a replica of `deployments AS d` and `deployment_revisions AS r` is wanted. */
-const wantedSql = `d.deletion_requested_at IS NULL AND NOT d.is_asleep
-  AND (r.status = 'DEPLOYING' OR d.active_revision_id = r.id)`;
+const wantedSql = `d.deletion_requested_at IS NULL
+  AND (r.status = 'DEPLOYING' OR (d.active_revision_id = r.id AND NOT d.is_asleep))`;
 
 export const maxReplicas = 32;
 
@@ -257,18 +257,22 @@ export async function requireSlug(database: Sql, slug: string): Promise<Addresse
   return deployment;
 }
 
+/** Condition that the deployment `d` has something to do without a request. */
+const hasWorkSql = `(EXISTS (SELECT FROM agents.runs WHERE deployment_id = d.id AND status IN ('pending', 'running'))
+  OR EXISTS (SELECT FROM agents.crons WHERE deployment_id = d.id AND enabled AND next_run_date IS NOT NULL)
+  OR EXISTS (SELECT FROM agents.webhooks WHERE deployment_id = d.id AND given_up_at IS NULL))`;
+
 /**
- * Puts deployments of the types dev and dev_free to sleep that had no request for `afterMinutes` and have nothing to do:
- * no unfinished run and no cron. Their replicas are then no longer wanted. The next request wakes them
- * (`find-replica-url.ts`).
+ * Puts deployments of the types dev and dev_free to sleep that had no request for `afterMinutes` and have nothing to do.
+ * Their replicas are then no longer wanted. The next request wakes them (`find-replica-url.ts`), and so does work that a
+ * replica has accepted while it stopped.
  */
-export async function putIdleToSleep(database: Sql, afterMinutes: number): Promise<void> {
+export async function reconcileSleep(database: Database, afterMinutes: number): Promise<void> {
   await database.execute(
-    `UPDATE deployments AS d SET is_asleep = true
-     WHERE NOT d.is_asleep AND d.active_revision_id IS NOT NULL AND d.source_config->>'deployment_type' IN ('dev', 'dev_free')
-       AND d.last_used_at < now() - make_interval(mins => $1)
-       AND NOT EXISTS (SELECT FROM agents.runs WHERE deployment_id = d.id AND status IN ('pending', 'running'))
-       AND NOT EXISTS (SELECT FROM agents.crons WHERE deployment_id = d.id AND next_run_date IS NOT NULL)`,
+    `UPDATE deployments AS d SET is_asleep = NOT d.is_asleep
+     WHERE CASE WHEN d.is_asleep THEN ${hasWorkSql}
+       ELSE d.active_revision_id IS NOT NULL AND d.source_config->>'deployment_type' IN ('dev', 'dev_free')
+         AND d.last_used_at < now() - make_interval(mins => $1) AND NOT ${hasWorkSql} END`,
     [afterMinutes],
   );
 }

@@ -224,6 +224,50 @@ it('a deployment of the type dev sleeps when it is idle, and a request wakes it'
   expect(running('sleeping')).toHaveLength(1);
 });
 
+it('an update of a deployment that sleeps is deployed', async () => {
+  await addHost('one');
+  const { id, slug, latestRevisionId } = await under.create('updated asleep');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.database.execute('UPDATE deployments SET is_asleep = true');
+  await until('it to sleep', () => running('updated asleep').length === 0);
+  const next = await updateDeployment(under, under.caller, id, {}, { always: true });
+  await awaitStatus(next.latestRevisionId, 'DEPLOYED');
+  expect((await createReplicaFinder(under.database).find(slug)).url).toContain(String(next.latestRevisionId));
+});
+
+it.each([
+  [
+    'a run that has not ended',
+    `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs)
+     VALUES ($1, $1, $1, $1, 'echo', '{}')`,
+  ],
+  [
+    'a webhook that is not delivered',
+    `INSERT INTO agents.webhooks (deployment_id, run_id, url, body) VALUES ($1, $1, 'https://example.com', '{}')`,
+  ],
+])('a deployment neither falls asleep nor stays asleep with %s', async (_what, insert) => {
+  under = { ...under, config: { ...under.config, deploymentsSleepMinutes: 1 } };
+  await addHost('one');
+  const { id, latestRevisionId } = await under.create('at work');
+  const idle = await under.create('idle');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await awaitStatus(idle.latestRevisionId, 'DEPLOYED');
+  // Created by a request that arrived just before its replica stopped.
+  await under.database.execute(`UPDATE deployments SET is_asleep = true`);
+  await until('both to sleep', () => running('at work').length + running('idle').length === 0);
+  await under.database.execute(insert, [id]);
+  await until('it to wake', () => running('at work').length === 1);
+  await under.database.execute(`UPDATE deployments SET is_asleep = false, last_used_at = now() - interval '2 minutes'`);
+  await until('the idle one to sleep', async () => {
+    const [row] = await under.database.query<{ is_asleep: boolean }>(
+      'SELECT is_asleep FROM deployments WHERE id = $1',
+      [idle.id],
+    );
+    return row?.is_asleep === true;
+  });
+  expect(running('at work')).toHaveLength(1);
+});
+
 it('deletes a deployment after its replica has drained', async () => {
   await addHost('one');
   const { id, slug, latestRevisionId, tracingProjectId } = await under.create('deleted', {
