@@ -104,10 +104,12 @@ const waitForAuth = defineOperation({
     },
   },
   handler: async ({ caller, params, query, services: { oauth }, request }) => {
+    const accessEnded = request.access?.ended;
     const { status, accessToken } = await waitForAuthentication(oauth, caller.workspaceId, params.auth_id, {
       timeoutMs: (query.timeout ?? 30) * 1_000,
-      signal: AbortSignal.any([request.signal, request.server.drainStarted]),
+      signal: AbortSignal.any([request.signal, request.server.drainStarted, ...(accessEnded ? [accessEnded] : [])]),
     });
+    accessEnded?.throwIfAborted();
     return { status, token: accessToken ?? null };
   },
 });

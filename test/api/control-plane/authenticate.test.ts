@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { authenticate } from '../../../pipelines/oauth/authenticate.ts';
 import { openOAuth } from '../../../pipelines/oauth/oauth-deps.ts';
+import { hashKey } from '../../../pipelines/tenants/keys.ts';
+import { addKey } from '../start-api.ts';
 import { type OAuthFlow, startOAuthFlow } from './oauth-flow.ts';
 
 let flow: OAuthFlow;
@@ -68,6 +70,20 @@ describe('wait', () => {
       expect(body).toEqual({ status: 'not_found', token: null });
     }
   });
+
+  it('ends without a token when the key is revoked', async () => {
+    const { database } = flow.api;
+    const { id: organizationId, userId, workspaceIds } = flow.organization;
+    const key = await addKey({ database, organizationId, userId, workspaceIds: [workspaceIds[0]] });
+    const { auth_id, url } = await flow.authenticate({ user_id: 'revoked key' });
+    const queries = vi.spyOn(flow.api.services.oauth.database, 'query');
+    const waiting = flow.api.ask(key, 'GET', `/v2/auth/wait/${auth_id}?timeout=30`);
+    await expect.poll(() => queries.mock.calls.some(([sql]) => sql.includes('oauth_authentications'))).toBe(true);
+    queries.mockRestore();
+    await database.execute('UPDATE api_keys SET revoked_at = now() WHERE hash = $1', [hashKey(key)]);
+    expect(await waiting).toMatchObject({ status: 401, body: { code: 'API_KEY_INVALID' } });
+    expect(await flow.redirect(await flow.server.visit(url))).toMatchObject({ status: 200 });
+  }, 60_000);
 
   it('accepts timeouts of at most ten minutes', async () => {
     for (const timeout of ['-1', '601', '1.5', 'soon']) {
