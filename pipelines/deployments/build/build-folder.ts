@@ -68,21 +68,17 @@ const createError = (reason: string) => runlakeError('BUILD_FAILED', { reason })
 
 const measureIntervalMs = 3_000;
 
-/** The limits of time and disk space of one build. */
+/** The limits of time and disk space of one build, which covers all folders that the build can write to. */
 export class BuildLimit {
   readonly signal: AbortSignal;
   readonly #exceeded = new AbortController();
   readonly #given: AbortSignal;
-  readonly #folder: string;
+  /** Folders with the disk space that they used before the build. */
+  readonly #folders: { readonly path: string; readonly formerBytes: number }[] = [];
   readonly #maxBytes: number;
   readonly #timers: NodeJS.Timeout[];
 
-  constructor(
-    folder: string,
-    config: Pick<Config, 'deploymentsBuildTimeoutMs' | 'deploymentsMaxBuildBytes'>,
-    given: AbortSignal,
-  ) {
-    this.#folder = folder;
+  constructor(config: Pick<Config, 'deploymentsBuildTimeoutMs' | 'deploymentsMaxBuildBytes'>, given: AbortSignal) {
     this.#given = given;
     this.#maxBytes = config.deploymentsMaxBuildBytes;
     this.signal = AbortSignal.any([given, this.#exceeded.signal]);
@@ -94,9 +90,19 @@ export class BuildLimit {
     ];
   }
 
+  /** Includes a folder. What it contains already does not count. */
+  async include(path: string): Promise<void> {
+    this.#folders.push({ path, formerBytes: await measureFolder(path) });
+  }
+
   /** @throws BUILD_FAILED if the build uses too much disk space */
   async check(): Promise<void> {
-    if ((await measureFolder(this.#folder, this.#maxBytes)) <= this.#maxBytes) return;
+    let bytes = 0;
+    for (const { path, formerBytes } of this.#folders) {
+      if (bytes > this.#maxBytes) break;
+      bytes += Math.max((await measureFolder(path, formerBytes + this.#maxBytes)) - formerBytes, 0);
+    }
+    if (bytes <= this.#maxBytes) return;
     const limit = `${this.#maxBytes} bytes (RUNLAKE_DEPLOYMENTS_MAX_BUILD_BYTES)`;
     const error = runlakeError('BUILD_FAILED', { reason: `The build uses more disk space than ${limit}` });
     this.#exceeded.abort(error);

@@ -189,12 +189,14 @@ export function createBuilder(deps: BuildDeps): Builder {
     accounts ??= openAccounts();
     const account = (await accounts)?.take();
     if (account === undefined) await requireOperatorWorkspace(request.workspaceId);
-    const limit = new BuildLimit(folder, config, signal);
+    const limit = new BuildLimit(config, signal);
     try {
       await rm(folder, { recursive: true, force: true });
       await mkdir(folder, { mode: 0o755 });
+      await limit.include(folder);
+      if (account) await limit.include(account.home);
       const commit = await fetchInto(request, folder, account, limit.signal, onLog);
-      await installInto(request, folder, account, limit.signal, onLog);
+      await installInto(request, folder, account, limit, onLog);
       await limit.check();
       account?.release();
       const agentsFile = await checkBuild(folder, getConfigPath(request));
@@ -244,13 +246,13 @@ export function createBuilder(deps: BuildDeps): Builder {
     request: BuildRequest,
     folder: string,
     account: ProcessAccount | undefined,
-    signal: AbortSignal,
+    limit: BuildLimit,
     onLog: (text: string) => void,
   ): Promise<void> {
     const { install_command, build_command } = request.sourceConfig;
     const configFolder = dirname(resolve(folder, getConfigPath(request)));
     const install = await chooseInstall(folder, configFolder, install_command);
-    const cache = await openCache(request.workspaceId, account);
+    const cache = await openCache(request.workspaceId, account, limit);
     try {
       // The agent server finds packages in node_modules, which newer versions of Yarn do not create by default.
       const environment = {
@@ -267,7 +269,7 @@ export function createBuilder(deps: BuildDeps): Builder {
         onLog(`$ ${step.program === 'sh' ? step.args[1] : [step.program, ...step.args].join(' ')}`);
         if (!existsSync(step.folder))
           throw runlakeError('BUILD_FAILED', { reason: 'The source has no langgraph.json' });
-        await runCommand({ ...step, environment, account }, { signal, onOutput: onLog });
+        await runCommand({ ...step, environment, account }, { signal: limit.signal, onOutput: onLog });
       }
     } finally {
       await cache.release();
@@ -278,12 +280,13 @@ export function createBuilder(deps: BuildDeps): Builder {
    * Opens the package cache of a workspace. Workspaces share no cache, because a build could store packages in it that
    * are not those of the registry. A second build at the same time gets no cache.
    */
-  async function openCache(workspaceId: string, account: ProcessAccount | undefined) {
+  async function openCache(workspaceId: string, account: ProcessAccount | undefined, limit: BuildLimit) {
     if (cachesInUse.has(workspaceId)) return { environment: {}, release: async () => undefined };
     cachesInUse.add(workspaceId);
     const folder = join(getFolders().caches, workspaceId);
     await mkdir(folder, { recursive: true, mode: 0o700 });
     if (account) await giveFolder(folder, account);
+    await limit.include(folder);
     return {
       environment: { npm_config_cache: join(folder, 'npm'), YARN_CACHE_FOLDER: join(folder, 'yarn') },
       release: async () => {

@@ -229,12 +229,25 @@ function isRunning(mark: string): boolean {
     .some((line) => line.startsWith('sh -c') && line.includes(mark));
 }
 
-it('limits the disk space', async () => {
+it.each([
+  ['its folder', 'large'],
+  ['its home', '$HOME/large'],
+  ['the cache of its packages', '$npm_config_cache-large'],
+])('limits the disk space of a build, in %s', async (_what, file) => {
   const by = createBuilder(depsOf({ deploymentsMaxBuildBytes: 2 ** 20 }));
-  const command = 'dd if=/dev/zero of=large bs=1048576 count=3';
+  // The command would not end by itself.
+  const command = `dd if=/dev/zero of="${file}" bs=1048576 count=3; sleep 600`;
+  if (process.getuid?.() !== 0 && file.startsWith('$HOME')) return;
   await expect(build({ files: echoSource('hi'), install: command }, { by })).rejects.toMatchObject(
     failed(/more disk space than 1048576 bytes/),
   );
+  await by.close();
+});
+
+it('does not count what earlier builds have left in the cache of packages', async () => {
+  const by = createBuilder(depsOf({ deploymentsMaxBuildBytes: 2 ** 20 }));
+  const command = 'dd if=/dev/zero of="$npm_config_cache-$(date +%N)" bs=524288 count=1';
+  for (let turn = 0; turn < 3; turn += 1) await build({ files: echoSource('hi'), install: command }, { by });
   await by.close();
 });
 
