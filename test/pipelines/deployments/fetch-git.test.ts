@@ -139,6 +139,9 @@ it.each([
   'http://user:password@example.com/repo',
   'https://token@example.com/repo',
   'ssh://-oProxyCommand=touch/repo',
+  'ssh://$(id)/repo',
+  'ssh://example.com;id/repo',
+  'ssh://`id`.example.com/repo',
   '-oProxyCommand=x@example.com:repo',
   '/srv/repo',
   'https://example.com',
@@ -154,6 +157,10 @@ it.each([
   'http://example.com:8080/a',
   'ssh://git@example.com/a',
   'git@github.com:a/b.git',
+  'https://[2001:db8::1]/a',
+  'ssh://git@[2001:db8::1]/a',
+  'https://bücher.example/a',
+  'ssh://build_1.example.com/a',
 ])('accepts the URL %j', (good) => {
   expect(checkRepositoryUrl(good)).toBeInstanceOf(URL);
 });
