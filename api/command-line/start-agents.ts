@@ -131,7 +131,9 @@ function requireAllGraphs(loadErrors: Readonly<Record<string, string>>): void {
   const [first] = Object.entries(loadErrors);
   if (first === undefined) return;
   const [graphId, reason] = first;
-  throw runlakeError('DEPLOYMENT_START_FAILED', { reason: `Graph '${graphId}' cannot be loaded: ${reason}` });
+  throw runlakeError('DEPLOYMENT_START_FAILED', {
+    reason: `Graph '${graphId}' cannot be loaded: ${reason.replace(/\.$/, '')}`,
+  });
 }
 
 export interface OpenedAgents {

@@ -23,7 +23,7 @@ import { checkSource, isBuildable } from './check-source.ts';
 import type { ClaimedRevision } from './claim-revision.ts';
 import { gitTokenName, openRevisionSecrets } from './deployment-secrets.ts';
 import { addReplicas, countReplicas, readProgress } from './replicas.ts';
-import { openRevisionLog, type RevisionLog } from './revision-logs.ts';
+import { openRevisionLog, readLastLines } from './revision-logs.ts';
 import { changeStatus, isFinal, type RevisionStatus } from './states.ts';
 
 const endedRevisions = counter(
@@ -43,7 +43,8 @@ export interface AdvanceDeps {
 /** Number of claims in one status after which the revision fails: its hosts were killed each time. */
 const maxAttempts = 3;
 const progressIntervalMs = 100;
-const shownLogLines = 20;
+/** Lines of the log that the reason of a failure contains. */
+export const shownLogLines = 20;
 
 interface Step {
   readonly to: RevisionStatus;
@@ -143,7 +144,7 @@ async function build(deps: AdvanceDeps, revision: ClaimedRevision, signal: Abort
   } catch (error) {
     signal.throwIfAborted();
     if (!isRunlakeError(error) || error.class !== 'caller') throw error;
-    const reason = withTail(log.mask(explain(error)), log);
+    const reason = addTail(log.mask(explain(error)), log.tail(shownLogLines));
     log.write(explain(error));
     return { to: 'BUILD_FAILED', reason };
   } finally {
@@ -200,7 +201,8 @@ async function awaitReplicas(deps: AdvanceDeps, revision: ClaimedRevision, signa
     );
     if (waiting?.isLate !== false) {
       const limit = `${config.deploymentsStartTimeoutMs} ms`;
-      return { to: 'DEPLOY_FAILED', reason: `Its replicas did not answer within ${limit}.` };
+      const lines = await readLastLines(database, revisionId, shownLogLines);
+      return { to: 'DEPLOY_FAILED', reason: addTail(`Its replicas did not answer within ${limit}.`, lines) };
     }
     await pause(progressIntervalMs, signal);
     signal.throwIfAborted();
@@ -211,7 +213,8 @@ export function explain({ message, remedy }: RunlakeError): string {
   return `${message} ${remedy}`;
 }
 
-function withTail(reason: string, log: RevisionLog): string {
-  const tail = log.tail(shownLogLines);
-  return tail === '' ? reason : `${reason}\n${tail}`;
+/** Adds the last lines of the log to the reason of a failure, except those that it contains already. */
+export function addTail(reason: string, tail: string): string {
+  const lines = tail.split('\n').filter((line) => !reason.includes(line));
+  return [reason, ...lines].join('\n');
 }

@@ -8,7 +8,8 @@ export interface DeploymentDriver {
    * Starts a replica. Resolves when `/ok` of the replica responds and all graphs are loaded.
    *
    * @throws DEPLOYMENT_START_FAILED with a reason for the owner of the deployment. A rejected call, or one whose signal
-   *   is aborted, leaves nothing running.
+   *   is aborted, leaves nothing running. If the reason of the signal is REVISION_TAKEN_OVER, replicas that outlive
+   *   their host are left to the host that has taken them over.
    */
   start(spec: ReplicaSpec, options: StartOptions): Promise<StartedReplica>;
   /**
@@ -82,6 +83,11 @@ export interface StartedReplica {
   isHealthy(signal: AbortSignal): Promise<boolean>;
   /** Drains: refuses new runs, waits up to `drainMs` for running requests, then ends the replica. Idempotent. */
   stop(drainMs: number): Promise<void>;
+  /**
+   * Leaves the replica to another host, which has taken it over. Absent if replicas never outlive their host: the other
+   * host starts a replica of its own.
+   */
+  detach?(): void;
   /** Resolves with the reason when the replica has ended by itself. */
   readonly ended: Promise<string>;
 }

@@ -134,9 +134,10 @@ export async function recordStopping(database: Sql, { revisionId, number, fence 
 
 interface EndedReplica {
   readonly reason: string;
-  readonly retryAfterMs: number;
   /** Whether the cause is in the deployment. Otherwise, for example if a store is down, the end is no failure. */
   readonly isOwnFailure: boolean;
+  /** Returns the time until the next start after this number of failures. */
+  readonly computeDelayMs: (failures: number) => number;
 }
 
 /**
@@ -146,16 +147,21 @@ interface EndedReplica {
 export async function recordEnded(
   database: Database,
   { revisionId, number, fence }: ReplicaClaim,
-  { reason, retryAfterMs, isOwnFailure }: EndedReplica,
+  { reason, isOwnFailure, computeDelayMs }: EndedReplica,
 ): Promise<void> {
   await database.transaction(async (tx) => {
+    const [ended] = await tx.query<{ failures: number }>(
+      `UPDATE deployment_replicas SET url = NULL, lease_until = NULL, host_id = NULL, last_error = $4,
+         failures = $5::int
+           + CASE WHEN url IS NOT NULL AND started_at < now() - interval '1 minute' THEN 0 ELSE failures END
+       WHERE revision_id = $1 AND number = $2 AND fence = $3 RETURNING failures`,
+      [revisionId, number, fence, reason, isOwnFailure ? 1 : 0],
+    );
+    if (ended === undefined) return;
     await tx.execute(
-      `UPDATE deployment_replicas SET url = NULL, lease_until = NULL, host_id = NULL,
-         failures = $6::int
-           + CASE WHEN url IS NOT NULL AND started_at < now() - interval '1 minute' THEN 0 ELSE failures END,
-         last_error = $4, next_start_at = clock_timestamp() + make_interval(secs => $5)
-       WHERE revision_id = $1 AND number = $2 AND fence = $3`,
-      [revisionId, number, fence, reason, retryAfterMs / 1_000, isOwnFailure ? 1 : 0],
+      `UPDATE deployment_replicas SET next_start_at = clock_timestamp() + make_interval(secs => $3)
+       WHERE revision_id = $1 AND number = $2`,
+      [revisionId, number, computeDelayMs(ended.failures) / 1_000],
     );
     await tx.execute("SELECT pg_notify('deployments', $1)", [revisionId]);
   });
@@ -199,6 +205,7 @@ export function readHeldReplicas(database: Sql): Promise<ReplicaName[]> {
 /** Progress of the replicas of a revision. */
 export interface ReplicaProgress {
   readonly total: number;
+  /** Replicas that answer. Those of a killed host do not count any more when its lease has expired. */
   readonly answering: number;
   /** Most failures of one replica. */
   readonly failures: number;
@@ -207,7 +214,8 @@ export interface ReplicaProgress {
 
 export async function readProgress(database: Sql, revisionId: string): Promise<ReplicaProgress> {
   const [progress] = await database.query<ReplicaProgress>(
-    `SELECT count(*) AS total, count(url) AS answering, coalesce(max(failures), 0) AS failures,
+    `SELECT count(*) AS total, count(url) FILTER (WHERE lease_until > clock_timestamp()) AS answering,
+       coalesce(max(failures), 0) AS failures,
        max(last_error) AS "lastError" FROM deployment_replicas WHERE revision_id = $1`,
     [revisionId],
   );

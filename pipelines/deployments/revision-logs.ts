@@ -163,6 +163,16 @@ export function readLog(
   );
 }
 
+/** Reads the last lines of what the replicas of a revision have written. */
+export async function readLastLines(database: Sql, revisionId: string, lines: number): Promise<string> {
+  const newest = await database.query<{ text: string }>(
+    `SELECT text FROM revision_logs WHERE revision_id = $1 AND stage = 'run' ORDER BY sequence DESC LIMIT $2`,
+    [revisionId, lines],
+  );
+  const texts = newest.reverse().flatMap(({ text }) => text.split('\n'));
+  return texts.slice(-lines).join('\n');
+}
+
 export interface LogUpdate {
   readonly chunks: readonly LogChunk[];
   readonly status: RevisionStatus;

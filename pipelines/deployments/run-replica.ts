@@ -6,16 +6,17 @@
  *   3. Check it periodically. If it ends by itself or does not respond any more, record that; it becomes due again
  *      after a delay that doubles with each failure.
  *   4. When the replica is no longer wanted, let it accept requests for some seconds, because proxies still have its
- *      address; then drain and release it. If the lease was lost, end it at once.
+ *      address; then drain and release it. If the lease was lost, end it at once, or leave it to the host that has taken it
+ *      over (`StartedReplica.detach`).
  */
 import type { Config } from '../../infra/config/settings.ts';
-import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter } from '../../infra/telemetry/metrics.ts';
 import { computeBackoffMs, pause } from '../../infra/timeouts/backoff.ts';
-import { explain } from './advance-revision.ts';
+import { addTail, explain, shownLogLines } from './advance-revision.ts';
 import type { Builder } from './build/build-source.ts';
 import { isBuildable } from './check-source.ts';
 import { gitTokenName, openRevisionSecrets } from './deployment-secrets.ts';
@@ -64,7 +65,7 @@ export function runReplica(deps: ReplicaDeps, claim: ClaimedReplica): RunningRep
     stop(reason) {
       if (stopReason === 'lost' || (stopReason !== undefined && reason === 'unwanted')) return;
       stopReason = reason;
-      starting.abort();
+      starting.abort(runlakeError(reason === 'lost' ? 'REVISION_TAKEN_OVER' : 'DRAINING'));
       stopped.abort();
     },
     done: run(deps, claim, {
@@ -98,7 +99,7 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
     const spec = await buildSpec(deps, claim, secrets, stopping.starting, onLog);
     replica = await driver.start(spec, { signal: stopping.starting, onLog });
     if (!(await recordStarted(database, claim, replica.url))) {
-      await replica.stop(0);
+      await leave(replica);
       return;
     }
     startedReplicas.inc();
@@ -120,7 +121,8 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
       await pause(config.deploymentsSwitchMs);
     }
     // A shutdown or a lost lease may follow while the replica drains.
-    await replica?.stop(stopping.getStopReason() === 'lost' ? 0 : config.drainTimeoutMs);
+    if (stopping.getStopReason() === 'lost') await leave(replica);
+    else await replica?.stop(config.drainTimeoutMs);
     await log?.flush();
     await releaseReplica(database, claim);
     logger.info({ ...fields, reason }, 'replica stopped');
@@ -129,11 +131,21 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
   endedReplicas.inc();
   failure = log?.mask(failure) ?? failure;
   await replica?.stop(0);
+  const tail = log?.tail(shownLogLines) ?? '';
   log?.write(`The replica ended: ${failure}`);
   await log?.flush();
   logger.warn({ ...fields, reason: failure }, 'replica ended; it is started again');
-  const retryAfterMs = computeBackoffMs(claim.failures, config.deploymentsRestartDelayMs, maxRestartDelayMs);
-  await recordEnded(database, claim, { reason: failure, retryAfterMs, isOwnFailure });
+  await recordEnded(database, claim, {
+    reason: addTail(failure, tail),
+    isOwnFailure,
+    computeDelayMs: (failures) => computeBackoffMs(failures - 1, config.deploymentsRestartDelayMs, maxRestartDelayMs),
+  });
+}
+
+/** Ends the work of this host for a replica whose lease it has lost. */
+async function leave(replica: StartedReplica | undefined): Promise<void> {
+  if (replica?.detach) replica.detach();
+  else await replica?.stop(0);
 }
 
 async function buildSpec(

@@ -20,6 +20,7 @@ import {
   buildImageEnvironment,
   type ImageDriverOptions,
   imagePort,
+  isTakenOver,
   nameReplica,
   requireImage,
   respondsOk,
@@ -71,6 +72,7 @@ async function startContainer(
   { signal, onLog }: StartOptions,
 ): Promise<StartedReplica> {
   const { docker } = options;
+  const attached = new AbortController();
   const created = describeContainer(options, spec);
   const { name } = created;
   let container = docker.getContainer(name);
@@ -86,8 +88,9 @@ async function startContainer(
       container = await docker.createContainer({ _query: { name }, _body: body } as Docker.ContainerCreateOptions);
       await container.start();
     }
-    const lines = await followOutput(docker, container, { tail: isSame ? 0 : maxKeptLines, onLog });
-    const ended = container.wait().then(
+    const output = { tail: isSame ? 0 : maxKeptLines, onLog, attached: attached.signal };
+    const lines = await followOutput(docker, container, output);
+    const ended = container.wait({ abortSignal: attached.signal }).then(
       async ({ StatusCode: code }: { StatusCode: number }) => {
         const state = (await inspect(container).catch(() => undefined))?.State;
         return state?.OOMKilled ? 'The container ran out of memory.' : `The container ended with exit code ${code}.`;
@@ -113,9 +116,11 @@ async function startContainer(
           .catch((error: unknown) => ignoreStatus(error, 304, 404));
         await remove(container);
       },
+      detach: () => attached.abort(),
     };
   } catch (error) {
-    await remove(docker.getContainer(name)).catch(() => undefined);
+    attached.abort();
+    if (!isTakenOver(signal)) await remove(docker.getContainer(name)).catch(() => undefined);
     if (signal.aborted) throw signal.reason;
     throw isDockerError(error) ? startFailed(`Docker refused: ${explainDockerError(error)}`, error) : error;
   }
@@ -196,17 +201,18 @@ async function pullImage(docker: Docker, image: string, { signal, onLog }: Start
 
 const maxKeptLines = 20;
 
-/** Passes the output on, after the last `tail` lines. @returns a function that returns the last lines. */
+/** Passes the output on while `attached`, after the last `tail` lines. @returns a function that returns the last lines. */
 async function followOutput(
   docker: Docker,
   container: Docker.Container,
-  { tail, onLog }: Pick<StartOptions, 'onLog'> & { readonly tail: number },
+  { tail, onLog, attached }: Pick<StartOptions, 'onLog'> & { readonly tail: number; readonly attached: AbortSignal },
 ): Promise<() => readonly string[]> {
   const stream = (await container.logs({ follow: true, stdout: true, stderr: true, tail })) as unknown as Readable;
   const output = new PassThrough();
   docker.modem.demuxStream(stream, output, output);
   stream.once('end', () => output.end());
   stream.once('error', () => output.end());
+  attached.addEventListener('abort', () => stream.destroy(), { once: true });
   const kept: string[] = [];
   createInterface({ input: output }).on('line', (line) => {
     kept.push(line);

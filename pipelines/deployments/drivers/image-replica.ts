@@ -1,5 +1,5 @@
 /** What the drivers that run images have in common. */
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
 import type { ReplicaSpec } from '../driver.ts';
 
@@ -48,6 +48,11 @@ export function requireImage({ imageUri }: ReplicaSpec, driver: string): string 
 /** @param reason a sentence without a period, for the owner of the deployment. */
 export function startFailed(reason: string, cause?: unknown): Error {
   return runlakeError('DEPLOYMENT_START_FAILED', { reason: reason.slice(0, 1_000) }, { cause });
+}
+
+/** Whether another host has taken over the replica that this signal belongs to, so that it must not be removed. */
+export function isTakenOver({ reason }: AbortSignal): boolean {
+  return isRunlakeError(reason) && reason.code === 'REVISION_TAKEN_OVER';
 }
 
 /** Whether the agent server at `url` responds. Never rejects. */

@@ -16,7 +16,7 @@ import { PassThrough } from 'node:stream';
 import type { KubeConfig, V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
-import { imagePort, nameReplica, respondsOk, startFailed, waitUntilOk } from './image-replica.ts';
+import { imagePort, isTakenOver, nameReplica, respondsOk, startFailed, waitUntilOk } from './image-replica.ts';
 import {
   buildObjects,
   containerName,
@@ -115,9 +115,10 @@ export function createKubernetesDriver(
           await removeReplica(name, drainMs);
           endLog();
         },
+        detach: endLog,
       };
     } catch (error) {
-      await removeReplica(name, 0).catch(() => undefined);
+      if (!isTakenOver(signal)) await removeReplica(name, 0).catch(() => undefined);
       if (signal.aborted) throw signal.reason;
       throw error instanceof library.ApiException
         ? startFailed(`Kubernetes refused (${error.code}): ${explainApiError(error)}`, error)

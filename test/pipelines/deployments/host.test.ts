@@ -1,30 +1,21 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import type { Config } from '../../../infra/config/settings.ts';
 import type { Builder } from '../../../pipelines/deployments/build/build-source.ts';
-import type { DeploymentDriver, ReplicaName, ReplicaSpec } from '../../../pipelines/deployments/driver.ts';
+import type { DeploymentDriver } from '../../../pipelines/deployments/driver.ts';
 import { createReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
 import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
+import { addReplicas, readProgress } from '../../../pipelines/deployments/replicas.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { createDeployment, redeploy, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
 import { until } from '../../infra/until.ts';
 import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
+import { createRecordingDriver, type Recording } from './recording-driver.ts';
 
 /** Hosts share the work through real rows; what they start is recorded instead of run. */
-interface RecordedReplica {
-  readonly spec: ReplicaSpec;
-  readonly host: string;
-  isRunning: boolean;
-  end(reason: string): void;
-  drainedMs: number | undefined;
-}
-
 let under: DeploymentsUnderTest;
 let hosts: Host[];
-let started: RecordedReplica[];
-/** What hosts held each time that a driver was asked to remove other replicas. */
-let held: (readonly ReplicaName[])[];
-/** Names of deployments whose replicas fail to start. */
-let failing: Set<string>;
+let recording: Recording;
+let started: Recording['started'];
 
 const builder: Builder = {
   build: async () => ({ agentsFile: '/nowhere' }),
@@ -32,47 +23,13 @@ const builder: Builder = {
   close: async () => undefined,
 };
 
-function createRecordingDriver(host: string): DeploymentDriver {
-  return {
-    name: 'docker',
-    removeAbandoned: async (readHeld) => void held.push(await readHeld()),
-    async start(spec, { signal }) {
-      signal.throwIfAborted();
-      if (failing.has(spec.name)) throw startError();
-      let end = (_reason: string): void => undefined;
-      const ended = new Promise<string>((resolve) => {
-        end = resolve;
-      });
-      const replica: RecordedReplica = {
-        ...{ spec, host, isRunning: true, drainedMs: undefined },
-        end(reason) {
-          replica.isRunning = false;
-          end(reason);
-        },
-      };
-      started.push(replica);
-      return {
-        url: `http://${host}.example/${spec.revisionId}/${spec.number}/${started.length}`,
-        isHealthy: async () => replica.isRunning,
-        ended,
-        async stop(drainMs) {
-          replica.drainedMs ??= drainMs;
-          replica.isRunning = false;
-        },
-      };
-    },
-  };
-}
-
-let startError: () => Error;
-
 async function addHost(name: string): Promise<Host> {
   const sourceStore = { open: async () => ({ delete: async () => undefined }) as never, close: async () => undefined };
   const host = await startHost(
     {
       ...under,
       builder,
-      driver: createRecordingDriver(name),
+      driver: createRecordingDriver(recording, name),
       sourceStore,
       enqueueProjectDeletion: async () => undefined,
     },
@@ -85,8 +42,6 @@ async function addHost(name: string): Promise<Host> {
 const running = (name: string) => started.filter(({ spec, isRunning }) => spec.name === name && isRunning);
 
 beforeAll(async () => {
-  const { runlakeError } = await import('../../../infra/errors/runlake-error.ts');
-  startError = () => runlakeError('DEPLOYMENT_START_FAILED', { reason: 'The graph is broken' });
   under = await openDeployments({
     deploymentsTickMs: 50,
     deploymentsLeaseMs: 2_000,
@@ -97,9 +52,8 @@ beforeAll(async () => {
 afterAll(() => under?.close());
 beforeEach(() => {
   hosts = [];
-  started = [];
-  held = [];
-  failing = new Set();
+  recording = { started: [], held: [], failing: new Set(), outlivesHost: false };
+  ({ started } = recording);
 });
 afterEach(async () => {
   await Promise.all(hosts.map((host) => host.stop()));
@@ -129,10 +83,10 @@ it('a host removes replicas that a killed host has left, but none that another h
   await addHost('one');
   const { id, latestRevisionId } = await under.create('held');
   await awaitStatus(latestRevisionId, 'DEPLOYED');
-  const before = held.length;
+  const before = recording.held.length;
   await addHost('two');
-  await until('the second host to clean up', () => held.length > before);
-  expect(held.at(-1)).toEqual([{ deploymentId: id, revisionId: latestRevisionId, number: 1 }]);
+  await until('the second host to clean up', () => recording.held.length > before);
+  expect(recording.held.at(-1)).toEqual([{ deploymentId: id, revisionId: latestRevisionId, number: 1 }]);
 });
 
 it('the new revision answers before the old one drains, and requests then find only the new one', async () => {
@@ -159,7 +113,7 @@ it('a revision that cannot start leaves the previous one serving', async () => {
   await addHost('one');
   const { id, slug, latestRevisionId } = await under.create('failing');
   await awaitStatus(latestRevisionId, 'DEPLOYED');
-  failing.add('failing');
+  recording.failing.add('failing');
   const next = await updateDeployment(under, under.caller, id, {}, { always: true });
   await awaitStatus(next.latestRevisionId, 'DEPLOY_FAILED');
   expect(running('failing')).toHaveLength(1);
@@ -168,7 +122,7 @@ it('a revision that cannot start leaves the previous one serving', async () => {
     `SELECT reason FROM revision_transitions WHERE revision_id = $1 AND to_status = 'DEPLOY_FAILED'`,
     [next.latestRevisionId],
   );
-  expect(transition?.reason).toContain('The graph is broken');
+  expect(transition?.reason).toMatch(/^The graph is broken\..*\nstarting failing$/);
 });
 
 it('starts a replica that ended again, and counts that', async () => {
@@ -186,6 +140,33 @@ it('starts a replica that ended again, and counts that', async () => {
   });
 });
 
+it('starts a replica that answered for a minute without the delay of earlier failures', async () => {
+  const one = await addHost('one');
+  const { latestRevisionId } = await under.create('recovered');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.database.execute('UPDATE deployment_replicas SET failures = 20');
+  await one.stop();
+  hosts.shift();
+  await addHost('two');
+  await until('a second start', async () => {
+    const sql = 'SELECT FROM deployment_replicas WHERE url IS NOT NULL';
+    return started.length === 2 && (await under.database.query(sql)).length === 1;
+  });
+  await under.database.execute(`UPDATE deployment_replicas SET started_at = now() - interval '2 minutes'`);
+  started[1]?.end('It was killed');
+  await until('a third start', () => started.length === 3);
+});
+
+it('a replica of a killed host does not count as answering', async () => {
+  const { id: deploymentId, latestRevisionId } = await under.create('half dead');
+  const revisionId = String(latestRevisionId);
+  await under.database.transaction((tx) => addReplicas(tx, { deploymentId, revisionId, count: 2 }));
+  await under.database.execute(
+    `UPDATE deployment_replicas SET url = 'http://127.0.0.1:1', lease_until = now() + interval '1 minute' * (number - 1.5)`,
+  );
+  expect(await readProgress(under.database, revisionId)).toMatchObject({ total: 2, answering: 1 });
+});
+
 it('a host whose lease was taken ends its replica at once; the other one runs it', async () => {
   await addHost('one');
   const { latestRevisionId } = await under.create('taken');
@@ -197,6 +178,18 @@ it('a host whose lease was taken ends its replica at once; the other one runs it
   await until('the replica of the first host to end', () => started[0]?.isRunning === false);
   expect(started[0]?.drainedMs).toBe(0);
   await until('a new replica', () => running('taken').length === 1);
+});
+
+it('a host leaves a replica that outlives it to the host that has taken its lease', async () => {
+  recording.outlivesHost = true;
+  await addHost('one');
+  const { latestRevisionId } = await under.create('taken');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.database.execute(
+    `UPDATE deployment_replicas SET fence = fence + 1, host_id = gen_random_uuid(), lease_until = now() + interval '1 hour'`,
+  );
+  await until('the first host to leave it', () => started[0]?.isDetached === true);
+  expect(started).toMatchObject([{ isRunning: true, drainedMs: undefined }]);
 });
 
 it('another host continues when a host stops', async () => {
@@ -294,8 +287,9 @@ it('fails a revision whose replicas do not answer in time', async () => {
   const stuck = { ...under, config: { ...under.config, deploymentsStartTimeoutMs: 500 } };
   const driver: DeploymentDriver = {
     name: 'docker',
-    start: (_spec, { signal }) =>
+    start: (_spec, { signal, onLog }) =>
       new Promise((_resolve, reject) => {
+        onLog('waiting for a database');
         signal.addEventListener('abort', () => reject(signal.reason));
       }),
   };
@@ -308,6 +302,11 @@ it('fails a revision whose replicas do not answer in time', async () => {
   );
   const { latestRevisionId } = await under.create('stuck');
   await awaitStatus(latestRevisionId, 'DEPLOY_FAILED');
+  const [transition] = await under.database.query(
+    `SELECT reason FROM revision_transitions WHERE revision_id = $1 AND to_status = 'DEPLOY_FAILED'`,
+    [latestRevisionId],
+  );
+  expect(transition).toEqual({ reason: 'Its replicas did not answer within 500 ms.\nwaiting for a database' });
 });
 
 it('builds at most as many sources at once as the setting allows', async () => {
@@ -327,7 +326,7 @@ it('builds at most as many sources at once as the setting allows', async () => {
   };
   const config: Config = { ...under.config, deploymentsDriver: 'process', deploymentsBuildsAtOnce: 1 };
   const sourceStore = { open: async () => ({}) as never, close: async () => undefined };
-  const driver = createRecordingDriver('one');
+  const driver = createRecordingDriver(recording, 'one');
   const enqueueProjectDeletion = async () => undefined;
   hosts.push(
     await startHost(

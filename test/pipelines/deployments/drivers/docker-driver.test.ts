@@ -2,6 +2,7 @@
 import { hostname } from 'node:os';
 import Docker from 'dockerode';
 import { afterEach, describe, expect, it } from 'vitest';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
 import { createDockerDriver, findOwnNetwork } from '../../../../pipelines/deployments/drivers/docker-driver.ts';
 import { startReplica } from '../../../api/control-plane/open-proxy.ts';
@@ -237,6 +238,22 @@ describe('a replica', () => {
       onLog: (line) => line === 'starting' && stopping.abort(new Error('cancelled')),
     });
     await expect(starting).rejects.toThrow('cancelled');
+  });
+
+  it('that another host has taken over is left alone, whether it answers or not', async () => {
+    const port = await startAgentServer();
+    const starts = [missing, pulled, createContainer, started, waiting];
+    const answering = await open([...starts, inspected(port), logs(frame(1, 'ready\n'))]);
+    const replica = await answering.driver.start(spec, answering.options);
+    replica.detach?.();
+    expect(await replica.ended).toContain('gone');
+    const { driver, options, stopping } = await open([...starts, inspected('1'), logs(frame(1, 'starting\n'))]);
+    const takenOver = runlakeError('REVISION_TAKEN_OVER');
+    const starting = driver.start(spec, {
+      ...options,
+      onLog: (line) => line === 'starting' && stopping.abort(takenOver),
+    });
+    await expect(starting).rejects.toBe(takenOver);
   });
 
   it.each([

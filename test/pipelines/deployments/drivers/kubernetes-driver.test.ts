@@ -2,6 +2,7 @@
 import * as library from '@kubernetes/client-node';
 import { Agent, buildConnector, getGlobalDispatcher, setGlobalDispatcher } from 'undici';
 import { afterEach, describe, expect, it } from 'vitest';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
 import { createKubernetesDriver } from '../../../../pipelines/deployments/drivers/kubernetes-driver.ts';
 import { startReplica } from '../../../api/control-plane/open-proxy.ts';
@@ -248,6 +249,21 @@ describe('a replica', () => {
     api.replace(listPods([], 'any'));
     stopping.abort(new Error('cancelled'));
     await expect(starting).rejects.toThrow('cancelled');
+  });
+
+  it('that another host has taken over is left alone, whether it answers or not', async () => {
+    await startService();
+    const answering = await open([...applied, listPods([readyPod]), followed]);
+    (await answering.driver.start(spec, answering.options)).detach?.();
+    const { api, driver, options, stopping } = await open([
+      ...[...applied, listPods([waitingPod({ reason: 'ContainerCreating' })], 'any')],
+    ]);
+    const starting = driver.start(spec, options);
+    starting.catch(() => undefined);
+    await expect.poll(() => api.requests.filter((each) => each.includes('/pods')).length).toBeGreaterThan(0);
+    const takenOver = runlakeError('REVISION_TAKEN_OVER');
+    stopping.abort(takenOver);
+    await expect(starting).rejects.toBe(takenOver);
   });
 
   it.each([
