@@ -6,6 +6,7 @@ import {
   type ExperimentFilters,
   readExamplesWithRuns,
   readV2ExamplesWithRuns,
+  type ScoreOrder,
 } from '../../pipelines/datasets/experiment-runs.ts';
 import { readFeedbackStatsByRun } from '../../pipelines/feedback/feedback-stats.ts';
 import { toUniqueIds } from '../../pipelines/ingest/run-event/uuid.ts';
@@ -13,7 +14,7 @@ import { parseRunFilter } from '../../pipelines/runs/filter/run-filter.ts';
 import type { ReadDeps } from '../../pipelines/runs/query-runs.ts';
 import { selectWithPreviews } from '../../pipelines/runs/run-select.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { jsonMediaType, optional, Uuid } from '../server/formats.ts';
+import { jsonMediaType, optional, Text, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -51,6 +52,27 @@ function readFilters(
   );
 }
 
+/** Reads the order of examples by feedback score. The prefix `feedback.` of the key is optional. */
+function readScoreOrder(
+  by: string | null | undefined,
+  order: 'ASC' | 'DESC' | null | undefined,
+  comparisonId: string | null | undefined,
+): ScoreOrder | undefined {
+  const feedbackKey = by?.replace(/^feedback\./, '');
+  if (!feedbackKey) return undefined;
+  return { feedbackKey, descending: order !== 'ASC', comparisonId: comparisonId ?? undefined };
+}
+
+const SortKey = () =>
+  Text({
+    minLength: 1,
+    maxLength: 200,
+    description: 'Feedback key, such as `feedback.correctness`; the prefix is optional.',
+  });
+const SortOrder = () => optional(Type.Union([Type.Literal('ASC'), Type.Literal('DESC')], { default: 'DESC' }));
+const sortDescription =
+  'Orders the examples by the average score of their runs in the only experiment of the request. Examples without a score are last.';
+
 export const listExperimentRuns = defineOperation({
   operationId: 'listExperimentRuns',
   method: 'POST',
@@ -61,7 +83,7 @@ export const listExperimentRuns = defineOperation({
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   unsupported: {
     query: ['format'],
-    body: ['sort_params', 'include_annotator_detail'],
+    body: ['include_annotator_detail'],
     flags: ['include_annotator_detail'],
   },
   errors: ['NOT_FOUND', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
@@ -72,6 +94,9 @@ export const listExperimentRuns = defineOperation({
       example_ids: optional(Type.Array(Uuid(), { maxItems: 1_000 })),
       comparative_experiment_id: optional(Uuid({ description: 'Only its feedback is in `feedback_stats`.' })),
       filters: Filters(),
+      sort_params: optional(Type.Object({ sort_by: SortKey(), sort_order: SortOrder() }), {
+        description: sortDescription,
+      }),
       limit: optional(Type.Integer({ minimum: 1, maximum: 100, default: 10 })),
       offset: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 })),
       preview: optional(
@@ -91,6 +116,7 @@ export const listExperimentRuns = defineOperation({
       projectIds: body.session_ids,
       exampleIds: body.example_ids ?? undefined,
       filters: readFilters(body.filters, body.session_ids),
+      sort: readScoreOrder(body.sort_params?.sort_by, body.sort_params?.sort_order, body.comparative_experiment_id),
       limit: body.limit ?? 10,
       offset: body.offset ?? 0,
     };
@@ -141,7 +167,6 @@ export const queryExperimentRuns = defineOperation({
     'always `id` and `reference_example_id`. Needs the permission `runs:read` too.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
-  unsupported: { body: ['sort'] },
   errors: ['BAD_REQUEST', 'INVALID_FILTER', ...v2Errors],
   schema: {
     params: DatasetParams,
@@ -150,6 +175,7 @@ export const queryExperimentRuns = defineOperation({
       example_ids: optional(Type.Array(Uuid(), { maxItems: 1_000 })),
       comparative_experiment_id: optional(Uuid({ description: 'Only its feedback is in `feedback_stats`.' })),
       filters: Filters(),
+      sort: optional(Type.Object({ by: optional(SortKey()), order: SortOrder() }), { description: sortDescription }),
       selects: optional(SelectList()),
       ...buildPageFields(100, 20),
     }),
@@ -163,6 +189,7 @@ export const queryExperimentRuns = defineOperation({
       projectIds: body.experiment_ids,
       exampleIds: body.example_ids ?? undefined,
       filters: readFilters(body.filters, body.experiment_ids),
+      sort: readScoreOrder(body.sort?.by, body.sort?.order, body.comparative_experiment_id),
       selects: body.selects ?? [],
       limit: body.page_size ?? 20,
       cursor: body.cursor || undefined,

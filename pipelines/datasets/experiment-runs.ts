@@ -1,13 +1,15 @@
 import { Readable } from 'node:stream';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { PageRequest } from '../../infra/postgres/list-page.ts';
+import { readAverageScores } from '../feedback/feedback-stats.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import type { RunCondition } from '../runs/filter/sql-terms.ts';
 import { type ReadDeps, readAllRuns, readEachRun, v2Envelope } from '../runs/query-runs.ts';
 import { type Selection, selectFields, selectV2Fields } from '../runs/run-select.ts';
+import { buildMatchingRuns } from '../runs/stats/matching-runs.ts';
 import { type ExampleLinkDeps, type SelectableField, selectableFields } from './example.ts';
-import { countExamples, readExamples } from './read-examples.ts';
+import { countExamples, listExampleIds, readExamples } from './read-examples.ts';
 import { readNewestVersionTime, requireDataset } from './versions.ts';
 
 interface ExperimentQuery extends PageRequest {
@@ -19,6 +21,19 @@ interface ExperimentQuery extends PageRequest {
   readonly asOf?: string | undefined;
   /** Conditions by experiment. Only examples are read that have, in each of these experiments, a run that satisfies them. */
   readonly filters?: ExperimentFilters | undefined;
+  /** Default: the newest examples first. */
+  readonly sort?: ScoreOrder | undefined;
+}
+
+/**
+ * Order of the examples by the average score of the feedback with one key on their runs in the only experiment of the
+ * query. Examples without a score come last, and those with the same score are ordered from the newest to the oldest.
+ */
+export interface ScoreOrder {
+  readonly feedbackKey: string;
+  readonly descending: boolean;
+  /** If present, only feedback of this comparative experiment counts. */
+  readonly comparisonId?: string | undefined;
 }
 
 export type ExperimentFilters = ReadonlyMap<string, readonly RunCondition[]>;
@@ -42,7 +57,7 @@ interface ExampleSelection {
  * given experiments, with their feedback.
  *
  * @throws NOT_FOUND for an unknown dataset, or for a project that is not an experiment on it; BAD_REQUEST if the runs
- *   of the page are too large; errors of the stores.
+ *   of the page are too large, or if several experiments are to be sorted; errors of the stores.
  */
 export async function readExamplesWithRuns(
   deps: ReadDeps,
@@ -72,7 +87,7 @@ async function requireExperiments(
   if (experiments.length < experimentIds.length) throw runlakeError('NOT_FOUND', { what: 'Session' });
 }
 
-interface ExamplePage extends Pick<ExperimentQuery, 'datasetId' | 'projectIds' | 'asOf' | 'limit' | 'offset'> {
+interface ExamplePage extends Omit<ExperimentQuery, 'exampleIds' | 'filters'> {
   /** Default: all examples. */
   readonly ids: readonly string[] | undefined;
 }
@@ -81,12 +96,16 @@ interface ExamplePage extends Pick<ExperimentQuery, 'datasetId' | 'projectIds' |
 async function readPage(
   deps: ReadDeps,
   tenantId: string,
-  { projectIds, ...page }: ExamplePage,
+  { projectIds, sort, ...page }: ExamplePage,
   links: ExampleLinkDeps,
   { selected, fields }: Required<ExampleSelection>,
 ): Promise<Buffer | Readable> {
   const experimentIds = toUniqueIds(projectIds);
-  return readExamples(deps.database, tenantId, { ...page, order: 'recent', fields }, links, (exampleIds) =>
+  const listed =
+    sort === undefined
+      ? ({ ...page, order: 'recent' } as const)
+      : await findSortedPage(deps, tenantId, { ...page, projectIds: experimentIds }, sort);
+  return readExamples(deps.database, tenantId, { ...listed, fields }, links, (exampleIds) =>
     readRunsByExample(deps, { tenantId, projectIds: experimentIds, exampleIds }, selected),
   );
 }
@@ -116,6 +135,34 @@ async function findFilteredExamples(
     found = found?.filter((id) => matching.has(id)) ?? [...matching];
   }
   return found;
+}
+
+/** Finds the examples of a page that is ordered by score. @throws BAD_REQUEST if there are several experiments. */
+async function findSortedPage(
+  { clickhouse, database }: ReadDeps,
+  tenantId: string,
+  { datasetId, projectIds, ids, asOf: requested, limit, offset }: ExamplePage,
+  { feedbackKey, descending, comparisonId }: ScoreOrder,
+) {
+  if (projectIds.length > 1) {
+    throw runlakeError('BAD_REQUEST', { reason: 'Examples can be sorted by the scores of one experiment only.' });
+  }
+  const asOf = requested ?? (await readNewestVersionTime(database, tenantId, datasetId));
+  const { sql, ...runs } = buildMatchingRuns({ scope: { tenantId, projectIds }, filter: {} }, [
+    'id AS run_id',
+    `ifNull(toString(reference_example_id), '') AS target`,
+  ]);
+  const [found, scores] = await Promise.all([
+    listExampleIds(database, tenantId, { datasetId, ids, asOf }),
+    readAverageScores(clickhouse, { ...runs, runs: `(${sql})` }, { key: feedbackKey, comparisonId }),
+  ]);
+  const compare = (a: string, b: string) => {
+    const [first, second] = [scores.get(a), scores.get(b)];
+    if (first === undefined || second === undefined) return Number(first === undefined) - Number(second === undefined);
+    return descending ? second - first : first - second;
+  };
+  const page = found.sort(compare).slice(offset, offset + limit);
+  return { datasetId, ids: page, asOf, order: 'given', limit, offset: 0 } as const;
 }
 
 interface V2ExperimentQuery extends Omit<ExperimentQuery, 'offset' | 'asOf'> {

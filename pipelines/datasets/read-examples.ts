@@ -206,6 +206,17 @@ export async function countExamples(database: Sql, workspaceId: string, filter: 
   return countRows(database, (await selectExamples(database, workspaceId, filter)).select('id'));
 }
 
+/**
+ * Lists the ids of the examples that match a filter, newest first.
+ *
+ * @throws as {@link readExamples}.
+ */
+export async function listExampleIds(database: Sql, workspaceId: string, filter: ExampleFilter): Promise<string[]> {
+  const examples = (await selectExamples(database, workspaceId, filter)).select('id');
+  const rows = await fetchRows(database, examples.orderBy('valid_from', 'desc').orderBy('id', 'desc'));
+  return rows.map(({ id }) => id);
+}
+
 /** Reads an example as JSON. @throws NOT_FOUND */
 export async function readExample(
   database: Sql,

@@ -9,6 +9,9 @@ const maxCommentBytes = 2_000;
 const maxLabels = 100;
 const maxLabelBytes = 1_000;
 
+/** SQL: score of feedback as a number; true counts as 1 and false as 0. Null if there is none. */
+export const scoreSql = `multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score))`;
+
 interface FiguresRow {
   readonly target: string;
   readonly key: string;
@@ -116,6 +119,29 @@ export async function readFeedbackStatsByProject(
   return summarise(clickhouse, location, sql);
 }
 
+/**
+ * Reads the average score of the feedback with one key, by target, from the feedback on all its runs. Targets without a
+ * score are omitted.
+ *
+ * @param feedback.comparisonId If set, only feedback of this comparative experiment is included.
+ */
+export async function readAverageScores(
+  clickhouse: ClickHouse,
+  { runs, params, ...location }: FeedbackQuery,
+  { key, comparisonId }: { readonly key: string; readonly comparisonId?: string | undefined },
+): Promise<Map<string, number>> {
+  const comparisonCondition = comparisonId === undefined ? '' : 'AND comparative_experiment_id = {comparison:UUID}';
+  const rows = await clickhouse.query<{ target: string; average: number }>({
+    ...location,
+    params: { ...params, feedback_key: key, ...(comparisonId !== undefined && { comparison: comparisonId }) },
+    name: 'average-scores',
+    sql: `SELECT target, avg(${scoreSql}) AS average FROM (${buildRunFeedbackSql(runs)})
+          WHERE key = {feedback_key:String} ${comparisonCondition} AND isNotNull(${scoreSql})
+          GROUP BY target`,
+  });
+  return new Map(rows.map(({ target, average }) => [target, average]));
+}
+
 /** Computes the statistics of the feedback that a query selects, grouped by the column `target`. */
 async function summarise(
   clickhouse: ClickHouse,
@@ -129,7 +155,7 @@ async function summarise(
             stddevPop(number) AS stdev, countIf(error = true) AS errors, countIf(${labelCondition}) AS labels,
             arraySort(groupUniqArray(10)(source_type)) AS sources,
             groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
-          FROM (SELECT *, multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score)) AS number
+          FROM (SELECT *, ${scoreSql} AS number
                 FROM (${feedbackSql}) ORDER BY created_at DESC, id)
           GROUP BY target, key ORDER BY target, key`,
   });

@@ -1,3 +1,4 @@
+import { scoreSql } from '../../feedback/feedback-stats.ts';
 import { toPlainText } from '../json-sql.ts';
 import { getField, type PairFamily } from './fields.ts';
 import { buildComparisonSql, definePairs, type FilterContext, type RunComparison } from './sql-terms.ts';
@@ -46,8 +47,6 @@ function createDocumentPairSource(family: Exclude<PairFamily, 'feedback'>, conte
         : writeValue('pair.2', comparison, context),
   };
 }
-
-const scoreSql = `multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score))`;
 
 const feedbackValueSql = `if(isNull(value), NULL, ${toPlainText(`ifNull(value, '')`)})`;
 

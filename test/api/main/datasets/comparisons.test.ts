@@ -187,7 +187,8 @@ describe('experiment runs of version 2', () => {
       [{ experiment_ids: ids, page_size: 101 }, 422],
       [{ experiment_ids: ids, selects: ['NOTHING'] }, 422],
       [{ experiment_ids: ids, comparative_experiment_id: randomUUID() }, 404],
-      [{ experiment_ids: ids, sort: { sort_by: 'latency' } }, 400],
+      [{ experiment_ids: ids, sort: { by: 'feedback.right' } }, 400],
+      [{ experiment_ids: [ids[0]], sort: { by: 'right', order: 'up' } }, 422],
       [{ experiment_ids: ids, filters: { [randomUUID()]: ['eq(name, "x")'] } }, 400],
       [{ experiment_ids: ids, filters: { [ids[0]]: ['eq(name'] } }, 400],
     ] as const) {
@@ -227,6 +228,71 @@ describe('filters by experiment', () => {
       cursor = page.next_cursor;
     }
     expect(found.sort()).toEqual(numbers);
+  });
+});
+
+describe('examples sorted by score', () => {
+  const key = `right ${randomUUID()}`;
+  let example_ids: string[];
+  let comparisonId: string;
+
+  beforeAll(async () => {
+    const examples = (await ask('GET', `/examples?dataset=${datasetId}`)).body as Body[];
+    example_ids = examples.filter(({ inputs }) => inputs.n <= 3).map(({ id }) => id);
+    comparisonId = (await ask('POST', '/datasets/comparative', { experiment_ids: ids })).body.id;
+    const { body } = await ask('POST', `/datasets/${datasetId}/runs`, { session_ids: ids, example_ids });
+    const rate = async (n: number, experiment: number, score: number | boolean, more = {}) => {
+      const { runs } = body.find(({ inputs }: Body) => inputs.n === n);
+      const run = runs.find(({ session_id }: Body) => session_id === ids[experiment]);
+      expect((await ask('POST', '/feedback', { run_id: run.id, key, score, ...more })).status).toBe(200);
+    };
+    // In the first experiment, the averages are 0.5 for 1, 0.4 for 2, and none for 3.
+    await rate(1, 0, true);
+    await rate(1, 0, 0);
+    await rate(2, 0, 0.4);
+    await rate(3, 1, 1);
+    // Only this one belongs to the comparison: then 3 has 0.1, and the others have none.
+    await rate(3, 0, 0.1, { comparative_experiment_id: comparisonId, key: `${key} compared` });
+    await api.settled();
+  });
+
+  const readV1 = async (sort_params: object, more: object = {}) => {
+    const payload = { session_ids: [ids[0]], example_ids, sort_params, ...more };
+    const { body, status } = await ask('POST', `/datasets/${datasetId}/runs`, payload);
+    return status === 200 ? body.map(({ inputs }: Body) => inputs.n) : status;
+  };
+
+  it('have the highest first, and those without a score last in both orders', async () => {
+    expect(await readV1({ sort_by: `feedback.${key}` })).toEqual([1, 2, 3]);
+    expect(await readV1({ sort_by: key, sort_order: 'ASC' })).toEqual([2, 1, 3]);
+    expect(await readV1({ sort_by: key, sort_order: 'ASC' }, { limit: 1, offset: 1 })).toEqual([1]);
+    expect(await readV1({ sort_by: key }, { offset: 3 })).toEqual([]);
+    expect(await readV1({ sort_by: key }, { session_ids: [ids[1]], limit: 1 })).toEqual([3]);
+    expect(
+      await readV1({ sort_by: key }, { filters: { [ids[0]]: ['and(eq(output_key, "sum"), eq(output_value, 3))'] } }),
+    ).toEqual([3]);
+  });
+
+  it('have only the scores of a comparative experiment if it is named', async () => {
+    const compared = { sort_by: `${key} compared` };
+    expect((await readV1(compared, { comparative_experiment_id: comparisonId }))[0]).toBe(3);
+    const others = await readV1({ sort_by: key, sort_order: 'ASC' }, { comparative_experiment_id: comparisonId });
+    expect(others).toEqual(await readV1({ sort_by: randomUUID() }));
+  });
+
+  it('are refused for several experiments and unknown orders', async () => {
+    expect(await readV1({ sort_by: key }, { session_ids: ids })).toBe(400);
+    expect(await readV1({ sort_by: key }, { session_ids: [ids[0], ids[0].toUpperCase()], limit: 1 })).toEqual([1]);
+    expect(await readV1({ sort_by: key, sort_order: 'up' })).toBe(422);
+    expect(await readV1({ sort_order: 'ASC' })).toBe(422);
+  });
+
+  it('are read by the stock SDK page by page', async () => {
+    const found: number[] = [];
+    const body = { experiment_ids: [ids[0]], example_ids, page_size: 1, sort: { by: `feedback.${key}`, order: 'ASC' } };
+    for await (const { inputs } of client.datasets.experimentRuns.query(datasetId, body))
+      found.push((inputs as Body).n);
+    expect(found).toEqual([2, 1, 3]);
   });
 });
 
