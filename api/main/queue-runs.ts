@@ -286,6 +286,7 @@ export const deleteQueueRun = defineOperation({
   method: 'DELETE',
   path: '/annotation-queues/:queue_id/runs/:queue_run_id',
   summary: 'Remove a run from an annotation queue',
+  description: '`queue_run_id` may also be the id of the run itself.',
   errors: ['NOT_FOUND'],
   schema: { params: QueueRunParams, response: { 200: Message } },
   handler: async ({ caller, params, services }) => {

@@ -158,7 +158,7 @@ export async function updateQueueRun(
 }
 
 /**
- * Removes a run from a queue.
+ * Removes a run from a queue. `queueRunId` is its id in the queue, or the id of the run, which the Python SDK sends.
  *
  * @throws NOT_FOUND
  */
@@ -169,7 +169,7 @@ export async function deleteQueueRun(
 ): Promise<void> {
   const deleted = await database.execute(
     `DELETE FROM annotation_queue_runs AS i USING annotation_queues AS q
-     WHERE q.id = i.queue_id AND i.id = $1 AND q.id = $2 AND q.workspace_id = $3`,
+     WHERE q.id = i.queue_id AND $1 IN (i.id, i.run_id) AND q.id = $2 AND q.workspace_id = $3`,
     [queueRunId, queueId, workspaceId],
   );
   if (deleted === 0) throw createRunNotFoundError();

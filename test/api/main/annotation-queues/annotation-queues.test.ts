@@ -130,6 +130,15 @@ describe('the stock SDK', () => {
 });
 
 describe('runs of a queue', () => {
+  it('are removed by their run id too, which the Python SDK sends', async () => {
+    const { url, runs } = await addQueue(2);
+    const other = await addQueue(1);
+    expect((await ask('DELETE', `${other.url}/runs/${runs[0]!.id}`)).status).toBe(404);
+    expect((await ask('DELETE', `${url}/runs/${runs[0]!.id}`)).status).toBe(200);
+    expect((await ask('DELETE', `${url}/runs/${runs[0]!.id}`)).status).toBe(404);
+    expect((await ask('GET', `${url}/runs`)).body).toMatchObject([{ id: runs[1]!.id }]);
+  });
+
   it('are returned with their stored JSON, and in pages', async () => {
     const { url } = await addQueue(5);
     const page = await api.server.inject({
