@@ -15,7 +15,7 @@ const maxSeconds = 366 * 86_400;
 const TimeAmount = () => Type.Optional(Type.Integer({ minimum: 0, maximum: 1_000_000 }));
 
 const NewToken = Type.Object({
-  id: optional(Uuid({ description: 'Default: the server chooses.' })),
+  id: optional(Uuid({ description: 'It is the token in the link: choose a random one. Default: the server chooses.' })),
   run_id: Uuid({ description: 'The run may arrive later.' }),
   feedback_key: Text({ minLength: 1, maxLength: 180 }),
   expires_in: optional(Type.Object({ days: TimeAmount(), hours: TimeAmount(), minutes: TimeAmount() })),
@@ -52,9 +52,9 @@ const toNewLink = (token: Static<typeof NewToken>): NewLink => ({
   config: token.feedback_config ? toConfig(token.feedback_config) : undefined,
 });
 
-const toToken = ({ id, token, key, expiresAtSeconds }: FeedbackLink, request: FastifyRequest, services: Services) => ({
+const toToken = ({ id, key, expiresAtSeconds }: FeedbackLink, request: FastifyRequest, services: Services) => ({
   id,
-  url: buildPublicUrl(`/feedback/tokens/${token}`, request, services.config),
+  url: buildPublicUrl(`/feedback/tokens/${id}`, request, services.config),
   expires_at: new Date(expiresAtSeconds * 1_000).toISOString(),
   feedback_key: key,
 });

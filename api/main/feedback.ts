@@ -151,8 +151,9 @@ const shared = {
   path: '/feedback/tokens/:token',
   tag: 'feedback',
   description:
-    'Needs no key: the token is part of the links in the final event of agent server runs with `feedback_keys`. It is valid for ' +
-    'that run and feedback key until it expires. Sending again replaces the previous feedback.',
+    'Needs no key: the token is part of the links that `POST /feedback/tokens` returns, and of those in the final event of agent ' +
+    'server runs with `feedback_keys`. It is valid for that run and feedback key until it expires. Sending again replaces the previous ' +
+    'feedback.',
   access: { public: true, tenantScope: 'none' },
   openToPages: true,
   errors: [...feedbackBodyErrors, 'NOT_FOUND', 'LINK_EXPIRED'],

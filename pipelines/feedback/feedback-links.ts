@@ -1,14 +1,14 @@
 /**
- * Links that accept feedback without an API key; see `feedback-token.ts`. Each link has a row in the database, so that
- * links can be listed.
+ * Links that accept feedback without an API key. Each link has a row in the database, so that links can be listed. The
+ * token of a link is its id, because stock clients accept only a UUID. Links of agent server runs have no row; see
+ * `feedback-token.ts`.
  */
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 import type { FeedbackConfig } from './feedback-config.ts';
-import { createFeedbackToken } from './feedback-token.ts';
+import type { FeedbackGrant, OpenedFeedbackToken } from './feedback-token.ts';
 import type { SentConfigs } from './sent-config.ts';
 
 /** Maximum number of unexpired links in an organisation. */
@@ -28,26 +28,16 @@ export interface NewLink {
 
 export interface FeedbackLink {
   readonly id: string;
-  readonly token: string;
   readonly key: string;
   readonly expiresAtSeconds: number;
 }
 
 interface LinkDeps {
   readonly database: Database;
-  readonly feedbackSigner: TokenSigner;
   readonly sentConfigs: Pick<SentConfigs, 'keep'>;
 }
 
-interface LinkRow {
-  readonly id: string;
-  readonly user_id: string;
-  readonly run_id: string;
-  readonly feedback_key: string;
-  readonly expires: number;
-}
-
-const columns = 'id, user_id, run_id, feedback_key, extract(epoch FROM expires_at)::float8 AS expires';
+const columns = 'id, feedback_key AS key, extract(epoch FROM expires_at)::float8 AS "expiresAtSeconds"';
 
 /**
  * Creates either all of the links or none. The run need not be stored yet.
@@ -55,7 +45,7 @@ const columns = 'id, user_id, run_id, feedback_key, extract(epoch FROM expires_a
  * @throws CONFLICT if an id already exists; LIMIT_REACHED; errors of the database.
  */
 export async function createLinks(
-  { database, feedbackSigner, sentConfigs }: LinkDeps,
+  { database, sentConfigs }: LinkDeps,
   { workspaceId, userId }: { readonly workspaceId: string; readonly userId: string },
   links: readonly NewLink[],
 ): Promise<FeedbackLink[]> {
@@ -67,7 +57,7 @@ export async function createLinks(
          SELECT id FROM feedback_tokens WHERE workspace_id = $1 AND expires_at < now() LIMIT ${maxExpiredLinksPerRequest} FOR UPDATE SKIP LOCKED)`,
       [workspaceId],
     );
-    const made = await tx.query<LinkRow>(
+    const made = await tx.query<FeedbackLink>(
       `INSERT INTO feedback_tokens (id, workspace_id, user_id, run_id, feedback_key, expires_at)
        SELECT id, $1, $2, run_id, feedback_key, to_timestamp(expires)
        FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::float8[]) AS t (id, run_id, feedback_key, expires)
@@ -96,30 +86,32 @@ export async function createLinks(
     return made;
   });
   const byId = new Map(rows.map((row) => [row.id, row]));
-  return ids.map((id) => toLink(feedbackSigner, workspaceId, byId.get(id) as LinkRow));
+  return ids.map((id) => byId.get(id) as FeedbackLink);
 }
 
 /** Lists the unexpired links for feedback on a run, oldest first. */
 export async function listLinks(
-  { database, feedbackSigner }: Omit<LinkDeps, 'sentConfigs'>,
+  { database }: Pick<LinkDeps, 'database'>,
   workspaceId: string,
   runId: string,
   { limit, offset }: { readonly limit: number; readonly offset: number },
 ): Promise<FeedbackLink[]> {
-  const rows = await database.query<LinkRow>(
+  return database.query<FeedbackLink>(
     `SELECT ${columns} FROM feedback_tokens
      WHERE workspace_id = $1 AND run_id = $2 AND expires_at >= now() ORDER BY created_at, id LIMIT $3 OFFSET $4`,
     [workspaceId, runId, limit, offset],
   );
-  return rows.map((row) => toLink(feedbackSigner, workspaceId, row));
 }
 
-function toLink(signer: TokenSigner, workspaceId: string, row: LinkRow): FeedbackLink {
-  const { id, user_id: userId, run_id: runId, feedback_key: key, expires: expiresAtSeconds } = row;
-  return {
-    id,
-    key,
-    expiresAtSeconds,
-    token: createFeedbackToken(signer, { workspaceId, userId, runId, key }, expiresAtSeconds),
-  };
+/** Finds what a link permits. The workspace is that of the link: its holder has no API key. */
+export async function openLink({ database }: Pick<LinkDeps, 'database'>, id: string): Promise<OpenedFeedbackToken> {
+  const [link] = await database.query<FeedbackGrant & { readonly isExpired: boolean }>(
+    `SELECT workspace_id AS "workspaceId", user_id AS "userId", run_id AS "runId", feedback_key AS key,
+       expires_at <= now() AS "isExpired"
+     FROM feedback_tokens WHERE id = $1`,
+    [id],
+  );
+  if (!link) return { kind: 'invalid' };
+  const { isExpired, ...grant } = link;
+  return isExpired ? { kind: 'expired' } : { kind: 'valid', grant };
 }

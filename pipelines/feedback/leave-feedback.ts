@@ -1,7 +1,9 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
+import { isUuid } from '../ingest/run-event/uuid.ts';
 import { isLiveWorkspace } from '../tenants/workspaces.ts';
 import type { FeedbackDeps } from './feedback-event.ts';
+import { openLink } from './feedback-links.ts';
 import { deriveFeedbackId, type FeedbackGrant, openFeedbackToken } from './feedback-token.ts';
 import { createFeedback } from './write-feedback.ts';
 
@@ -15,7 +17,7 @@ export interface SubmittedFeedback {
 }
 
 /**
- * Stores the feedback entry that a token permits, without an API key. Resolves when the entry is durable. A further
+ * Stores the feedback entry that the token of a link permits, without an API key. Resolves when the entry is durable. A further
  * submission replaces the entry.
  *
  * @throws NOT_FOUND if the token is invalid or the workspace is deleted, LINK_EXPIRED, INVALID_FEEDBACK if there is no
@@ -26,7 +28,7 @@ export async function leaveFeedback(
   token: string,
   { score, value, comment, correction, metadata }: SubmittedFeedback,
 ): Promise<FeedbackGrant> {
-  const opened = openFeedbackToken(deps.signer, token);
+  const opened = isUuid(token) ? await openLink(deps, token) : openFeedbackToken(deps.signer, token);
   if (opened.kind === 'expired') throw runlakeError('LINK_EXPIRED');
   if (opened.kind === 'invalid') throw runlakeError('NOT_FOUND', { what: 'Link' });
   // Link previews also open links, but without content.

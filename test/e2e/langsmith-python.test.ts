@@ -40,7 +40,11 @@ test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rat
     plain: { y: 2 },
     roots: ['agent', 'plain', 'priced'],
     errors: ['tool'],
-    feedback: [['score', 0.5, 'fine']],
+    feedback: expect.arrayContaining([
+      ['score', 0.5, 'fine'],
+      ['thumbs', 1, 'good'],
+    ]),
+    queue: ['plain'],
   });
   expect(found.projects).toEqual([found.read_project]);
   expect(stderr).not.toMatch(/failed|traceback|retry/i);

@@ -58,6 +58,15 @@ client_without_batches.update_run(
 )
 
 runs = {run.name: run for run in client.list_runs(project_name=project)}
+
+# Without a key, by the URL and by the token.
+link = client.create_presigned_feedback_token(root.id, "thumbs")
+client.create_feedback_from_token(link.url, score=0, comment="bad")
+client.create_feedback_from_token(link.url.split("/")[-1], score=1, comment="good")
+
+queue = client.create_annotation_queue(name=project)
+client.add_runs_to_annotation_queue(queue.id, run_ids=[root.id, plain])
+client.delete_run_from_annotation_queue(queue.id, run_id=root.id)
 read = client.read_run(root.id, load_child_runs=True)
 print(
     json.dumps(
@@ -81,6 +90,7 @@ print(
             "read_project": client.read_project(project_name=project).name,
             "roots": sorted(run.name for run in client.list_runs(project_name=project, is_root=True)),
             "errors": sorted(run.name for run in client.list_runs(project_name=project, error=True)),
+            "queue": [run.name for run in client.list_runs_from_annotation_queue(queue.id)],
             "feedback": [[f.key, f.score, f.comment] for f in client.list_feedback(run_ids=[root.id])],
         }
     )

@@ -127,6 +127,17 @@ describe('feedback links', () => {
     expect((await send(stranger, 'GET', `/feedback/tokens?run_id=${runId}`)).body).toEqual([]);
   });
 
+  it('have a UUID as token, which the Python SDK requires; it expires', async () => {
+    const { body } = await ask('POST', '/feedback/tokens', { run_id: randomUUID(), feedback_key: 'thumbs' });
+    expect(new URL(body.url).pathname).toBe(`/api/v1/feedback/tokens/${body.id}`);
+    const leaveWith = async (token: string) =>
+      (await api.server.inject({ method: 'POST', url: `/feedback/tokens/${token}`, payload: { score: 1 } })).statusCode;
+    expect(await leaveWith(body.id.toUpperCase())).toBe(200);
+    expect(await leaveWith(randomUUID())).toBe(404);
+    await api.database.execute('UPDATE feedback_tokens SET expires_at = now() WHERE id = $1', [body.id]);
+    expect(await leaveWith(body.id)).toBe(403);
+  });
+
   it('a list gets a list, all or none', async () => {
     const run_id = randomUUID();
     const id = randomUUID();
