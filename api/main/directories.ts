@@ -37,6 +37,9 @@ const body = defineLargeJson(
   2 * maxDirectoryBytes,
 );
 
+const TypeParameter = () =>
+  Type.Optional(OneOf(directoryTypes, { description: 'A repo of another type is not found.' }));
+
 export const getDirectory = defineOperation({
   operationId: 'getDirectory',
   method: 'GET',
@@ -53,7 +56,7 @@ export const getDirectory = defineOperation({
       commit: Type.Optional(
         Type.String({ maxLength: 256, description: '`latest` (default), a tag, or at least 8 characters of a hash.' }),
       ),
-      repo_type: Type.Optional(OneOf(directoryTypes, { description: 'A repo of another type is not found.' })),
+      repo_type: TypeParameter(),
     }),
     response: { 200: Type.Object({ commit_id: Uuid(), commit_hash: Type.String(), files: JsonObject() }) },
     produces: jsonMediaType,
@@ -109,9 +112,10 @@ export const deleteDirectory = defineOperation({
   access: { permission: 'prompts:delete', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: ['NOT_FOUND'],
-  schema: { params: RepoParams, response: { 204: Type.Null() } },
-  handler: async ({ caller, params, services }) => {
-    await deleteRepo(services.database, caller, toRepoName(params), directoryTypes);
+  schema: { params: RepoParams, query: Type.Object({ repo_type: TypeParameter() }), response: { 204: Type.Null() } },
+  handler: async ({ caller, params, query, services }) => {
+    const types = query.repo_type === undefined ? directoryTypes : [query.repo_type];
+    await deleteRepo(services.database, caller, toRepoName(params), types);
     return new RawResponse({ status: 204 });
   },
 });

@@ -99,7 +99,7 @@ export const listEvaluators = defineOperation({
   path: '/v1/platform/evaluators',
   summary: 'List the evaluators of the workspace',
   access: { permission: 'evaluators:read', tenantScope: 'workspace' },
-  unsupported: { query: ['feedback_key', 'resource_id'] },
+  unsupported: { query: ['feedback_key', 'resource_id', 'agent_id', 'metadata'] },
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
     query: Type.Object({

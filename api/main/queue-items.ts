@@ -158,6 +158,9 @@ const createItems = defineOperation({
   },
 });
 
+/** Filters by the agreement of reviewers. */
+const reviewerFilters = ['agreement', 'has_unresolved_keys'];
+
 const listQueueItems = defineOperation({
   ...readOperation,
   operationId: 'listAnnotationQueueItems',
@@ -165,6 +168,7 @@ const listQueueItems = defineOperation({
   summary: 'List the items of an annotation queue, page by page',
   description:
     'Oldest first, without the content of the runs. Deleted and expired runs are left out; a thread stays until it is removed or its project is deleted.',
+  unsupported: { query: reviewerFilters },
   schema: {
     params: QueueParams,
     query: Type.Object({
@@ -196,6 +200,7 @@ const countItems = defineOperation({
   operationId: 'countAnnotationQueueItems',
   path: `${path}/:queue_id/items/count`,
   summary: 'Count the items of an annotation queue',
+  unsupported: { query: reviewerFilters },
   schema: {
     params: QueueParams,
     query: Type.Object({

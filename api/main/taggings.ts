@@ -115,6 +115,7 @@ export const taggingOperations: readonly Operation[] = [
     method: 'GET',
     path: '/workspaces/current/tags',
     summary: 'List the tag keys of the workspace with their values',
+    unsupported: { query: ['resource_type'] },
     schema: { response: { 200: Type.Array(TagWithValues) } },
     handler: async ({ caller, services }) => listTags(services.database, caller.workspaceId),
   }),

@@ -185,7 +185,7 @@ export const getThreadsStats = defineOperation({
   description: 'Over the root runs that have a thread and match. Percentiles are exact.',
   access,
   errorStyle: 'problem',
-  unsupported: { body: ['thread_filter'] },
+  unsupported: { body: ['thread_filter', 'stride'] },
   errors,
   schema: {
     body: Type.Object({

@@ -82,7 +82,7 @@ export const queryThreads = defineOperation({
     'with the newest trace is first. Only traces that match the times and filters count.',
   access,
   errorStyle: 'problem',
-  unsupported: { body: ['thread_filter', 'ai_search'] },
+  unsupported: { body: ['thread_filter', 'ai_search', 'sem_filter'] },
   errors: ['INVALID_FILTER', 'NOT_FOUND', ...clickhouseErrors],
   schema: {
     body: Type.Object({

@@ -212,7 +212,9 @@ export const queryV2Runs = defineOperation({
     '`has_more` is true. New runs do not shift pages.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
-  unsupported: { body: ['ai_query', 'ai_search', 'min_feedback_modified_at', 'max_feedback_modified_at'] },
+  unsupported: {
+    body: ['ai_query', 'ai_search', 'sem_filter', 'min_feedback_modified_at', 'max_feedback_modified_at'],
+  },
   errors: ['INVALID_FILTER', ...v2Errors],
   schema: { body: Query, response: { 200: PageResponse(V2Run) }, ...pageMediaTypes },
   handler: async ({ caller, body, services, request }) => {

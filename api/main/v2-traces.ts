@@ -35,7 +35,7 @@ export const queryTraces = defineOperation({
     'Newest first. `TOTAL_TOKENS`, `TOTAL_COST` and `FIRST_TOKEN_TIME` of `selects` are in `trace_aggregates`, all other fields in `root_run`.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
-  unsupported: { body: ['ai_search', 'min_feedback_modified_at', 'max_feedback_modified_at'] },
+  unsupported: { body: ['ai_search', 'sem_filter', 'min_feedback_modified_at', 'max_feedback_modified_at'] },
   errors: ['INVALID_FILTER', ...v2Errors],
   schema: {
     body: Type.Object({

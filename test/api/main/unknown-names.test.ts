@@ -43,6 +43,21 @@ it.each<[string, string, object, string | undefined]>([
   expect(await ask('POST', url, body)).toMatchObject({ status: 200, ignored });
 });
 
+// Ignoring a filter would return what the client excluded.
+it.each<[(typeof operations)[number]['method'], string, object?]>([
+  ['POST', '/v2/runs/query', { sem_filter: 'rude' }],
+  ['POST', '/v2/traces/query', { project_id: randomUUID(), sem_filter: 'rude' }],
+  ['POST', '/v2/threads/query', { project_id: randomUUID(), sem_filter: 'rude' }],
+  ['POST', '/v2/threads/stats', { project_id: randomUUID(), stride: { amount: 1, unit: 'HOUR' } }],
+  ['GET', `/v1/platform/annotation-queues/${randomUUID()}/items?status=archived&agreement=disagreed`],
+  ['GET', `/v1/platform/annotation-queues/${randomUUID()}/items/count?status=archived&has_unresolved_keys=false`],
+  ['GET', '/v1/platform/evaluators?metadata={}'],
+  ['GET', `/v1/platform/evaluators?agent_id=${randomUUID()}`],
+  ['GET', '/workspaces/current/tags?resource_type=prompt'],
+])('but refuses filters of stock clients that are not built: %s %s', async (method, url, body) => {
+  expect(await ask(method, url, body)).toMatchObject({ status: 400, body: expect.stringContaining('NOT_SUPPORTED') });
+});
+
 it('a field of a nested object, also of a refused request', async () => {
   const config = { bucket_name: 'bucket', buckets: 1, s3_additional_kwargs: { free: 1 } };
   const asked = {

@@ -164,6 +164,8 @@ describe('bad input', () => {
     expect((await ask('POST', `${hub('a-prompt')}/commits`, { files: {} })).status).toBe(404);
     expect((await ask('DELETE', hub('a-prompt'))).status).toBe(404);
     expect((await commit('-/an-agent', '{}')).statusCode).toBe(404);
+    expect((await ask('DELETE', `${hub('an-agent')}?repo_type=skill`)).status).toBe(404);
+    expect((await ask('DELETE', `${hub('an-agent')}?repo_type=agent`)).status).toBe(204);
   });
 });
 
