@@ -1,9 +1,9 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /**
- * Suites that take more than ten seconds, longest first: if a long suite started last, one worker would be busy while
- * all others are idle. A suite that is missing from this list only makes the run longer. `make test-fast` leaves these
- * suites out.
+ * Suites that take more than ten seconds in a whole run on two CPUs, and those of the shared processes that take more
+ * than four, longest first: if a long suite started last, one worker would be busy while all others are idle. A suite
+ * that is missing from this list only makes the run longer. `make test-fast` leaves these suites out.
  */
 export const longest = [
   'test/api/control-plane/several-hosts.stack.ts',
@@ -170,6 +170,52 @@ export const longest = [
   'test/infra/telemetry/tracing/start-tracing.test.ts',
   'test/pipelines/tenants/delete-workspace-data.test.ts',
   'test/api/agent-server/system.test.ts',
+  'test/api/tools/tenancy.test.ts',
+  'test/api/main/sign-in/session.test.ts',
+  'test/pipelines/exports/schedules.test.ts',
+  'test/infra/clickhouse/client.test.ts',
+  'test/pipelines/ingest/sink/stored-once.test.ts',
+  'test/pipelines/exports/tidy-run.test.ts',
+  'test/api/main/datasets/shared-experiments.test.ts',
+  'test/api/main/runs/run-shares.test.ts',
+  'test/api/main/sessions/session-stats.test.ts',
+  'test/api/main/attachments/attachments.test.ts',
+  'test/pipelines/agents/checkpoints/histories.test.ts',
+  'test/contract/event-log/in-process.test.ts',
+  'test/infra/postgres/session-lock.test.ts',
+  'test/api/server/build-server.test.ts',
+  'test/pipelines/agents/traces/child-runs.test.ts',
+  'test/api/tools/stored-data.test.ts',
+  'test/pipelines/deployments/host.test.ts',
+  'test/api/server/rate-limits.test.ts',
+  'test/api/main/runs/run-stats.test.ts',
+  'test/api/main/datasets/files.test.ts',
+  'test/api/main/runs/query-streams.test.ts',
+  'test/pipelines/retention/expiry.test.ts',
+  'test/api/main/runs/shared-threads.test.ts',
+  'test/api/tools/threads.test.ts',
+  'test/api/server/tracing.test.ts',
+  'test/api/main/datasets/pending-attachments.test.ts',
+  'test/api/main/datasets/examples-sdk.test.ts',
+  'test/api/main/prompts/prompts.test.ts',
+  'test/api/main/workspaces/tags.test.ts',
+  'test/pipelines/ingest/sink/deferred-events.test.ts',
+  'test/infra/clickhouse/query-to-file.test.ts',
+  'test/schemas/traps.test.ts',
+  'test/api/main/unknown-names.test.ts',
+  'test/api/main/ingest/overload.test.ts',
+  'test/infra/postgres/pool.test.ts',
+  'test/pipelines/agents/streams/gaps.test.ts',
+  'test/api/control-plane/providers.test.ts',
+  'test/infra/postgres/limited-account.test.ts',
+  'test/pipelines/streams/read-streams.test.ts',
+  'test/api/main/bulk-exports/destinations.test.ts',
+  'test/api/main/bulk-exports/bulk-exports.test.ts',
+  'test/api/main/feedback/feedback-configs.test.ts',
+  'test/api/control-plane/authenticate.test.ts',
+  'test/api/main/runs/otlp-roots.test.ts',
+  'test/api/main/billing/billing.test.ts',
+  'test/api/main/sign-in/oidc.test.ts',
 ];
 
 /**
