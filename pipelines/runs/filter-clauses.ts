@@ -20,7 +20,7 @@ export interface FilterClauses {
   readonly settings: ClickHouseSettings;
 }
 
-const filterSettings = {
+export const filterSettings = {
   // Conditions are evaluated from left to right, each only for the rows that satisfy the conditions before it.
   short_circuit_function_evaluation: 'force_enable',
   precise_float_parsing: 1,

@@ -14,6 +14,9 @@
  * candidates a slice has, the wider is the next one. If there are too many for the page, the rest of it is read as without
  * this condition, from the last candidate on.
  *
+ * For a filter on other runs of the trace that an index finds, the candidates are the runs of these traces, if they are few
+ * (`filtered-traces.ts`).
+ *
  * The number of queries for a page is therefore bounded, even if few runs match and are far apart.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
@@ -21,8 +24,9 @@ import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { findStartRange } from './filter/run-filter.ts';
 import { buildFilterClauses } from './filter-clauses.ts';
+import { buildTracesCondition, type FilteredTraces, findFilteredTraces } from './filtered-traces.ts';
 import { generateTimeWindows, type PageCursor } from './page-cursor.ts';
-import { allTimes, type Order, type RunKey, runBytes, type TimeWindow } from './run-columns.ts';
+import { allTimes, isModelCallSql, type Order, type RunKey, runBytes, type TimeWindow } from './run-columns.ts';
 import {
   buildKeyConditions,
   buildKeysCondition,
@@ -49,6 +53,7 @@ export interface PageRequest {
 export interface FoundRun extends RunKey {
   /** Size of the JSON columns of the run. */
   readonly bytes: number;
+  readonly isModelCall: boolean;
 }
 
 const maxProbedRows = 2_048;
@@ -58,8 +63,8 @@ const maxProbedRows = 2_048;
 const maxProbedCandidates = 32_768;
 /** Maximum number of candidates. Reading more runs by their keys takes longer than reading a slice. */
 const maxCandidates = 2_000;
-/** Minimum number of candidates that are read at once. */
-const minCandidatesPerRead = 200;
+/** Number of candidates that are read first, beyond those that the page needs, because some may not match. */
+const spareCandidates = 20;
 const sliceGrowth = 8;
 /** Maximum growth. A filter without candidates begins with a small slice and is slow in every query. */
 const maxSliceGrowth = 64;
@@ -80,9 +85,30 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
     return findKeys(clickhouse, request, buildScopeCondition(scope, boundTimeRange(request)), limit);
   }
   // Candidates are sent as an external table, as longer lists of projects are.
-  const hasCandidates =
-    scope.projectIds.length <= maxListedIds && buildFilterClauses(filter.conditions, scope, '').rowSql !== undefined;
+  if (scope.projectIds.length > maxListedIds || filter.conditions === undefined)
+    return findInSlices(clickhouse, request, limit);
+  const filtered = await findFilteredTraces(clickhouse, scope, filter.conditions);
+  if (filtered !== undefined) return findInTraces(clickhouse, request, filtered, limit);
+  const hasCandidates = buildFilterClauses(filter.conditions, scope, '').rowSql !== undefined;
   return hasCandidates ? findByCandidates(clickhouse, request, limit) : findInSlices(clickhouse, request, limit);
+}
+
+/** Finds the runs of a page in the traces that its filter selects. */
+async function findInTraces(
+  clickhouse: ClickHouse,
+  request: PageRequest,
+  { traces, others }: FilteredTraces,
+  limit: number,
+): Promise<FoundRun[]> {
+  if (traces.length === 0) return [];
+  const inTraces = { ...request, filter: { ...request.filter, conditions: others } };
+  const keyRange = buildTracesCondition(request.scope, boundTimeRange(request), traces);
+  const candidates = await findCandidates(clickhouse, inTraces, keyRange);
+  const first = candidates.slice(0, maxCandidates);
+  const found = await readCandidates(clickhouse, inTraces, first, limit);
+  if (found.length >= limit || candidates.length === first.length) return found;
+  const rest = { ...request, after: first.at(-1) };
+  return [...found, ...(await findInSlices(clickhouse, rest, limit - found.length))];
 }
 
 async function findInSlices(clickhouse: ClickHouse, request: PageRequest, limit: number): Promise<FoundRun[]> {
@@ -100,10 +126,7 @@ async function findByCandidates(clickhouse: ClickHouse, request: PageRequest, li
   const found: FoundRun[] = [];
   let pending: RunKey[] = [];
   const readPending = async () => {
-    const size = Math.max(2 * limit, minCandidatesPerRead);
-    for (let at = 0; at < pending.length && found.length < limit; at += size) {
-      found.push(...(await findListedRuns(clickhouse, request, pending.slice(at, at + size), limit - found.length)));
-    }
+    found.push(...(await readCandidates(clickhouse, request, pending, limit - found.length)));
     pending = [];
   };
   const sliceOptions = { probedRows: maxProbedCandidates, growth: sliceGrowth };
@@ -122,6 +145,21 @@ async function findByCandidates(clickhouse: ClickHouse, request: PageRequest, li
     }
   }
   await readPending();
+  return found;
+}
+
+/** Finds the first candidates that match, at most `limit`. */
+async function readCandidates(
+  clickhouse: ClickHouse,
+  request: PageRequest,
+  candidates: readonly RunKey[],
+  limit: number,
+): Promise<FoundRun[]> {
+  const found: FoundRun[] = [];
+  for (let at = 0, size = limit + spareCandidates; at < candidates.length && found.length < limit; size *= 2) {
+    found.push(...(await findListedRuns(clickhouse, request, candidates.slice(at, at + size), limit - found.length)));
+    at += size;
+  }
   return found;
 }
 
@@ -277,20 +315,20 @@ async function findKeys(
   limit: number,
 ): Promise<FoundRun[]> {
   const { keySql, positionSql, valueSql, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
-  const rows = await clickhouse.query<KeyRow & { readonly bytes: number }>({
+  const rows = await clickhouse.query<KeyRow & { readonly bytes: number; readonly is_call: number }>({
     ...bound,
     params: { ...bound.params, limit },
     name: 'find-runs',
     // A filter may read the texts of a whole slice.
     settings: { ...bound.settings, ...((request.among ?? !request.filter.conditions) && lookupSettings) },
-    sql: `${withSql} SELECT ${keyColumns}, ${runBytes} AS bytes
+    sql: `${withSql} SELECT ${keyColumns}, ${runBytes} AS bytes, ifNull(${isModelCallSql}, 0) AS is_call
           FROM runs FINAL
           PREWHERE ${keySql}
           WHERE ${[...positionSql, ...valueSql].join(' AND ')}
           ${orderSql}
           LIMIT {limit:UInt64}`,
   });
-  return rows.map((row) => ({ ...toRunKey(row), bytes: row.bytes }));
+  return rows.map((row) => ({ ...toRunKey(row), bytes: row.bytes, isModelCall: row.is_call === 1 }));
 }
 
 function findListedRuns(
@@ -304,8 +342,8 @@ function findListedRuns(
 }
 
 /**
- * Finds the keys of runs that have a stored row selected by the row condition of the filter. Returns one key more than
- * the maximum if there are more.
+ * Finds the keys of runs that have a stored row selected by the row condition of the filter, if it has one. Returns one
+ * key more than the maximum if there are more.
  */
 async function findCandidates(clickhouse: ClickHouse, request: PageRequest, keyRange: KeyCondition): Promise<RunKey[]> {
   const { keySql, positionSql, rowSql, rowSettings, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
@@ -316,7 +354,7 @@ async function findCandidates(clickhouse: ClickHouse, request: PageRequest, keyR
     settings: { ...bound.settings, ...rowSettings },
     sql: `${withSql} SELECT DISTINCT ${keyColumns}, start_time
           FROM runs
-          WHERE ${[keySql, ...positionSql, rowSql].join(' AND ')}
+          WHERE ${[keySql, ...positionSql, ...(rowSql === undefined ? [] : [rowSql])].join(' AND ')}
           ${orderSql}
           LIMIT {limit:UInt64}`,
   });

@@ -240,7 +240,7 @@ interface Page {
 async function readPage(
   { clickhouse, config }: ReadDeps,
   request: PageRequest,
-  read: (keys: readonly RunKey[]) => Promise<LoadedRuns>,
+  read: (keys: readonly FoundRun[]) => Promise<LoadedRuns>,
 ): Promise<Page> {
   for (let { after } = request; ; ) {
     const matching = await findPage(clickhouse, { ...request, after });

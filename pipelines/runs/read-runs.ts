@@ -13,7 +13,7 @@ import {
   readTraceTimeRanges,
   type TraceMember,
 } from './trace-facts.ts';
-import { readRunRows, type TracedRunRow } from './write-runs.ts';
+import { type RunToRead, readRunRows, type TracedRunRow } from './write-runs.ts';
 
 type Members = ReadonlyMap<string, readonly TraceMember[]>;
 
@@ -32,7 +32,7 @@ export interface LoadedRuns {
 export async function readRuns(
   deps: { readonly clickhouse: ClickHouse; readonly extras: RunExtras },
   tenantId: string,
-  keys: readonly RunKey[],
+  keys: readonly RunToRead[],
   { columns, relatedKinds }: Pick<Selection, 'columns' | 'relatedKinds'>,
 ): Promise<LoadedRuns> {
   const { clickhouse, extras } = deps;

@@ -105,6 +105,19 @@ export const runColumns = {
 
 export type RunColumn = keyof typeof runColumns;
 
+/** Columns that only model calls have. They are half of the stored columns that a page reads. */
+export const modelCallColumns: ReadonlySet<RunColumn> = new Set([
+  'promptTokens',
+  'completionTokens',
+  'totalTokens',
+  'promptCost',
+  'completionCost',
+  'totalCost',
+  'usageDetails',
+  'priceModelId',
+  'firstTokenTimeMicros',
+]);
+
 /**
  * Data about runs that other modules store. The functions receive the runs of a page and are called only if the
  * response needs them. The values of the first two maps are JSON objects as text.

@@ -2,10 +2,16 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
-import { type RunColumn, type RunKey, runColumns } from './run-columns.ts';
+import { modelCallColumns, type RunColumn, type RunKey, runColumns } from './run-columns.ts';
 import type { RelatedData } from './run-fields.ts';
 import { buildKeysCondition } from './run-scope.ts';
 import type { Selection } from './run-select.ts';
+
+/** A run to read. */
+export interface RunToRead extends RunKey {
+  /** False if the run is not a model call; undefined if that is not known. */
+  readonly isModelCall?: boolean | undefined;
+}
 
 /** Selected columns of one run. */
 export interface TracedRunRow {
@@ -20,17 +26,55 @@ const keyColumns = ['id', 'traceId', 'projectId', 'keyTimeMicros'] as const sati
 
 /**
  * Step 2 of reading a page: reads the requested columns of exactly these runs, in the order of `keys`. Runs that were
- * deleted or have expired since step 1 are omitted.
+ * deleted or have expired since step 1 are omitted. If some are not model calls, the columns of model calls are read by
+ * another query at the same time, or by none.
  *
  * @throws errors of ClickHouse.
  */
 export async function readRunRows(
   clickhouse: ClickHouse,
   tenantId: string,
-  keys: readonly RunKey[],
+  keys: readonly RunToRead[],
   wanted: ReadonlySet<RunColumn>,
 ): Promise<TracedRunRow[]> {
-  if (keys.length === 0) return [];
+  const ofAllRuns = [...wanted].filter((column) => !modelCallColumns.has(column));
+  const ofModelCalls = [...wanted].filter((column) => modelCallColumns.has(column));
+  const modelCalls = keys.filter(({ isModelCall }) => isModelCall !== false);
+  if (modelCalls.length === keys.length || ofModelCalls.length === 0) {
+    const rows = await readColumns(clickhouse, tenantId, keys, [...wanted]);
+    return keys.flatMap((key) => rows.get(buildRunIdentity(key)) ?? []);
+  }
+  const [rows, calls] = await Promise.all([
+    readColumns(clickhouse, tenantId, keys, ofAllRuns),
+    readColumns(clickhouse, tenantId, modelCalls, ofModelCalls),
+  ]);
+  return keys.flatMap((key) => {
+    const [row, call] = [rows.get(buildRunIdentity(key)), calls.get(buildRunIdentity(key))];
+    if (row === undefined) return [];
+    return call === undefined ? row : joinRows(row, call, ofModelCalls);
+  });
+}
+
+/** Joins a row with the row of the same run that has `columns`. */
+function joinRows(row: TracedRunRow, other: TracedRunRow, columns: readonly RunColumn[]): TracedRunRow {
+  const choose = (column: RunColumn) => (columns.includes(column) ? other : row);
+  return {
+    key: row.key,
+    bytes: (column) => choose(column).bytes(column),
+    text: (column) => choose(column).text(column),
+    number: (column) => choose(column).number(column),
+  };
+}
+
+/** Reads columns of runs, by the identity of the run. */
+async function readColumns(
+  clickhouse: ClickHouse,
+  tenantId: string,
+  keys: readonly RunKey[],
+  wanted: readonly RunColumn[],
+): Promise<Map<string, TracedRunRow>> {
+  const rows = new Map<string, TracedRunRow>();
+  if (keys.length === 0) return rows;
   const columns = [...new Set<RunColumn>([...keyColumns, ...wanted])];
   const { sql, ...binding } = buildKeysCondition(tenantId, keys);
   const response = await clickhouse.queryText({
@@ -42,12 +86,11 @@ export async function readRunRows(
     format: 'RowBinary',
   });
   const indexes = new Map(columns.map((column, index) => [column, index]));
-  const rows = new Map<string, TracedRunRow>();
   for (const values of readNullableTextRows(response, columns.length)) {
     const row = toRunRow(values, indexes);
     rows.set(buildRunIdentity(row.key), row);
   }
-  return keys.flatMap((key) => rows.get(buildRunIdentity(key)) ?? []);
+  return rows;
 }
 
 function toRunRow(values: readonly (Buffer | undefined)[], indexes: ReadonlyMap<RunColumn, number>): TracedRunRow {

@@ -115,15 +115,8 @@ export function buildFilterSql(
   live: string,
 ): FilterSql {
   const context = new FilterContext(traceRange, live);
-  const buildTraceCondition = (condition: RunCondition, more: readonly string[] = []) => {
-    const query = context.writeQuery(() => {
-      const indexed = writeIndexedCondition([condition], context);
-      const range = indexed === undefined ? context.traceRange : buildRunsCondition(indexed, projects);
-      const conditions = [live, ...more, writeCondition(condition, context)];
-      return `SELECT trace_id FROM runs FINAL PREWHERE ${range} WHERE ${conditions.join(' AND ')}`;
-    });
-    return `trace_id IN (${query})`;
-  };
+  const buildTraceCondition = (condition: RunCondition, more: readonly string[] = []) =>
+    writeTraceCondition(condition, [live, ...more], projects, context);
   const indexed = writeIndexedCondition(run, context);
   const traceConditions = [
     ...tree.map((each) => buildTraceCondition(each)),
@@ -139,6 +132,56 @@ export function buildFilterSql(
     settings: ignoreOtherIndexes(indexed),
     usesTraces: context.usesTraces,
   };
+}
+
+/** Writes a condition on `trace_id`: a run of the trace satisfies `condition` and `more`. */
+function writeTraceCondition(
+  condition: RunCondition,
+  more: readonly string[],
+  projects: string,
+  context: FilterContext,
+): string {
+  const query = context.writeQuery(() => {
+    const indexed = writeIndexedCondition([condition], context);
+    const range = indexed === undefined ? context.traceRange : buildRunsCondition(indexed, projects);
+    const conditions = [...more, writeCondition(condition, context)];
+    return `SELECT trace_id FROM runs FINAL PREWHERE ${range} WHERE ${conditions.join(' AND ')}`;
+  });
+  return `trace_id IN (${query})`;
+}
+
+export interface IndexedTraces extends Pick<FilterSql, 'params' | 'settings'> {
+  /** Conditions on `trace_id`, joined by AND. */
+  readonly sql: string;
+  /** The conditions of the filter that `sql` does not contain. */
+  readonly others: RunFilterConditions;
+}
+
+/**
+ * Writes the conditions on other runs of the trace whose runs an index finds in any time range; undefined if there are
+ * none. `projects` and `live` are the same as in {@link buildFilterSql}.
+ */
+export function buildIndexedTraces(
+  { run, trace, tree }: RunFilterConditions,
+  projects: string,
+  live: string,
+): IndexedTraces | undefined {
+  const context = new FilterContext('', live);
+  const sql: string[] = [];
+  /** Writes the condition if it is indexed, and returns whether it is not. */
+  const remains = (condition: RunCondition, more: readonly string[]) => {
+    if (writeIndexedCondition([condition], new FilterContext('', live)) === undefined) return true;
+    sql.push(writeTraceCondition(condition, [live, ...more], projects, context));
+    return false;
+  };
+  const others = {
+    run,
+    trace: trace.filter((condition) => remains(condition, [isRootSql])),
+    tree: tree.filter((condition) => remains(condition, [])),
+  };
+  // Sums of figures over descendants need a time range.
+  if (sql.length === 0 || context.usesTraces) return undefined;
+  return { sql: sql.join(' AND '), params: context.params, settings: ignoreOtherIndexes(undefined), others };
 }
 
 /**
