@@ -100,6 +100,13 @@ const projectRun = createRoute({
   },
 });
 /** Links of the SDKs. */
+const sdkProject = createRoute({
+  getParentRoute: () => shell,
+  path: '/o/$tenantId/projects/p/$projectId',
+  beforeLoad: ({ params: { projectId } }) => {
+    throw redirect({ to: '/projects/$projectId', params: { projectId }, replace: true });
+  },
+});
 const sdkRun = createRoute({
   getParentRoute: () => shell,
   path: '/o/$tenantId/projects/p/$projectId/r/$runId',
@@ -155,6 +162,13 @@ const sdkDataset = createRoute({
     throw redirect({ to: '/datasets/$datasetId', params: { datasetId }, replace: true });
   },
 });
+const sdkExample = createRoute({
+  getParentRoute: () => shell,
+  path: '/o/$tenantId/datasets/$datasetId/e/$exampleId',
+  beforeLoad: ({ params: { datasetId, exampleId: example } }) => {
+    throw redirect({ to: '/datasets/$datasetId', params: { datasetId }, search: { example }, replace: true });
+  },
+});
 const sdkCompare = createRoute({
   getParentRoute: () => shell,
   path: '/o/$tenantId/datasets/$datasetId/compare',
@@ -181,6 +195,14 @@ const promptCommit = createRoute({
   path: '/prompts/$repo/$commit',
   validateSearch: readPromptSearch,
   component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
+});
+/** The SDKs link to commits of agents and skills. */
+const sdkDirectoryCommit = createRoute({
+  getParentRoute: () => shell,
+  path: '/context/$repo/$commit',
+  beforeLoad: ({ params: { repo, commit } }) => {
+    throw redirect({ to: '/prompts/$repo/$commit', params: { repo, commit }, replace: true });
+  },
 });
 
 const agents = createRoute({
@@ -246,15 +268,18 @@ const routeTree = rootRoute.addChildren([
     threads,
     run,
     projectRun,
+    sdkProject,
     sdkRun,
     datasets,
     dataset,
     compare,
     sdkDataset,
+    sdkExample,
     sdkCompare,
     prompts,
     prompt,
     promptCommit,
+    sdkDirectoryCommit,
     queues,
     queue,
     agents,

@@ -1,0 +1,41 @@
+/** The links that the stock SDKs print and return open the screens of the dashboard. */
+import { Client, RunTree } from 'langsmith-0-12';
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { eventually, type SignedInBrowser, startSignedIn } from './browser.ts';
+
+let signedIn: SignedInBrowser;
+let page: Page;
+let problems: string[];
+let links: Record<string, string>;
+beforeAll(async () => {
+  signedIn = await startSignedIn(async ({ url, apiKey }) => {
+    const client = new Client({ apiUrl: url, apiKey, webUrl: url });
+    const run = new RunTree({ name: 'linked run', inputs: {}, outputs: {}, project_name: 'linked project', client });
+    await run.postRun();
+    await client.awaitPendingTraceBatches();
+    const dataset = await client.createDataset('linked dataset');
+    const example = await client.createExample({ inputs: { word: 'linked example' }, dataset_id: dataset.id });
+    const datasetUrl = await client.getDatasetUrl({ datasetId: dataset.id });
+    const files = { 'AGENTS.md': { type: 'file' as const, content: 'linked agent' } };
+    links = {
+      'linked run': await client.getRunUrl({ runId: run.id }),
+      'linked project': await client.getProjectUrl({ projectName: 'linked project' }),
+      'linked dataset': datasetUrl,
+      // The Python SDK: `example.url`.
+      'linked example': `${datasetUrl}/e/${example.id}`,
+      'linked-agent': await client.pushAgent('linked-agent', { files }),
+    };
+  });
+});
+afterAll(() => signedIn?.close());
+beforeEach(async () => {
+  ({ page, problems } = await signedIn.openPage());
+});
+
+it.each(['linked run', 'linked project', 'linked dataset', 'linked example', 'linked-agent'])('%s', async (text) => {
+  await page.goto(links[text]!);
+  await page.getByText(text).first().waitFor();
+  await eventually(() => new URL(page.url()).pathname).not.toMatch(/^\/(?:o|context)\//);
+  expect(problems).toEqual([]);
+});
