@@ -92,9 +92,10 @@ export type TimeLimits = Pick<Config, 'maxRunAgeDays'>;
 export const maxRunAheadHours = 24;
 
 /**
- * Tolerance for rounded times. The standard SDKs write the end of a run in milliseconds but its start in microseconds.
+ * How long before its start a run may end. The clock of a client may be set back while the run lasts, and a refused patch
+ * would lose its outputs. The standard SDKs also write the end in milliseconds but the start in microseconds.
  */
-const endRoundingMicros = 1_000;
+const maxClockStepMicros = 3_600_000_000;
 
 /** Latest time that the tables can store. Their range starts in 1970 and ends in 2260. */
 export const latestStorableMicros = 9_180_000_000_000_000;
@@ -149,8 +150,8 @@ export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeL
     return `the ${name} is outside the years 1970 to 2260`;
   }
   const started = startedAtMicros ?? draft.startTimeMicros;
-  if (endedAtMicros !== undefined && endedAtMicros + endRoundingMicros < started) {
-    return `end_time ${formatTime(endedAtMicros)} is before start_time ${formatTime(started)}`;
+  if (endedAtMicros !== undefined && endedAtMicros + maxClockStepMicros < started) {
+    return `end_time ${formatTime(endedAtMicros)} is more than an hour before start_time ${formatTime(started)}`;
   }
   return undefined;
 }

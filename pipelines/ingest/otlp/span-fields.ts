@@ -106,9 +106,6 @@ export function readIdentity(context: SpanContext): SpanIdentity | undefined {
   const startedAtMicros = toMicros(span.startLow, span.startHigh);
   if (span.startLow === 0 && span.startHigh === 0) return rejectSpan(context, 'start_time_unix_nano is missing');
   const hasEnd = span.endLow !== 0 || span.endHigh !== 0;
-  if (hasEnd && (span.endHigh < span.startHigh || (span.endHigh === span.startHigh && span.endLow < span.startLow))) {
-    return rejectSpan(context, 'end_time_unix_nano is before start_time_unix_nano');
-  }
   const endedAtMicros = hasEnd ? toMicros(span.endLow, span.endHigh) : undefined;
   const order = consumeDottedOrder(context);
   const statedRunId = consumeUuid(context, 'runId') ?? order?.runId;

@@ -182,6 +182,16 @@ describe('posts and patches are merged into one run, in one project', () => {
     expect(found[1].dotted_order.startsWith(`${found[0].dotted_order}.`)).toBe(true);
   });
 
+  test('a patch keeps its outputs and its end_time if the clock of the client was set back', async () => {
+    const run = rootRun();
+    await accepted(post(run));
+    const earlier = (minutes: number) => new Date(Date.parse(`${run.start_time}`) - minutes * 60_000).toISOString();
+    await accepted(patch(run, { outputs: { kept: true }, end_time: earlier(59) }));
+    expect((await patch(run, { outputs: { kept: false }, end_time: earlier(61) })).status).toBe(400);
+    const ended = { status: 'success', outputs: { kept: true }, end_time: earlier(59).replace('Z', '000') };
+    expect(await read(run.id)).toMatchObject(ended);
+  });
+
   test('a patch by id alone waits for its run', async () => {
     const id = randomUUID();
     const patched = wire.json('PATCH', `/runs/${id}`, { outputs: { waited: true } });

@@ -53,7 +53,7 @@ export function buildTree(runs: readonly TreeRun[]): Tree {
   const nodes = sorted.map((run, index): TreeNode => {
     const startMs = parseTime(run.start_time ?? '').getTime();
     const { latency_seconds: seconds } = run;
-    const endMs = seconds === null || seconds === undefined ? undefined : startMs + seconds * 1000;
+    const endMs = seconds === null || seconds === undefined ? undefined : startMs + Math.max(0, seconds) * 1000;
     return { id: run.id ?? '', run, depth: depths[index] ?? 0, end: ends[index] ?? sorted.length, startMs, endMs };
   });
   let startMs = Number.POSITIVE_INFINITY;
