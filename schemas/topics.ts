@@ -44,7 +44,7 @@ export interface SinkHandling {
   readonly repeats?: { readonly id: string; readonly receivedAt: string };
   /** The hours that an event marks dirty: those of these times. */
   readonly dirtyHours?: { readonly tenant: string; readonly times: readonly string[] };
-  /** Flag field that is set on events to store; all other events are only for followers of the topic. */
+  /** Flag field of events that the sink stores. Events without the flag are only for followers of the topic. */
   readonly storedFlag?: string;
   /** Fields that the sink sets to the partition and offset of the record. */
   readonly positionFields?: { readonly partition: string; readonly offset: string };

@@ -156,7 +156,7 @@ export const Revision = Type.Object({
   updated_at: Timestamp(),
 });
 
-/** Formats a deployment for the sender of `request`. */
+/** Formats a deployment. `request` determines the host of its URLs. */
 export function formatDeployment(
   deployment: DeploymentRecord,
   request: FastifyRequest,

@@ -11,11 +11,11 @@ export type ExchangeDeps = Pick<Services, 'authenticator' | 'database' | 'ticket
 const access = { permission: 'agents:read', tenantScope: 'workspace' } as const;
 
 /**
- * Returns the ticket that a replica gets in place of the session of a request.
+ * Returns the ticket that a replica gets instead of the session of a request; undefined if the request has no session.
  *
- * Requests need the CSRF token whatever their method, so that links and images cannot act. Without this header, and
- * with credentials of their own, requests have no session; undefined is returned. Images (the drivers `docker` and
- * `kubernetes`) never get a ticket: they are code of the owner, and have no key to verify it.
+ * The session counts only with the CSRF token, for every method, so that links and `<img>` elements on other pages
+ * cannot send requests as the user. It does not count if the request has other credentials. Replicas of the drivers
+ * `docker` and `kubernetes` never get a ticket: they run code of the owner, which has no key to verify tickets.
  *
  * @throws SESSION_INVALID, CSRF_TOKEN_REQUIRED, FORBIDDEN; DEPLOYMENT_FORBIDDEN if the session has no access to the
  *   workspace of the deployment, or X-Tenant-Id names another one; NOT_FOUND

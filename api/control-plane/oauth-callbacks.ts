@@ -8,7 +8,9 @@ import { ProviderId, tag } from './oauth-user.ts';
 
 const mediaType = 'text/html; charset=utf-8';
 
-/** The page has only text. It must not be stored, and links on it must not get its URL, which contains the code. */
+/**
+ * The page contains only text. It must not be cached, and links on it must not send its URL, which contains the code.
+ */
 const pageHeaders = {
   'content-security-policy': "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
   'referrer-policy': 'no-referrer',
@@ -62,7 +64,7 @@ async function completeAndTell(
   }
 }
 
-/** What the page says about an error. The text of the provider is never shown. */
+/** Messages of the page by error code. The text of the provider is never shown. */
 const sentences: Readonly<Record<string, string>> = {
   OAUTH_STATE_INVALID: 'This link was used already, or is older than ten minutes: please start again.',
   OAUTH_CONSENT_DENIED: 'You have not given access, and nothing was stored.',

@@ -5,31 +5,31 @@ import { forwardedPrefixHeader } from '../server/public-base.ts';
 import { removeOwnCookies } from '../server/session-cookie.ts';
 import { ticketHeader } from '../server/session-ticket.ts';
 
-/** Headers that concern one connection, besides those that `Connection` lists. Source: RFC 9110, 7.6.1. */
+/** Headers that concern one connection, in addition to those that `Connection` lists. Source: RFC 9110, 7.6.1. */
 const hopByHopHeaders: readonly string[] = [
   ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'proxy-authorization'],
   ...['te', 'trailer', 'transfer-encoding', 'upgrade', 'http2-settings'],
 ];
 
 /**
- * Headers of responses that apply to the whole origin, which a deployment shares with the main API and all other
- * deployments: they would delete the data of others, control their pages, or send their requests elsewhere.
+ * Response headers that apply to the whole origin. A deployment shares its origin with the main API and all other
+ * deployments, so these headers could delete their data, control their pages or redirect their requests.
  */
 const originWideHeaders: readonly string[] = [
   ...['alt-svc', 'clear-site-data', 'nel', 'report-to', 'service-worker-allowed', 'strict-transport-security'],
 ];
 
 /**
- * Gives pages of graph code an origin of their own: with that of the main API, their scripts could act for each user who
- * has opened it in the same browser. Scripts, forms and windows work; requests to the deployment itself are subject to
- * its CORS settings (origin `null`). Responses that are no pages ignore it.
+ * Gives pages of graph code an opaque origin. On the origin of the main API, their scripts could act as any user who
+ * opens them in a browser with a session. Scripts, forms and windows work; requests to the deployment itself are
+ * subject to its CORS settings (origin `null`). Browsers ignore this header on responses that are not pages.
  */
 const pagePolicy =
   'sandbox allow-scripts allow-forms allow-modals allow-downloads allow-popups allow-popups-to-escape-sandbox';
 
 /**
  * Returns the headers that a replica gets. `Host` stays that of the client, because agent cards and redirects contain
- * it. `prefix` is the path of the deployment, `ticket` what the replica gets in place of the session.
+ * it. `prefix` is the path of the deployment, `ticket` replaces the session.
  */
 export function toReplicaHeaders(request: FastifyRequest, prefix: string, ticket?: string): OutgoingHttpHeaders {
   const { headers, protocol, ip, method } = request;
@@ -58,10 +58,10 @@ export function toReplicaHeaders(request: FastifyRequest, prefix: string, ticket
 }
 
 /**
- * Returns the headers that the client gets: references to paths of the replica become paths below `prefix`.
+ * Returns the headers that the client gets: paths of the replica become paths below `prefix`.
  *
- * `Location` stays as it is in responses whose status gives it no meaning in HTTP: streams of the agent server name the
- * path for reconnecting there, and its clients append this path to the URL of the deployment.
+ * `Location` is changed only for statuses with which HTTP defines it. Streams of the agent server have status 200 and a
+ * `Location` from which clients resume; clients append it to the URL of the deployment.
  */
 export function toClientHeaders(
   { status, headers }: { readonly status: number; readonly headers: IncomingHttpHeaders },
@@ -103,7 +103,7 @@ function removeHopByHop(headers: IncomingHttpHeaders): OutgoingHttpHeaders {
   return sent;
 }
 
-/** `origins` are those under which the replica may know itself. URLs of other servers stay as they are. */
+/** `origins` are the origins that the replica may use for itself. URLs of other servers stay unchanged. */
 function addPrefix(reference: string, prefix: string, origins: readonly string[]): string {
   if (reference.startsWith('/') && !reference.startsWith('//')) return prefix + reference;
   const origin = origins.find(

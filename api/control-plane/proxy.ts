@@ -31,10 +31,9 @@ const maxKeptBodyBytes = 256 * 1024;
 const targetPattern = new RegExp(`^(?:https?://[^/?]*)?(/+${deploymentsSegment}/+[^/?]+)([^?]*)(.*)$`, 'is');
 
 /**
- * `replicas` is called for each request and each attempt. A WebSocket ends if one side has read nothing for
- * `stallTimeoutMs` although bytes wait for it: until then nothing is read from the other side, so that the proxy does
- * not notice either that the other side has disconnected. `sessions` is read at each request; unset: requests with a
- * session have no access.
+ * `replicas` is called for each request and each attempt. `sessions` is read at each request; unset: requests with a
+ * session have no access. A WebSocket is closed if one side does not read pending bytes for `stallTimeoutMs`: the proxy
+ * then does not read from the other side, and would not notice that it has disconnected.
  */
 export function createDeploymentProxy(
   replicas: ReplicaFinder,
@@ -75,16 +74,16 @@ export function createDeploymentProxy(
   };
 }
 
-/** Where a request goes. */
+/** Target of a proxied request. */
 export interface ProxyTarget {
   readonly slug: string;
   /** Path of the deployment, without a slash at the end. */
   readonly prefix: string;
   /** Path within the deployment. */
   readonly path: string;
-  /** Query with its question mark, or an empty text. */
+  /** Query with its question mark, or an empty string. */
   readonly query: string;
-  /** What the replica gets in place of the session of the request. */
+  /** Ticket that replaces the session of the request. */
   readonly ticket?: string | undefined;
 }
 
@@ -112,9 +111,9 @@ function forward(
   };
   return dispatcher.run(proxied, () =>
     reply.from(path, {
-      // The dispatcher replaces it.
+      // A placeholder that the dispatcher replaces.
       getUpstream: () => 'http://replica',
-      // The default repeats GET requests after 503 and takes the seconds of Retry-After as milliseconds.
+      // The default retries GET requests after 503 and interprets the seconds of Retry-After as milliseconds.
       retryDelay: () => null,
       rewriteRequestHeaders: () => toReplicaHeaders(request, prefix, ticket) as IncomingHttpHeaders,
       onResponse: (_request, _reply, { stream }) => sendBody(reply, stream),
@@ -124,8 +123,8 @@ function forward(
 }
 
 /**
- * Sends the body of a response as it arrives. When this server drains, event streams are cut, so that their clients
- * reconnect; other responses have the drain timeout.
+ * Sends the body of a response as it arrives. When this server drains, event streams are aborted, so that their clients
+ * reconnect; other responses may finish within the drain timeout.
  */
 function sendBody(reply: FastifyReply, body: Readable): void {
   if (reply.getHeader('content-length') === undefined) {

@@ -49,8 +49,8 @@ const connectErrorCodes: ReadonlySet<string> = new Set([
 const brokenConnectionCodes: ReadonlySet<string> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
 
 /**
- * The dispatcher of `@fastify/reply-from` for the requests of {@link ReplicaDispatcher.run}. The plugin does not pass the
- * request on to its dispatcher, so an AsyncLocalStorage does.
+ * The dispatcher of `@fastify/reply-from` for the requests of {@link ReplicaDispatcher.run}. The plugin does not pass
+ * the request on to its dispatcher, so an AsyncLocalStorage passes it.
  */
 export class ReplicaDispatcher {
   readonly #requests = new AsyncLocalStorage<ProxiedRequest>();

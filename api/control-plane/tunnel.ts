@@ -1,6 +1,7 @@
 /**
- * WebSockets of deployments: the connection of the client is joined to one of a replica, byte for byte. So the handshake,
- * messages of any size, pings and compression are those of the replica, and each side reads no faster than the other.
+ * WebSockets of deployments. The connection of the client is piped to a connection to a replica, byte by byte. The
+ * proxy therefore does not interpret the handshake, messages, pings or compression, and each side reads at the speed of
+ * the other.
  */
 import { request as httpRequest, type IncomingMessage, ServerResponse } from 'node:http';
 import { request as httpsRequest } from 'node:https';
@@ -50,10 +51,8 @@ export function routeUpgrades(scope: FastifyInstance): void {
 }
 
 /**
- * Opens a WebSocket on a replica and joins it with that of the client. If the replica refuses, the client gets its
- * response.
- *
- * @throws DEPLOYMENT_NOT_SERVING
+ * Opens a WebSocket on a replica and pipes it to that of the client. If the replica refuses, the client gets its
+ * response.  @throws DEPLOYMENT_NOT_SERVING
  */
 export async function openTunnel(
   request: FastifyRequest,

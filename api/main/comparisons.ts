@@ -26,7 +26,7 @@ export const comparisonFields = {
   modified_at: Timestamp(),
 };
 
-/** What lists of comparative experiments add to {@link comparisonFields}. */
+/** Fields that lists of comparative experiments add to {@link comparisonFields}. */
 export const comparisonResults = {
   experiments_info: Type.Array(Type.Object({ id: Uuid(), name: Type.String() })),
   feedback_stats: JsonObject({ description: 'Statistics of its feedback, by feedback key.' }),

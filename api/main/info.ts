@@ -73,7 +73,7 @@ export const getInfo = defineOperation({
       size_limit: Math.max(1, Math.min(100, Math.floor(config.maxParts / 9))),
       size_limit_bytes: Math.min(20 * 1024 * 1024, config.maxBodyBytes),
     },
-    // The sign-in page of the web application reads the last one.
+    // `openid_connect` is for the sign-in page of the web application.
     instance_flags: { ...flags, openid_connect: oidc !== undefined },
     customer_info: null,
   }),

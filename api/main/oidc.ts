@@ -1,4 +1,4 @@
-/** Sign-in through OpenID Connect. The browser leaves for the provider and comes back with a code. */
+/** Sign-in through OpenID Connect. The browser is redirected to the provider, which redirects it back with a code. */
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -12,7 +12,7 @@ import { buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { buildPendingCookie, buildSessionCookie, pendingCookieName, readCookie } from '../server/session-cookie.ts';
 
-/** Row of the sealed cookie. */
+/** Context to which the cookie is sealed. */
 const cookieRow = 'oidc sign-in';
 
 const startOidcSignIn = defineOperation({

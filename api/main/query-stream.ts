@@ -43,7 +43,10 @@ function prefersEventStream(accept = ''): boolean {
 const space = 32;
 const lineBreaks = [10, 13];
 
-/** A line break would end the line of the event. In valid JSON it is white space between tokens, never part of a text. */
+/**
+ * Replaces line breaks with spaces, because a line break ends a line of an event. In valid JSON, line breaks occur only
+ * between tokens.
+ */
 function replaceLineBreaks(json: Buffer): Buffer {
   if (!lineBreaks.some((byte) => json.includes(byte))) return json;
   return Buffer.from(json.map((byte) => (lineBreaks.includes(byte) ? space : byte)));

@@ -100,7 +100,7 @@ const StatsQuery = Type.Object({
   select: optional(Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), { maxItems: 200 })),
 });
 
-/** What requests for statistics of runs have in common. */
+/** Schema that operations with run statistics share. */
 export const statsSchema = {
   body: StatsQuery,
   response: { 200: Type.Union([RunStats, Type.Record(Type.String(), RunStats)]) },
@@ -110,9 +110,9 @@ export const statsSchema = {
 } as const;
 
 /**
- * Reads the statistics of the runs that a request asks for, as JSON.
+ * Reads the statistics of the runs that a request selects, as JSON.
  *
- * @param projectIds Only runs of these projects, in place of those of the request.
+ * @param projectIds Projects that replace those of the request.
  * @throws BAD_REQUEST, INVALID_FILTER; errors of the stores.
  */
 export async function readStatsOfQuery(

@@ -15,7 +15,7 @@ import { experimentsDescription, readExperiments, shared } from './shared-experi
 
 /** Experiments on shared datasets compared: statistics, comparative experiments, and experiments of several datasets. */
 
-/** Maximum number of tokens of a request, and of the experiments that it returns for each. */
+/** Maximum number of tokens in a request, and maximum number of experiments that it returns for each token. */
 const maxTokens = 20;
 const maxExperiments = 100;
 

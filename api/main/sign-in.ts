@@ -67,7 +67,7 @@ async function signIn(key: SignInKey, services: Services, request: FastifyReques
   });
 }
 
-/** Runs `identify`, whose failures count against the address of the sender. */
+/** Runs `identify`. Its failures count towards the rate limit of the client address. */
 async function limitSignIn<Result>(
   { rateLimiter }: Services,
   address: string,

@@ -97,7 +97,7 @@ export const listV2Sessions = defineOperation({
       sortBy: query.sort_by.toLowerCase() as Order,
       feedbackSource: query.sort_by_feedback_source === 'SESSION' ? 'session' : 'run',
       descending: query.sort_order === 'desc',
-      // One more than the page shows whether there is another page.
+      // Read one more than the page size: if it exists, there is another page.
       limit: query.page_size + 1,
       offset,
     });

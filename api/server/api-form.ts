@@ -23,7 +23,7 @@ export interface ApiProfile extends ApiTitle {
    * all workspaces are accepted.
    */
   readonly workspaceId?: string;
-  /** Accepts tickets of the proxy in place of keys. Unset: they are ignored. */
+  /** Verifies tickets of the proxy, which it accepts instead of keys. Unset: tickets are ignored. */
   readonly tickets?: TicketReader;
   /** Folder of the built web application, which the server serves at `/`. Unset: there is no web application. */
   readonly webFolder?: URL;

@@ -14,17 +14,17 @@ export const tagValueParameter = Type.Optional(
   Type.Array(Uuid(), { maxItems: 100, description: 'Only those that have all of these tag values.' }),
 );
 
-/** Field of a new resource. */
+/** Field in the body of operations that create a resource. */
 export const newTagsField = optional(
   Type.Array(Uuid(), { maxItems: 100, description: 'Tag values of the resource; needs the permission `tags:manage`.' }),
 );
 
 export const cursorParameter = Type.Optional(Type.String({ description: '`next_cursor` of the previous page.' }));
 
-/** Writes the cursor of a page that begins at an offset. */
+/** Encodes the cursor of a page that starts at an offset. */
 export const writeOffset = (offset: number) => Buffer.from(`offset ${offset}`).toString('base64url');
 
-/** Reads {@link cursorParameter}. @throws BAD_REQUEST */
+/** Decodes {@link cursorParameter}. @throws BAD_REQUEST */
 export function readOffset(cursor: string | undefined): number {
   if (!cursor) return 0;
   const [, offset] = /^offset (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];

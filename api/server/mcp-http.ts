@@ -112,9 +112,9 @@ async function bufferResponse(response: Response): Promise<RawResponse> {
 
 export interface StreamOptions {
   readonly request: FastifyRequest;
-  /** The body also ends when this is aborted. */
+  /** Aborting this signal also ends the body. */
   readonly stopping?: AbortSignal;
-  /** Milliseconds for which events are held back. */
+  /** How long to buffer the first events, in milliseconds. */
   readonly holdMs?: number;
   /** Called if the client disconnects before an event was sent, after which it cannot resume the stream. */
   readonly onNothingSent?: () => void;
@@ -122,7 +122,7 @@ export interface StreamOptions {
 
 /**
  * Sends the body of `response` as it is produced, until the client disconnects or loses its access. A body that ends
- * within `holdMs` is sent at once, because each write costs more than the few bytes of an event.
+ * within `holdMs` is sent in one write, because each write costs more than the few bytes of an event.
  */
 export async function streamResponse(
   response: Response,
@@ -132,7 +132,7 @@ export async function streamResponse(
   const reader = response.body.getReader();
   const held: Uint8Array[] = [];
   let hasSent = false;
-  // A pending read then ends, and the transport regards the stream as closed.
+  // Ends a pending read; the transport then regards the stream as closed.
   const cancel = () => void reader.cancel();
   const { disconnected } = request;
   const disconnect = () => {

@@ -28,11 +28,11 @@ const contentSecurityPolicy = {
   'frame-ancestors': ["'none'"],
 };
 
-/** What the documentation pages of an API say about all of it. */
+/** General information in the description of an API. */
 export interface ApiTitle {
   readonly title: string;
   readonly description: string;
-  /** Whether requests may carry the session cookie of the web application in place of a key. Default: false. */
+  /** Whether requests may carry the session cookie of the web application instead of a key. Default: false. */
   readonly acceptsSessions?: true;
 }
 

@@ -5,9 +5,9 @@ import { toCanonicalPath } from './canonical-url.ts';
 const hostPattern = /^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i;
 
 /**
- * Returns the absolute URL of `path` (without prefix): under `RUNLAKE_PUBLIC_URL`, else under the `Host` of the
- * request, else under the local address of its connection. Without `RUNLAKE_PUBLIC_URL`, the URL must only be returned
- * to the sender of `request`.
+ * Returns the absolute URL of `path` (without prefix): under `RUNLAKE_PUBLIC_URL` if it is set, otherwise under the
+ * `Host` of the request, otherwise under the local address of the connection. Without `RUNLAKE_PUBLIC_URL`, the URL
+ * must be returned only to the sender of `request`.
  */
 export function buildPublicUrl(
   path: string,
@@ -17,11 +17,7 @@ export function buildPublicUrl(
   return publicUrl === undefined ? getRequestOrigin(request) + toCanonicalPath(path) : joinPublicUrl(publicUrl, path);
 }
 
-/**
- * Returns the absolute URL of `path` (which has no prefix). The URL is under `RUNLAKE_PUBLIC_URL` if it is set,
- * otherwise under the `Host` of the request, otherwise under the local address of the connection. Without
- * `RUNLAKE_PUBLIC_URL`, the URL must be returned only to the sender of `request`.
- */
+/** Returns the absolute URL of `path` (without prefix) under a configured URL. */
 export function joinPublicUrl(publicUrl: string, path: string): string {
   return stripPrefix(publicUrl) + toCanonicalPath(path);
 }
@@ -31,16 +27,16 @@ export function buildPageUrl(path: string, request: FastifyRequest, { publicUrl 
   return (publicUrl === undefined ? getRequestOrigin(request) : stripPrefix(publicUrl)) + path;
 }
 
-/** Header with which the proxy of deployments tells a replica under which path clients reach it. */
+/** Header in which the proxy of deployments sends a replica the path under which clients reach it. */
 export const forwardedPrefixHeader = 'x-forwarded-prefix';
 
-/** Returns the path under which the client reaches this server through a proxy, without a slash at the end, or `''`. */
+/** Returns the path under which the client reaches this server through a proxy, without a trailing slash, or `''`. */
 export function getForwardedPrefix({ headers }: FastifyRequest): string {
   const prefix = headers[forwardedPrefixHeader];
   return typeof prefix === 'string' && /^(?:\/[\w.~-]+){1,8}$/.test(prefix) ? prefix : '';
 }
 
-/** Removes the prefix and slashes at the end from a URL of the main API, which may end with them. */
+/** Removes the prefix and trailing slashes from a URL of the main API. */
 export function stripPrefix(publicUrl: string): string {
   return publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');
 }

@@ -13,7 +13,7 @@ import { convertQuery, parseQuery } from './query-string.ts';
 declare module 'fastify' {
   interface FastifyContextConfig {
     operation?: Operation;
-    /** Name of a route in metrics that is not an operation. */
+    /** Name in metrics, for a route that is not an operation. */
     metricName?: string;
   }
 }
@@ -67,9 +67,9 @@ export function registerOperation(
 const frequentChanges: ReadonlySet<Permission> = new Set(['runs:write', 'agents:run']);
 
 /**
- * Runs `handle` for the caller's organisation, and its changes as those of the caller. If the request is read-only, its
- * queries are cancelled when the client disconnects; for a request that a tool sends in this process, when the call of
- * the tool ends.
+ * Runs `handle` for the caller's organisation. The audit log names the caller as the actor of its changes. If the
+ * request is read-only, its queries are cancelled when the client disconnects; if a tool sends it in this process, when
+ * the call of the tool ends.
  */
 function runForCaller<Result>(
   { access, method }: Operation,

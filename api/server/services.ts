@@ -33,7 +33,7 @@ export interface Services {
   readonly clickhouse: ClickHouse;
   readonly authenticator: Authenticator;
   readonly rateLimiter: Omit<RateLimiter, 'close'>;
-  /** What the operator checks and repairs. */
+  /** Checks of the installation, the dead-letter queue and the event log, for the operator. */
   readonly system: {
     check(): Promise<SystemCheck[]>;
     openDeadLetters(): Promise<DeadLetterQueue>;
@@ -41,12 +41,12 @@ export interface Services {
   };
   /** Sign-in through OpenID Connect, if it is configured. */
   readonly oidc: OidcClient | undefined;
-  /** Links of this process that sign in once. */
+  /** One-time sign-in links. They are valid only in this process. */
   readonly signInLinks: SignInLinks;
   readonly projects: ProjectResolver;
   /** Model prices that ingest uses. */
   readonly prices: PriceMaps;
-  /** Feedback that this process sent recently. */
+  /** Feedback that this process accepted recently. */
   readonly recentFeedback: RecentFeedback;
   /** Stores configs that clients send with feedback. */
   readonly sentConfigs: SentConfigs;
@@ -70,7 +70,7 @@ export interface Services {
   readonly oauth: OAuthDeps;
   /** Creates, reads and cancels bulk exports. Only processes with export workers execute them. */
   readonly exports: ExportDeps;
-  /** Signs what replicas of deployments accept in place of a session. */
+  /** Signs tickets, which replicas of deployments accept instead of a session. */
   readonly ticketSigner: TokenSigner;
   /** Signs links for uploads of sources. */
   readonly uploadSigner: TokenSigner;

@@ -6,7 +6,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type SignInSession, sessionLifetimeSeconds } from '../../pipelines/tenants/sign-in-session.ts';
 
 export const sessionCookieName = 'runlake_session';
-/** Cookie between the redirect to an OpenID Connect provider and the one back. */
+/** Cookie with the state of a sign-in while the browser is at the OpenID Connect provider. */
 export const pendingCookieName = 'runlake_oidc';
 const pendingSeconds = 600;
 const ownCookie = new RegExp(`^\\s*(?:${sessionCookieName}|${pendingCookieName})=`);

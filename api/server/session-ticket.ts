@@ -1,21 +1,21 @@
 /**
- * Tickets: how the session of the dashboard reaches the agent server of a deployment.
+ * Tickets authenticate requests of the dashboard to the agent server of a deployment.
  *
- * Invariant: graph code gets neither a session nor a ticket, and a ticket is of no use anywhere else.
+ * Invariant: graph code gets neither a session nor a ticket, and a ticket is valid only for its deployment.
  *
  *   1. The proxy of deployments verifies the session and its CSRF token, and that the session has access to the
  *      workspace of the deployment. It replaces both with a ticket.
  *   2. The agent server removes the ticket from the request when it arrives, before any other code reads the headers,
  *      and keeps the id of the session if the ticket is signed, unexpired and for this deployment.
- *   3. The session is looked up by this id as an API key is, also while a response is streamed. So its permissions are
- *      those of its key, and revoking the key or signing out ends the access.
+ *   3. The session is looked up by this id as an API key is, also while a response is streamed. Therefore its
+ *      permissions are those of its key, and access ends when the key is revoked or the user signs out.
  */
 import type { IncomingMessage } from 'node:http';
 import { createTokenSigner, type TokenSigner } from '../../infra/signing/token-signer.ts';
 
 export const ticketHeader = 'x-runlake-ticket';
 
-/** Longer than a request waits for the replica of a deployment that sleeps. */
+/** Longer than the proxy waits for a replica of a sleeping deployment. */
 const ticketSeconds = 120;
 
 export function createTicketSigner(secretKey: string): TokenSigner {
@@ -29,7 +29,7 @@ export function signTicket(
   return signer.sign(`${deploymentId} ${sessionId}`, nowSeconds() + ticketSeconds);
 }
 
-/** What an agent server accepts tickets with. */
+/** Dependencies for verifying tickets. */
 export interface TicketReader {
   readonly signer: TokenSigner;
   readonly deploymentId: string;

@@ -39,12 +39,12 @@ export function isPageRequest(method: string, path: string, { accept = '' }: Inc
   return pagePattern.test(path) && (/^\/*$/.test(path) || /\btext\/html\b/i.test(accept));
 }
 
-/** Returns the first segments of the paths of the files in `folder`. These paths do not start with `/api/v1`. */
+/** Returns the first segments of the paths of the files in `folder`. No prefix is added to these paths. */
 export function listFileSegments(folder: URL): string[] {
   return [assetsSegment, ...listRootFiles(folder)];
 }
 
-/** Files beside `index.html`, such as icons. */
+/** Files next to `index.html`, such as icons. */
 function listRootFiles(folder: URL): string[] {
   if (!existsSync(folder)) return [];
   const files = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile());
@@ -53,7 +53,7 @@ function listRootFiles(folder: URL): string[] {
 
 /**
  * Registers the page and the files of the application in `folder`. If `folder` has no application, its pages get 404
- * with a text that says so. Files with the extension `.br` or `.gz` beside a file are its compressed forms.
+ * with an explanation. A file with the additional extension `.br` or `.gz` is a compressed form of the file without it.
  */
 export async function serveWebApplication(server: FastifyInstance, folder: URL): Promise<void> {
   await server.register(async (scope) => {

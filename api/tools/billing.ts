@@ -36,7 +36,7 @@ export const getBillingUsage = defineTool({
     const [usage, workspaces] = await Promise.all([
       withStatus(api.get('/orgs/current/billing/usage', { starting_on, ending_before, on_current_plan })),
       listWorkspaces(api).catch((error: unknown) => {
-        // A key may read the usage and not the workspaces; then their ids are their names.
+        // If the key may not list workspaces, the result has their ids instead of their names.
         if (!isForbidden(error) || (workspace !== undefined && !isUuid(workspace))) throw error;
         return undefined;
       }),
@@ -66,7 +66,9 @@ async function withStatus<T>(response: Promise<T>): Promise<T> {
 
 const isForbidden = (error: unknown) => isRunlakeError(error) && error.status === 403;
 
-/** The workspaces that the key has access to; after them deleted ones, whose usage stays and whose names may be used again. */
+/**
+ * Lists the workspaces that the key has access to, deleted ones last: their usage stays, and their names may be reused.
+ */
 async function listWorkspaces(api: MainApi): Promise<Workspace[]> {
   const all = (await withStatus(api.get('/workspaces', { include_deleted: true }))) as Workspace[];
   return [...all.filter((each) => !each.is_deleted), ...all.filter((each) => each.is_deleted)];
@@ -82,7 +84,9 @@ function findWorkspace(workspaces: readonly Workspace[], idOrName: string): Work
   return found;
 }
 
-/** The metric with the names of workspaces; with `only`, of this workspace. */
+/**
+ * Replaces the ids of workspaces in the groups of a metric with their names. With `only`, keeps only this workspace.
+ */
 function nameGroups(metric: Metric, names: ReadonlyMap<string, string>, only: string | undefined): StoredRecord {
   const groups = Object.entries(metric.groups ?? {}).filter(([id]) => only === undefined || id === only);
   return {
@@ -140,7 +144,7 @@ export const queryUsage = defineTool({
 /** Maximum number of workspaces in one request for granular usage. */
 const maxWorkspaces = 200;
 
-/** Reads the usage of any number of workspaces. Rows of one user, for example, are added up. */
+/** Reads the usage of any number of workspaces. Rows with the same dimensions are added up. */
 async function readGranularUsage(
   api: MainApi,
   query: Readonly<Record<'start_time' | 'end_time' | 'group_by', string>>,

@@ -57,7 +57,7 @@ export class CallSlots {
   }
 }
 
-/** Resolves when a call that ends passes its slot on. */
+/** Resolves when a finished call hands over its slot. */
 function waitForSlot(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const leave = () => {
@@ -90,7 +90,7 @@ export interface ToolCall {
   readonly logger: Pick<Logger, 'warn'>;
 }
 
-/** Calls a tool. Never rejects: every failure is a result that says why. */
+/** Calls a tool. Never rejects: a failure is a result with the reason. */
 export async function callTool(call: ToolCall, limits: CallLimits, slots: CallSlots): Promise<CallToolResult> {
   const { tool } = call;
   const stopTimer = durations.startTimer({ tool: tool.name });
@@ -106,9 +106,8 @@ export async function callTool(call: ToolCall, limits: CallLimits, slots: CallSl
 }
 
 /**
- * Runs `work` when the key has a free call. If `work` ignores its signal, its later result is ignored.
- *
- * @throws TOOL_TIMEOUT, TOOL_CALLS_LIMITED, or the reason of the client's signal.
+ * Runs `work` when the key has a free slot. If `work` ignores its signal, its later result is ignored.  @throws
+ * TOOL_TIMEOUT, TOOL_CALLS_LIMITED, or the reason of the client's signal.
  */
 export async function runWithinLimits<Result>(
   { keyId, signal: clientSignal }: Pick<ToolCall, 'keyId' | 'signal'>,
@@ -146,7 +145,7 @@ async function runTool({ tool, values, openContext }: ToolCall, signal: AbortSig
   return { ...output, note: [output.note, ignored].filter(Boolean).join(' ') };
 }
 
-/** The text of a failed call: what is wrong, and what to do. */
+/** Returns the text of a failed call: the error and its remedy. */
 function describeFailure(error: unknown, { tool, signal, logger }: ToolCall): string {
   if (signal.aborted) return 'The call was cancelled.';
   if (!isRunlakeError(error)) logger.warn({ err: error, tool: tool.name }, 'tool failed');
@@ -156,5 +155,5 @@ function describeFailure(error: unknown, { tool, signal, logger }: ToolCall): st
   return `${tool.failurePrefix ?? ''}${words}`;
 }
 
-/** The messages of these errors say everything. */
+/** The messages of these errors already contain the remedy. */
 const withoutRemedy: ReadonlySet<string> = new Set(['BAD_REQUEST', 'TOOL_REQUEST_FAILED']);

@@ -1,8 +1,8 @@
 /**
- * Who calls the tool server: the key, the workspace and the endpoint, from the headers of a request.
+ * The caller of the tool server: the key, the workspace and the endpoint, from the headers of a request.
  *
- * Without an endpoint, or with the address of this installation, the key is that of this installation, and tools use its
- * main API in process. Another endpoint must be listed in RUNLAKE_TOOLS_ENDPOINTS; it checks the key.
+ * Without an endpoint, or with the address of this installation, the key belongs to this installation, and tools use
+ * its main API in process. Another endpoint must be listed in RUNLAKE_TOOLS_ENDPOINTS; it checks the key.
  */
 import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
@@ -33,12 +33,12 @@ export interface ToolCaller {
   readonly endpoint: string;
 }
 
-/** The headers of each name, in order of precedence. */
+/** Names of the headers, in order of precedence. */
 const keyHeaders = ['langsmith-api-key', 'runlake-api-key', 'x-api-key'];
 const workspaceHeaders = ['langsmith-workspace-id', 'runlake-workspace-id', 'x-tenant-id'];
 const endpointHeaders = ['langsmith-endpoint', 'runlake-endpoint'];
 
-/** Every header with credentials, which pages of allowed origins may send. */
+/** All headers with credentials. CORS allows them for pages of allowed origins. */
 export const credentialHeaders = [...keyHeaders, ...workspaceHeaders, ...endpointHeaders, 'authorization'];
 
 /** Returns the first header with a value. */
@@ -58,7 +58,7 @@ export interface CallerDeps {
   readonly endpoints: Endpoints;
 }
 
-/** How long the answer of another endpoint to a key is used again. */
+/** How long the result of a key check by another endpoint is cached. */
 const remoteKeyCacheMs = 60_000;
 const remoteKeyTimeoutMs = 10_000;
 
@@ -106,7 +106,7 @@ export function createToolAccess({ authenticator, config, own, endpoints }: Call
   };
 }
 
-/** A caller that another endpoint knows. It has no permission in this installation. */
+/** Creates the caller for a key that another endpoint accepts. It has no permission in this installation. */
 function createRemoteCaller(keyId: string): Caller {
   return {
     organizationId: keyId,

@@ -77,7 +77,9 @@ const exampleFields = [
 ] as const;
 const selectable = ['inputs', 'outputs', 'metadata', 'source_run_id'] as const;
 
-/** An example as the original returns it; attachments by name, null if they were not asked for. */
+/**
+ * Formats an example as the original tool server does. `attachments` is a map by name, null if they were not requested.
+ */
 function formatExample(example: StoredRecord): StoredRecord {
   const { attachment_urls: links } = example as { attachment_urls?: StoredRecord | null };
   const attachments =

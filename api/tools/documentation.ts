@@ -1,6 +1,6 @@
 /**
- * Tools that explain how to do with the SDK what no tool does, because it runs code of the user or writes a lot. They read
- * nothing. The texts hold for the `langsmith` SDKs with Runlake.
+ * Tools that explain how to do a task with the SDK. No tool does these tasks, because they run code of the user or
+ * write a lot of data. These tools read no data. The texts apply to the `langsmith` SDKs with Runlake.
  */
 import { defineTool, type Tool } from './tool.ts';
 

@@ -1,5 +1,5 @@
 /**
- * Other installations whose main API tools ask over HTTP, with the key of the caller. Also used by `runlake tools
+ * Other installations whose main API the tools use over HTTP, with the key of the caller. Also used by `runlake tools
  * --stdio`, which has no main API of its own.
  */
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -7,7 +7,10 @@ import { openGuardedFetch } from '../../infra/network/guarded-fetch.ts';
 import { stripPrefix } from '../server/public-base.ts';
 import { type SendToMainApi, type ToolCredentials, toHeaders } from './main-api.ts';
 
-/** Address without prefix and slash at the end: clients name an endpoint with `/api`, `/api/v1` or without. */
+/**
+ * Returns the address without prefix and trailing slash, because clients write an endpoint with `/api`, `/api/v1` or
+ * neither. Undefined if it is not an HTTP URL.
+ */
 export function normaliseEndpoint(endpoint: string): string | undefined {
   if (!URL.canParse(endpoint) || !/^https?:\/\//i.test(endpoint)) return undefined;
   const { origin, pathname } = new URL(endpoint);
@@ -58,9 +61,9 @@ export function openEndpoints({ allowPrivate, maxResponseBytes, authorities }: E
 }
 
 /**
- * Returns false if the endpoint refuses the key. A permission that the key does not have returns true.
+ * Returns false if the endpoint refuses the key, and true if it accepts the key or only refuses a permission.
  *
- * @throws TOOLS_ENDPOINT_UNAVAILABLE, also for an answer that says nothing of the key, such as a redirect or 503.
+ * @throws TOOLS_ENDPOINT_UNAVAILABLE, also if the response does not depend on the key, such as a redirect or 503.
  */
 export async function acceptsKey(
   send: SendToMainApi,
@@ -69,7 +72,8 @@ export async function acceptsKey(
 ): Promise<boolean> {
   const headers = toHeaders(credentials);
   const { status, text } = await send({ method: 'GET', url: '/api/v1/sessions?limit=1', headers, signal });
-  // Runlake says why it refuses a request; other servers answer 403 for a key that they do not know.
+  // Runlake returns an error code if a valid key lacks a permission. Other servers return 403 without one for an
+  // unknown key.
   const isRunlakeRefusal = [400, 403].includes(status) && text.includes('"code"');
   if ((status >= 200 && status < 300) || isRunlakeRefusal) return true;
   if (status === 401 || status === 403) return false;

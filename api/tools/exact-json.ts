@@ -1,17 +1,17 @@
 /**
- * JSON whose numbers keep what JavaScript's lose: the digits of large integers, and that `1.0` is not written as `1`.
- * Python, in which the original tool server is written, reads the first as an integer and the second as a float, so they
- * count with other lengths in its pages (see `json-size.ts`).
+ * JSON that keeps what JavaScript numbers lose: the digits of large integers, and the fraction of `1.0`, which
+ * JavaScript writes as `1`. The original tool server is written in Python, which keeps both, so they count towards the
+ * lengths of its pages (see `json-size.ts`).
  */
 import { randomUUID } from 'node:crypto';
 
 /** A number that JavaScript would write differently from Python. */
 export class ExactNumber {
-  /** As Python writes it. */
+  /** The number as Python writes it. */
   readonly text: string;
   readonly #value: number | string;
 
-  /** @param token a number of JSON. */
+  /** @param token the number in JSON. */
   constructor(token: string) {
     const value = Number(token);
     const isInteger = /^-?\d+$/.test(token);
@@ -33,7 +33,7 @@ function writeFloat(value: number): string {
   return value.toExponential();
 }
 
-/** Whether JavaScript would write another number. */
+/** Returns whether JavaScript would write the number differently. */
 function isInexact(token: string): boolean {
   return /[.eE]/.test(token) ? !hasFraction(Number(token)) : !Number.isSafeInteger(Number(token));
 }
@@ -68,7 +68,10 @@ export function parseExactly(text: string): unknown {
   return isMarked ? readMarks(JSON.parse(parts.join(''))) : JSON.parse(text);
 }
 
-/** Returns the position after the string that begins at `start`. A regular expression overflows its stack at some MB. */
+/**
+ * Returns the position after the string that begins at `start`. A regular expression would overflow its stack for
+ * strings of some MB.
+ */
 function findStringEnd(text: string, start: number): number {
   for (let end = text.indexOf('"', start + 1); end !== -1; end = text.indexOf('"', end + 1)) {
     let backslashes = 0;
@@ -78,7 +81,7 @@ function findStringEnd(text: string, start: number): number {
   return text.length;
 }
 
-/** Replaces the marked texts in `value`. */
+/** Replaces the marked texts in `value` with the numbers that they stand for. */
 function readMarks(value: unknown): unknown {
   if (typeof value === 'string') return value.startsWith(mark) ? new ExactNumber(value.slice(mark.length)) : value;
   if (typeof value !== 'object' || value === null) return value;

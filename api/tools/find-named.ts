@@ -3,10 +3,10 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { isUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import type { MainApi } from './main-api.ts';
 
-/** Pages of the main API have at most this many items; tools reduce larger limits to it. */
+/** Maximum number of items in a page of the main API. Tools reduce larger limits to it. */
 export const maxLimit = 100;
 
-/** Describes a limit that was reduced, for the note of a result. */
+/** Describes a reduced limit, for the note of a result. */
 export function describeLimit(limit: number): { readonly note?: string } {
   return limit <= maxLimit ? {} : { note: `limit ${limit} was reduced to ${maxLimit}, the maximum.` };
 }

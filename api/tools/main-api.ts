@@ -33,12 +33,12 @@ export interface MainApi {
   /**
    * Returns the parsed response.
    *
-   * @param path below `/api/v1`
+   * @param path below `/api/v1`.
    * @throws TOOL_REQUEST_FAILED with the status and the message of an error response.
    */
   get(path: string, query?: Readonly<Record<string, QueryValue>>): Promise<unknown>;
   post(path: string, body: object): Promise<unknown>;
-  /** False if the responses so far are so large that the call must read no further pages. */
+  /** False if the responses so far are so large that the call must not read further pages. */
   mayReadMore(): boolean;
 }
 
@@ -83,13 +83,13 @@ function writeQuery(query: Readonly<Record<string, QueryValue>>): string {
   return words.length === 0 ? '' : `?${words.join('&')}`;
 }
 
-/** Converts an error response: its message, and what to do. */
+/** Converts an error response to an error with its message and remedy. */
 function toRequestError(status: number, text: string): Error {
   let body: Record<string, unknown> = {};
   try {
     body = JSON.parse(text) as typeof body;
   } catch {
-    // Of a proxy; its text says nothing to a model.
+    // The body comes from a proxy, and its text does not help a model.
   }
   if (body.code === 'WORKSPACE_REQUIRED')
     body = { message: 'The API key covers several workspaces.', remedy: 'Send the header LANGSMITH-WORKSPACE-ID.' };
@@ -100,7 +100,7 @@ function toRequestError(status: number, text: string): Error {
   return runlakeError('TOOL_REQUEST_FAILED', { status, reason: words.join(' ') }, { status });
 }
 
-/** @throws TOOLS_ENDPOINT_UNAVAILABLE if the response is not JSON, such as a page of a proxy. */
+/** @throws TOOLS_ENDPOINT_UNAVAILABLE if the response is not JSON, for example an error page of a proxy. */
 function parseResponse(text: string, endpoint: string): unknown {
   try {
     return parseExactly(text);

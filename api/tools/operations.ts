@@ -32,7 +32,7 @@ function defineToolOperation<const A extends Access, const S extends OperationSc
   return { ...operation, mount: 'root', errorStyle: 'error' };
 }
 
-/** Most calls end within this time. Until then, a client whose connection breaks has no event to resume from. */
+/** Most calls end within this time. A client whose connection breaks earlier has no event from which it can resume. */
 const holdMs = 100;
 
 /** Each tool needs the permissions of the operations of the main API that it uses. */
@@ -170,12 +170,15 @@ function readSessionId({ headers }: FastifyRequest): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** The transport passes it to the handlers of the server. */
+/** Returns the caller in the form that the transport passes to the handlers of the server. */
 function toAuthInfo(caller: ToolCaller) {
   return { token: '', clientId: caller.keyId, scopes: [], extra: { ...caller } };
 }
 
-/** Cancels requests whose client is gone and cannot resume their stream, as the notification of a client does. */
+/**
+ * Cancels the requests of a client that has disconnected and cannot resume their stream, as `notifications/cancelled`
+ * does.
+ */
 function cancelRequests({ transport }: Session, body: unknown): void {
   for (const message of [body].flat() as { readonly id?: string | number }[])
     if (message.id !== undefined)
@@ -195,7 +198,7 @@ function sessionNotFound(): RawResponse {
   });
 }
 
-/** As the original answers requests for which it has no stream. */
+/** Returns the response of the original tool server to requests for which it has no stream. */
 function methodNotAllowed(): RawResponse {
   const allow = ['DELETE', 'POST'];
   return new RawResponse({

@@ -1,10 +1,12 @@
 /**
- * Pages of a list by the number of characters, as the original tool server builds them. No state is kept between
- * requests: each request builds all pages and returns one of them. Sizes are those of `json-size.ts`.
+ * Divides a list into pages by number of characters, as the original tool server does. No state is kept between
+ * requests: each request builds all pages and returns one of them. `json-size.ts` defines the sizes.
  *
- *   1. Strings that are longer than `previewChars` are cut, and end with the number of characters that are missing.
- *   2. Pages are filled in order. An item that does not fit starts a page; a larger item than a page has a page alone.
- *   3. If the page with its envelope is still too long, its strings are cut to the greatest length for which it fits.
+ *   1. Strings longer than `previewChars` are truncated, and end with the number of missing characters.
+ *   2. Pages are filled in order. An item that does not fit starts a new page. An item larger than a page gets a page
+ *      of its own.
+ *   3. If the page with its envelope is still too long, its strings are truncated to the greatest length for which it
+ *      fits.
  *   4. If there is no such length, the page has no items, and a preview of its JSON.
  */
 import { ExactNumber } from './exact-json.ts';
@@ -15,11 +17,11 @@ export const defaultPageCharacters = 25_000;
 export const defaultPreviewCharacters = 150;
 
 export interface PageOptions {
-  /** From 1. A page that does not exist is empty. */
+  /** Starts at 1. A page that does not exist is empty. */
   readonly pageNumber: number;
   /** Larger values than {@link maxPageCharacters} are reduced to it. */
   readonly maxCharsPerPage: number;
-  /** 0: strings are not cut. */
+  /** 0: strings are not truncated. */
   readonly previewChars: number;
 }
 
@@ -57,7 +59,7 @@ export function buildPage(itemsName: string, items: readonly unknown[], options:
   return best ?? buildPreview(itemsName, whole, maxChars);
 }
 
-/** Upper end of the search for the length to which the strings of a page are cut. */
+/** Upper bound of the search for the length to which the strings of a page are truncated. */
 const maxCutLength = 100_000;
 
 function fillPages(items: readonly unknown[], maxChars: number): unknown[][] {
@@ -78,9 +80,9 @@ function fillPages(items: readonly unknown[], maxChars: number): unknown[][] {
 }
 
 /**
- * Cuts every string of `value` that has more than `length` characters; keys stay. With 0, nothing is cut.
+ * Truncates every string of `value` that has more than `length` characters, except keys. With 0, nothing is truncated.
  *
- * @param lengths remembers the lengths of strings, for repeated calls with the same value.
+ * @param lengths caches the lengths of strings, for repeated calls with the same value.
  */
 export function cutStrings(value: unknown, length: number, lengths?: Map<string, number>): unknown {
   if (length <= 0) return value;

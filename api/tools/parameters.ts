@@ -104,7 +104,7 @@ function readList(sent: unknown, name: string): string[] {
 const isListOfTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((item) => typeof item === 'string');
 
-/** Returns undefined for any other text, such as the name `[prod] agent`. */
+/** Parses a JSON list of texts. Returns undefined for any other text, such as the name `[prod] agent`. */
 function readJsonList(sent: string): string[] | undefined {
   try {
     const list: unknown = JSON.parse(sent);
@@ -150,7 +150,7 @@ export function readArguments<P extends Parameters>(
   sent: Readonly<Record<string, unknown>>,
 ): ValuesOf<P> {
   const values = Object.entries(parameters).map(([name, parameter]) => {
-    // Half of a character cannot be part of a URL or of a stored text.
+    // A lone surrogate cannot be part of a URL or of a stored text.
     if ([sent[name]].flat().some((value) => typeof value === 'string' && /\p{Surrogate}/u.test(value)))
       throw refuse(name, 'must be valid Unicode');
     return [name, parameter.read(sent[name], name)];

@@ -45,7 +45,7 @@ export const listPrompts = defineTool({
   },
 });
 
-/** Prompts of the workspace, last changed first, without archived ones. */
+/** Prompts of the workspace, most recently changed first, without archived ones. */
 export async function listRepos(
   api: MainApi,
   page: Readonly<Record<'limit' | 'offset', number>> & { is_public?: boolean; with_latest_manifest?: boolean },

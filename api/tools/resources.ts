@@ -103,7 +103,7 @@ export async function readResource(context: ToolContext, uri: string): Promise<R
   }
 }
 
-/** Whether the name or the values that the client sent are not valid. */
+/** Whether the name or the values from the client are invalid. */
 const isUnusable = (error: unknown): error is RunlakeError =>
   isRunlakeError(error) && (error.status === 404 || error.code === 'BAD_REQUEST');
 
@@ -127,7 +127,7 @@ async function runTool(tool: Tool, values: StoredRecord, context: ToolContext): 
   return (await tool.run(readArguments(tool.parameters, values), context)) as StoredRecord;
 }
 
-/** Loaded at the first use, because templates are filled in by LangChain, which takes a while to load. */
+/** Loaded on first use, because templates are filled in by LangChain, which takes long to load. */
 const loadTemplates = () => import('../../pipelines/prompts/render-prompt.ts');
 
 /** Lists the prompts of the workspace, page by page. */

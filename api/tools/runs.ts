@@ -32,7 +32,7 @@ export const pageOutput = (items: string, description: string) => ({
   preview_chars: { type: 'integer' },
 });
 
-/** The fields that the stock Python SDK selects, and with it the original. */
+/** The fields that the official Python SDK selects, and therefore the original tool server. */
 export const stockFields: readonly SelectName[] = [
   'app_path',
   'completion_cost',
@@ -132,7 +132,7 @@ export const fetchRuns = defineTool({
   },
 });
 
-/** Reads up to `limitRows` runs that match. `isCut`: fewer, because they are too large to read more of them. */
+/** Reads up to `limitRows` runs that match. `isCut`: further runs match, but the responses would be too large. */
 export async function queryRuns(
   api: MainApi,
   body: StoredRecord,

@@ -1,11 +1,12 @@
 /**
  * Sessions of the Model Context Protocol, in the memory of this process.
  *
- * Invariant: a session is only found with the key that created it. A session keeps no data of its caller; what it gives is
- * resumable streams: the answer of a call whose connection broke is read again with `Last-Event-ID`.
+ * Invariant: a session is found only with the key that created it. A session stores no data of its caller except
+ * messages, so that streams are resumable: after a broken connection, the client reads the response of a call with
+ * `Last-Event-ID`.
  *
  *   1. `initialize` creates a session; the client sends its id with further requests.
- *   2. Each message that is sent on a stream of the session is stored, within a budget that all keys share.
+ *   2. Each message on a stream of the session is stored, within a budget that all keys share.
  *   3. A session ends when its client deletes it, when its key has too many others, or when it is not used for a day.
  *      Then its streams end, and requests with its id get 404, after which clients create another session.
  */
@@ -22,7 +23,7 @@ export interface Session {
 const maxKeys = 10_000;
 const maxSessionsPerKey = 100;
 const maxUnusedMs = 24 * 3_600_000;
-/** Interval at which unused sessions are looked for. */
+/** Interval between two searches for unused sessions. */
 const maxPurgeIntervalMs = 600_000;
 /** Budget for the stored messages of all sessions. */
 const maxStoredBytes = 64 * 1024 ** 2;

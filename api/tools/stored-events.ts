@@ -1,8 +1,8 @@
 /**
- * The last messages of the streams of sessions, with which a client whose connection broke reads on.
+ * Stores the last messages of the streams of sessions, so that a client can resume after a broken connection.
  *
- * Invariant: all keys share one budget. When it is exceeded, the oldest message of the key with the most bytes is removed, so
- * that one key with large results does not remove those of others.
+ * Invariant: all keys share one budget. When it is exceeded, the oldest message of the key with the most bytes is
+ * removed, so that one key with large results does not remove those of others.
  */
 import type { EventStore } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
@@ -19,7 +19,7 @@ interface EventsOfKey {
   readonly events: Map<string, StoredEvent>;
 }
 
-/** What an event takes besides its message. */
+/** Estimated size of an event without its message, in bytes. */
 const eventOverheadBytes = 200;
 
 export class StoredEvents {

@@ -6,7 +6,7 @@ import { text } from './parameters.ts';
 import { pageNumber, pageOutput, pageParameters, queryRuns } from './runs.ts';
 import { defineTool } from './tool.ts';
 
-/** Maximum number of runs whose messages are in a history; of a longer thread, the newest. */
+/** Maximum number of runs whose messages are in a history. For a longer thread, these are the newest runs. */
 const maxRuns = 1_000;
 
 export const getThreadHistory = defineTool({

@@ -1,4 +1,4 @@
-/** The server of the Model Context Protocol: its tools, and how it answers. It is the same over HTTP and standard input. */
+/** The server of the Model Context Protocol with its tools. It is the same over HTTP and standard input. */
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import {
   CallToolRequestSchema,
@@ -86,7 +86,7 @@ export function createToolServers({ config, logger }: ToolServerDeps): (fixed?: 
       { ...mcpServerOptions, capabilities: { tools: {}, resources: {}, prompts: {} }, instructions },
     );
     const findCaller = ({ authInfo }: Extra) => fixed ?? (authInfo?.extra as unknown as ToolCaller);
-    /** Answers a request that is not a call of a tool, within the same limits. */
+    /** Handles a request that is not a tool call, within the same limits. */
     const answer = <Result>(extra: Extra, work: (context: ToolContext) => Promise<Result>): Promise<Result> => {
       const caller = findCaller(extra);
       const request = { keyId: caller.keyId, signal: extra.signal };

@@ -2,7 +2,7 @@ import type { CallToolResult, Tool as ListedTool } from '@modelcontextprotocol/s
 import type { MainApi } from './main-api.ts';
 import { inputSchema, type Parameters, type ValuesOf } from './parameters.ts';
 
-/** What a tool uses to do its work. */
+/** Dependencies of a tool. */
 export interface ToolContext {
   readonly api: MainApi;
   /** URL of the main API, for texts that explain how to use it. */
@@ -11,7 +11,7 @@ export interface ToolContext {
 
 export type JsonValue = Readonly<Record<string, unknown>>;
 
-/** A tool: what clients see of it, and what it does. */
+/** A tool: its description for clients and its implementation. */
 export interface Tool<P extends Parameters = Parameters> {
   readonly name: string;
   readonly title: string;
@@ -22,7 +22,7 @@ export interface Tool<P extends Parameters = Parameters> {
   readonly output: JsonValue;
   /** Prefix of error messages, equal to that of the original tool server. */
   readonly failurePrefix?: string;
-  /** Returns the members of the result; a text is the member `result`. @throws RunlakeError */
+  /** Returns the members of the result. A text becomes the member `result`. @throws RunlakeError */
   readonly run: (values: ValuesOf<P>, context: ToolContext) => Promise<JsonValue | string>;
 }
 

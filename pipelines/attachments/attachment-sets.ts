@@ -1,6 +1,6 @@
 /**
  * Stores the attachments of examples as sets, in the same table as the attachments of runs. A set has its own random
- * id, which takes the place of the run id. A set never changes and never expires; the versions of an example refer to
+ * id, which is used instead of the run id. A set never changes and never expires; the versions of an example refer to
  * sets.
  */
 import { randomUUID } from 'node:crypto';

@@ -55,7 +55,7 @@ export function checkSource(
     throw createError('source_config.resource_spec.min_scale', `${min} is larger than max_scale (${max})`);
 }
 
-/** Clients show it as a link. @throws DEPLOYMENT_INVALID */
+/** Checks a URL that clients show as a link. @throws DEPLOYMENT_INVALID */
 function checkCustomUrl(text: string): void {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '')

@@ -11,7 +11,7 @@ export interface DeploymentSecret {
 
 export type SecretValues = Readonly<Record<string, string>>;
 
-/** What a sealed text belongs to. A text cannot be opened for another row. */
+/** Identifies the row of a sealed text, which cannot be opened for another row. */
 type SecretOwner = `deployment ${string}` | `revision ${string}`;
 
 /** Secret with the token for a private repository. Graph code does not need it, but gets it like the others. */

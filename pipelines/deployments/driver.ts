@@ -13,14 +13,14 @@ export interface DeploymentDriver {
    */
   start(spec: ReplicaSpec, options: StartOptions): Promise<StartedReplica>;
   /**
-   * Removes what killed hosts have left running: all replicas of the installation that no host holds. First lists what
-   * is running, then calls `readHeld`, so that a replica that is started meanwhile stays. Absent if replicas never
-   * outlive their host.
+   * Removes replicas that killed hosts have left running: all replicas of the installation that no host holds. First
+   * lists what is running, then calls `readHeld`, so that a replica that is started meanwhile stays. Absent if replicas
+   * never outlive their host.
    */
   removeAbandoned?(readHeld: () => Promise<readonly ReplicaName[]>): Promise<void>;
 }
 
-/** What identifies a replica. */
+/** Identity of a replica. */
 export type ReplicaName = Pick<ReplicaSpec, 'deploymentId' | 'revisionId' | 'number'>;
 
 export type DriverName = 'process' | 'docker' | 'kubernetes';
@@ -39,7 +39,7 @@ export interface ReplicaSpec {
   readonly slug: string;
   readonly workspaceId: string;
   readonly organizationId: string;
-  /** Number of the replica in its revision, from 1. */
+  /** Number of the replica in its revision, starting at 1. */
   readonly number: number;
   /** Path of the built langgraph.json; unset if the revision is an image. */
   readonly agentsFile?: string;

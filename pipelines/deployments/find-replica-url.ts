@@ -6,11 +6,11 @@ import { type ReplicaAddress, readReplicaAddresses, requireSlug } from './replic
 /** Finds replicas for the proxy. */
 export interface ReplicaFinder {
   /**
-   * Returns the address of a replica of the deployment, of each in turn. Starts a deployment that is asleep, and waits
-   * for its replica.
+   * Returns the address of a replica of the deployment; successive calls rotate through the replicas. Starts a
+   * deployment that is asleep, and waits for its replica.
    *
-   * @param options `avoid`: addresses of replicas that did not answer; the addresses are read again.
-   * @throws NOT_FOUND; DEPLOYMENT_NOT_SERVING if no other replica answers
+   * @param options `avoid`: addresses of replicas that did not respond. If it is set, the addresses are read again.
+   * @throws NOT_FOUND; DEPLOYMENT_NOT_SERVING if no other replica responds
    */
   find(
     slug: string,
@@ -46,7 +46,7 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
     return addresses;
   }
 
-  /** Records that the deployment is used, and ends its sleep. Not more often than necessary. */
+  /** Records that the deployment is used, and ends its sleep. Writes only as often as necessary. */
   async function recordUse(slug: string): Promise<void> {
     const nowMs = performance.now();
     if (nowMs - (usedAtMs.get(slug) ?? Number.NEGATIVE_INFINITY) < useIntervalMs) return;

@@ -42,7 +42,7 @@ export interface Host {
 }
 
 const cleanUpIntervalMs = 60_000;
-/** Replicas that are claimed at once; the rest is left to other hosts. */
+/** Maximum number of replicas per claim; the rest is left to other hosts. */
 const replicasPerClaim = 4;
 
 /** @param options `isOnlyHost`: no other process can be a host, so leases of killed processes are void. */

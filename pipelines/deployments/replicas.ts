@@ -16,7 +16,7 @@ export interface ReplicaClaim {
   readonly fence: number;
 }
 
-/** A claimed replica, with what is needed to start it. */
+/** A claimed replica, with the data that is needed to start it. */
 export interface ClaimedReplica extends ReplicaClaim {
   readonly deploymentId: string;
   readonly workspaceId: string;
@@ -141,8 +141,8 @@ interface EndedReplica {
 }
 
 /**
- * Records that a replica ended or could not be started, and when it is due again. A replica that answered for a minute
- * begins to count its failures anew.
+ * Records that a replica ended or could not be started, and when it is due again. If it responded for a minute, the
+ * count of its failures restarts.
  */
 export async function recordEnded(
   database: Database,
@@ -207,7 +207,7 @@ export interface ReplicaProgress {
   readonly total: number;
   /** Replicas that answer. Those of a killed host do not count any more when its lease has expired. */
   readonly answering: number;
-  /** Most failures of one replica. */
+  /** Highest number of failures of any replica. */
   readonly failures: number;
   readonly lastError: string | null;
 }
@@ -248,7 +248,7 @@ export function readReplicaAddresses(
   );
 }
 
-/** A deployment as its address finds it. */
+/** A deployment that is found by its slug. */
 export interface AddressedDeployment {
   readonly id: string;
   readonly workspaceId: string;

@@ -51,7 +51,7 @@ export interface RevisionLog {
   write(text: string): void;
   /** Masks the secrets in a text that is stored elsewhere, and makes paths in the build relative. */
   mask(text: string): string;
-  /** The last lines, for the reason of a failure. */
+  /** Returns the last lines, which explain a failure. */
   tail(lines: number): string;
   /** Stores the buffered lines. Never rejects. */
   flush(): Promise<void>;

@@ -92,12 +92,13 @@ export async function changeStatus(
   return true;
 }
 
-/** Reason of the end of revisions that a newer one replaces. */
+/** Reason that is stored for revisions that a newer one replaces. */
 const supersededReason = 'A newer revision was created.';
 
 /**
- * Ends all unfinished revisions of a deployment, without a claim: their hosts lose theirs. Those that wait become
- * SKIPPED, and those that are being built or started become INTERRUPTED. The caller must have locked the deployment.
+ * Ends all unfinished revisions of a deployment without a claim; hosts that have claimed them lose their claims.
+ * Revisions that wait become SKIPPED, and those that are being built or started become INTERRUPTED. The caller must
+ * have locked the deployment.
  */
 export async function endUnfinishedRevisions(
   tx: Sql,

@@ -262,7 +262,8 @@ async function writeSnapshot(
     [deploymentId],
   );
   const sealed = stored?.sealed ?? null;
-  // Secrets that are sealed again differ: the audit log would show a change.
+  // Keep unchanged secrets, because sealing them again produces other texts, which the audit log would show as a
+  // change.
   const isSame = isDeepStrictEqual(openSecrets(sealer, owner, sealed), snapshot.secrets);
   const [changed] = await tx.query<LockedDeployment>(
     `UPDATE deployments AS d SET source_config = $2, source_revision_config = $3, sealed_secrets = $4, secret_names = $5,

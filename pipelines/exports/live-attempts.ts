@@ -2,14 +2,14 @@
  * The attempts that run in this process, and the signals that abort them.
  *
  * Invariant: while an attempt runs, its lease is renewed well before it expires. The signal of an attempt is aborted
- * before its lease expires, when it no longer owns its run, and when its run must no longer be exported.
+ * before its lease expires, when the attempt no longer owns its run, and when its run may no longer be exported.
  *
- *   1. Every second one statement renews the leases of all attempts in this process whose fencing token and status are
- *      still valid, and returns their runs. Attempts whose runs are not returned are aborted, because these runs were
- *      cancelled, timed out or claimed by another worker. Therefore a cancellation in any process reaches every
+ *   1. Once per second, one statement renews the leases of all attempts in this process whose fencing token and status
+ *      are still valid, and returns their runs. Attempts whose runs are not returned are aborted, because these runs
+ *      were cancelled, timed out or claimed by another worker. Therefore a cancellation in any process reaches every
  *      worker in little more than a second.
- *   2. The statement skips rows that another transaction has locked. It uses its own connection, with a timeout that
- *      is shorter than the lease. Therefore neither a lock nor a busy pool delays the renewal of other leases.
+ *   2. The statement skips rows that another transaction has locked. It uses its own connection, with a timeout that is
+ *      shorter than the lease. Therefore neither a lock nor a busy pool delays the renewal of other leases.
  *   3. A timer of each attempt aborts the attempt a second before its lease expires by the local clock, even if the
  *      database does not respond.
  *   4. An attempt that exceeds its timeout is aborted.

@@ -101,7 +101,7 @@ interface Candidate {
   readonly isReplaceable: boolean;
 }
 
-/** Finds the tokens that a request may use or replace, the most fitting first. */
+/** Finds the tokens that a request may use or replace, in order of preference. */
 export async function findCandidates(
   sql: Sql,
   { workspaceId, userId }: Pick<TokenOwner, 'workspaceId' | 'userId'>,
@@ -119,7 +119,7 @@ export async function findCandidates(
   );
 }
 
-/** The state of a URL is stored as a hash. */
+/** The state in a URL is stored as a hash. */
 export const hashState = (state: string) => createHash('sha256').update(state).digest();
 /** Identifies the row of a code verifier for the sealer. */
 export const identifyVerifier = (id: string) => `oauth authentication ${id}`;
@@ -131,7 +131,7 @@ async function startAuthentication(
   { scopes, agentId, forceNew = false, tokenId, isDefault = true }: AuthenticateRequest,
 ): Promise<AuthenticateResult> {
   const id = randomUUID();
-  // Clients that know only the reference read the id of the authentication from the state.
+  // Clients that have only the reference read the id of the authentication from the state.
   const state = `${id}.${randomBytes(32).toString('base64url')}`;
   const { url, codeVerifier } = await buildAuthorizationRequest(provider, { state, scopes });
   await database.transaction(async (tx) => {

@@ -14,7 +14,7 @@ export interface Grant {
   readonly refreshToken: string | undefined;
   /** Lifetime of the access token; undefined if the provider sent none. */
   readonly lifetimeSeconds: number | undefined;
-  /** Granted scopes; undefined if the provider sent none, which means: those that were asked for. */
+  /** Granted scopes; undefined if the provider sent none, which means the requested scopes. */
   readonly scopes: readonly string[] | undefined;
 }
 
@@ -24,8 +24,8 @@ export interface Grant {
 const protocolScopes = ['openid', 'offline_access', 'refresh_token'];
 
 /**
- * Returns the scopes of a new token: those that the provider granted, or `asked` if it named none. Scopes of the
- * protocol that were asked for count as granted.
+ * Returns the scopes of a new token: those that the provider granted, or `asked` if it named none. Requested scopes of
+ * the protocol count as granted.
  */
 export function chooseScopes({ scopes }: Grant, asked: readonly string[]): string[] {
   const unrepeated = asked.filter((scope) => protocolScopes.includes(scope));

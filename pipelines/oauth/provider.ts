@@ -35,7 +35,7 @@ export const providerColumns = `p.id, p.organization_id, p.provider_id, p.name, 
   p.revocation_url, p.uses_pkce, CASE WHEN p.uses_pkce THEN 'S256' END AS code_challenge_method, p.provider_type,
   p.mcp_server_url, p.token_endpoint_auth_method, p.is_dynamic_client, p.redirect_uri, p.created_at, p.updated_at`;
 
-/** What a request to a provider needs. */
+/** Data of a provider that requests to it need. */
 export interface Provider extends ProviderRecord {
   readonly sealed_client_secret: string | null;
   /** Issuer of the authorization server, if its metadata was read. */

@@ -48,7 +48,10 @@ interface StoredToken {
 const leaseMs = 2 * providerTimeoutMs;
 const pollIntervalMs = 50;
 
-/** Maximum time before its expiry at which a token is refreshed, so that it does not expire on its way. */
+/**
+ * Maximum time before its expiry at which a token is refreshed, so that it does not expire before the provider receives
+ * it.
+ */
 const maxRefreshAheadSeconds = 60;
 
 /**
@@ -164,7 +167,10 @@ export function sealGrant(sealer: Sealer, id: string, { accessToken, refreshToke
   ];
 }
 
-/** Ends a lease. If the refresh token is dead, the user has withdrawn consent, and the token counts as expired. */
+/**
+ * Ends a lease. `isDead`: the provider refused the refresh token, so the user has withdrawn consent, and the access
+ * token counts as expired.
+ */
 async function endLease(sql: Sql, id: string, lease: string, { isDead }: { readonly isDead: boolean }) {
   await sql.execute(
     `UPDATE oauth_tokens SET refresh_lease = NULL, refresh_lease_until = NULL,

@@ -26,7 +26,7 @@ export interface NewProvider {
   readonly authMethod?: ClientAuthMethod | null | undefined;
   /** The URI to which the provider sends users back. */
   readonly redirectUri: string;
-  /** Facts about a client that was registered by Runlake itself. */
+  /** Data of a client that Runlake registered. */
   readonly registration?: {
     readonly issuer: string;
     readonly mcpServerUrl: string;
@@ -170,8 +170,8 @@ export function checkUrl({ allowPrivate }: Pick<OAuthDeps, 'allowPrivate'>, fiel
 }
 
 /**
- * Checks that a change sends nothing to another host: the client's secret and the refresh tokens of users go to these
- * URLs, and who may change a provider may not read them.
+ * Checks that a change does not redirect secrets to another host. The client secret and the refresh tokens of users are
+ * sent to these URLs, and a caller who may change a provider may not read them.
  *
  * @throws INVALID_REQUEST with the field.
  */

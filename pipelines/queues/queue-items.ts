@@ -1,4 +1,4 @@
-/** Runs and threads of a queue as items: where they are, page by page. */
+/** Runs and threads of a queue as items: their positions, page by page. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readAllRuns } from '../runs/query-runs.ts';
@@ -40,7 +40,7 @@ export async function listItems(
   });
 }
 
-/** An item without the time is outside of any bound. */
+/** An item without the time matches no bound. */
 function isBetween(micros: number | undefined, from = -Infinity, before = Infinity): boolean {
   if (micros === undefined) return from === -Infinity && before === Infinity;
   return micros >= from && micros < before;
@@ -96,7 +96,7 @@ function readCursor(text: string): CursorPosition {
     const isTime = typeof addedAt === 'string' && !Number.isNaN(Date.parse(addedAt));
     if (isTime && Number.isSafeInteger(position)) return [addedAt, position as number];
   } catch {
-    // The same error as for other values.
+    // Throw the same error as for other invalid values.
   }
   throw runlakeError('BAD_REQUEST', { reason: 'The cursor was not issued by this server.' });
 }

@@ -1,9 +1,9 @@
 /**
- * Runs and threads of annotation queues, as one user sees them. What is said of a run holds for a thread.
+ * Runs and threads of annotation queues, as one user sees them. The rules for runs also apply to threads.
  *
  * Invariant: a run is completed when as many users as the queue asks for have completed it, and at most that many users
  * review it at the same time. In a queue with assigned reviewers it is completed when all of them have completed it.
- * Changes lock the row of the run in the queue, so two users cannot both take the last place.
+ * Changes lock the row of the run in the queue, so two users cannot both become the last permitted reviewer.
  */
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';

@@ -21,8 +21,8 @@ export interface StoredQueueRun extends QueueItem {
 export const isStoredRun = (item: QueueItem): item is StoredQueueRun => item.location !== undefined;
 
 /**
- * The runs of a queue that are stored, and its threads. What was deleted or, of runs, has expired is left out, so that
- * pages are complete and numbers agree with them. A thread stays while its project exists.
+ * Lists the stored runs and the threads of a queue. Deleted and expired runs, and threads of deleted projects, are left
+ * out, so that pages are complete and counts agree with them.
  */
 export async function listStoredItems(
   { clickhouse, database }: Pick<ReadDeps, 'clickhouse' | 'database'>,

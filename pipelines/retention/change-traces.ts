@@ -1,9 +1,8 @@
 /**
  * Keeps and deletes traces, as requested by rows of `trace_changes` in Postgres.
  *
- * Invariant: a request is handled twice, an hour apart, before it disappears. Events of its traces that were still on
- * their way to ClickHouse the first time are handled the second time, and the sink handles every later event according
- * to the mark of its trace.
+ * Invariant: a request is handled twice, an hour apart, before it is deleted. Events of its traces that were still in
+ * the log the first time are handled the second time, and the sink applies the mark of a trace to all later events.
  *
  *   1. Claim due requests: their next due time becomes an hour from now, so that other processes do not claim them.
  *   2. Write the marks of the traces (`trace_marks`), so that sinks that read them later store later events correctly.
@@ -11,8 +10,9 @@
  *   4. After the first run, record it; the request becomes due again in an hour. After the second run, delete the
  *      request.
  *
- * After a crash in steps 2 to 4 the request is due again an hour later. After an error it is due again in a minute, with
- * the other requests of its group: the deletions in a project, or what a workspace keeps. Other groups go on.
+ * After a crash in steps 2 to 4 the request is due again an hour later. After an error, it is due again in a minute,
+ * with the other requests of its group. The groups are: the deletions in a project, and the requests of a workspace to
+ * keep traces. Other groups are not affected.
  */
 
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';

@@ -1,4 +1,4 @@
-/** What datasets and annotation queues say about runs. */
+/** Uses of runs in datasets and annotation queues. */
 import type { Database } from '../../infra/postgres/database.ts';
 import type { RunUse } from './run-columns.ts';
 

@@ -11,7 +11,7 @@ export type Limit = {
   readonly countSql: string;
 } & (
   | { readonly what: string; readonly hint: string }
-  /** In place of LIMIT_REACHED. */
+  /** Error to throw instead of LIMIT_REACHED. */
   | { readonly createError: () => RunlakeError }
 );
 

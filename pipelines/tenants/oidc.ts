@@ -12,7 +12,7 @@ import { providerTimeoutMs } from '../oauth/oauth-deps.ts';
 import { toProviderError } from '../oauth/provider-error.ts';
 import { type Role, roles } from './roles.ts';
 
-/** What the browser keeps between the redirect to the provider and the one back. It must be sealed. */
+/** State of a sign-in that the browser keeps in a cookie while it is at the provider. It must be sealed. */
 export interface PendingSignIn {
   readonly state: string;
   readonly nonce: string;
@@ -133,7 +133,7 @@ function readMember(claims: Readonly<Record<string, unknown>>, config: Config): 
   const claim = config.oidcRoleClaim;
   const values = new Set([claims[claim]].flat().map(String));
   const mapped = parseRoles(config.oidcRoles);
-  // The first of the roles, which are ordered, that any of the values gives.
+  // `roles` is in descending order, so this is the most powerful role that any of the values is mapped to.
   const role = roles.find((each) =>
     mapped.some(([value, given]) => given === each && (value === '*' || values.has(value))),
   );

@@ -7,8 +7,8 @@ import { generateToken, hashToken } from './sign-in-session.ts';
 export type SignInKey = Pick<Caller, 'keyId' | 'organizationId' | 'userEmail'>;
 
 /**
- * Links that sign in once, as the holder of an API key. They exist only in the memory of this process: none survives
- * it, and none works on another one.
+ * One-time sign-in links for the holder of an API key. They exist only in the memory of this process, so they end with
+ * it, and other processes do not accept them.
  */
 export class SignInLinks {
   readonly #keys = new Map<string, SignInKey>();

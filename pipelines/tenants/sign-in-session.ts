@@ -27,11 +27,11 @@ export interface SignInSession {
 
 export const sessionLifetimeSeconds = 7 * 86_400;
 const idleSeconds = 12 * 3_600;
-/** Age of a value from which it is replaced. */
+/** Age from which a value of the cookie is replaced. */
 const maxTokenAgeSeconds = 900;
-/** Other requests of the browser may still carry the former value. */
+/** How long earlier values stay valid, because other requests of the browser may still carry them. */
 const overlapSeconds = 60;
-/** The oldest sessions of a key end beyond this number. */
+/** Maximum number of sessions of a key. Beyond it, the oldest session ends. */
 const maxSessionsPerKey = 100;
 
 /** Generates the value of a cookie, of a CSRF token or of a link: 256 random bits as 43 characters. */
@@ -168,7 +168,7 @@ export async function readSessionNames(database: Database, caller: Caller): Prom
   return row!;
 }
 
-/** Time at which the session ends if it is not used, and in any case. */
+/** Returns the time at which the session ends if it is not used again. */
 export function findSessionEnd({ expiresAt }: SignInSession): string {
   return new Date(Math.min(expiresAt.getTime(), Date.now() + idleSeconds * 1_000)).toISOString();
 }

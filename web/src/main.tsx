@@ -13,7 +13,7 @@ import { applyTheme } from './theme.tsx';
 
 applyTheme();
 
-/** Requests that the API refuses get the same response again; others are tried twice more. */
+/** Retries a failed request twice, unless the API refused it: it would refuse it again. */
 const retry = (failures: number, error: unknown) =>
   failures < 2 && !(error instanceof ApiError && error.status >= 400 && error.status < 500 && error.status !== 429);
 
@@ -24,14 +24,14 @@ const router = createAppRouter(client);
 whenSignedOut(() => {
   setCsrfToken(undefined);
   client.setQueryData(sessionQuery.queryKey, null);
-  // Leads to the sign-in screen, and back to this address afterwards.
+  // Redirects to the sign-in screen, which leads back to this address.
   void router.invalidate();
 });
 whenOtherTabChanges(async () => {
   const session = await client.fetchQuery({ ...sessionQuery, staleTime: 0 });
   if (session === null) setCsrfToken(undefined);
   forgetData(client);
-  // Reads the data of the new session, or leads to the sign-in screen.
+  // Reads the data of the new session, or redirects to the sign-in screen.
   await router.invalidate();
   await client.invalidateQueries();
 });

@@ -154,7 +154,7 @@ const compare = createRoute({
   validateSearch: readCompareSearch,
   component: lazyRouteComponent(() => import('./screens/datasets/compare.tsx'), 'Compare'),
 });
-/** Links of the SDKs. */
+/** Target of links that the SDKs build. */
 const sdkDataset = createRoute({
   getParentRoute: () => shell,
   path: '/o/$tenantId/datasets/$datasetId',

@@ -13,7 +13,7 @@ export type PublishState = (update: {
   readonly threadId: string;
   /** Number of the update among the starts of the thread. Updates and run starts share one sequence. */
   readonly threadStart: number;
-  /** UUID of the update, used in place of a run id. */
+  /** UUID of the update, used instead of a run id. */
   readonly updateId: string;
   readonly state: ThreadState;
 }) => Promise<void>;

@@ -56,7 +56,7 @@ export interface TracedAttempt {
 export interface ChildRunTracer {
   /** Starts the tracing of an attempt. Returns undefined if child runs are not traced. */
   open(run: ClaimedRun): TracedAttempt | undefined;
-  /** Tries once more to write the buffered runs. */
+  /** Tries again to write the buffered runs. */
   close(): Promise<void>;
 }
 

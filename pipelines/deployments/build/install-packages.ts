@@ -6,7 +6,7 @@ import { readInside } from './build-folder.ts';
 
 const npmOptions = ['--no-audit', '--no-fund', '--no-update-notifier', '--prefer-offline'];
 
-/** Reads a file beside the lock file. */
+/** Reads a file in the folder of the lock file. */
 type ReadFile = (file: string) => Promise<string | undefined>;
 
 /** Arguments of `npm` that install the packages of a folder with this lock file, in the order of precedence. */

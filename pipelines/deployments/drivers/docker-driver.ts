@@ -84,7 +84,7 @@ async function startContainer(
       await pullImage(docker, created.Image, { signal, onLog });
       signal.throwIfAborted();
       const { name: _, ...body } = created;
-      // Without these names, the library would put everything into the URL, too, also secrets.
+      // Without these names, the library would put all values into the URL, including secrets.
       container = await docker.createContainer({ _query: { name }, _body: body } as Docker.ContainerCreateOptions);
       await container.start();
     }
@@ -132,7 +132,7 @@ type ContainerSettings = Docker.ContainerCreateOptions & {
   readonly Labels: Record<string, string>;
 };
 
-/** @throws DEPLOYMENT_START_FAILED if the specification asks for what Docker does not have. */
+/** @throws DEPLOYMENT_START_FAILED if the specification requests a resource that Docker does not have. */
 function describeContainer(options: DockerDriverOptions, spec: ReplicaSpec): ContainerSettings {
   const { resources, secretReferences, deploymentId, revisionId, slug } = spec;
   const [reference] = secretReferences;

@@ -133,8 +133,8 @@ function buildResources({
 }
 
 /**
- * Refuses what gives a pod access to its machine, or to the variables of other deployments. The rights of the service
- * account and admission rules of the namespace, which the operator sets, limit everything else.
+ * Refuses fields that give a pod access to its machine, or to the variables of other deployments. The rights of the
+ * service account and admission rules of the namespace, which the operator sets, limit everything else.
  */
 function refuseUnsafe({ resources, secretReferences }: ReplicaSpec): void {
   const { volumes, init_containers: initContainers, sidecars, image_pull_secrets: pullSecrets } = resources;

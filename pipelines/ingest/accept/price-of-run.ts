@@ -18,9 +18,8 @@ interface NameSource {
 const quoteKey = (key: string) => Buffer.from(`"${key}"`);
 
 /**
- * The places at which an event can name its model, ordered by precedence with the strongest first. The position of a
- * place is stored with the run as a number and must not change, so new places are added at the end. Source: the public
- * run format.
+ * The fields in which an event can name its model, in order of precedence. The index of a field is stored with the run
+ * and must not change, so new fields are added at the end. Source: the public run format.
  */
 const nameSources: readonly NameSource[] = [
   { member: 'extra', path: ['metadata', 'ls_model_name'], key: undefined, quotedKey: quoteKey('ls_model_name') },

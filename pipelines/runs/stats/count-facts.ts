@@ -43,7 +43,7 @@ interface FactDeps {
 export interface FactLimits {
   /** Maximum number of hours per run; further hours stay dirty. */
   readonly hours?: number;
-  /** Minimum time from the first mark of an hour until its runs are listed, in seconds. */
+  /** Minimum age of the first dirty mark of an hour before the hour is processed, in seconds. */
   readonly minAgeSeconds?: number;
 }
 

@@ -106,7 +106,7 @@ interface CallSelection {
   readonly kind?: string;
 }
 
-/** Queries for model calls: with their figures, and, of those that have ancestors, with what they state. */
+/** Queries for model calls with their figures and, for calls that have ancestors, the figures that these state. */
 interface CallQueries {
   readonly calls: string;
   readonly covering: string;

@@ -43,13 +43,13 @@ export function setCsrfToken(token: string | undefined): void {
 }
 
 let workspaceId: string | undefined;
-/** Sets the workspace that requests name. */
+/** Sets the workspace that the header `X-Tenant-Id` names. */
 export function setWorkspace(id: string | undefined): void {
   workspaceId = id;
 }
 
 let onSignedOut: () => void = () => undefined;
-/** Sets what happens when the API refuses a request because the session has ended. */
+/** Sets the callback for a response of the main API that means that the session has ended. */
 export function whenSignedOut(handle: () => void): void {
   onSignedOut = handle;
 }
@@ -81,8 +81,9 @@ export interface SendOptions {
   readonly signal?: AbortSignal | undefined;
   readonly headers?: Readonly<Record<string, string>>;
   /**
-   * Whether the request goes to a deployment: `session` for one that accepts the session, which needs the CSRF token for
-   * every method; `own` for one that `headers` authenticate. A refusal of the deployment does not end the session.
+   * Set for requests to a deployment. `session`: the session authenticates the request, which needs the CSRF token for
+   * every method. `own`: `headers` authenticate the request. If the deployment refuses a request, the session does not
+   * end.
    */
   readonly deployment?: 'session' | 'own';
 }
@@ -110,7 +111,7 @@ export async function send(
   const error = await toApiError(response);
   if (response.status === 401 && csrfToken !== undefined) {
     if (deployment === undefined) onSignedOut();
-    // The main API knows whether the session has ended; a deployment may refuse for reasons of its own.
+    // A deployment may refuse a request for its own reasons. Only the main API knows whether the session has ended.
     else if (deployment === 'session') void send('get', '/api/v1/session').catch(() => undefined);
   }
   throw error;
@@ -156,7 +157,7 @@ export function fillPath(path: string, parameters: unknown, query: unknown): str
   return search.size === 0 ? filled : `${filled}?${search}`;
 }
 
-/** Throws the error of an operation that answers 2xx for something that does not exist. */
+/** Throws an ApiError with status 404, for an operation that responds with 2xx if the object does not exist. */
 export function throwNotFound(message: string): never {
   throw new ApiError(message, 404);
 }

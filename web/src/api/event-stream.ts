@@ -7,7 +7,7 @@ export interface ServerEvent {
 }
 
 /**
- * Reads the events of a response as they arrive. `fetch` is used in place of `EventSource`, which cannot send headers or
+ * Reads the events of a response as they arrive. `fetch` is used instead of `EventSource`, which cannot send headers or
  * a body. Rejects if the connection breaks; returns if the stream is complete.
  */
 export async function* readEvents(response: Response): AsyncGenerator<ServerEvent, void> {

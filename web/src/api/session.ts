@@ -20,7 +20,7 @@ export const sessionQuery = queryOptions({
   staleTime: Number.POSITIVE_INFINITY,
 });
 
-/** Tells the other tabs of the browser that the session has begun or ended. */
+/** Notifies the other tabs of the browser when the session starts or ends. */
 const tabs = new BroadcastChannel('runlake-session');
 
 /** Calls `handle` when another tab has signed in or out. */
@@ -28,12 +28,12 @@ export function whenOtherTabChanges(handle: () => void): void {
   tabs.onmessage = handle;
 }
 
-/** Removes what was read with another session or in another workspace. */
+/** Removes cached data of another session or workspace. */
 export function forgetData(client: QueryClient): void {
   client.removeQueries({ predicate: ({ queryKey: [first] }) => first !== sessionKey[0] });
 }
 
-/** Returns functions that begin and end the session. */
+/** Returns functions that start and end the session. */
 export function useSessionChanges() {
   const client = useQueryClient();
   const begin = async (url: string, body: object) => {

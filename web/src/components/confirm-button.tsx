@@ -1,7 +1,7 @@
 import { useId, useRef, useState } from 'react';
 import { showInvisible } from './text.tsx';
 
-/** A button for a change that cannot be undone: it asks before. */
+/** A button for a change that cannot be undone. It asks for confirmation first. */
 export function ConfirmButton({
   label,
   name,
@@ -11,12 +11,12 @@ export function ConfirmButton({
   onConfirm,
 }: {
   readonly label: string;
-  /** Accessible name of the button, with what it changes. */
+  /** Accessible name of the button. It names the object that the button changes. */
   readonly name: string;
   readonly question: string;
   /** Text that the viewer must type to confirm. */
   readonly typed?: string;
-  /** Label of the button that changes nothing. */
+  /** Label of the button that cancels. */
   readonly dismiss?: string;
   readonly onConfirm: () => void;
 }) {

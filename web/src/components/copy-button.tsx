@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { showInvisible } from './text.tsx';
 
-/** Copies a text to the clipboard, and says so for a moment. */
+/** A button that copies a text to the clipboard and briefly confirms it. */
 export function CopyButton({
   label,
   text,

@@ -5,7 +5,7 @@ import { Popover } from './popover.tsx';
 import { Problem } from './states.tsx';
 
 interface Share {
-  /** What is shared, such as `trace`. */
+  /** Kind of the shared object, such as `trace`. */
   readonly what: string;
   readonly queryKey: readonly string[];
   /** Returns the token of the public link; undefined if there is none. */
@@ -16,7 +16,7 @@ interface Share {
   readonly page: 'r' | 'd';
 }
 
-/** Shares something by a public link, and ends that. */
+/** A menu that creates and removes the public link of an object. */
 export function ShareMenu(share: Share) {
   return (
     <Popover label={<Icon name="share" />} name="Share" className="button icon" end>

@@ -3,7 +3,7 @@ import { Brand } from '../shell.tsx';
 import { ThemeButton } from '../theme.tsx';
 import './shared-page.css';
 
-/** Frame of a page that a public link opens without a session. `label` says what is shared. */
+/** Frame of a page that a public link opens without a session. `label` names the shared object. */
 export function SharedPage({ label, children }: { readonly label: string; readonly children: ReactNode }) {
   return (
     <div className="shared">

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'react';
 
 export interface Shortcut {
-  /** Unset: the list names the key in another line. */
+  /** Unset: the label of another shortcut also describes this key. */
   readonly label?: string;
   /** Unset: the shortcut is only explained here; another component handles it. */
   readonly run?: () => void;

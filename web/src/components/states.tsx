@@ -16,7 +16,7 @@ export function EmptyState({
   children,
 }: {
   readonly title: string;
-  /** Whether the state is in place of the whole screen. */
+  /** Whether the state replaces the whole screen. */
   readonly isPage?: boolean;
   readonly children?: ReactNode;
 }) {
@@ -28,7 +28,7 @@ export function EmptyState({
   );
 }
 
-/** Says what went wrong, in the words of the API, and offers to try again. */
+/** Shows the error message of the API and a button that retries. */
 export function ErrorState({
   error,
   isPage = false,
@@ -59,7 +59,7 @@ export function ErrorState({
   );
 }
 
-/** Says below a form or a button that what it does failed. Renders nothing without `message`. */
+/** Shows an error message below a form or a button. Renders nothing without `message`. */
 export function Problem({ message }: { readonly message: string | undefined }) {
   if (message === undefined) return null;
   return (
@@ -92,7 +92,7 @@ export function MoreButton({ pages, label }: { readonly pages: Pages; readonly l
   );
 }
 
-/** The end of a table that is read page by page. `shown` says what it has, such as `12 runs`. */
+/** Footer of a paged table. `shown` describes the loaded rows, such as `12 runs`. */
 export function PagesFooter({
   pages,
   shown,
@@ -113,7 +113,7 @@ export function PagesFooter({
   return pages.hasNextPage ? 'Loading more …' : `${shown}; these are all.`;
 }
 
-/** Renders `children` if the session has the permission, otherwise says which permission is missing. */
+/** Renders `children` if the session has the permission, otherwise a text that names the missing permission. */
 export function Permitted({
   permission,
   isPage = true,
@@ -167,7 +167,7 @@ export function StaleNotice({ error }: { readonly error: Error | null }) {
   );
 }
 
-/** Renders the data of a query, or its state. Data that was loaded stays when a later read fails. */
+/** Renders the data of a query, or its state. If a later read fails, the loaded data stays visible. */
 export function QueryState<T>({
   query,
   children,

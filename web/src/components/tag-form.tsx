@@ -2,7 +2,7 @@ import { useMutation } from '@tanstack/react-query';
 import type { FormEvent } from 'react';
 import { Problem } from './states.tsx';
 
-/** A form that sets a tag on a `what`, such as a version. A tag is on one of them at a time. */
+/** A form that moves a tag to an object of the kind `what`, such as a version. Only one object can have the tag. */
 export function TagForm({
   what,
   onSet,

@@ -3,15 +3,17 @@ import { useMemo, useState } from 'react';
 import { showInvisible } from './text.tsx';
 import './text-diff.css';
 
-/** Time after which texts are shown one after the other, so that no text can block the page. */
+/**
+ * Maximum time for a comparison, so that no text blocks the page. After it, the texts are shown one after the other.
+ */
 const timeoutMs = 1000;
-/** Equal lines that are shown before and after a change. */
+/** Number of equal lines that are shown before and after a change. */
 const contextLines = 3;
 /** Lines longer than this are compared only as a whole. */
 const maxWordCompared = 2000;
-/** Lines that changed together of which the words are compared. */
+/** Maximum number of adjacent changed lines whose words are compared. */
 const maxPairs = 100;
-/** Lines that are rendered until the viewer asks for more. */
+/** Number of lines that are rendered until the viewer asks for more. */
 const maxRows = 1000;
 
 interface DiffPart {
@@ -22,7 +24,7 @@ interface DiffLine {
   readonly kind: 'same' | 'removed' | 'added';
   readonly parts: readonly DiffPart[];
 }
-/** A line, or equal lines that are not shown at first. */
+/** A line, or a group of equal lines that is hidden at first. */
 type Row = DiffLine | { readonly hidden: readonly DiffLine[] };
 
 /** The difference between two texts, line by line, with the words that changed. */
@@ -108,7 +110,7 @@ function compareTexts(before: string, after: string): readonly Row[] {
   return foldEqual(lines);
 }
 
-/** Returns removed lines before the added ones in their place, with the words that changed. */
+/** Returns the removed lines, then the added lines that replace them, with the changed words marked. */
 function pairLines(removed: readonly string[], added: readonly string[]): readonly DiffLine[] {
   const pairs = removed.map((text, index) => compareWords(text, added[index] ?? ''));
   return [

@@ -15,7 +15,7 @@ const features = tableFeatures({ columnVisibilityFeature });
 const defaultRowHeight = 32;
 const columnGap = 12;
 const allColumns: ColumnVisibilityState = {};
-/** Rows below the last visible one at which the next page is requested. */
+/** The next page is requested when fewer rows than this remain below the last visible row. */
 const prefetchRows = 40;
 
 export interface TableColumn<T> {
@@ -23,7 +23,7 @@ export interface TableColumn<T> {
   readonly label: string;
   /** Minimum width in pixels. */
   readonly width: number;
-  /** Share of the width that is left. Default: the column has its minimum width. */
+  /** Share of the remaining width. Default: the column has its minimum width. */
   readonly grow?: number;
   readonly isNumber?: boolean;
   readonly render: (row: T) => ReactNode;
@@ -52,7 +52,7 @@ export function VirtualTable<T>({
   readonly keyOf: (row: T) => string;
   /** Height of each row in pixels. */
   readonly rowHeight?: number;
-  /** Key of the row that is open beside the table. */
+  /** Key of the row whose details are open next to the table. */
   readonly currentKey?: string | undefined;
   readonly onOpen: (row: T) => void;
   readonly onNearEnd: () => void;
@@ -97,7 +97,7 @@ export function VirtualTable<T>({
 
   const move = (event: KeyboardEvent) => {
     const row = (event.target as HTMLElement).closest<HTMLElement>('[data-index]');
-    // The focus follows the key in the next frame, and keys can be faster.
+    // The focus moves in the next frame; a repeated key can arrive earlier.
     const at = row ? (pending.current ?? Number(row.dataset.index)) : -1;
     const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
     if (step !== undefined && !event.metaKey && !event.ctrlKey) {

@@ -9,7 +9,7 @@ import { Tabs } from '../components/tabs.tsx';
 
 const pollMs = 2000;
 
-/** Leads to the projects; if there are none, shows how to send a first trace. */
+/** Redirects to the projects; if there are none, shows how to send a first trace. */
 export function Home() {
   const projects = useQuery({
     queryKey: ['projects', 'first'],
@@ -23,7 +23,7 @@ export function Home() {
   );
 }
 
-/** Shows the lines that send a first trace, and opens that trace when it arrives. */
+/** Shows the code that sends a first trace, and opens that trace when it arrives. */
 export function FirstStart() {
   const [language, setLanguage] = useState<Language>('JavaScript');
   const key = useMutation({

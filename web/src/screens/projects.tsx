@@ -193,7 +193,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }
 
-/** Small bars, oldest first, with a text for readers that do not see them. */
+/** Small bars, oldest first, with a text for screen readers. */
 function Sparkline({ values, label }: { readonly values: readonly number[]; readonly label: string }) {
   const max = Math.max(1, ...values);
   const step = 6;

@@ -8,7 +8,7 @@ import { Brand } from '../shell.tsx';
 
 const route = getRouteApi('/signin');
 
-/** What the page says when OpenID Connect brought the member back without a session, by code of the error. */
+/** Messages for failed sign-ins through OpenID Connect, by error code. */
 const refusals: Readonly<Record<string, string>> = {
   OIDC_SIGN_IN_EXPIRED: 'The sign-in took too long. Sign in again within ten minutes, in the same browser.',
   OIDC_EMAIL_MISSING: 'The identity provider does not confirm an email address for you. Ask its administrator.',
@@ -16,8 +16,8 @@ const refusals: Readonly<Record<string, string>> = {
 };
 
 /**
- * Exchanges an API key, or the one-time token in the fragment of the address, for a session; or goes to the identity
- * provider, if the installation has one.
+ * Exchanges an API key, or the one-time token in the fragment of the address, for a session. If OpenID Connect is
+ * configured, it can redirect to the identity provider instead.
  */
 export function SignIn() {
   const { to, error } = route.useSearch();

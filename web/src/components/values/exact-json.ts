@@ -10,7 +10,7 @@ interface ReviverContext {
   readonly source?: string;
 }
 
-/** Parses JSON without losing digits, where the browser supports access to the source text of numbers. */
+/** Parses JSON without losing digits if the browser supports access to the source text of numbers. */
 export function parseExact(text: string): unknown {
   const revive = (_key: string, value: unknown, context?: ReviverContext): unknown => {
     if (typeof value !== 'number' || context?.source === undefined) return value;

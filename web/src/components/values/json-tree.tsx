@@ -5,7 +5,7 @@ import './values.css';
 
 const maxText = 2000;
 const maxItems = 100;
-/** Levels that are open at first. */
+/** Number of levels that are open at first. */
 const openLevels = 2;
 
 /** A JSON value as a tree. Only open nodes are rendered, and long lists and texts only in part until the viewer asks. */

@@ -126,7 +126,7 @@ function parseArguments(value: unknown): unknown {
 /** Returns the text of the last message, or the only text, of inputs or outputs as JSON; otherwise the JSON. */
 export function summarizePreview(json: string): string {
   const value = parseArguments(json);
-  // The API cuts long previews; the last text that is there says the most.
+  // The API truncates long previews, which are then not valid JSON. Use their last text.
   if (typeof value === 'string')
     return parseCutText([...json.matchAll(/"(?:content|text)":"((?:[^"\\]|\\.)+)/g)].at(-1)?.[1]) ?? json;
   if (typeof value !== 'object' || value === null) return json;

@@ -126,7 +126,7 @@ function describeMatches(count: number): string {
   return count >= maxMarks ? `${maxMarks} matches or more` : `${count} ${count === 1 ? 'match' : 'matches'}`;
 }
 
-/** Splits a text into what is between the matches (even indexes) and the matches (odd indexes). */
+/** Splits a text at the matches. Matches have odd indexes, the text between them has even indexes. */
 function splitAt(text: string, wanted: string): readonly string[] {
   if (wanted === '') return [text];
   const lower = text.toLowerCase();

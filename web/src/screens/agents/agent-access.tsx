@@ -50,7 +50,7 @@ function WithClient({
 }) {
   const queries = useQueryClient();
   const [client, setClient] = useState<AgentClient>(() => createAgentClient({ id, slug }, ownHeaders.get(id), version));
-  // Which assistants there are is needed everywhere; it shows whether the deployment gives access.
+  // Every screen of a deployment needs its assistants. Reading them also shows whether the deployment grants access.
   const access = useQuery({
     queryKey: [...client.key, 'access'],
     queryFn: ({ signal }) => client.request('post', '/assistants/search', { body: { limit: 1 }, signal }),

@@ -19,7 +19,10 @@ export interface AgentRequest {
 /** Client of the agent server of one deployment. Requests carry the session, or the header that the viewer entered. */
 export interface AgentClient {
   readonly deploymentId: string;
-  /** Changes when the viewer enters a header, so that nothing of another user is shown. */
+  /**
+   * Start of the query keys. It changes when the viewer enters a header, so that cached data of another user is not
+   * shown.
+   */
   readonly key: readonly unknown[];
   request<T>(method: string, path: string, options?: AgentRequest): Promise<T>;
   stream(method: string, path: string, options?: AgentRequest): Promise<AgentStream>;

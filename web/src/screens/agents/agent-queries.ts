@@ -3,7 +3,7 @@ import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { useAgentClient } from './agent-client.ts';
 import type { DeploymentSearch } from './search.ts';
 
-/** What the screens read from the agent server of a deployment. */
+/** Queries of the screens to the agent server of a deployment. */
 
 const pageSize = 50;
 const nextOffset = (page: readonly unknown[], pages: readonly unknown[]) =>
@@ -35,7 +35,7 @@ export const useSchemas = (assistantId: string | undefined) => useAssistantPart<
 export const useVersions = (assistantId: string | undefined) =>
   useAssistantPart<Assistant[]>(assistantId, 'versions', 'post', { limit: pageSize });
 
-/** Threads, those that changed last first. `find` is an id, or `key=value` of the metadata. */
+/** Lists threads, most recently changed first. `find` is an id, or `key=value` of the metadata. */
 export function useThreads({ find, status }: Pick<DeploymentSearch, 'find' | 'status'>) {
   const { key, request } = useAgentClient();
   const [, name, value] = /^\s*([^=]+?)\s*=\s*(.*?)\s*$/.exec(find ?? '') ?? [];
@@ -64,7 +64,7 @@ export function useThreads({ find, status }: Pick<DeploymentSearch, 'find' | 'st
   return { threads, isUsable };
 }
 
-/** The assistant that last ran on a thread. States that were written by hand do not name it. */
+/** Returns the assistant that last ran on a thread; undefined if the thread does not name one. */
 export function useAssistantOfThread(threadId: string | undefined): string | undefined {
   const { key, request } = useAgentClient();
   const thread = useQuery({

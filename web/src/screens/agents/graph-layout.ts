@@ -1,4 +1,4 @@
-/** A layered drawing of a graph: each node is one layer below its earliest predecessor that is not a cycle. */
+/** A layered drawing of a graph. Edges lead to lower layers, except those that close a cycle. */
 export interface DrawnNode {
   readonly id: string;
   readonly label: string;
@@ -31,7 +31,7 @@ export const nodeHeight = 34;
 const gapX = 30;
 const gapY = 44;
 const margin = 20;
-/** Space at the right for lines that lead back. */
+/** Space on the right for edges that lead back to a higher layer. */
 const returnWidth = 18;
 
 export function layoutGraph(
@@ -99,7 +99,7 @@ function findBackEdges(ids: readonly string[], edges: readonly GraphEdge[]): Rea
   return back;
 }
 
-/** The layer of a node is the length of the longest path to it. `edges` have no cycle. */
+/** The layer of a node is the length of the longest path to it. `edges` must have no cycle. */
 function assignLayers(ids: readonly string[], edges: readonly GraphEdge[]): ReadonlyMap<string, number> {
   const layers = new Map(ids.map((id) => [id, 0]));
   for (let round = 0; round < ids.length; round += 1) {

@@ -74,7 +74,7 @@ function applyMessage(view: RunView, chunk: unknown): RunView {
   if (!isFields(chunk) || typeof chunk.id !== 'string') return view;
   const { id, type, name, content, tool_calls: calls, tool_call_chunks: chunks } = chunk;
   const former = view.partial.get(id);
-  // Messages of nodes that do not stream arrive in the state too, and tools as a whole.
+  // Messages of nodes that do not stream, and tool messages, also arrive in the state.
   if (former === undefined && isInState(view.values, id)) return view;
   const isPart = Array.isArray(chunks) || type === 'AIMessageChunk';
   const partial = new Map(view.partial);
@@ -101,7 +101,7 @@ function toText(content: unknown): string {
 
 type Calls = PartialMessage['tool_calls'];
 
-/** Parts of the arguments of a call have its index; the first one has its name. */
+/** Chunks of a tool call have the same index. The first chunk has the name, each chunk a part of the arguments. */
 function mergeCalls(former: Calls, chunks: unknown): Calls {
   const merged = [...former];
   for (const chunk of Array.isArray(chunks) ? chunks.filter(isFields) : []) {
@@ -119,7 +119,7 @@ function listCalls(calls: unknown): Calls {
   }));
 }
 
-/** Returns the state with the messages that are still arriving, as they would be in it. */
+/** Returns the state with the messages of which only a part has arrived appended to its messages. */
 export function withPartialMessages({ values, partial }: RunView, stored: unknown): unknown {
   const state = values ?? stored;
   if (partial.size === 0) return state;

@@ -75,8 +75,8 @@ export function RevisionLog({
 }
 
 /**
- * Follows the log. The stream ends when the revision has its final status; then, and after a broken connection, it is read
- * on after the last chunk that arrived.
+ * Follows the log. The stream ends when the revision has its final status. Reading again, also after a broken
+ * connection, continues after the last chunk that arrived.
  */
 function useLog(deploymentId: string, revisionId: string) {
   const [chunks, setChunks] = useState<readonly Chunk[]>([]);

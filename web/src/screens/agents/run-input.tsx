@@ -18,7 +18,7 @@ export function RunInput({
 }: {
   readonly assistantId: string | undefined;
   readonly isRunning: boolean;
-  /** Whether a run without input has something to do. */
+  /** Whether a run without input can continue the thread. */
   readonly canContinue: boolean;
   readonly onRun: (body: object) => void;
 }) {

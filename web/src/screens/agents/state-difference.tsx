@@ -13,7 +13,7 @@ const maxDifferences = 200;
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null;
 
-/** What differs between the states of two checkpoints. */
+/** The differences between the states of two checkpoints. */
 export function StateDifference({ before, after }: { readonly before: ThreadState; readonly after: ThreadState }) {
   const differences = useMemo(() => findDifferences(before.values, after.values), [before, after]);
   const name = ({ metadata }: ThreadState) => `step ${(metadata as { step?: number } | null)?.step ?? '–'}`;
@@ -49,7 +49,7 @@ function Side({ label, sign, value }: { readonly label: string; readonly sign: s
   );
 }
 
-/** Compares by keys and indexes. Values of which one side is no object or list are compared as a whole. */
+/** Compares objects by key and lists by index. Other values are compared as a whole. */
 function findDifferences(before: unknown, after: unknown): readonly Difference[] {
   const found: Difference[] = [];
   const compare = (one: unknown, two: unknown, path: string): void => {

@@ -125,7 +125,7 @@ function CheckpointItem({
   );
 }
 
-/** What runs next, and what waits or failed there. */
+/** Tasks of the state that failed or that wait for an answer. */
 function Tasks({ state: { tasks } }: { readonly state: ThreadState }) {
   const open = tasks.filter(({ error, interrupts }) => error || (interrupts ?? []).length > 0);
   if (open.length === 0) return null;

@@ -3,14 +3,14 @@ import { ApiError } from '../../api/client.ts';
 import { type AgentClient, type AgentRequest, useAgentClient } from './agent-client.ts';
 import { applyEvent, idleRun, type RunView } from './graph-run.ts';
 
-/** Tokens arrive faster than it makes sense to render them. */
+/** Minimum interval between renderings, because tokens arrive more often. */
 const renderMs = 40;
 const retryMs = [300, 1_000, 2_000, 4_000, 8_000, 8_000];
 const firstEvent = '-1';
 
 /**
- * Starts and follows graph runs of a thread. Leaving the screen does not end a run: it is joined on return. `onEnd` reads
- * again what a run changes.
+ * Starts and follows graph runs of a thread. A run continues when the viewer leaves the screen, which joins the run
+ * again on return. `onEnd` reads the data that a run changes.
  */
 export function useGraphRun(onEnd: () => Promise<unknown>) {
   const client = useAgentClient();
@@ -32,7 +32,7 @@ export function useGraphRun(onEnd: () => Promise<unknown>) {
       if (abort.signal.aborted) return;
       show((former) => ({ ...former, error: error instanceof Error ? error.message : String(error) }));
     }
-    // What was read before the run, such as its interrupts, must not reappear.
+    // Data that was read before the run, such as its interrupts, must not reappear.
     await whenEnded.current();
     if (!abort.signal.aborted) show((former) => ({ ...former, phase: 'ended' }));
   };

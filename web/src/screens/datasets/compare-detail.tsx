@@ -9,7 +9,7 @@ import { type ComparedExample, type ExperimentRun, formatScore } from './compari
 import { letterOf } from './experiment-summary.tsx';
 import type { Experiment } from './use-comparison.ts';
 
-/** An example with everything that each experiment returned for it. */
+/** An example with the outputs and feedback of each experiment. */
 export function CompareDetail({
   row: { example, cells },
   experiments,

@@ -21,7 +21,7 @@ const filters = [
   { show: 'regressions', label: 'Regressions' },
 ] as const;
 
-/** A row for each example: its reference outputs beside what each experiment returned. */
+/** A row for each example: its reference outputs and the outputs of each experiment. */
 export function CompareTable({
   experiments,
   ids,

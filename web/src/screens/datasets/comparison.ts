@@ -1,7 +1,7 @@
 import { formatExact } from '../../components/values/exact-json.ts';
 import type { Example } from './example-source.ts';
 
-/** What experiments did with examples, and how they differ from the first experiment. */
+/** Results of experiments by example, compared with those of the first experiment. */
 
 export interface FeedbackFigures {
   readonly n?: number;
@@ -94,7 +94,7 @@ function createCell(runs: readonly ExperimentRun[]): Cell {
 }
 
 function compareCells(first: Cell, other: Cell, lowerIsBetter: ReadonlySet<string>) {
-  // An experiment that has no run of the example yet differs in nothing.
+  // An experiment without a run of the example has no differences.
   if (first.runs.length === 0 || other.runs.length === 0) return { isDifferent: false, isRegression: false };
   const keys = new Set([...first.scores.keys(), ...other.scores.keys()]);
   const verdicts = [...keys].map((key) => judge(first.scores.get(key), other.scores.get(key), lowerIsBetter.has(key)));
@@ -109,7 +109,7 @@ function compareCells(first: Cell, other: Cell, lowerIsBetter: ReadonlySet<strin
   };
 }
 
-/** The outputs of all runs as a text that is equal for equal outputs. The order of repetitions means nothing. */
+/** Returns the outputs of all runs as a text that is equal for equal outputs. The order of repetitions is ignored. */
 function describeOutputs({ runs }: Cell): string {
   const texts = runs.map(({ status, outputs }) => `${status} ${formatExact(sortKeys(outputs ?? null), 0)}`);
   return texts.sort().join('\n');

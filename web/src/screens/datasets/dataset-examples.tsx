@@ -54,7 +54,7 @@ function ExamplesOfVersion({
 }) {
   const { split, text, example } = search;
   const source = useMemo(() => createDatasetSource(datasetId), [datasetId]);
-  // A fixed version keeps the pages together while others write to the dataset.
+  // All pages are read from the same version, so that concurrent changes do not move examples between pages.
   const version = search.version ?? versions[0]?.as_of;
   const pages = useExamples(source, { version, split, text }, version !== undefined);
   const close = () => onChange({ example: undefined });

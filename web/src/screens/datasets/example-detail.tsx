@@ -13,7 +13,7 @@ import { ValueView } from '../../components/values/value-view.tsx';
 import { ExampleForm } from './example-form.tsx';
 import { type Example, type ExampleSource, listSplits, omitSplits, useExample } from './example-source.ts';
 
-/** All fields of an example, with buttons that change it if `editsDatasetId` is the dataset that it is changed in. */
+/** All fields of an example. With `editsDatasetId`, also buttons that change the example in this dataset. */
 export function ExampleDetail({
   source,
   id,
@@ -163,7 +163,7 @@ function Attachments({ urls }: { readonly urls: Example['attachment_urls'] }) {
       <ul className="attachments">
         {found.map(([key, { presigned_url: url }]) => {
           const name = key.replace(/^attachment\./, '');
-          // The API can have another name for itself than the browser; the path is the same.
+          // The host in the URL may be unknown to the browser, so only the path is used.
           const path = url === undefined ? undefined : new URL(url, window.location.origin).pathname;
           return (
             <li key={key}>

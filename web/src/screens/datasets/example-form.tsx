@@ -123,7 +123,7 @@ function JsonField({
   );
 }
 
-/** Returns what is wrong with the text of a field; undefined for a JSON object, and for no text if it is not required. */
+/** Returns the error of the text of a field; undefined if it is a JSON object, or empty and not required. */
 function findProblem(text: string, isRequired: boolean): string | undefined {
   if (text === '') return isRequired ? 'Enter a JSON object, such as {}.' : undefined;
   try {

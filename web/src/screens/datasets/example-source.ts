@@ -94,8 +94,8 @@ export function useExamples(source: ExampleSource, { version, split, text }: Exa
 }
 
 /**
- * Reads an example of a version. While another version is read, the example stays as it was, and so does a form that
- * changes it.
+ * Reads an example of a version. While another version loads, the example stays unchanged, and an open form keeps its
+ * content.
  */
 export function useExample(source: ExampleSource, id: string, version: string | undefined, isEnabled = true) {
   return useQuery({

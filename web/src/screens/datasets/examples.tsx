@@ -8,7 +8,7 @@ import { summarizePreview } from '../../components/values/messages.ts';
 import { type TableColumn, VirtualTable } from '../../components/virtual-table.tsx';
 import { type Example, listSplits, omitSplits, type useExamples } from './example-source.ts';
 
-/** The examples of a version as a table, beside the one that is open. */
+/** The examples of a version as a table, next to the open example. */
 export function Examples({
   pages,
   selectedId,

@@ -13,7 +13,7 @@ import { type Experiment, experimentStats, maxExperiments } from './use-comparis
 
 const pageSize = 50;
 
-/** The experiments on a dataset, of which some can be compared. */
+/** The experiments on a dataset. The viewer can select some of them to compare. */
 export function Experiments({
   datasetId,
   search,

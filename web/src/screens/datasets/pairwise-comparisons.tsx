@@ -8,7 +8,7 @@ import { type FeedbackFigures, formatScore } from './comparison.ts';
 
 const pageSize = 50;
 
-/** The comparative experiments of a dataset, which pairwise evaluation makes. Renders nothing if there are none. */
+/** The comparative experiments of a dataset, which pairwise evaluation creates. Renders nothing if there are none. */
 export function PairwiseComparisons({ datasetId }: { readonly datasetId: string }) {
   const canRead = usePermission('feedback:read');
   const comparisons = useInfiniteQuery({

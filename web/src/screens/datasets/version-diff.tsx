@@ -7,10 +7,10 @@ import { TextDiff } from '../../components/text-diff.tsx';
 import { formatExact } from '../../components/values/exact-json.ts';
 import { createDatasetSource, type Example, type ExampleSource, useExample } from './example-source.ts';
 
-/** Examples of a kind that are listed at first. */
+/** Number of added, removed and changed examples each that are listed at first. */
 const maxListed = 50;
 
-/** The examples that are not the same in two versions, each of which is a time or a tag. */
+/** The examples that differ between two versions. A version is a time or a tag. */
 export function VersionDiff({
   datasetId,
   from,

@@ -2,7 +2,7 @@ import { formatTime, parseTime } from '../../components/format.ts';
 import { showInvisible } from '../../components/text.tsx';
 import type { Version } from './use-versions.ts';
 
-/** Chooses one of the versions, or what no choice means. */
+/** A selection of one version. `fallback` is the option for none. */
 export function VersionSelect({
   label,
   fallback,
@@ -11,7 +11,7 @@ export function VersionSelect({
   onSelect,
 }: {
   readonly label: string;
-  /** Label of the option that chooses none. */
+  /** Label of the option for none. */
   readonly fallback: string;
   readonly versions: readonly Version[];
   readonly version: string | undefined;

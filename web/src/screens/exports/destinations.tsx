@@ -11,7 +11,7 @@ import { useDestinations } from './use-exports.ts';
 
 type Check = Answer<'post', '/api/v1/bulk-exports/destinations/{destination_id}/check'>['checks'][number];
 
-/** Where exports write to. Credentials are only sent; they are never shown. */
+/** Destinations of exports. Credentials are write-only. */
 export function Destinations() {
   const client = useQueryClient();
   const canManage = usePermission('bulk-exports:manage');
@@ -28,7 +28,7 @@ export function Destinations() {
       call('delete', '/api/v1/bulk-exports/destinations/{destination_id}', { path: { destination_id: id } }),
     onSuccess: refresh,
   });
-  /** Shows the new state of a destination, and what the store allows. */
+  /** Shows the changed destination, and checks its access to the store. */
   const onSaved = (saved: Destination) => {
     setAdding(false);
     setRotating(undefined);

@@ -18,7 +18,7 @@ export function ExportDays({ each }: { readonly each: BulkExport }) {
   const { day } = route.useSearch();
   const navigate = useNavigate({ from: '/exports/$exportId' });
   const days = useInfiniteQuery({
-    // The last read is that of the finished export.
+    // With the status in the key, the days are read once more when the export has finished.
     queryKey: ['export-days', each.id, each.status],
     queryFn: ({ pageParam, signal }) =>
       call('get', '/api/v1/bulk-exports/{bulk_export_id}/runs', {

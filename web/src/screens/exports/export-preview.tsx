@@ -88,7 +88,7 @@ function RunCount({
         body: {
           session: [projectId],
           start_time: startTime,
-          // The error of this expression has positions in the text of the form.
+          // A separate parameter, because errors of this expression contain positions in the text of the form.
           filter,
           search_filter: `lt(start_time, "${endTime}")`,
           select: ['run_count'],

@@ -18,7 +18,7 @@ const dayMs = 86_400_000;
 const defaultDays = 7;
 const defaultEveryHours = 24;
 
-/** The form of an export or a schedule, with what it would write. */
+/** The form of an export or a schedule, with a preview of the files. */
 export function NewExport() {
   const destinations = useDestinations();
   return (

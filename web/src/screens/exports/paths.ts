@@ -5,7 +5,7 @@ export type BulkExport = Answer<'get', '/api/v1/bulk-exports'>[number];
 
 const dayMs = 86_400_000;
 
-/** What the folder of an export depends on. */
+/** The values that determine the folder of an export. */
 export interface ExportIds {
   readonly id: string;
   readonly tenant_id: string;
@@ -35,7 +35,7 @@ export function listDays(from: number, until: number): number[] {
   return days;
 }
 
-/** Returns where a destination is, for readers. */
+/** Formats the location of a destination for the viewer. */
 export function describeLocation({ destination_type, config }: Destination): string {
   if (destination_type === 'local') return config.prefix || '(the root folder of local exports)';
   return joinPath(config.bucket_name ?? config.endpoint_url ?? '', config.prefix);

@@ -3,11 +3,11 @@ import type { Destination } from './paths.ts';
 export const readers = ['DuckDB', 'pandas', 'ClickHouse'] as const;
 export type Reader = (typeof readers)[number];
 
-/** Where the files of an export are: below a local folder, or at an address of an S3 store. */
+/** Location of the files of an export: a local folder, or a folder of an S3 store. */
 interface Place {
   /** Path for DuckDB and pandas. */
   readonly path: string;
-  /** Address of the folder over HTTP; undefined for a local folder. */
+  /** URL of the folder over HTTP; undefined for a local folder. */
   readonly address?: string;
 }
 
@@ -24,7 +24,7 @@ FROM read_parquet(${quote(`${path}/**/*.parquet`)}, hive_partitioning = true)
 GROUP BY ALL ORDER BY ALL;`;
 }
 
-/** DuckDB takes the credentials of the reader from the environment, as the AWS tools do. */
+/** DuckDB reads the credentials from the environment, as the AWS tools do. */
 function duckdbSecret({ destination_type, config }: Destination): string {
   if (destination_type === 'local') return '';
   const options = ['TYPE s3', 'PROVIDER credential_chain'];
@@ -68,7 +68,7 @@ function findPlace({ destination_type, config }: Destination, folder: string): P
     return { path: `s3://${bucket}/${folder}`, address: `https://${host}/${encodePath(folder)}` };
   }
   const base = endpoint.replace(/\/+$/, '');
-  // The endpoint is the bucket itself: its name is the first folder, or the first part of the host.
+  // The endpoint is the URL of the bucket: the name of the bucket is its path, or the first label of its host.
   if (!hasBucket) {
     const { pathname, hostname } = new URL(base);
     const name = bucket ?? (pathname.replace(/^\/+/, '') || hostname.split('.')[0]);
@@ -84,7 +84,7 @@ function hasPathStyle({ config_kwargs_s3 }: Destination['config']): boolean {
   return config_kwargs_s3?.addressing_style !== 'virtual';
 }
 
-/** Encodes what ends the path of an address; `=` stays, as in the keys. */
+/** Percent-encodes a path, including `?` and `#`, but not the `=` of partition folders. */
 function encodePath(folder: string): string {
   return encodeURI(folder).replaceAll('?', '%3F').replaceAll('#', '%23');
 }
@@ -97,7 +97,7 @@ function quoteClickhouse(text: string): string {
   return `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 }
 
-/** Escapes of JSON are escapes of Python, too. */
+/** Python accepts the escapes of JSON. */
 function quotePython(text: string): string {
   return JSON.stringify(text);
 }

@@ -5,7 +5,7 @@ import { formatExact } from '../../components/values/exact-json.ts';
 import { toSections } from './manifest.ts';
 import { type Commit, type CommitContent, type Tag, useCommit } from './use-commits.ts';
 
-/** The difference between a commit and its parent, or the commit that is chosen. */
+/** The difference between a commit and its parent or the selected commit. */
 export function CommitDiff({
   repo,
   isDirectory,
@@ -77,7 +77,7 @@ function Sections({
   const [old, now] = [toSections(before, isDirectory), toSections(after, isDirectory)];
   const changed = [...new Set([...now.keys(), ...old.keys()])].filter((name) => old.get(name) !== now.get(name));
   if (changed.length === 0)
-    // What changed is in fields that are shown only as JSON.
+    // The commits differ only in fields that are shown only as JSON.
     return <TextDiff label="Difference of the JSON" before={formatExact(before)} after={formatExact(after)} />;
   return changed.map((name) => (
     <section key={name} className="file">

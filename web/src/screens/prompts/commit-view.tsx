@@ -31,7 +31,7 @@ export function CommitView({
   /** Whether the content is the directory of an agent or skill. */
   readonly isDirectory: boolean;
   readonly content: CommitContent;
-  /** Unset while the page of commits that has it is not loaded. */
+  /** Unset until the page of commits that contains it is loaded. */
   readonly commit: Commit | undefined;
   readonly commits: readonly Commit[];
   readonly tags: readonly Tag[];

@@ -1,7 +1,7 @@
 import { formatExact } from '../../components/values/exact-json.ts';
 import { findMessages, type Message, type MessagePart } from '../../components/values/messages.ts';
 
-/** What a manifest contains: the messages and the model of a LangChain prompt, or the files of an agent or skill. */
+/** The content of a manifest: the messages and the model of a LangChain prompt, or the files of an agent or skill. */
 
 type Fields = Readonly<Record<string, unknown>>;
 const isFields = (value: unknown): value is Fields =>
@@ -25,7 +25,7 @@ export interface PromptContent {
 
 export interface DirectoryEntry {
   readonly path: string;
-  /** The text of a file, or the name of the agent or skill that a link leads to. */
+  /** The text of a file, or the name of the agent or skill to which a link refers. */
   readonly text: string;
   readonly linkTo?: string | undefined;
 }
@@ -82,7 +82,7 @@ function readPart(part: unknown): MessagePart {
     : { kind: 'other', value: isFields(fields) && fields.template !== undefined ? fields.template : part };
 }
 
-/** Reads a model, or what binds tools and settings to one. */
+/** Reads a model, or a binding of tools and settings to a model. */
 function readModel(value: unknown): Model | undefined {
   if (!isFields(value)) return undefined;
   const { id, kwargs } = value;

@@ -13,7 +13,7 @@ import './prompts.css';
 
 const latest = 'latest';
 
-/** A prompt, agent or skill: its commits beside the one that is shown. */
+/** A prompt, agent or skill: its commits, and the selected commit. */
 export function Prompt() {
   return (
     <Permitted permission="prompts:read">

@@ -61,7 +61,7 @@ function Review({ queue }: { readonly queue: Queue }) {
     onShow: (item) => void navigate({ search: (before) => ({ ...before, item }), replace: true }),
   });
   const { pages, counts, items, item, isTaken, reservation, moveToEnd, skip } = review;
-  // What was entered for items that were skipped, until the viewer leaves the queue.
+  // Unsaved reviews of skipped items. They are lost when the viewer leaves the queue.
   const drafts = useRef(new Map<string, Draft>()).current;
   const problem = review.finish.error ?? moveToEnd.error ?? (isTaken ? undefined : reservation.error);
   return (
@@ -160,7 +160,7 @@ function Review({ queue }: { readonly queue: Queue }) {
 interface Draft {
   readonly ratings: ReadonlyMap<string, Rating>;
   readonly note: string;
-  /** Ids of the feedback by key: a second attempt replaces what the first one has stored. */
+  /** Feedback ids by key, so that a retry replaces the feedback of the first attempt. */
   readonly ids: Map<string, string>;
 }
 const noteKey = 'note';
@@ -179,7 +179,7 @@ function ReviewForm({
   readonly problem: string | undefined;
 }) {
   const { finish, moveToEnd, skip, isTaken, items } = review;
-  // Feedback belongs to runs: that on a thread is given on its turns.
+  // Feedback belongs to runs; feedback on a thread is given on the runs of its turns.
   const rubric = item.run_id ? (queue.rubric_items ?? []) : [];
   const configs = useConfigs(rubric.map(({ feedback_key }) => feedback_key));
   const [draft, setDraft] = useState<Draft>(

@@ -8,11 +8,11 @@ export type Queue = Answer<'get', '/api/v1/annotation-queues/{queue_id}'>;
 export type RubricItem = NonNullable<Queue['rubric_items']>[number];
 export type Config = Answer<'get', '/api/v1/feedback-configs'>[number]['feedback_config'];
 
-/** What a reviewer has entered for a feedback key. */
+/** The input of a reviewer for a feedback key. */
 export interface Rating {
-  /** A number or text, by the config of the key. */
+  /** A number or a text, depending on the config of the key. */
   readonly text: string;
-  /** Value of the category. */
+  /** Value of the selected category. */
   readonly category: number | undefined;
   readonly comment: string;
 }
@@ -30,7 +30,7 @@ export function useConfigs(keys: readonly string[]) {
   });
 }
 
-/** The criteria of a queue, one of which is active: keys choose its category or write its score. */
+/** The criteria of a queue. One criterion is active: keys select its category or enter its score. */
 export function Rubric({
   items,
   configs,
@@ -172,7 +172,7 @@ function Categories({
           type="radio"
           name={`category ${key}`}
           checked={rating.category === value}
-          // A click on the chosen one withdraws it.
+          // A click on the selected category clears the selection.
           onClick={() => onRate({ category: rating.category === value ? undefined : value })}
           onChange={() => undefined}
         />
@@ -190,7 +190,7 @@ function describeBounds({ min, max }: Partial<Config> = {}): string {
   return hasMin ? `at least ${min}` : hasMax ? `at most ${max}` : 'a number';
 }
 
-/** Feedback of a rating; undefined if nothing was entered, a text if it is invalid. */
+/** Returns the feedback of a rating; undefined if it is empty, an error message if it is invalid. */
 export function toFeedback({ feedback_key: key, is_required }: RubricItem, config: Config | undefined, rating: Rating) {
   const text = rating.text.trim();
   const comment = rating.comment.trim() || null;
@@ -212,7 +212,7 @@ function describeNumber(config: Config | undefined): string {
   return bounds === 'a number' ? bounds : `a number, ${bounds}`;
 }
 
-/** Leaves a field with Escape, so that keys are shortcuts again. */
+/** Escape leaves a field, so that keys are shortcuts again. */
 export function leaveField(event: KeyboardEvent): void {
   if (event.key === 'Escape') (event.target as HTMLElement).blur();
 }

@@ -9,8 +9,8 @@ const countPollMs = 10_000;
 const statuses = ['needs_my_review', 'needs_others_review', 'archived'] as const;
 
 /**
- * The items of a queue that the user has to review, oldest first, the one that is shown, and what the user can do with
- * it. While an item is shown it is reserved, so that another reviewer does not get it.
+ * Returns the items of a queue that the user has to review, oldest first, the shown item, and the actions on it. The
+ * shown item is reserved, so that other reviewers do not get it.
  */
 export function useReview({
   queueId,
@@ -76,7 +76,7 @@ export function useReview({
   });
   const isTaken = reservation.error instanceof ApiError && reservation.error.status === 409;
   useEffect(() => {
-    // The item leaves the list of this user, so that the next one is shown.
+    // The item is no longer in the list of this user; the next one is shown.
     if (isTaken) void client.invalidateQueries({ queryKey: ['queue-items', queueId] });
   }, [isTaken, client, queueId]);
 
@@ -98,7 +98,7 @@ export function useReview({
   });
   const moveToEnd = useMutation({
     mutationFn: ({ id }: QueueItem) => {
-      // After the last known item, also if the clock of the browser is behind.
+      // Later than the last known item, even if the clock of the browser is behind.
       const last = Math.max(Date.now(), ...items.map((each) => Date.parse(each.effective_added_at) + 1));
       return setStatus(id, { status: null, override_added_at: new Date(last).toISOString() });
     },

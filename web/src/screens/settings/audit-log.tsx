@@ -4,7 +4,7 @@ import { call } from '../../api/client.ts';
 import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 
-/** Who changed what, newest first. */
+/** Changes with their actors, newest first. */
 export function AuditLog() {
   const [filter, setFilter] = useState<{ actor?: string; action?: string }>({});
   const log = useInfiniteQuery({

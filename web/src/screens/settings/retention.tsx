@@ -9,7 +9,7 @@ const pageSize = 50;
 type Project = Answer<'get', '/api/v1/sessions'>[number];
 type Change = Pick<Body<'patch', '/api/v1/sessions/{session_id}'>, 'trace_tier' | 'longlived_ttl_days'>;
 
-/** How long the traces of each project of the workspace are kept. */
+/** Retention of the traces of each project of the workspace. */
 export function Retention() {
   const client = useQueryClient();
   const canChange = usePermission('projects:update');
@@ -74,7 +74,7 @@ export function Retention() {
             <tbody>
               {rows.map((project) => (
                 <RetentionRow
-                  // A saved change begins a new form.
+                  // A saved change resets the form of the row.
                   key={`${project.id} ${project.trace_tier} ${project.longlived_ttl_days}`}
                   project={project}
                   canChange={canChange}
@@ -141,7 +141,7 @@ function RetentionRow({
             aria-label={`Days of ${shown}`}
             placeholder="As the tier"
             disabled={!canChange}
-            // The row begins anew when the change is saved: what is entered before that would be lost.
+            // Saving resets the row, so input during the request would be lost.
             readOnly={isBusy}
             value={days}
             onChange={({ target }) => setDays(target.value)}

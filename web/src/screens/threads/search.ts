@@ -3,8 +3,8 @@ import { readTracesSearch, type TracesSearch } from '../traces/search.ts';
 /** Search parameters of the threads screen. */
 export interface ThreadsSearch extends Pick<TracesSearch, 'range' | 'from' | 'until' | 'filter'> {
   /**
-   * Id of the thread to show in place of the list. Not a part of the path: clients choose ids, which can contain
-   * slashes or be `..`.
+   * Id of the thread to show instead of the list. It is not part of the path, because clients choose ids, which can
+   * contain slashes or be `..`.
    */
   readonly thread?: string | undefined;
 }

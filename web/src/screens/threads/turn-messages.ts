@@ -1,6 +1,6 @@
 import { findMessages, type Message } from '../../components/values/messages.ts';
 
-/** What a turn adds to a conversation. */
+/** The messages that a turn adds to a conversation. */
 export interface Turn {
   /** Messages of earlier turns, which clients send again with each turn. */
   readonly earlier: readonly Message[];
@@ -10,8 +10,8 @@ export interface Turn {
 }
 
 /**
- * Finds the messages of a turn: of the inputs those after the last answer, of the outputs those that are not in the
- * inputs. A value with one text is a message.
+ * Finds the messages that a turn adds: from the inputs, those after the last answer; from the outputs, those that the
+ * inputs do not contain. A value that has only one text counts as one message.
  */
 export function readTurn(inputs: unknown, outputs: unknown): Turn {
   const sent = findMessages(inputs) ?? readText(inputs, 'input');

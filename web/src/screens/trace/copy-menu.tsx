@@ -2,7 +2,10 @@ import { CopyButton } from '../../components/copy-button.tsx';
 import { Popover } from '../../components/popover.tsx';
 import type { Run } from './trace-source.ts';
 
-/** Copies the run as JSON, or the call that reads it. The key stays a variable: the browser does not have it. */
+/**
+ * Copies the run as JSON, or the request that reads it. The request refers to the API key by a variable, because the
+ * browser does not have the key.
+ */
 export function CopyMenu({
   run,
   text,

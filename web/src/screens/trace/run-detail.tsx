@@ -253,7 +253,7 @@ function Attachments({ run }: { readonly run: Run }) {
       <ul className="attachments">
         {found.map(([key, { presigned_url: url, mime_type: type = '' }]) => {
           const name = key.slice('attachment.'.length);
-          // The API can have another name for itself than the browser; the path is the same.
+          // The host in the URL may be unknown to the browser, so only the path is used.
           const path = url === undefined ? undefined : new URL(url, window.location.origin).pathname;
           return (
             <li key={key}>

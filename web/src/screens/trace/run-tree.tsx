@@ -31,7 +31,7 @@ export function RunTree({
   });
   const selected = tree.indexById.get(selectedId) ?? 0;
   const position = visible.indexOf(selected);
-  // Also after a link to a run deep in the tree.
+  // Scrolls to the selected run, also when a link opens a run deep in the tree.
   const { scrollToIndex } = virtual;
   useEffect(() => {
     if (position >= 0) scrollToIndex(position, { align: 'auto' });

@@ -2,7 +2,7 @@ import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ShareMenu } from '../../components/share-menu.tsx';
 
-/** Shares the trace of a run by a public link, and ends that. */
+/** A menu that creates and removes the public link of the trace of a run. */
 export function ShareButton({ runId }: { readonly runId: string }) {
   const path = { run_id: runId };
   if (!usePermission('runs:share')) return null;

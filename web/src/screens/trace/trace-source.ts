@@ -14,7 +14,7 @@ export interface FullRun {
   readonly text: string;
 }
 
-/** Where a trace is read: the workspace, or a public link. */
+/** Source of a trace: the workspace, or a public link. */
 export interface TraceSource {
   readonly key: string;
   /** Shared traces have no feedback form and no links to the project. */

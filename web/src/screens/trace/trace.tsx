@@ -26,7 +26,7 @@ export function Trace() {
   );
 }
 
-/** A trace from any source: the tree of its runs beside the selected run. */
+/** A trace from any source: the tree of its runs, and the selected run. */
 export function TraceView({
   source,
   runId,

@@ -71,7 +71,10 @@ export function buildTree(runs: readonly TreeRun[]): Tree {
   };
 }
 
-/** Returns the indexes of the nodes to show: not below a collapsed node and, with a search, on the way to a match. */
+/**
+ * Returns the indexes of the visible nodes: those that are not below a collapsed node or, with a search, the matches
+ * and their ancestors.
+ */
 export function listVisible(tree: Tree, collapsed: ReadonlySet<string>, search: string): readonly number[] {
   const wanted = search.trim().toLowerCase();
   const matches = wanted === '' ? undefined : findMatches(tree, wanted);
@@ -87,7 +90,7 @@ export function listVisible(tree: Tree, collapsed: ReadonlySet<string>, search: 
   return visible;
 }
 
-/** Nodes that match, and those above them: only a node without a match below it is left out with all below it. */
+/** Returns the indexes of the nodes that match, and of their ancestors. */
 function findMatches(tree: Tree, wanted: string): ReadonlySet<number> {
   const found = new Set<number>();
   const above: number[] = [];

@@ -57,7 +57,7 @@ export interface Completion {
   readonly options: readonly string[];
 }
 
-/** Returns what can stand at `caret`; `values` has frequent values by field. */
+/** Returns the completions at `caret`. `values` contains frequent values by field. */
 export function completeFilter(
   text: string,
   caret: number,
@@ -83,7 +83,10 @@ interface Context {
   readonly isClosed: boolean;
 }
 
-/** Finds the call around the end of `text`, its first argument if a comma follows it, the start of the last word, and whether a call has just ended. */
+/**
+ * Finds the call at the end of `text`, its first argument if a comma follows it, the start of the last word, and
+ * whether `text` ends with a complete call.
+ */
 function findContext(text: string): Context {
   const open: { call: string; field?: string }[] = [];
   let word = 0;
@@ -113,13 +116,13 @@ function findContext(text: string): Context {
   return { ...open.at(-1), start: word, isClosed };
 }
 
-/** Returns an expression for what was typed: an expression as it is, any other text as a search. */
+/** Converts typed text to an expression: an expression stays unchanged; any other text becomes a search. */
 export function toExpression(text: string): string {
   const typed = text.trim();
   return typed === '' || /^\w+\(/.test(typed) ? typed : `search(${JSON.stringify(typed)})`;
 }
 
-/** Returns the position that an error message of the parser names, from 0; undefined if it names none. */
+/** Returns the position, starting at 0, in an error message of the parser; undefined if the message contains none. */
 export function findPosition(message: string): number | undefined {
   const found = /at character (\d+)/.exec(message);
   return found ? Number(found[1]) - 1 : undefined;

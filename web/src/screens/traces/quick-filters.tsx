@@ -90,7 +90,7 @@ export function QuickFilters({
   );
 }
 
-/** A menu that closes when a filter is picked. What it lists is read when it opens. */
+/** A menu that closes when a filter is selected. Its filters are read when it opens. */
 function FilterMenu({
   label,
   onPick,

@@ -2,7 +2,7 @@
 export interface TracesSearch {
   /** A preset of {@link ranges}. Default: the last day. */
   readonly range?: RangeName | undefined;
-  /** Range of one's own, ISO 8601, in place of a preset. */
+  /** Custom range in ISO 8601, instead of a preset. */
   readonly from?: string | undefined;
   readonly until?: string | undefined;
   /** Expression of the filter language. */
@@ -68,12 +68,12 @@ export function buildConditions(projectId: string, search: TracesSearch, now: nu
   };
 }
 
-/** The same conditions in the form of version 1, which has the statistics. */
+/** Converts the conditions to the form of version 1, which has the statistics. */
 export function toStatsConditions(conditions: RunConditions) {
   return {
     session: conditions.project_ids,
     start_time: conditions.min_start_time,
-    // `end_time` of version 1 is about the end of runs.
+    // In version 1, `end_time` restricts the end of runs.
     search_filter: conditions.max_start_time === undefined ? null : `lte(start_time, "${conditions.max_start_time}")`,
     filter: conditions.filter ?? null,
     ...(conditions.is_root ? { is_root: true } : {}),

@@ -31,13 +31,13 @@ const selects = [
   'FEEDBACK_STATS',
 ] as const;
 
-/** Rows that live updates may add before the pages are read anew. */
+/** Maximum number of rows that live updates add. Beyond it, the pages must be read again. */
 const maxLiveRows = 2000;
 
 /**
- * Reads runs, newest first, page by page; with `isLive`, new runs and changes of the newest page every two seconds.
+ * Reads runs, newest first, page by page. With `isLive`, reads the newest page every two seconds.
  *
- * @param key Everything that the conditions depend on.
+ * @param key All values that the conditions depend on.
  */
 export function useRunPages({
   key,
@@ -69,7 +69,7 @@ export function useRunPages({
   const headKey = ['runs-head', ...key];
   const head = useQuery({
     queryKey: headKey,
-    // Rows that newer ones have moved out of the first page stay.
+    // Rows that newer runs have moved out of the first page stay.
     queryFn: async ({ signal }) =>
       mergeRows((await read(null, signal)).items, client.getQueryData<readonly RunRow[]>(headKey) ?? []),
     enabled: isLive,
@@ -138,7 +138,7 @@ export interface Facet {
   readonly n: number;
 }
 
-/** Returns the newest runs before the older ones; a run that is in both is shown as it is now. */
+/** Returns the newest runs, then the older ones that are not among them. */
 function mergeRows(head: readonly RunRow[], older: readonly RunRow[]): readonly RunRow[] {
   const known = new Set(head.map(({ id }) => id));
   return [...head, ...older.filter(({ id }) => !known.has(id))];

@@ -2,7 +2,7 @@
 export interface UsageSearch {
   readonly range?: UsageRange | undefined;
   readonly group?: UsageGroup | undefined;
-  /** What the chart and the columns of buckets show. Default: traces. */
+  /** Metric of the chart and of the columns of buckets. Default: traces. */
   readonly show?: UsageMetric | undefined;
 }
 

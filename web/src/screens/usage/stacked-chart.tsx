@@ -8,7 +8,10 @@ import { metricFormats, otherColor, type UsageGroupSeries, type UsageSeries } fr
 const maxGroups = 8;
 const height = 240;
 
-/** Bars of a metric by bucket, stacked by group; the groups after the eighth are one. The table below has the numbers. */
+/**
+ * Bars of a metric by bucket, stacked by group. The groups after the eighth are combined. The table below has the
+ * numbers.
+ */
 export function StackedChart({ series }: { readonly series: UsageSeries }) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
