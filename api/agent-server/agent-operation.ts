@@ -67,7 +67,7 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
     return operation.handler(input);
   };
   const errors = [
-    ...(operation.whileDraining ? [] : (['DEPLOYMENT_DELETED'] as const)),
+    ...(operation.servesWhileDraining ? [] : (['DEPLOYMENT_DELETED'] as const)),
     ...accessErrors,
     ...(streamsEvents ? (['EVENT_STREAM_NOT_ACCEPTED'] as const) : []),
     ...(operation.errors ?? []),

@@ -66,7 +66,7 @@ export const getAgentMetrics = defineAgentOperation({
   summary: 'Get the metrics of the process, for Prometheus or as JSON',
   description: 'Enabled by RUNLAKE_SERVE_METRICS.',
   access: { public: true, tenantScope: 'none' },
-  whileDraining: true,
+  servesWhileDraining: true,
   schema: {
     query: Type.Object({ format: stringEnum(['prometheus', 'json'], { default: 'prometheus' }) }),
     response: { 200: Type.String() },
@@ -98,7 +98,7 @@ export const getAgentOk = defineAgentOperation({
   summary: 'Check that the process is alive and, optionally, that Postgres is reachable',
   access: { public: true, tenantScope: 'none' },
   errors: ['DATABASE_UNAVAILABLE'],
-  whileDraining: true,
+  servesWhileDraining: true,
   schema: {
     query: Type.Object({ check_db: Type.Boolean({ default: false }) }),
     response: { 200: Type.Object({ ok: Type.Literal(true) }) },

@@ -71,7 +71,7 @@ export function createReplicaLogger(
   logger: Logger,
   to: { readonly mask: (text: string) => string; readonly onLog: (line: string) => void },
 ): Logger {
-  const pass = (level: 'info' | 'warn' | 'error') => (fields: unknown, message?: string) => {
+  const createMethod = (level: 'info' | 'warn' | 'error') => (fields: unknown, message?: string) => {
     const masked = maskFields(fields, to.mask);
     const line = toRevisionLogLine(Object(masked), message ?? level, level !== 'info');
     if (line !== undefined) to.onLog(line);
@@ -79,9 +79,9 @@ export function createReplicaLogger(
   };
   // Fastify uses further methods of the logger.
   return Object.assign(Object.create(logger) as Logger, {
-    info: pass('info'),
-    warn: pass('warn'),
-    error: pass('error'),
+    info: createMethod('info'),
+    warn: createMethod('warn'),
+    error: createMethod('error'),
     child: (bindings: object) => createReplicaLogger(logger.child(bindings), to),
   });
 }

@@ -13,7 +13,7 @@ export const getMetrics = defineOperation({
   summary: 'Get the Prometheus metrics of the process',
   description: 'Enabled by RUNLAKE_SERVE_METRICS.',
   access: { public: true, tenantScope: 'none' },
-  whileDraining: true,
+  servesWhileDraining: true,
   schema: { response: { 200: Type.String() }, produces: 'text/plain; version=0.0.4; charset=utf-8' },
   errors: ['ROUTE_NOT_FOUND'],
   handler: async ({ services, request }) => {
@@ -31,7 +31,7 @@ export const getOk = defineOperation({
   summary: 'Check that the process is alive',
   description: 'Always 200. For readiness see `/ready`.',
   access: { public: true, tenantScope: 'none' },
-  whileDraining: true,
+  servesWhileDraining: true,
   schema: { response: { 200: Type.Object({ ok: Type.Literal(true) }) } },
   handler: async () => ({ ok: true as const }),
 });
@@ -57,7 +57,7 @@ export const getReady = defineOperation({
   tag: 'health',
   summary: 'Check that the process is ready, and which part is down',
   access: { public: true, tenantScope: 'none' },
-  whileDraining: true,
+  servesWhileDraining: true,
   schema: { response: { 200: Readiness, 503: Readiness } },
   handler: async ({ services, request }) => {
     const parts = await checkHealth(services.healthChecks);

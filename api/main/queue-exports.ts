@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { exportQueueRuns } from '../../pipelines/queues/export-queue.ts';
 import { deleteQueue, readQueue } from '../../pipelines/queues/queue.ts';
-import { findPlacement, listItems, populateQueue } from '../../pipelines/queues/queue-items.ts';
+import { findItemPosition, listItems, populateQueue } from '../../pipelines/queues/queue-items.ts';
 import { sections } from '../../pipelines/queues/queue-runs.ts';
 import { isStoredRun } from '../../pipelines/queues/read-queue-runs.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
@@ -103,7 +103,7 @@ const resolveQueueRun = defineOperation({
   handler: async ({ caller, params, services }) => {
     const { queue_id: queueId, queue_run_id: queueRunId } = params;
     const among = { among: 'runs' } as const;
-    const { section, position } = await findPlacement(services, caller, queueId, queueRunId.toLowerCase(), among);
+    const { section, position } = await findItemPosition(services, caller, queueId, queueRunId.toLowerCase(), among);
     return { section, position };
   },
 });

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { formatTimeWithZone } from '../../pipelines/ingest/run-event/times.ts';
 import { readQueue } from '../../pipelines/queues/queue.ts';
-import { findPlacement, listItems, takePage, writeCursor } from '../../pipelines/queues/queue-items.ts';
+import { findItemPosition, listItems, takePage, writeCursor } from '../../pipelines/queues/queue-items.ts';
 import {
   deleteQueueRuns,
   type NewQueueRun,
@@ -247,7 +247,7 @@ const getPlacement = defineOperation({
     },
   },
   handler: async ({ caller, params, services }) => {
-    const { section, position, item } = await findPlacement(
+    const { section, position, item } = await findItemPosition(
       services,
       caller,
       params.queue_id,

@@ -27,7 +27,7 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { createRunExtras } from './run-extras.ts';
-import { maxLimitRows, oneOrMore, PublicRun } from './runs.ts';
+import { maxPageRows, oneOrMore, PublicRun } from './runs.ts';
 import { SelectList, uppercaseNames, V2Run, v2Errors } from './v2-runs.ts';
 
 const sealErrors = ['SEAL_KEY_UNKNOWN', 'SEAL_BROKEN'] as const;
@@ -279,7 +279,7 @@ export const querySharedRuns = defineOperation({
       id: oneOrMore(Uuid(), 1_000, 'Only these runs.'),
       filter: optional(Type.String({ description: 'Condition on the run; see the guide.' })),
       cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
-      limit: optional(Type.Integer({ minimum: 1, maximum: maxLimitRows, default: maxLimitRows })),
+      limit: optional(Type.Integer({ minimum: 1, maximum: maxPageRows, default: maxPageRows })),
     }),
     response: {
       200: Type.Object({
@@ -299,7 +299,7 @@ export const querySharedRuns = defineOperation({
         runIds: body.id == null ? undefined : [body.id].flat().map((id) => id.toLowerCase()),
         selected: selectPublicFields(),
         order: 'desc' as const,
-        limitRows: body.limit ?? maxLimitRows,
+        limitRows: body.limit ?? maxPageRows,
         cursor: body.cursor || undefined,
       };
       return queryRuns(deps, query, v1Envelope);

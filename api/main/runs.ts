@@ -135,7 +135,7 @@ export const getRun = defineOperation({
  * Maximum number of rows in a page. A larger limit in a request is reduced to this value, and clients continue with the
  * cursor. Other servers respond to a larger limit with an error.
  */
-export const maxLimitRows = 100;
+export const maxPageRows = 100;
 const maxIds = 10_000;
 
 /** Accepts a list or a single value, because clients send a single id without a list. An empty list matches no runs. */
@@ -176,7 +176,7 @@ const Query = Type.Object({
   ...runSetFields,
   cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
   limit: optional(
-    Type.Integer({ minimum: 1, default: maxLimitRows, description: `Larger values are reduced to ${maxLimitRows}.` }),
+    Type.Integer({ minimum: 1, default: maxPageRows, description: `Larger values are reduced to ${maxPageRows}.` }),
   ),
   select: optional(Type.Array(Type.Union(selectNames.map((name) => Type.Literal(name))), { maxItems: 200 })),
   order: optional(
@@ -222,7 +222,7 @@ export const queryRuns = defineOperation({
       ...readRunSet(body),
       selected: selectFields(body.select ?? undefined),
       order: body.order ?? 'desc',
-      limitRows: Math.min(body.limit ?? maxLimitRows, maxLimitRows),
+      limitRows: Math.min(body.limit ?? maxPageRows, maxPageRows),
       cursor: body.cursor || undefined,
     } as const;
     return new RawResponse({ body: await readRuns(deps, query, envelope) });

@@ -19,7 +19,7 @@ import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { Feedback } from './feedback.ts';
 import { createRunExtras } from './run-extras.ts';
 import { publicAccess, publicHeaders, ShareParams } from './run-shares.ts';
-import { maxLimitRows, oneOrMore, Run } from './runs.ts';
+import { maxPageRows, oneOrMore, Run } from './runs.ts';
 
 /**
  * Experiments on shared datasets, and feedback on shared traces. They are read with a share token instead of an API
@@ -109,7 +109,7 @@ export const sharedExperimentOperations: readonly Operation[] = [
         is_root: optional(Type.Boolean()),
         filter: optional(Type.String({ description: 'Condition on the run; see the guide.' })),
         cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
-        limit: optional(Type.Integer({ minimum: 1, maximum: maxLimitRows, default: maxLimitRows })),
+        limit: optional(Type.Integer({ minimum: 1, maximum: maxPageRows, default: maxPageRows })),
       }),
       response: {
         200: Type.Object({
@@ -140,7 +140,7 @@ export const sharedExperimentOperations: readonly Operation[] = [
             },
             selected: selectPublicFields(['session_id']),
             order: 'desc',
-            limitRows: body.limit ?? maxLimitRows,
+            limitRows: body.limit ?? maxPageRows,
             cursor: body.cursor || undefined,
           },
           v1Envelope,

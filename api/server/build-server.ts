@@ -237,7 +237,7 @@ export async function buildServer({
   server.addHook('onRequest', async (request, reply) => {
     const startedAtMs = performance.now();
     const { operation, metricName = 'none' } = request.routeOptions.config;
-    const isCounted = operation?.whileDraining !== true;
+    const isCounted = operation?.servesWhileDraining !== true;
     reply.header('x-request-id', request.id).headers(securityHeaders);
     const shared = findCorsSettings(request.routeOptions.url ?? '');
     const isPreflight = shared !== undefined && applyCorsHeaders(request, reply, shared);

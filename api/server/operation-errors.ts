@@ -42,13 +42,13 @@ export function listErrors(
   operation: Operation,
   { acceptsSessions }: Pick<ApiTitle, 'acceptsSessions'>,
 ): readonly ErrorCode[] {
-  const { method, access, schema, unsupported, rawBody, whileDraining, errors = [] } = operation;
+  const { method, access, schema, unsupported, rawBody, servesWhileDraining, errors = [] } = operation;
   const isPublic = 'public' in access;
   // Fastify parses a body even if the operation has no body.
   const parsesBody = method !== 'GET' && rawBody === undefined;
   const steps: readonly (readonly [passes: boolean, codes: readonly ErrorCode[]])[] = [
     [true, ['INTERNAL', 'URL_TOO_LONG', 'REQUEST_TIMEOUT']],
-    [whileDraining !== true, ['STARTING', 'DRAINING']],
+    [servesWhileDraining !== true, ['STARTING', 'DRAINING']],
     [!isPublic, ['API_KEY_MISSING', 'API_KEY_INVALID', 'FORBIDDEN', 'ORGANIZATION_FORBIDDEN', 'WORKSPACE_FORBIDDEN']],
     [
       !isPublic && acceptsSessions === true,

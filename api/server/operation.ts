@@ -61,7 +61,7 @@ export interface Operation {
    */
   readonly untraced?: true;
   /** Set if the operation stays available while the server drains. Draining does not wait for such an operation. */
-  readonly whileDraining?: true;
+  readonly servesWhileDraining?: true;
   /** Set if requests from pages of any origin are allowed. Only for operations that need no key. */
   readonly openToPages?: true;
   /**

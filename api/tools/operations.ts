@@ -56,7 +56,7 @@ export const getHealth = defineToolOperation({
   tag: 'health',
   summary: 'Check that the tool server is up',
   access: { public: true, tenantScope: 'none' },
-  whileDraining: true,
+  servesWhileDraining: true,
   schema: { response: { 200: Type.String() }, produces: 'text/plain; charset=utf-8' },
   handler: async () => new RawResponse({ body: Buffer.from(healthText) }),
 });

@@ -19,12 +19,12 @@ export interface GraphTracing {
 export function readGraphTracing(
   environment: Readonly<Record<string, string | undefined>> = process.env,
 ): GraphTracing {
-  const isSetTo = (name: string, value: string) =>
+  const hasValue = (name: string, value: string) =>
     environment[`LANGSMITH_${name}`] === value || environment[`LANGCHAIN_${name}`] === value;
-  const state = (value: string) => isSetTo('TRACING', value) || isSetTo('TRACING_V2', value);
+  const state = (value: string) => hasValue('TRACING', value) || hasValue('TRACING_V2', value);
   return {
     state: state('true') ? 'own' : state('false') ? 'off' : 'unspecified',
-    hidesInputs: isSetTo('HIDE_INPUTS', 'true'),
-    hidesOutputs: isSetTo('HIDE_OUTPUTS', 'true'),
+    hidesInputs: hasValue('HIDE_INPUTS', 'true'),
+    hidesOutputs: hasValue('HIDE_OUTPUTS', 'true'),
   };
 }

@@ -92,7 +92,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
     revisions.set(claim.revisionId, { fence: claim.fence, lost, done: advance() });
   }
 
-  async function look(): Promise<void> {
+  async function claimWork(): Promise<void> {
     for (;;) {
       if (stopping.signal.aborted) return;
       const claim = await claimRevision(database, lease, { canBuild: buildSlots > 0 });
@@ -136,7 +136,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
   async function work(): Promise<void> {
     while (!stopping.signal.aborted) {
       isWoken = false;
-      await look().catch((err: unknown) =>
+      await claimWork().catch((err: unknown) =>
         logger.warn({ err }, 'host of deployments could not look for work; retrying'),
       );
       if (isWoken) continue;

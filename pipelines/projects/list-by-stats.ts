@@ -59,8 +59,8 @@ async function listProjectsByStats(
     return listProjects(database, tenantId, { ...conditions, sortBy, descending, limit, offset });
   const projectIds = await findProjectIds(database, tenantId, conditions);
   const stat = statOrders[sortBy];
-  const usesOwnFeedback = sortBy === 'feedback' && query.feedbackSource === 'session';
-  const stats = usesOwnFeedback
+  const sortsByProjectFeedback = sortBy === 'feedback' && query.feedbackSource === 'session';
+  const stats = sortsByProjectFeedback
     ? wrapFeedbackStats(await readOwnFeedbackStats(clickhouse, tenantId, projectIds))
     : await readProjectStats({ clickhouse, database }, { tenantId, projectIds, ...query.runs }, new Set([stat]));
   const ids = sortProjectIds(stats, (each) => readValue(each, stat, query.feedbackKey), descending).slice(

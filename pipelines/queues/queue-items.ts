@@ -101,7 +101,7 @@ function readCursor(text: string): CursorPosition {
   throw runlakeError('BAD_REQUEST', { reason: 'The cursor was not issued by this server.' });
 }
 
-export interface Placement {
+export interface ItemPosition {
   readonly section: Section;
   /** Position within the section, starting at 0. */
   readonly position: number;
@@ -109,13 +109,13 @@ export interface Placement {
 }
 
 /** Finds an item of a queue for the caller; `among: 'runs'` leaves out threads. @throws NOT_FOUND */
-export async function findPlacement(
+export async function findItemPosition(
   deps: StoreDeps,
   caller: WorkspaceCaller,
   queueId: string,
   queueRunId: string,
   { among }: { readonly among: 'runs' | 'items' },
-): Promise<Placement> {
+): Promise<ItemPosition> {
   const items = (await listItems(deps, caller, queueId, sections)).filter(
     (item) => among === 'items' || isStoredRun(item),
   );

@@ -63,7 +63,7 @@ const viewSql = `SELECT i.id AS queue_run_id, i.run_id, i.project_id, i.thread_i
     FROM annotation_reviews WHERE queue_run_id = i.id) AS r
   WHERE q.id = $1 AND q.workspace_id = $2`;
 
-export interface PlacedQueueRun extends QueueRun {
+export interface OrderedQueueRun extends QueueRun {
   /** Orders runs with the same `effective_added_at`. */
   readonly position: number;
   readonly section: Section;
@@ -78,8 +78,8 @@ export function listQueueRuns(
   caller: WorkspaceCaller,
   queueId: string,
   wanted: readonly Section[],
-): Promise<PlacedQueueRun[]> {
-  return database.query<PlacedQueueRun>(
+): Promise<OrderedQueueRun[]> {
+  return database.query<OrderedQueueRun>(
     `SELECT queue_run_id, run_id, project_id, thread_id, added_at, effective_added_at, last_reviewed_time,
        source_proposed_example_id, completed_by, reserved_by, position, section
      FROM (${viewSql}) AS view WHERE section = ANY ($4::text[]) ORDER BY effective_added_at, position`,

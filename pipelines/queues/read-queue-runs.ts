@@ -4,10 +4,10 @@ import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import { findStoredThreads, type ThreadKey } from '../runs/threads.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import { listQueueRuns, type PlacedQueueRun, type QueueRun, type Section } from './queue-runs.ts';
+import { listQueueRuns, type OrderedQueueRun, type QueueRun, type Section } from './queue-runs.ts';
 
 /** A run of a queue that is stored, or a thread. */
-export interface QueueItem extends PlacedQueueRun {
+export interface QueueItem extends OrderedQueueRun {
   /** Project and start time of the run; undefined for a thread. */
   readonly location: LocatedRun | undefined;
 }

@@ -63,11 +63,11 @@ export async function readDiskUse({
   readonly clickhouse: ClickHouse;
   readonly database: Database;
 }): Promise<DiskUse[]> {
-  const bytesOf = await readDiskBytes(clickhouse);
+  const bytesByTable = await readDiskBytes(clickhouse);
   const selects = Object.entries(tenantTables).map(
     ([table, { weight, hasTier, owner = 'tenant_id' }]) =>
       `SELECT ${owner} AS owner, ${hasTier ? 'trace_tier' : 'toUInt8(0)'} AS tier, '${table}' AS name,
-         ${bytesOf.get(table) ?? 0} AS disk, count() AS stored, toFloat64(sum(${weight})) AS weight
+         ${bytesByTable.get(table) ?? 0} AS disk, count() AS stored, toFloat64(sum(${weight})) AS weight
        FROM ${table} GROUP BY owner, tier`,
   );
   const rows = await clickhouse.query<UseRow>({
@@ -80,7 +80,7 @@ export async function readDiskUse({
   const deployments = await database.query<{ id: string; workspace: string }>(
     'SELECT deployment_id AS id, workspace_id AS workspace FROM agents.deployments',
   );
-  const workspaceOf = new Map(deployments.map(({ id, workspace }) => [id, workspace]));
+  const workspaceByDeployment = new Map(deployments.map(({ id, workspace }) => [id, workspace]));
   const names = await database.query<{ id: string; workspace: string; organization: string }>(
     `SELECT w.id, w.display_name AS workspace, o.display_name AS organization
      FROM workspaces AS w JOIN organizations AS o ON o.id = w.organization_id`,
@@ -88,7 +88,7 @@ export async function readDiskUse({
   const byId = new Map(names.map(({ id, ...name }) => [id, name]));
   const uses = new Map<string, DiskUse>();
   for (const { owner, tier, run_rows: runRows, bytes } of rows) {
-    const workspaceId = workspaceOf.get(owner) ?? owner;
+    const workspaceId = workspaceByDeployment.get(owner) ?? owner;
     const key = `${workspaceId} ${tier}`;
     const other = uses.get(key);
     uses.set(key, {

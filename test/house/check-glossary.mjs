@@ -65,7 +65,7 @@ const allowedNames =
   /^(find free|free|with free|allowed|broker|exposed) ports$|fault proxy|chaos fault|any fault|least loaded/;
 
 const isExempt = (file) => exempt.some((pattern) => pattern.test(file));
-const sources = filesLike(/^(schemas|infra|pipelines|api|docs|test|bench)\/.*\.(ts|mts|mjs|cjs|js)$/).filter(
+const sources = filesLike(/^(schemas|infra|pipelines|api|web|docs|test|bench)\/.*\.(tsx?|mts|mjs|cjs|js)$/).filter(
   (file) => !isExempt(file),
 );
 const pages = filesLike(/\.(md|sql)$|^infra\/grafana\/.*\.json$/).filter((file) => !isExempt(file));
@@ -117,7 +117,7 @@ applyRules(
       example: 'bytes of',
     },
   ],
-  identifiers.filter(({ file, isFunction }) => isFunction && /^(infra|pipelines|api|schemas)\//.test(file)),
+  identifiers.filter(({ file, isFunction }) => isFunction && /^(infra|pipelines|api|schemas|web)\//.test(file)),
 );
 applyRules(rulesOf(texts, 'i'), [
   ...sources.flatMap((file) => [...commentsOf(file), ...textsOf(file)]),

@@ -2,8 +2,8 @@ import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
-import { ApiError, setCsrfToken, whenSignedOut } from './api/client.ts';
-import { forgetData, sessionQuery, whenOtherTabChanges } from './api/session.ts';
+import { ApiError, onSessionEnd, setCsrfToken } from './api/client.ts';
+import { forgetData, onOtherTabChange, sessionQuery } from './api/session.ts';
 import { createAppRouter } from './router.tsx';
 import './styles/tokens.css';
 import './styles/base.css';
@@ -21,13 +21,13 @@ const client = new QueryClient({
   defaultOptions: { queries: { retry, staleTime: 10_000, retryDelay: (failures) => 500 * 2 ** failures } },
 });
 const router = createAppRouter(client);
-whenSignedOut(() => {
+onSessionEnd(() => {
   setCsrfToken(undefined);
   client.setQueryData(sessionQuery.queryKey, null);
   // Redirects to the sign-in screen, which leads back to this address.
   void router.invalidate();
 });
-whenOtherTabChanges(async () => {
+onOtherTabChange(async () => {
   const session = await client.fetchQuery({ ...sessionQuery, staleTime: 0 });
   if (session === null) setCsrfToken(undefined);
   forgetData(client);

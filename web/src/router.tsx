@@ -155,7 +155,7 @@ const compare = createRoute({
   component: lazyRouteComponent(() => import('./screens/datasets/compare.tsx'), 'Compare'),
 });
 /** Target of links that the SDKs build. */
-const sdkDataset = createRoute({
+const sdkDatasetLink = createRoute({
   getParentRoute: () => shell,
   path: '/o/$tenantId/datasets/$datasetId',
   beforeLoad: ({ params: { datasetId } }) => {

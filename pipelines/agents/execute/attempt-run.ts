@@ -159,8 +159,8 @@ export async function attemptRun(
     if (outcome.kind === 'lost' && outcome.cause !== 'worker') {
       const mustRunAlone = outcome.cause === 'shared-worker';
       logger.warn({ runId, attempt, reason: outcome.message, alone: mustRunAlone }, 'run lost its worker; requeued');
-      const countLoss = !mustRunAlone && !isStopping();
-      await retryWhileLeased(() => releaseRun(database, run, { alone: mustRunAlone, countLoss }));
+      const countsAsLost = !mustRunAlone && !isStopping();
+      await retryWhileLeased(() => releaseRun(database, run, { alone: mustRunAlone, countsAsLost }));
       hasEnded = true;
       return;
     }
@@ -187,7 +187,7 @@ export async function attemptRun(
     await publishEnd(deps, ended, tracedAttempt?.marks);
   } finally {
     releaseLease();
-    if (!hasEnded) await requeue(deps, run, { countLoss: !hasLostLease });
+    if (!hasEnded) await requeue(deps, run, { countsAsLost: !hasLostLease });
   }
 }
 
@@ -198,9 +198,9 @@ export async function attemptRun(
 async function requeue(
   { database, logger }: AttemptDeps,
   run: ClaimedRun,
-  { countLoss }: { readonly countLoss: boolean },
+  { countsAsLost }: { readonly countsAsLost: boolean },
 ) {
-  await releaseRun(database, run, { alone: false, countLoss }).catch((err) => {
+  await releaseRun(database, run, { alone: false, countsAsLost }).catch((err) => {
     logger.warn(
       { err, runId: run.runId },
       'run not requeued after its attempt threw; the lease check requeues it later',

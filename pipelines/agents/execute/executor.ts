@@ -76,7 +76,7 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   const leases = new Leases({
     ...deps,
     process: { deploymentId, processId },
-    requeue: (run) => releaseRun(database, { ...run, deploymentId }, { alone: false, countLoss: true }),
+    requeue: (run) => releaseRun(database, { ...run, deploymentId }, { alone: false, countsAsLost: true }),
     onAlive: () => wake(),
   });
   const attempts = new Set<Promise<void>>();
@@ -97,13 +97,13 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   function wake(): void {
     if (isStopping) return;
     needsAnotherSearch = true;
-    search ??= look().finally(() => {
+    search ??= claimWhileNeeded().finally(() => {
       search = undefined;
       if (needsAnotherSearch) wake();
     });
   }
 
-  async function look(): Promise<void> {
+  async function claimWhileNeeded(): Promise<void> {
     while (needsAnotherSearch && !isStopping) {
       needsAnotherSearch = false;
       try {

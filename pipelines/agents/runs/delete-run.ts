@@ -71,7 +71,7 @@ export async function sweepRuns(database: Database, deploymentId: string): Promi
       requeueRun(
         tx,
         { deploymentId, threadId, runId, leaseToken },
-        { alone: false, countLoss: true, onlyExpired: true },
+        { alone: false, countsAsLost: true, onlyExpired: true },
       ),
     );
   }

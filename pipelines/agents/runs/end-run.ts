@@ -182,11 +182,11 @@ interface RequeueOptions {
   /** Whether the next attempt must be the only run in its worker. */
   readonly alone: boolean;
   /** Whether the attempt counts as lost. */
-  readonly countLoss: boolean;
+  readonly countsAsLost: boolean;
 }
 
 /**
- * Requeues a run, so that any process can start it again. Does nothing if the lease was lost. With `countLoss` the
+ * Requeues a run, so that any process can start it again. Does nothing if the lease was lost. With `countsAsLost` the
  * attempt counts as lost. After the second loss the run gets a worker of its own, so that no other run can kill it.
  * After the third loss the run fails. A run whose cancellation was requested ends as interrupted.
  */
@@ -201,7 +201,7 @@ export async function releaseRun(database: Database, run: RunToRelease, how: Req
 export async function requeueRun(
   tx: Sql,
   { deploymentId, threadId, runId, leaseToken }: RunToRelease,
-  { alone, countLoss, onlyExpired }: RequeueOptions & { readonly onlyExpired: boolean },
+  { alone, countsAsLost, onlyExpired }: RequeueOptions & { readonly onlyExpired: boolean },
 ): Promise<void> {
   await lockThread(tx, deploymentId, threadId);
   const [row] = await tx.query<{ status: string; removed: boolean; kwargs: RunKwargs }>(
@@ -210,7 +210,7 @@ export async function requeueRun(
       deploymentId,
       runId,
       leaseToken,
-      countLoss ? 1 : 0,
+      countsAsLost ? 1 : 0,
       maxLostAttempts,
       JSON.stringify(lostRunFailure),
       alone,

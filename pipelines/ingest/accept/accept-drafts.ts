@@ -172,14 +172,14 @@ export async function acceptDrafts(
   // Assign projects last, because this creates missing projects, and a rejected run must not leave an empty project.
   const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
   const remaining = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
-  const acceptedCompanions = addTraceHeaders(remaining, messages);
-  const accepted = messages.length + acceptedCompanions.length;
+  const acceptedRelated = addTraceHeaders(remaining, messages);
+  const accepted = messages.length + acceptedRelated.length;
   if (accepted === 0 && rejected.length > 0) {
     deps.count(0, rejected);
     throw createError(rejected);
   }
   const topics = new Map<Topic, LogMessage[]>([[runEvents, [...messages]]]);
-  for (const { topic, message } of acceptedCompanions) {
+  for (const { topic, message } of acceptedRelated) {
     const topicMessages = topics.get(topic);
     if (topicMessages === undefined) topics.set(topic, [message]);
     else topicMessages.push(message);

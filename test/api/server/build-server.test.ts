@@ -95,7 +95,7 @@ const toys: readonly Operation[] = [
     method: 'GET',
     path: '/alive',
     mount: 'root',
-    whileDraining: true,
+    servesWhileDraining: true,
     schema: { response: { 200: Type.Object({ ok: Type.Boolean() }) } },
     handler: async () => ({ ok: true }),
   }),

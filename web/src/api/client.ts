@@ -50,7 +50,7 @@ export function setWorkspace(id: string | undefined): void {
 
 let onSignedOut: () => void = () => undefined;
 /** Sets the callback for a response of the main API that means that the session has ended. */
-export function whenSignedOut(handle: () => void): void {
+export function onSessionEnd(handle: () => void): void {
   onSignedOut = handle;
 }
 

@@ -24,7 +24,7 @@ export const sessionQuery = queryOptions({
 const tabs = new BroadcastChannel('runlake-session');
 
 /** Calls `handle` when another tab has signed in or out. */
-export function whenOtherTabChanges(handle: () => void): void {
+export function onOtherTabChange(handle: () => void): void {
   tabs.onmessage = handle;
 }
 

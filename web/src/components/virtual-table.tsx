@@ -37,7 +37,7 @@ export function VirtualTable<T>({
   columns,
   visibility,
   rows,
-  keyOf,
+  getKey,
   rowHeight = defaultRowHeight,
   currentKey,
   onOpen,
@@ -49,7 +49,7 @@ export function VirtualTable<T>({
   /** Columns that are not shown. Default: all are shown. */
   readonly visibility?: ColumnVisibilityState | undefined;
   readonly rows: readonly T[];
-  readonly keyOf: (row: T) => string;
+  readonly getKey: (row: T) => string;
   /** Height of each row in pixels. */
   readonly rowHeight?: number;
   /** Key of the row whose details are open next to the table. */
@@ -75,7 +75,7 @@ export function VirtualTable<T>({
     features,
     columns: definitions,
     data: rows as readonly (T & object)[],
-    getRowId: keyOf,
+    getRowId: getKey,
     state: { columnVisibility: visibility ?? allColumns },
   });
   const model = table.getRowModel().rows;

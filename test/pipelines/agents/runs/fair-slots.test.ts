@@ -237,7 +237,7 @@ it.each([3, 4, 5, 6])('starts the same runs as the model (seed %i)', async (seed
       running = [...running];
       if (pick(2) === 0) await endRun(database, run, { status: 'success' });
       else {
-        await releaseRun(database, run, { alone: false, countLoss: false });
+        await releaseRun(database, run, { alone: false, countsAsLost: false });
         waiting.push(name);
         waiting.sort((one, other) => (ages.get(one) as number) - (ages.get(other) as number));
       }

@@ -103,7 +103,7 @@ describe('creating runs', () => {
     const expected = { attempt: 1, threadStart: 1, baseCheckpointId: '1', alone: false };
     expect(claimed).toMatchObject({ ...expected, kwargs: { input }, metadata: { a: 1 } });
     expect(await readThread(database, org, threadId)).toMatchObject({ status: 'busy', metadata: given.assistant });
-    await releaseRun(database, claimed, { alone: false, countLoss: false });
+    await releaseRun(database, claimed, { alone: false, countsAsLost: false });
     const { leaseToken: _, ...again } = await claim(run.run_id);
     const { leaseToken: __, ...first } = claimed;
     expect(again).toEqual({ ...first, attempt: 2, threadStart: 2 });

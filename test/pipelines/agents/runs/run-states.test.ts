@@ -54,8 +54,8 @@ class Model {
     if (remove) this.runs = this.runs.filter((other) => other !== run);
     else if (rest !== undefined) this.rest.set(run.thread, rest);
   }
-  release(run: ModelRun, countLoss: boolean): void {
-    run.losses += countLoss ? 1 : 0;
+  release(run: ModelRun, countsAsLost: boolean): void {
+    run.losses += countsAsLost ? 1 : 0;
     if (run.cancel !== null) this.end(run, 'interrupted', { remove: run.cancel === 'rollback', rest: 'idle' });
     else if (run.losses >= 3) this.end(run, 'error', { remove: false, rest: 'error' });
     else run.status = 'pending';
@@ -173,10 +173,10 @@ describe('one operation at a time', () => {
         async () => {
           const run = anyRunning();
           if (run === undefined) return;
-          const countLoss = pick(2) === 0;
-          await releaseRun(database, run.claim as ClaimedRun, { alone: pick(2) === 0, countLoss });
+          const countsAsLost = pick(2) === 0;
+          await releaseRun(database, run.claim as ClaimedRun, { alone: pick(2) === 0, countsAsLost });
           expired.push(run.claim as ClaimedRun);
-          model.release(run, countLoss);
+          model.release(run, countsAsLost);
         },
         async () => {
           const run = model.runs[pick(model.runs.length)];
@@ -193,7 +193,7 @@ describe('one operation at a time', () => {
           if (zombie === undefined) return;
           expect(await endRun(database, zombie, { status: 'success', values: '{"zombie":1}' })).toBeUndefined();
           expect(await rows.leases(org, [zombie.leaseToken])).toEqual([]);
-          await releaseRun(database, zombie, { alone: true, countLoss: true });
+          await releaseRun(database, zombie, { alone: true, countsAsLost: true });
         },
         async () => {
           await markEndsPublished(database, await claimUnpublishedEnds(database, org, 0));
@@ -279,7 +279,7 @@ describe('several processes at once', () => {
         // afterwards.
         runningByThread.delete(claim.threadId);
         if (fate === 0) await rows.expire(claim.leaseToken);
-        else if (fate === 1) await releaseRun(database, claim, { alone: false, countLoss: false });
+        else if (fate === 1) await releaseRun(database, claim, { alone: false, countsAsLost: false });
         else await endRun(database, claim, { status: 'success', values: '{}' });
       }
     }

@@ -15,7 +15,7 @@ export function ThreadView({ threadId }: { readonly threadId: string }) {
   const { search, change } = useDeploymentSearch();
   const canRun = usePermission('agents:run');
   const history = useHistory(threadId);
-  const isListed = history.data?.pages.flat().some((each) => idOf(each) === search.checkpoint) ?? true;
+  const isListed = history.data?.pages.flat().some((each) => getCheckpointId(each) === search.checkpoint) ?? true;
   // A link can name a checkpoint that is older than those in the list.
   const older = useThreadState(search.checkpoint === undefined || isListed ? undefined : threadId, search.checkpoint);
   return (
@@ -44,20 +44,20 @@ export function ThreadView({ threadId }: { readonly threadId: string }) {
                 <Runs threadId={threadId} />
               </EmptyState>
             );
-          const shown = states.find((each) => idOf(each) === search.checkpoint) ?? older.data ?? latest;
-          const other = states.find((each) => idOf(each) === search.compare);
+          const shown = states.find((each) => getCheckpointId(each) === search.checkpoint) ?? older.data ?? latest;
+          const other = states.find((each) => getCheckpointId(each) === search.compare);
           return (
             <div className="agents-columns">
               <section className="agents-side" aria-label="History">
                 <ol className="agents-list">
                   {states.map((state) => (
                     <CheckpointItem
-                      key={idOf(state)}
+                      key={getCheckpointId(state)}
                       state={state}
                       isShown={state === shown}
                       isCompared={state === other}
-                      onShow={() => change({ checkpoint: idOf(state) }, true)}
-                      onCompare={() => change({ compare: state === other ? undefined : idOf(state) }, true)}
+                      onShow={() => change({ checkpoint: getCheckpointId(state) }, true)}
+                      onCompare={() => change({ compare: state === other ? undefined : getCheckpointId(state) }, true)}
                     />
                   ))}
                 </ol>
@@ -65,12 +65,17 @@ export function ThreadView({ threadId }: { readonly threadId: string }) {
               </section>
               <div className="agents-detail stack">
                 {other && other !== shown && <StateDifference before={other} after={shown} />}
-                <ValueView key={idOf(shown)} title="State" value={shown.values} />
+                <ValueView key={getCheckpointId(shown)} title="State" value={shown.values} />
                 <Tasks state={shown} />
                 {canRun && (
-                  <ForkForm key={`fork ${idOf(shown)}`} threadId={threadId} state={shown} isLatest={shown === latest} />
+                  <ForkForm
+                    key={`fork ${getCheckpointId(shown)}`}
+                    threadId={threadId}
+                    state={shown}
+                    isLatest={shown === latest}
+                  />
                 )}
-                <ValueView key={`metadata ${idOf(shown)}`} title="Metadata" value={shown.metadata} />
+                <ValueView key={`metadata ${getCheckpointId(shown)}`} title="Metadata" value={shown.metadata} />
                 <Runs threadId={threadId} />
               </div>
             </div>
@@ -81,7 +86,7 @@ export function ThreadView({ threadId }: { readonly threadId: string }) {
   );
 }
 
-const idOf = ({ checkpoint }: ThreadState) => checkpoint?.checkpoint_id ?? '';
+const getCheckpointId = ({ checkpoint }: ThreadState) => checkpoint?.checkpoint_id ?? '';
 
 function CheckpointItem({
   state,

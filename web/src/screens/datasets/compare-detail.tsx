@@ -6,7 +6,7 @@ import { Value } from '../../components/text.tsx';
 import { LongText } from '../../components/values/json-tree.tsx';
 import { ValueView } from '../../components/values/value-view.tsx';
 import { type ComparedExample, type ExperimentRun, formatScore } from './comparison.ts';
-import { letterOf } from './experiment-summary.tsx';
+import { labelExperiment } from './experiment-summary.tsx';
 import type { Experiment } from './use-comparison.ts';
 
 /** An example with the outputs and feedback of each experiment. */
@@ -43,7 +43,7 @@ export function CompareDetail({
         {ids.map((id, index) => (
           <div key={id} className="stack">
             <h3 className="row">
-              <span className="badge">{letterOf(index)}</span>
+              <span className="badge">{labelExperiment(index)}</span>
               <Value text={experiments.find((each) => each.id === id)?.name ?? id} />
             </h3>
             {(cells[index]?.runs ?? []).length === 0 && <p className="muted">No run of this example.</p>}
@@ -51,7 +51,7 @@ export function CompareDetail({
               <RunResult
                 key={run.id}
                 run={run}
-                name={at === 0 ? letterOf(index) : `${letterOf(index)}, run ${at + 1}`}
+                name={at === 0 ? labelExperiment(index) : `${labelExperiment(index)}, run ${at + 1}`}
               />
             ))}
           </div>

@@ -8,7 +8,7 @@ import { summarizePreview } from '../../components/values/messages.ts';
 import { type TableColumn, VirtualTable } from '../../components/virtual-table.tsx';
 import { CompareDetail } from './compare-detail.tsx';
 import { average, type Cell, type ComparedExample, formatScore, judge } from './comparison.ts';
-import { letterOf } from './experiment-summary.tsx';
+import { labelExperiment } from './experiment-summary.tsx';
 import type { CompareSearch } from './search.ts';
 import type { Experiment, useComparison } from './use-comparison.ts';
 import { Difference, formatDifference } from './verdict.tsx';
@@ -93,10 +93,10 @@ export function CompareTable({
             label="Examples"
             columns={columns}
             rows={rows}
-            keyOf={keyOf}
+            getKey={getKey}
             rowHeight={rowHeight}
             currentKey={example}
-            onOpen={(row) => onChange({ example: keyOf(row) })}
+            onOpen={(row) => onChange({ example: getKey(row) })}
             onNearEnd={onNearEnd}
             footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} examples`} />}
           />
@@ -114,7 +114,7 @@ export function CompareTable({
   );
 }
 
-const keyOf = ({ example }: ComparedExample) => example.id;
+const getKey = ({ example }: ComparedExample) => example.id;
 
 function buildColumns(
   experiments: readonly Experiment[],
@@ -134,7 +134,7 @@ function buildColumns(
       const name = experiments.find((each) => each.id === id)?.name ?? id;
       return {
         id,
-        label: `${letterOf(index)}  ${showInvisible(name)}`,
+        label: `${labelExperiment(index)}  ${showInvisible(name)}`,
         width: 200,
         grow: 1.4,
         render: ({ cells }) => (

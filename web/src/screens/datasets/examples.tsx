@@ -46,7 +46,7 @@ export function Examples({
           label="Examples"
           columns={exampleColumns}
           rows={rows}
-          keyOf={keyOf}
+          getKey={getKey}
           currentKey={selectedId}
           onOpen={({ id }) => onSelect(id)}
           onNearEnd={onNearEnd}
@@ -58,7 +58,7 @@ export function Examples({
   );
 }
 
-const keyOf = ({ id }: Example) => id;
+const getKey = ({ id }: Example) => id;
 
 const exampleColumns: readonly TableColumn<Example>[] = [
   { id: 'inputs', label: 'Inputs', width: 140, grow: 2, render: ({ inputs }) => <JsonPreview value={inputs} /> },

@@ -41,7 +41,7 @@ export function listFeedbackKeys(experiments: readonly Experiment[]): readonly s
 }
 
 /** Letter of an experiment in the comparison: A, B, … */
-export const letterOf = (index: number) => String.fromCharCode(65 + index);
+export const labelExperiment = (index: number) => String.fromCharCode(65 + index);
 
 /** The figures of each experiment, with the differences to the first one. */
 export function ExperimentSummary({
@@ -84,7 +84,7 @@ export function ExperimentSummary({
             <tr key={experiment.id}>
               <td className="text-cell">
                 <span className="row">
-                  <span className="badge">{letterOf(index)}</span>
+                  <span className="badge">{labelExperiment(index)}</span>
                   <Link to="/projects/$projectId" params={{ projectId: experiment.id }} search={{ range: 'all' }}>
                     <Value text={experiment.name} />
                   </Link>

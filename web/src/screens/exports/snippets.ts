@@ -4,28 +4,28 @@ export const readers = ['DuckDB', 'pandas', 'ClickHouse'] as const;
 export type Reader = (typeof readers)[number];
 
 /** Location of the files of an export: a local folder, or a folder of an S3 store. */
-interface Place {
+interface FileLocation {
   /** Path for DuckDB and pandas. */
   readonly path: string;
   /** URL of the folder over HTTP; undefined for a local folder. */
-  readonly address?: string;
+  readonly url?: string;
 }
 
 /** Returns a program that reads all files of an export. */
 export function buildSnippet(reader: Reader, destination: Destination, folder: string): string {
-  const place = findPlace(destination, folder);
-  if (reader === 'DuckDB') return duckdb(destination, place);
-  return reader === 'pandas' ? pandas(destination, place) : clickhouse(place);
+  const location = findLocation(destination, folder);
+  if (reader === 'DuckDB') return buildDuckdbSnippet(destination, location);
+  return reader === 'pandas' ? buildPandasSnippet(destination, location) : buildClickhouseSnippet(location);
 }
 
-function duckdb(destination: Destination, { path }: Place): string {
-  return `${duckdbSecret(destination)}SELECT year, month, day, count(*) AS runs
+function buildDuckdbSnippet(destination: Destination, { path }: FileLocation): string {
+  return `${buildDuckdbSecret(destination)}SELECT year, month, day, count(*) AS runs
 FROM read_parquet(${quote(`${path}/**/*.parquet`)}, hive_partitioning = true)
 GROUP BY ALL ORDER BY ALL;`;
 }
 
 /** DuckDB reads the credentials from the environment, as the AWS tools do. */
-function duckdbSecret({ destination_type, config }: Destination): string {
+function buildDuckdbSecret({ destination_type, config }: Destination): string {
   if (destination_type === 'local') return '';
   const options = ['TYPE s3', 'PROVIDER credential_chain'];
   if (config.region !== null) options.push(`REGION ${quote(config.region)}`);
@@ -37,7 +37,7 @@ function duckdbSecret({ destination_type, config }: Destination): string {
   return `CREATE SECRET (${options.join(', ')});\n`;
 }
 
-function pandas({ destination_type, config }: Destination, { path }: Place): string {
+function buildPandasSnippet({ destination_type, config }: Destination, { path }: FileLocation): string {
   const packages = destination_type === 'local' ? 'pandas pyarrow' : 'pandas pyarrow s3fs';
   const options =
     destination_type === 'local' || config.endpoint_url === null
@@ -50,34 +50,34 @@ runs = pandas.read_parquet(${quotePython(path)}${options})
 print(runs.groupby(["year", "month", "day"], observed=True).size())`;
 }
 
-function clickhouse({ path, address }: Place): string {
+function buildClickhouseSnippet({ path, url }: FileLocation): string {
   const source =
-    address === undefined
+    url === undefined
       ? `file(${quoteClickhouse(`${path}/**/*.parquet`)}, Parquet)`
-      : `s3(${quoteClickhouse(`${address}/**/*.parquet`)}, '<access key id>', '<secret access key>', Parquet)`;
+      : `s3(${quoteClickhouse(`${url}/**/*.parquet`)}, '<access key id>', '<secret access key>', Parquet)`;
   return `SELECT _path, count() AS runs
 FROM ${source}
 GROUP BY _path ORDER BY _path;`;
 }
 
-function findPlace({ destination_type, config }: Destination, folder: string): Place {
+function findLocation({ destination_type, config }: Destination, folder: string): FileLocation {
   if (destination_type === 'local') return { path: folder };
   const { bucket_name: bucket, endpoint_url: endpoint, region, include_bucket_in_prefix: hasBucket } = config;
   if (endpoint === null) {
     const host = `${bucket}.s3.${region ?? 'us-east-1'}.amazonaws.com`;
-    return { path: `s3://${bucket}/${folder}`, address: `https://${host}/${encodePath(folder)}` };
+    return { path: `s3://${bucket}/${folder}`, url: `https://${host}/${encodePath(folder)}` };
   }
   const base = endpoint.replace(/\/+$/, '');
   // The endpoint is the URL of the bucket: the name of the bucket is its path, or the first label of its host.
   if (!hasBucket) {
     const { pathname, hostname } = new URL(base);
     const name = bucket ?? (pathname.replace(/^\/+/, '') || hostname.split('.')[0]);
-    return { path: `s3://${name}/${folder}`, address: `${base}/${encodePath(folder)}` };
+    return { path: `s3://${name}/${folder}`, url: `${base}/${encodePath(folder)}` };
   }
   const url = new URL(base);
   if (!hasPathStyle(config)) url.host = `${bucket}.${url.host}`;
   const bucketUrl = url.href.replace(/\/+$/, '') + (hasPathStyle(config) ? `/${bucket}` : '');
-  return { path: `s3://${bucket}/${folder}`, address: `${bucketUrl}/${encodePath(folder)}` };
+  return { path: `s3://${bucket}/${folder}`, url: `${bucketUrl}/${encodePath(folder)}` };
 }
 
 function hasPathStyle({ config_kwargs_s3 }: Destination['config']): boolean {

@@ -166,7 +166,7 @@ function ThreadsOfProject() {
           columns={columns}
           visibility={window.innerWidth < 700 ? narrow : undefined}
           rows={rows}
-          keyOf={getKey}
+          getKey={getKey}
           onOpen={({ thread_id }) => void navigate({ search: (before) => ({ ...before, thread: thread_id }) })}
           onNearEnd={onNearEnd}
           footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} threads`} />}

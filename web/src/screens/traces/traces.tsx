@@ -130,7 +130,7 @@ function TracesOfProject() {
           columns={runColumns}
           visibility={visibility}
           rows={rows}
-          keyOf={getKey}
+          getKey={getKey}
           onOpen={({ id = '' }) => void navigate({ to: '/runs/$runId', params: { runId: id } })}
           onNearEnd={onNearEnd}
           footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} runs`} />}

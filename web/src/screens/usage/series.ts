@@ -16,7 +16,7 @@ export interface UsageSeries {
   readonly metric: UsageMetric;
   /** The largest group first. */
   readonly groups: readonly UsageGroupSeries[];
-  labelOf(bucket: number): string;
+  formatBucket(bucket: number): string;
 }
 export interface UsageGroupSeries {
   readonly key: string;
@@ -78,7 +78,7 @@ export function buildSeries({ stride, usage }: Report, group: UsageGroup, metric
     metric,
     groups,
     // Buckets of days begin at midnight UTC, so that their labels are days of UTC.
-    labelOf: (bucket) =>
+    formatBucket: (bucket) =>
       strideMs < 86_400_000
         ? `${String(new Date(bucket).getHours()).padStart(2, '0')}:00`
         : new Date(bucket).toISOString().slice(strideMs >= 365 * 86_400_000 ? 0 : 5, 10),

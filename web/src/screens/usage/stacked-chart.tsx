@@ -48,7 +48,7 @@ export function StackedChart({ series }: { readonly series: UsageSeries }) {
 }
 
 function createChart(element: HTMLElement, series: UsageSeries): UPlot {
-  const { labelOf, buckets, metric } = series;
+  const { formatBucket, buckets, metric } = series;
   const isCost = metric === 'cost';
   const format = metricFormats[metric];
   const groups = limitGroups(series);
@@ -109,7 +109,7 @@ function createChart(element: HTMLElement, series: UsageSeries): UPlot {
   };
   function labelAt(position: number | null): string {
     const bucket = position === null ? undefined : buckets[position];
-    return bucket === undefined ? '' : labelOf(bucket);
+    return bucket === undefined ? '' : formatBucket(bucket);
   }
   return new UPlot(options, [positions, ...edges.reverse()], element);
 }

@@ -198,7 +198,7 @@ function UsageTable({
             <th className="number">Share of {usageMetrics[metric].toLowerCase()}</th>
             {buckets.map((bucket) => (
               <th key={bucket} className="number" title={formatUtc(new Date(bucket))}>
-                {series.labelOf(bucket)}
+                {series.formatBucket(bucket)}
               </th>
             ))}
           </tr>
