@@ -189,7 +189,7 @@ function formatError(error: unknown): string {
 }
 
 function printFinding(up: boolean, part: string, words: string, remedy = ''): void {
-  console.log(`${up ? 'ok   ' : 'FAULT'}  ${part}: ${words}${remedy === '' ? '' : `\n       → ${remedy}`}`);
+  console.log(`${up ? 'ok   ' : 'error'}  ${part}: ${words}${remedy === '' ? '' : `\n       → ${remedy}`}`);
   if (!up) process.exitCode = 1;
 }
 

@@ -15,7 +15,7 @@ export function configurationPage(): Page {
     'Configuration',
     'infra/config/settings.ts',
     'Environment variables configure Runlake. It reads them once, at the start, and reports all errors together. ' +
-      'There are at most 60 settings; other limits and intervals are constants in the code. An empty variable counts as not set. ' +
+      `There are ${rows.length} settings; other limits and intervals are constants in the code. An empty variable counts as not set. ` +
       '`runlake config` prints every setting with the source of its value. A variable that begins with `RUNLAKE_` and is not a ' +
       'setting is an error that names the nearest setting.',
     table(['Variable', 'Value', 'Default', 'Unit', 'Meaning'], rows),

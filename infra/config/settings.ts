@@ -146,7 +146,7 @@ export const settings = {
     'RUNLAKE_SECRET_KEY',
     // No commas: the key may later be listed in RUNLAKE_FORMER_SECRET_KEYS, where commas separate keys.
     Type.String({ minLength: 16, maxLength: 1024, pattern: '^[^\\s,][^,]*[^\\s,]$' }),
-    'Key that encrypts stored credentials and the tokens of shared traces; at least 16 characters, no commas. Unset: with embedded engines, a key is generated and kept in the data folder; otherwise required.',
+    'Key that encrypts stored secrets: credentials of destinations, secrets of workspaces and deployments, OAuth tokens and the tokens of shares. At least 16 characters, no commas. Unset: with embedded engines, a key is generated and kept in the data folder; otherwise required.',
     true,
   ),
   formerSecretKeys: optional(

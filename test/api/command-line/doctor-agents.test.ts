@@ -44,9 +44,9 @@ test('lists each graph that fails to load with its error, and each graph that lo
     process.getuid?.() === 0 ? /a user id of its own/ : /the user id of Runlake, .* as trusted as the operator/;
   expect(text).toMatch(new RegExp(`ok {5}Graph code: has ${account.source}`));
   expect(text).toMatch(/ok {5}Graph good: can be used/);
-  expect(text).toMatch(/FAULT {2}Graph missing: .*none\.js cannot be loaded.*\n {7}→ Correct the module/);
-  expect(text).toMatch(/FAULT {2}Graph unnamed: .*'nothing'.* does not exist/);
-  expect(text).toMatch(/FAULT {2}Graph ending: .*ended the process while it was imported/);
+  expect(text).toMatch(/error {2}Graph missing: .*none\.js cannot be loaded.*\n {7}→ Correct the module/);
+  expect(text).toMatch(/error {2}Graph unnamed: .*'nothing'.* does not exist/);
+  expect(text).toMatch(/error {2}Graph ending: .*ended the process while it was imported/);
   expect(text).toMatch(/ok {5}Library: @langchain\/langgraph is 1\.x/);
   expect(text).toMatch(/ok {5}Agent port: 127\.0\.0\.1:\d+ is free/);
 });
@@ -54,12 +54,12 @@ test('lists each graph that fails to load with its error, and each graph that lo
 test('reports errors of the agents file', async () => {
   const path = join(folder(), 'langgraph.json');
   expect((await doctor(path)).text).toMatch(
-    /FAULT {2}Agents file: .*\n {7}→ Correct the file, or set RUNLAKE_AGENTS_FILE/,
+    /error {2}Agents file: .*\n {7}→ Correct the file, or set RUNLAKE_AGENTS_FILE/,
   );
   writeFileSync(path, '{"graphs":{"a":7}}');
-  expect((await doctor(path)).text).toMatch(/FAULT {2}Agents file: .*graphs/);
+  expect((await doctor(path)).text).toMatch(/error {2}Agents file: .*graphs/);
   writeFileSync(path, '{"graphs":{"a":"./a.js"},"env":{"LANGGRAPH_CONFIG":"{"}}');
-  expect((await doctor(path)).text).toMatch(/FAULT {2}Agents file: .*env\.LANGGRAPH_CONFIG: it is not JSON/);
+  expect((await doctor(path)).text).toMatch(/error {2}Agents file: .*env\.LANGGRAPH_CONFIG: it is not JSON/);
 });
 
 test('reports an untested library version and a port in use', async () => {
@@ -78,9 +78,9 @@ test('reports an untested library version and a port in use', async () => {
   onTestFinished(() => void taken.close());
   const { port } = taken.address() as { port: number };
   const { text } = await doctor(join(path, 'langgraph.json'), { RUNLAKE_AGENTS_PORT: String(port) });
-  expect(text).toMatch(/FAULT {2}Library: .* has version 0\.2\.1\n {7}→ Install @langchain\/langgraph 1\.x/);
-  expect(text).toMatch(/FAULT {2}Agent port: .*\n {7}→ Set RUNLAKE_AGENTS_PORT/);
-  expect(text).toMatch(/FAULT {2}Store index: .* a vector of 3 dimensions, not 7\.\n {7}→ Set store\.index\.dims to/);
+  expect(text).toMatch(/error {2}Library: .* has version 0\.2\.1\n {7}→ Install @langchain\/langgraph 1\.x/);
+  expect(text).toMatch(/error {2}Agent port: .*\n {7}→ Set RUNLAKE_AGENTS_PORT/);
+  expect(text).toMatch(/error {2}Store index: .* a vector of 3 dimensions, not 7\.\n {7}→ Set store\.index\.dims to/);
 });
 
 test('reports the port of the tool server: free, in use, and in use by the tool server', async () => {
@@ -94,7 +94,7 @@ test('reports the port of the tool server: free, in use, and in use by the tool 
   const check = async (number = port) =>
     (await runCommand(['doctor'], { RUNLAKE_DATA_DIR: folder(), RUNLAKE_TOOLS_PORT: String(number) })).text;
   expect(await check(free)).toMatch(/ok {5}Tool port: 127\.0\.0\.1:\d+ is free/);
-  expect(await check()).toMatch(/FAULT {2}Tool port: .*\n {7}→ Set RUNLAKE_TOOLS_PORT to another port/);
+  expect(await check()).toMatch(/error {2}Tool port: .*\n {7}→ Set RUNLAKE_TOOLS_PORT to another port/);
   isOurs.now = true;
   expect(await check()).toContain(`ok     Tool server: answers at http://127.0.0.1:${port}`);
 });
@@ -106,7 +106,7 @@ test('reports an embedder that cannot be loaded', async () => {
   writeFileSync(join(path, 'langgraph.json'), JSON.stringify(file));
   const { code, text } = await doctor(join(path, 'langgraph.json'));
   expect(code).toBe(1);
-  expect(text).toMatch(/FAULT {2}Store index: .*none\.js.*\n {7}→ Correct the embedder in store\.index\.embed/);
+  expect(text).toMatch(/error {2}Store index: .*none\.js.*\n {7}→ Correct the embedder in store\.index\.embed/);
 });
 
 test('reports a running instance as healthy: notifications arrive, and stored vectors have the dimensions of the index', async () => {
@@ -124,7 +124,7 @@ test('reports a running instance as healthy: notifications arrive, and stored ve
     /Graph code has .*; in Postgres it can access only rows of its deployment/.test(runlake.output()),
   );
   const { code, text } = await doctor(agents.RUNLAKE_AGENTS_FILE, { ...agents, RUNLAKE_DATA_DIR: runlake.dataDir });
-  expect(text).not.toContain('FAULT');
+  expect(text).not.toMatch(/^error/m);
   expect(code).toBe(0);
   for (const part of ['Graph notes', 'Store index', 'Agent server', 'Notices', 'Stored vectors', 'Schema']) {
     expect(text).toMatch(new RegExp(`ok {5}${part}: `));

@@ -34,7 +34,7 @@ describe('without a running process', () => {
     expect(text).toMatch(
       /note {3}Last lines of .*error\.log:\n {7}\| second\n {7}\| third\n {7}\| <Fatal> the last line\n/,
     );
-    expect(text).toMatch(/FAULT {2}Process: No runlake process is running on .*\n {7}→ Start it with `runlake all`/);
+    expect(text).toMatch(/error {2}Process: No runlake process is running on .*\n {7}→ Start it with `runlake all`/);
     expect(text).not.toContain('see `runlake doctor`');
   });
 
@@ -43,7 +43,7 @@ describe('without a running process', () => {
     writeFileSync(dataDir, '');
     const { code, text } = await doctor(dataDir);
     expect(code).toBe(1);
-    expect(text).toMatch(/FAULT {2}Data folder: .* cannot be used: it is a file\.\n {7}→ Make it a folder/);
+    expect(text).toMatch(/error {2}Data folder: .* cannot be used: it is a file\.\n {7}→ Make it a folder/);
   });
 
   test.each([
@@ -53,8 +53,8 @@ describe('without a running process', () => {
   ])('checks %s if only it has an address', async (name, environment) => {
     const { code, text } = await doctor(folder(), environment);
     expect(code).toBe(1);
-    expect(text).toMatch(/FAULT {2}Process: No runlake process is running/);
-    expect(text).toContain(`FAULT  ${name}: nothing listens at 127.0.0.1:9\n`);
+    expect(text).toMatch(/error {2}Process: No runlake process is running/);
+    expect(text).toContain(`error  ${name}: nothing listens at 127.0.0.1:9\n`);
     expect(text.match(/nothing listens|invalid/g)).toHaveLength(1);
   });
 
@@ -65,10 +65,10 @@ describe('without a running process', () => {
     });
     expect(code).toBe(1);
     expect(text).toMatch(
-      /FAULT {2}ClickHouse: nothing listens at 127\.0\.0\.1:9\n {7}→ Start the server, or .* RUNLAKE_CLICKHOUSE_URL/,
+      /error {2}ClickHouse: nothing listens at 127\.0\.0\.1:9\n {7}→ Start the server, or .* RUNLAKE_CLICKHOUSE_URL/,
     );
     expect(text).toMatch(
-      /FAULT {2}Postgres: nothing listens at 127\.0\.0\.1:9\n {7}→ Start the server, or .* RUNLAKE_DATABASE_URL/,
+      /error {2}Postgres: nothing listens at 127\.0\.0\.1:9\n {7}→ Start the server, or .* RUNLAKE_DATABASE_URL/,
     );
     expect(text).not.toContain('hunter2');
     expect(text).not.toContain('Package');
@@ -79,7 +79,7 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   const instance = await Instance.start();
   const { dataDir } = instance.runlake;
   const up = await doctor(dataDir);
-  expect(up.text).not.toContain('FAULT');
+  expect(up.text).not.toMatch(/^error/m);
   expect(up.code).toBe(0);
   expect(up.text).toMatch(/ok {5}HTTP: answers at \S+ and is ready/);
   expect(up.text).toMatch(/ok {5}Schema: matches this release/);
@@ -88,9 +88,9 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   const stalled = await doctor(dataDir);
   release();
   expect(stalled.code).toBe(1);
-  expect(stalled.text).toMatch(/FAULT {2}HTTP: .* is not ready: .*clickhouse/);
-  expect(stalled.text).toMatch(/FAULT {2}Part clickhouse: .*\n {7}→ It is embedded: .* Its log is \S+error\.log/);
-  expect(stalled.text).toMatch(/FAULT {2}ClickHouse: .*\n {7}→ It is embedded/);
+  expect(stalled.text).toMatch(/error {2}HTTP: .* is not ready: .*clickhouse/);
+  expect(stalled.text).toMatch(/error {2}Part clickhouse: .*\n {7}→ It is embedded: .* Its log is \S+error\.log/);
+  expect(stalled.text).toMatch(/error {2}ClickHouse: .*\n {7}→ It is embedded/);
   expect(stalled.text).toMatch(/ok {5}Postgres/);
   expect(stalled.text).not.toContain('see `runlake doctor`');
 
@@ -101,7 +101,7 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   );
   const pending = await doctor(dataDir);
   expect(pending.code).toBe(1);
-  expect(pending.text).toMatch(/FAULT {2}Schema: lacks postgres\/\S+\n {7}→ run `runlake migrate`/);
+  expect(pending.text).toMatch(/error {2}Schema: lacks postgres\/\S+\n {7}→ run `runlake migrate`/);
 });
 
 test.each([
