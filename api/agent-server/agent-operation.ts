@@ -1,6 +1,5 @@
 import type { FastifyRequest } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
-import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
 import type { GraphNodes } from '../../pipelines/agents/graphs/graph-nodes.ts';
@@ -15,7 +14,7 @@ import type { WorkerPool } from '../../pipelines/agents/workers/front/worker-poo
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import type { Access, Operation, OperationSchema, TypedOperation } from '../server/operation.ts';
-import { stripQuery } from '../server/register-operation.ts';
+import { createRouteNotFoundError } from '../server/unserved-routes.ts';
 import type { Rule } from './access/rules.ts';
 import { eventStreamType, requireEventStream } from './streaming/sse.ts';
 
@@ -82,10 +81,6 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
  */
 export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request: FastifyRequest): void {
   if (agents.protocols?.[protocol] === false) throw createRouteNotFoundError(request);
-}
-
-export function createRouteNotFoundError({ method, originalUrl }: FastifyRequest): RunlakeError {
-  return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
 }
 
 /** A graph of the langgraph.json. */

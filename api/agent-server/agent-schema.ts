@@ -1,4 +1,5 @@
 import { type Static, type TProperties, Type } from 'typebox';
+import { isJsonObject } from '../../infra/json/json-value.ts';
 import type { GraphConfig } from '../../pipelines/agents/runs/run.ts';
 import { JsonObject, jsonMediaType, optional, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
@@ -143,10 +144,6 @@ export function buildJsonResponse(text: string): RawResponse {
   return new RawResponse({ headers: { 'content-type': jsonMediaType }, body: Buffer.from(text) });
 }
 
-export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 export function toRecord(value: unknown): Readonly<Record<string, unknown>> {
-  return isObject(value) ? value : {};
+  return isJsonObject(value) ? value : {};
 }

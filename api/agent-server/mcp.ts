@@ -11,6 +11,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import { Type } from 'typebox';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isJsonObject } from '../../infra/json/json-value.ts';
 import { type Assistant, computeSystemAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
 import { type AssistantFilter, searchAssistants as search } from '../../pipelines/agents/assistants/read-assistants.ts';
 import { awaitRunEnd } from '../../pipelines/agents/runs/await-run-end.ts';
@@ -19,17 +20,11 @@ import { requestFollowedRun } from '../../pipelines/agents/runs/request-run.ts';
 import { describeGraph } from '../../pipelines/agents/schemas/describe-graph.ts';
 import { answerWithoutSession, mcpServerOptions, withMcpErrors } from '../server/mcp-http.ts';
 import { releaseVersion } from '../server/release.ts';
+import { createRouteNotFoundError } from '../server/unserved-routes.ts';
 import { executeRequestPart } from './access/agent-access.ts';
 import { allowAllRule, type Values } from './access/rules.ts';
-import {
-  type AgentInput,
-  type Agents,
-  createRouteNotFoundError,
-  defineAgentOperation,
-  requireProtocol,
-  runAccess,
-} from './agent-operation.ts';
-import { isObject, JsonValue } from './agent-schema.ts';
+import { type AgentInput, type Agents, defineAgentOperation, requireProtocol, runAccess } from './agent-operation.ts';
+import { JsonValue } from './agent-schema.ts';
 import { searchAssistants } from './assistants.ts';
 import { waitForStatelessRun } from './runs/create.ts';
 import { toRunRequest } from './runs/run-schema.ts';
@@ -99,14 +94,14 @@ function createServer(input: AgentInput): Server {
  * the arguments of a tool are an object. If the graph has no schema, the tool accepts any object.
  */
 function toToolInputSchema(schema: unknown): Tool['inputSchema'] {
-  if (!isObject(schema)) return { type: 'object', additionalProperties: true };
+  if (!isJsonObject(schema)) return { type: 'object', additionalProperties: true };
   const { properties, required, ...rest } = { ...schema, ...resolveReference(schema) };
   return {
     ...rest,
     type: 'object',
-    ...(isObject(properties) && {
+    ...(isJsonObject(properties) && {
       properties: Object.fromEntries(
-        Object.entries(properties).map(([name, property]) => [name, isObject(property) ? property : {}]),
+        Object.entries(properties).map(([name, property]) => [name, isJsonObject(property) ? property : {}]),
       ),
     }),
     ...(Array.isArray(required) && { required: required.map(String) }),
@@ -119,8 +114,8 @@ function resolveReference(rootSchema: Values): Values {
   const target = rootSchema.$ref
     .slice(2)
     .split('/')
-    .reduce<unknown>((location, name) => (isObject(location) ? location[name] : undefined), rootSchema);
-  return isObject(target) ? { ...target, $ref: undefined } : {};
+    .reduce<unknown>((location, name) => (isJsonObject(location) ? location[name] : undefined), rootSchema);
+  return isJsonObject(target) ? { ...target, $ref: undefined } : {};
 }
 
 type NamedAssistant = Pick<Assistant, 'assistant_id' | 'name'>;

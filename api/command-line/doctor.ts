@@ -7,7 +7,7 @@ import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { ComponentHealth } from '../../infra/telemetry/telemetry-server.ts';
 import { createServerChecks, listInspections, readLastEngineLines } from './doctor-checks.ts';
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
-import { inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
+import { formatError, inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
 import { inspectAgentPort, inspectToolPort } from './inspect-port.ts';
 import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
 import { embedsEngines } from './role.ts';
@@ -182,10 +182,6 @@ function isEmbedded(part: string, config: Config | undefined): boolean {
     (part === 'ClickHouse' && config?.clickhouseUrl === undefined) ||
     (part === 'Postgres' && config?.databaseUrl === undefined)
   );
-}
-
-function formatError(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 function printFinding(up: boolean, part: string, words: string, remedy = ''): void {

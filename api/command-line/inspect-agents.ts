@@ -175,6 +175,6 @@ export async function inspectAgentDatabase(
   printFinding(false, 'Stored vectors', words, 'Put these items again, or configure the previous embedder.');
 }
 
-function formatError(error: unknown): string {
+export function formatError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -14,8 +14,8 @@ import type { Role } from './role.ts';
 import { addTraceCommands } from './traces/trace-commands.ts';
 
 /**
- * Errors whose remedy concerns a request or an API key. A command has neither. The messages of these errors already say
- * what to do.
+ * Errors whose remedy refers to a request or an API key, which commands do not have. Their messages contain the remedy
+ * for a command.
  */
 const codesWithoutRemedy: ReadonlySet<ErrorCode> = new Set([
   'BAD_REQUEST',

@@ -46,7 +46,7 @@ const response = {
   400: Type.String({ description: 'A page with one sentence.' }),
 };
 
-/** Completes the authentication of a redirect. Returns a page that tells the user in one sentence what happened. */
+/** Completes the authentication of a redirect. Returns a page with the result in one sentence. */
 async function completeAndTell(
   oauth: OAuthDeps,
   providerId: string,

@@ -256,7 +256,7 @@ export const validateRunsQuery = defineOperation({
  * Returns the ids in lower case. An empty list stays empty and matches no runs, because clients that found no ids send
  * an empty list.
  */
-function normaliseIds(value: string | readonly string[] | null | undefined): string[] | undefined {
+export function normaliseIds(value: string | readonly string[] | null | undefined): string[] | undefined {
   return value == null ? undefined : [value].flat().map((id) => id.toLowerCase());
 }
 

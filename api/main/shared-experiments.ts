@@ -19,7 +19,7 @@ import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { Feedback } from './feedback.ts';
 import { createRunExtras } from './run-extras.ts';
 import { publicAccess, publicHeaders, ShareParams } from './run-shares.ts';
-import { maxPageRows, oneOrMore, Run } from './runs.ts';
+import { maxPageRows, normaliseIds, oneOrMore, Run } from './runs.ts';
 
 /**
  * Experiments on shared datasets, and feedback on shared traces. They are read with a share token instead of an API
@@ -122,9 +122,7 @@ export const sharedExperimentOperations: readonly Operation[] = [
       produces: jsonMediaType,
     },
     handler: ({ params, body, services, request }) => {
-      const toIds = (value: string | readonly string[] | null | undefined) =>
-        value == null ? undefined : [value].flat().map((id) => id.toLowerCase());
-      return readExperiments(services, params.share_token, toIds(body.session), async (experiments) => {
+      return readExperiments(services, params.share_token, normaliseIds(body.session), async (experiments) => {
         const { tenantId, datasetId, projectIds } = experiments;
         if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: datasetId });
         return queryRuns(
@@ -132,10 +130,10 @@ export const sharedExperimentOperations: readonly Operation[] = [
           {
             tenantId,
             projectIds,
-            runIds: toIds(body.id),
+            runIds: normaliseIds(body.id),
             filter: {
               isRoot: body.is_root ?? undefined,
-              referenceExampleIds: toIds(body.reference_example),
+              referenceExampleIds: normaliseIds(body.reference_example),
               conditions: parseRunFilters({ filter: body.filter ?? null }),
             },
             selected: selectPublicFields(['session_id']),

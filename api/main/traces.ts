@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { requestDeletion, requestKeep } from '../../pipelines/retention/change-traces.ts';
 import { optional, Text, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
+import { lowercaseIds } from './v2-runs.ts';
 
 const maxTraces = 1_000;
 const maxPairs = 20;
@@ -12,8 +13,6 @@ const Message = Type.Object({ message: Type.String() });
 const deletion =
   'Reads leave the traces out within a few minutes. After two hours their runs, attachments, feedback and streamed ' +
   'events are deleted, and so is what arrives of them later. Usage stays. Ids of other projects are ignored.';
-const toLowerCaseIds = (ids: readonly string[] | null | undefined) => ids?.map((id) => id.toLowerCase());
-
 export const deleteRuns = defineOperation({
   operationId: 'deleteRuns',
   method: 'POST',
@@ -39,7 +38,7 @@ export const deleteRuns = defineOperation({
   handler: async ({ caller, body, services }) => {
     await requestDeletion(services.database, caller.workspaceId, {
       projectId: body.session_id,
-      traceIds: toLowerCaseIds(body.trace_ids),
+      traceIds: lowercaseIds(body.trace_ids),
       metadata: body.metadata ?? undefined,
     });
     return { message: 'Deletion requested' };
@@ -62,7 +61,7 @@ export const deleteTraces = defineOperation({
   errors: ['NOT_FOUND'],
   schema: { body: ProjectTraces, response: { 200: Message } },
   handler: async ({ caller, body, services }) => {
-    const traces = { projectId: body.session_id, traceIds: toLowerCaseIds(body.trace_ids) };
+    const traces = { projectId: body.session_id, traceIds: lowercaseIds(body.trace_ids) };
     await requestDeletion(services.database, caller.workspaceId, traces);
     return { message: 'Deletion requested' };
   },
@@ -81,7 +80,7 @@ export const keepTraces = defineOperation({
   errors: ['NOT_FOUND'],
   schema: { body: ProjectTraces, response: { 200: Message } },
   handler: async ({ caller, body, services }) => {
-    const traces = { projectId: body.session_id, traceIds: toLowerCaseIds(body.trace_ids) ?? [] };
+    const traces = { projectId: body.session_id, traceIds: lowercaseIds(body.trace_ids) ?? [] };
     await requestKeep(services.database, caller.workspaceId, traces);
     return { message: 'Traces will be kept' };
   },

@@ -38,7 +38,7 @@ import { buildRoutePath, maskParameters, registerOperation, stripQuery } from '.
 import { compileSerializer, compileValidator } from './schema-check.ts';
 import { dropOwnCookies } from './session-cookie.ts';
 import { takeTicket } from './session-ticket.ts';
-import { listUnbuiltRoutes, rejectUnservedRoutes } from './unserved-routes.ts';
+import { createRouteNotFoundError, listUnbuiltRoutes, rejectUnservedRoutes } from './unserved-routes.ts';
 import { isPageRequest, listFileSegments, serveWebApplication, webPagePath } from './web-application.ts';
 import { acceptWebSockets, WebSocketAwareMessage } from './web-sockets.ts';
 
@@ -231,7 +231,7 @@ export async function buildServer({
   server.setSerializerCompiler(compileSerializer);
   server.setErrorHandler(sendError);
   server.setNotFoundHandler(async (request) => {
-    throw createNotFoundError(request);
+    throw createRouteNotFoundError(request);
   });
 
   server.addHook('onRequest', async (request, reply) => {
@@ -265,7 +265,7 @@ export async function buildServer({
     }
     if (isPreflight) return reply.code(204).send();
     // This check runs before the body is read, so that it does not depend on the type and size of the body.
-    if (request.is404) throw createNotFoundError(request);
+    if (request.is404) throw createRouteNotFoundError(request);
     if (operation === undefined || 'public' in operation.access) return;
     const authenticate = () => identify(request, operation.access);
     // Each command on an open connection counts as a request.
@@ -311,10 +311,6 @@ export async function buildServer({
   if (mounted) await server.register((scope) => mounted.register(scope));
   rejectUnservedRoutes(server, operations, listUnbuiltRoutes(form.originalRoutes ?? [], operations));
   return server;
-}
-
-function createNotFoundError({ method, originalUrl }: FastifyRequest): Error {
-  return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
 }
 
 /**

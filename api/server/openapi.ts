@@ -3,13 +3,12 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifySchema } from 'fastify';
 import type { TObject } from 'typebox';
 import { catalogue } from '../../infra/errors/catalogue.ts';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { jsonMediaType } from './formats.ts';
 import type { Operation } from './operation.ts';
 import { listErrors } from './operation-errors.ts';
 import { getForwardedPrefix } from './public-base.ts';
-import { stripQuery } from './register-operation.ts';
 import { sessionCookieName } from './session-cookie.ts';
+import { createRouteNotFoundError } from './unserved-routes.ts';
 
 /** First segments of the paths that {@link describeApi} serves. These paths do not start with `/api/v1`. */
 export const descriptionSegments = ['docs', 'openapi.json'] as const;
@@ -81,9 +80,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
     docsScope.setErrorHandler<FastifyError>((error, request) => {
       // The static file server rejects some paths, such as those outside its folder, with 4xx.
       const isClientError = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
-      throw isClientError
-        ? runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: stripQuery(request.originalUrl) })
-        : error;
+      throw isClientError ? createRouteNotFoundError(request) : error;
     });
     docsScope.addHook('onRequest', async (_request, reply) => allowEveryOrigin(reply));
     await docsScope.register(swaggerUi, {

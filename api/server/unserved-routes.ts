@@ -3,7 +3,7 @@
  * requests with unknown methods.
  */
 import { readFileSync } from 'node:fs';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toCanonicalPath } from './canonical-url.ts';
 import type { Operation } from './operation.ts';
@@ -29,6 +29,10 @@ export const originalRoutes: readonly Route[] = readFileSync(
     const [method = '', path = ''] = line.split(' ');
     return { method, path };
   });
+
+export function createRouteNotFoundError({ method, originalUrl }: FastifyRequest): RunlakeError {
+  return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
+}
 
 /** Returns the routes that no operation serves. */
 export function listUnbuiltRoutes(routes: readonly Route[], operations: readonly Operation[]): Route[] {

@@ -1,11 +1,11 @@
 /** Serves the built web application: a static page whose paths the application itself routes (history mode). */
+
 import { existsSync, readdirSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import fastifyStatic from '@fastify/static';
 import type { FastifyError, FastifyInstance } from 'fastify';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { stripQuery } from './register-operation.ts';
+import { createRouteNotFoundError } from './unserved-routes.ts';
 
 /** `dist/web`, from the source and from the compiled program. */
 export const builtWebFolder = new URL(
@@ -59,9 +59,7 @@ export async function serveWebApplication(server: FastifyInstance, folder: URL):
   await server.register(async (scope) => {
     scope.setErrorHandler<FastifyError>((error, request) => {
       const isClientError = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
-      throw isClientError
-        ? runlakeError('ROUTE_NOT_FOUND', { method: request.method, path: stripQuery(request.originalUrl) })
-        : error;
+      throw isClientError ? createRouteNotFoundError(request) : error;
     });
     scope.addHook('onRequest', async (_request, reply) => {
       reply.headers(securityHeaders);

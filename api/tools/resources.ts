@@ -1,4 +1,5 @@
 /** Runs, prompts and datasets as resources of the protocol, and the prompts of the hub as prompts. */
+
 import {
   ErrorCode,
   type GetPromptResult,
@@ -9,8 +10,8 @@ import {
   type ResourceTemplate,
 } from '@modelcontextprotocol/sdk/types.js';
 import { isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 import { isUuid } from '../../pipelines/ingest/run-event/uuid.ts';
-import { isObject, type Json } from '../../pipelines/runs/openai-messages.ts';
 import { listExamples, readDataset } from './datasets.ts';
 import type { StoredRecord } from './find-named.ts';
 import type { MainApi } from './main-api.ts';
@@ -147,8 +148,8 @@ export async function listHubPrompts({ api }: ToolContext, cursor: string | unde
   };
 }
 
-function readLatestManifest({ latest_commit_manifest: commit }: StoredRecord): Json {
-  return isObject(commit) && isObject(commit.manifest) ? commit.manifest : {};
+function readLatestManifest({ latest_commit_manifest: commit }: StoredRecord): JsonObject {
+  return isJsonObject(commit) && isJsonObject(commit.manifest) ? commit.manifest : {};
 }
 
 /**

@@ -70,6 +70,11 @@ export function runlakeError(
   }
 }
 
+/** Returns the message and the remedy, for a text that is stored or shown. It has no cause, which may contain secrets. */
+export function formatWithRemedy({ message, remedy }: RunlakeError): string {
+  return `${message} ${remedy}`;
+}
+
 export function isRunlakeError(value: unknown): value is RunlakeError {
   return value instanceof RunlakeError;
 }

@@ -20,8 +20,8 @@ export interface AgentRowsDeps {
   readonly logger: Logger;
 }
 
-/** Timeout of each statement, which may delete all rows of a deployment. */
-const deletionTimeoutMs = 3_600_000;
+/** Timeout of each statement, which may delete all rows of a deployment or a workspace. */
+export const deletionTimeoutMs = 3_600_000;
 
 const deleteDeploymentRowsSql = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;
 const deleteStateRowsSql = (table: string) =>
@@ -45,6 +45,14 @@ WHERE deployment_id = locked.id`;
 const processTimeoutMs = 30_000;
 const pollIntervalMs = 250;
 
+/** Returns a function that executes one statement of a deletion in a transaction of its own. It throws the reason of the signal. */
+export function createDeletion(database: Database, signal: AbortSignal | undefined) {
+  return (sql: string, params: readonly unknown[]): Promise<number> => {
+    signal?.throwIfAborted();
+    return database.transaction((tx) => tx.execute(sql, params), { timeoutMs: deletionTimeoutMs });
+  };
+}
+
 /** @throws errors of the stores; the reason of the signal */
 export async function deleteAgentRows(
   deps: AgentRowsDeps,
@@ -52,10 +60,7 @@ export async function deleteAgentRows(
   signal?: AbortSignal,
 ): Promise<void> {
   const { database, clickhouse } = deps;
-  const execute = (sql: string, params: readonly unknown[]) => {
-    signal?.throwIfAborted();
-    return database.transaction((tx) => tx.execute(sql, params), { timeoutMs: deletionTimeoutMs });
-  };
+  const execute = createDeletion(database, signal);
   await execute(closeSql, [deploymentIds]);
   await waitForProcesses(deps, deploymentIds, signal);
   for (const deletion of agentDeletionStatements) await execute(deletion, [deploymentIds]);

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { RE2JSException } from 're2js';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parseNullableJson } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { fetchRows, statements } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -99,12 +100,10 @@ interface PriceRow extends Omit<ModelPrice, 'prompt_cost_details' | 'completion_
   readonly completion_cost_details: string | null;
 }
 
-const parseDetails = (text: string | null): PriceDetails | null => (text === null ? null : JSON.parse(text));
-
 const toPrice = (row: PriceRow): ModelPrice => ({
   ...row,
-  prompt_cost_details: parseDetails(row.prompt_cost_details),
-  completion_cost_details: parseDetails(row.completion_cost_details),
+  prompt_cost_details: parseNullableJson<PriceDetails>(row.prompt_cost_details),
+  completion_cost_details: parseNullableJson<PriceDetails>(row.completion_cost_details),
 });
 
 function selectPrices(workspaceId: string) {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parseNullableJson } from '../../infra/json/json-value.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import {
@@ -98,7 +99,7 @@ export async function createComparison(
   const [row] = await fetchRows(database, selectComparisons(workspaceId).where('id', '=', id));
   if (row === undefined) throw runlakeError('NOT_FOUND', { what: 'Comparative experiment' });
   const { experiment_ids: _, ...made } = row;
-  return { ...made, extra: parseExtra(row.extra) };
+  return { ...made, extra: parseNullableJson(row.extra) };
 }
 
 /** Returns the dataset to which all the experiments belong. */
@@ -118,8 +119,6 @@ async function findDataset(tx: Sql, workspaceId: string, ids: readonly string[],
   }
   return dataset;
 }
-
-const parseExtra = (text: string | null) => (text === null ? null : (JSON.parse(text) as Record<string, unknown>));
 
 function selectComparisons(workspaceId: string) {
   return statements
@@ -179,7 +178,7 @@ export async function listComparisons(
     total,
     rows: rows.map(({ experiment_ids, ...row }) => ({
       ...row,
-      extra: parseExtra(row.extra),
+      extra: parseNullableJson(row.extra),
       experiments_info: experiment_ids.flatMap((id) => {
         const found = names.get(id);
         return found === undefined ? [] : [{ id, name: found }];

@@ -1,5 +1,6 @@
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parseNullableJson } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import {
   containsPairs,
@@ -41,14 +42,12 @@ type DatasetRow = Omit<DatasetRecord, 'inputs_schema_definition' | 'outputs_sche
   readonly metadata: string | null;
 };
 
-const parse = (text: string | null) => (text === null ? null : (JSON.parse(text) as Record<string, unknown>));
-
 function toDatasetRecord(row: DatasetRow): DatasetRecord {
   return {
     ...row,
-    inputs_schema_definition: parse(row.inputs_schema_definition),
-    outputs_schema_definition: parse(row.outputs_schema_definition),
-    metadata: parse(row.metadata),
+    inputs_schema_definition: parseNullableJson(row.inputs_schema_definition),
+    outputs_schema_definition: parseNullableJson(row.outputs_schema_definition),
+    metadata: parseNullableJson(row.metadata),
   };
 }
 

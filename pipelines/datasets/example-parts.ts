@@ -1,4 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
+import { isJsonObject } from '../../infra/json/json-value.ts';
 import { type FormPart, parseMultipart } from '../ingest/body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
 import { scanValue } from '../ingest/json/scan.ts';
@@ -78,7 +79,7 @@ function readSmallFields(id: string, main: Readonly<Record<string, unknown>>): P
   };
   return {
     createdAt: read('created_at', 'a time', isTime),
-    metadata: read('metadata', 'an object', isObject),
+    metadata: read('metadata', 'an object', isJsonObject),
     split: read('split', 'a text or a list of texts', isTextOrTextArray),
     sourceRunId: read('source_run_id', 'a UUID', isUuid)?.toLowerCase(),
     useSourceRunIo: read('use_source_run_io', 'true or false', isBoolean),
@@ -87,7 +88,7 @@ function readSmallFields(id: string, main: Readonly<Record<string, unknown>>): P
 }
 
 function readOperations(id: string, { rename, retain }: { rename?: unknown; retain?: unknown }): AttachmentsOperations {
-  if (rename != null && !(isObject(rename) && Object.values(rename).every(isText))) {
+  if (rename != null && !(isJsonObject(rename) && Object.values(rename).every(isText))) {
     throw createExampleError(id, 'attachments_operations.rename must be an object of texts');
   }
   if (retain != null && !isTextArray(retain)) {
@@ -102,8 +103,6 @@ const isTextOrTextArray = (value: unknown): value is string | string[] => isText
 const isBoolean = (value: unknown): value is boolean => typeof value === 'boolean';
 const isTime = (value: unknown): value is string => isText(value) && parseTime(value) !== undefined;
 const isUuid = (value: unknown): value is string => isText(value) && parseUuid(value) !== undefined;
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 function createPartError(part: FormPart, reason: string): Error {
   return createExampleError(part.name.slice(0, 200), `the part of this name ${reason}`);

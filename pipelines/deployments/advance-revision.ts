@@ -12,7 +12,7 @@
  *      the previous revision are no longer wanted.
  */
 import type { Config } from '../../infra/config/settings.ts';
-import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { formatWithRemedy, isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -117,7 +117,7 @@ function create({ secretSealer, config }: AdvanceDeps, revision: ClaimedRevision
     return { to: 'QUEUED', reason: 'Its source and its secrets can be used.' };
   } catch (error) {
     if (!isRunlakeError(error)) throw error;
-    return { to: 'CREATE_FAILED', reason: explain(error) };
+    return { to: 'CREATE_FAILED', reason: formatWithRemedy(error) };
   }
 }
 

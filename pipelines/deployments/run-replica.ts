@@ -109,7 +109,7 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
     if (stopping.getStopReason() === undefined) {
       isOwnFailure = isRunlakeError(error) && error.class === 'caller';
       if (!isOwnFailure) logger.warn({ err: error, ...fields }, 'replica could not be started');
-      failure = isRunlakeError(error) ? explain(error) : 'Internal error.';
+      failure = isRunlakeError(error) ? formatWithRemedy(error) : 'Internal error.';
     } else failure = '';
   }
   const reason = stopping.getStopReason();

@@ -6,7 +6,7 @@
  * has lost its lease, or whose export was cancelled, cannot change the row. A file and the cursor after it are recorded
  * in one transaction, so the recorded files always contain exactly the members up to the cursor.
  */
-import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { formatWithRemedy, isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { ExportCursor } from './chunk-reader.ts';
 import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
@@ -288,7 +288,7 @@ async function fail(deps: EndAttemptDeps, run: ExportRunRecord, error: RunlakeEr
       [run.id, run.fence, createErrorEntry(run, error), now.toISOString()],
     );
     if (updated === 0) return undefined;
-    const reason = `The export run of ${run.startTime.slice(0, 10)} failed: ${formatError(error)}`;
+    const reason = `The export run of ${run.startTime.slice(0, 10)} failed: ${formatWithRemedy(error)}`;
     return endExport(tx, run.exportId, { to: 'FAILED', reason }, now);
   });
   if (workspaceId === undefined) return 'over';
@@ -301,9 +301,5 @@ async function fail(deps: EndAttemptDeps, run: ExportRunRecord, error: RunlakeEr
  * secrets.
  */
 function createErrorEntry({ retryNumber }: ExportRunRecord, error: RunlakeError): Record<string, string> {
-  return { [`retry_${retryNumber}`]: formatError(error) };
-}
-
-export function formatError({ message, remedy }: RunlakeError): string {
-  return `${message} ${remedy}`;
+  return { [`retry_${retryNumber}`]: formatWithRemedy(error) };
 }

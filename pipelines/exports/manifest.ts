@@ -1,7 +1,6 @@
-import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { formatWithRemedy, isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { formatError } from './checkpoint.ts';
 import { type ExportWorkerDeps, readClock } from './export-deps.ts';
 import { buildManifestKey, buildPartKey, type ExportRecord, toExportFormat } from './record.ts';
 import { endExport, enqueueWaitingExports, finishExport } from './states.ts';
@@ -32,7 +31,10 @@ export async function completeExport(deps: ExportWorkerDeps, of: ExportRecord, s
   } catch (err) {
     if (!isRunlakeError(err) || err.class !== 'caller') throw err;
     deps.logger.error({ err, exportId: of.id }, 'cannot write the manifest of a bulk export');
-    await finishExport(deps, of.id, { to: 'FAILED', reason: `The manifest cannot be written: ${formatError(err)}` });
+    await finishExport(deps, of.id, {
+      to: 'FAILED',
+      reason: `The manifest cannot be written: ${formatWithRemedy(err)}`,
+    });
   }
 }
 
@@ -48,13 +50,13 @@ async function failExport(
   deps.logger.error({ err: error, exportId: of.id, runId }, 'a file of a bulk export is missing in its destination');
   const now = await readClock(deps);
   const ended = await deps.database.transaction(async (tx) => {
-    const workspaceId = await endExport(tx, of.id, { to: 'FAILED', reason: formatError(error) }, now);
+    const workspaceId = await endExport(tx, of.id, { to: 'FAILED', reason: formatWithRemedy(error) }, now);
     if (workspaceId === undefined) return undefined;
     await tx.execute(
       `UPDATE bulk_export_runs SET updated_at = $3,
          errors = coalesce(errors, '{}') || jsonb_build_object('retry_' || retry_number, $2::text)
        WHERE id = $1 AND status = 'COMPLETED'`,
-      [runId, formatError(error), now.toISOString()],
+      [runId, formatWithRemedy(error), now.toISOString()],
     );
     return workspaceId;
   });

@@ -3,11 +3,10 @@ import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
+import { toMicrosSql } from '../runs/run-columns.ts';
 import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { type FormatDeps, formatFeedback } from './format-feedback.ts';
-
-const toMicrosSql = (time: string) => `toUnixTimestamp64Micro(${time})`;
 
 const columns = {
   tenantId: 'tenant_id',

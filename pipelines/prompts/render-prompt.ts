@@ -1,7 +1,9 @@
 /** Prompts of the hub as messages: the templates of a manifest, filled with values. */
+
 import { parseTemplate, renderTemplate, type TemplateFormat } from '@langchain/core/prompts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { isObject, type Json, toText } from '../runs/openai-messages.ts';
+import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
+import { toText } from '../runs/openai-messages.ts';
 
 export interface PromptMessage {
   readonly role: 'system' | 'user' | 'assistant';
@@ -27,7 +29,7 @@ const rolesByClass: readonly (readonly [RegExp, PromptMessage['role']])[] = [
 ];
 
 /** Returns the variables of a prompt, in order of their use. */
-export function listPromptVariables(manifest: Json): PromptVariable[] {
+export function listPromptVariables(manifest: JsonObject): PromptVariable[] {
   const variables = new Map<string, PromptVariable>();
   for (const part of readParts(manifest)) {
     if ('placeholder' in part) variables.set(part.placeholder, { name: part.placeholder, required: false });
@@ -43,7 +45,7 @@ export function listPromptVariables(manifest: Json): PromptVariable[] {
  *
  * @throws BAD_REQUEST if a value is missing, or a template is not valid.
  */
-export function renderPrompt(manifest: Json, values: Readonly<Record<string, string>>): PromptMessage[] {
+export function renderPrompt(manifest: JsonObject, values: Readonly<Record<string, string>>): PromptMessage[] {
   const all = { ...readPartials(manifest), ...values };
   return readParts(manifest).flatMap((part): PromptMessage[] => {
     if ('placeholder' in part) {
@@ -78,45 +80,47 @@ function findVariables(template: string, format: TemplateFormat): string[] {
 }
 
 /** The prompt of a manifest: a chain of a prompt and a model begins with it. */
-function findPrompt(manifest: Json): Json {
+function findPrompt(manifest: JsonObject): JsonObject {
   const { kwargs } = manifest;
-  return isObject(kwargs) && isObject(kwargs.first) ? findPrompt(kwargs.first) : manifest;
+  return isJsonObject(kwargs) && isJsonObject(kwargs.first) ? findPrompt(kwargs.first) : manifest;
 }
 
-function readPartials(manifest: Json): Record<string, string> {
+function readPartials(manifest: JsonObject): Record<string, string> {
   const { kwargs } = findPrompt(manifest);
-  const partials = isObject(kwargs) && isObject(kwargs.partial_variables) ? kwargs.partial_variables : {};
+  const partials = isJsonObject(kwargs) && isJsonObject(kwargs.partial_variables) ? kwargs.partial_variables : {};
   return Object.fromEntries(Object.entries(partials).map(([name, value]) => [name, toText(value)]));
 }
 
-function readParts(manifest: Json): Part[] {
+function readParts(manifest: JsonObject): Part[] {
   const prompt = findPrompt(manifest);
-  const fields = isObject(prompt.kwargs) ? prompt.kwargs : prompt;
-  if (Array.isArray(fields.messages)) return fields.messages.filter(isObject).map(readPart);
+  const fields = isJsonObject(prompt.kwargs) ? prompt.kwargs : prompt;
+  if (Array.isArray(fields.messages)) return fields.messages.filter(isJsonObject).map(readPart);
   if (typeof fields.template === 'string') return [toTemplate('user', fields)];
   return [{ role: 'user', text: JSON.stringify(manifest) }];
 }
 
-function readPart(message: Json): Part {
-  const fields = isObject(message.kwargs) ? message.kwargs : message;
+function readPart(message: JsonObject): Part {
+  const fields = isJsonObject(message.kwargs) ? message.kwargs : message;
   const className = String(
     (Array.isArray(message.id) ? message.id.at(-1) : undefined) ?? message.role ?? fields.role ?? '',
   );
   const role = rolesByClass.find(([pattern]) => pattern.test(capitalise(className)))?.[1] ?? 'user';
   if (typeof fields.variable_name === 'string') return { placeholder: fields.variable_name };
-  const template = [fields.prompt].flat().map((part) => (isObject(part) && isObject(part.kwargs) ? part.kwargs : part));
+  const template = [fields.prompt]
+    .flat()
+    .map((part) => (isJsonObject(part) && isJsonObject(part.kwargs) ? part.kwargs : part));
   const [first] = template;
-  if (isObject(first) && typeof first.template === 'string') {
+  if (isJsonObject(first) && typeof first.template === 'string') {
     // A message of several parts has one template for each.
     const texts = template.flatMap((part) =>
-      isObject(part) && typeof part.template === 'string' ? [part.template] : [],
+      isJsonObject(part) && typeof part.template === 'string' ? [part.template] : [],
     );
     return { ...toTemplate(role, first), template: texts.join('\n') };
   }
   return { role, text: fields.content === undefined ? JSON.stringify(message) : toText(fields.content) };
 }
 
-function toTemplate(role: PromptMessage['role'], { template, template_format: format }: Json) {
+function toTemplate(role: PromptMessage['role'], { template, template_format: format }: JsonObject) {
   return {
     role,
     template: String(template),

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parseNullableJson } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import {
@@ -65,13 +66,11 @@ type QueueRow = Omit<QueueRecord, 'rubric_items' | 'metadata' | 'assigned_review
   readonly metadata: string | null;
 };
 
-const parse = (text: string | null) => (text === null ? null : JSON.parse(text));
-
 const toQueueRecord = (row: QueueRow): QueueRecord => ({
   ...row,
-  rubric_items: parse(row.rubric_items),
-  metadata: parse(row.metadata),
-  assigned_reviewers: parse(row.assigned_reviewers),
+  rubric_items: parseNullableJson(row.rubric_items),
+  metadata: parseNullableJson(row.metadata),
+  assigned_reviewers: JSON.parse(row.assigned_reviewers),
 });
 
 function selectQueues(workspaceId: string) {

@@ -14,7 +14,7 @@ export interface FilterClauses {
   readonly sql: readonly string[];
   /** Condition for a query without FINAL: some stored row of every matching run satisfies it. */
   readonly rowSql?: string | undefined;
-  /** Settings of that query, besides {@link settings}. */
+  /** Settings of that query, in addition to {@link settings}. */
   readonly rowSettings?: ClickHouseSettings;
   readonly params: KeyCondition['params'];
   readonly settings: ClickHouseSettings;

@@ -1,8 +1,7 @@
 /** Converts the inputs and outputs of runs and examples to messages of the OpenAI chat format. */
+import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 
-export type Json = Readonly<Record<string, unknown>>;
-
-export interface OpenAiMessage extends Json {
+export interface OpenAiMessage extends JsonObject {
   readonly role: string;
   readonly content: unknown;
 }
@@ -30,7 +29,7 @@ const keptMembers = ['name', 'tool_calls', 'tool_call_id', 'function_call'] as c
  * without messages becomes one message with the role `role`; its content is the only value of the document, or the
  * document as JSON.
  */
-export function toOpenAiMessages(document: Json, role: 'user' | 'assistant'): OpenAiMessage[] {
+export function toOpenAiMessages(document: JsonObject, role: 'user' | 'assistant'): OpenAiMessage[] {
   for (const value of Object.values(document)) {
     const list = Array.isArray(value) ? value.flat() : [value];
     const messages = list.map(readMessage);
@@ -46,19 +45,19 @@ export function toText(value: unknown): string {
 
 /** Returns a message in one of the forms of {@link toOpenAiMessages}; undefined if `value` is none. */
 export function readMessage(value: unknown): OpenAiMessage | undefined {
-  if (!isObject(value)) return undefined;
+  if (!isJsonObject(value)) return undefined;
   if (typeof value.role === 'string' && 'content' in value) {
     return buildMessage(value, roles[value.role.toLowerCase()] ?? value.role);
   }
   const classPath = Array.isArray(value.id) ? value.id : [];
   const type = value.type === 'constructor' ? classPath.at(-1) : value.type;
   const role = typeof type === 'string' ? roles[type.replace(/Chunk$/, '').toLowerCase()] : undefined;
-  const content = [value.data, value.kwargs, value].find((each) => isObject(each) && 'content' in each);
-  return role === undefined || !isObject(content) ? undefined : buildMessage(content, role);
+  const content = [value.data, value.kwargs, value].find((each) => isJsonObject(each) && 'content' in each);
+  return role === undefined || !isJsonObject(content) ? undefined : buildMessage(content, role);
 }
 
-function buildMessage(message: Json, role: string): OpenAiMessage {
-  const more = isObject(message.additional_kwargs) ? message.additional_kwargs : {};
+function buildMessage(message: JsonObject, role: string): OpenAiMessage {
+  const more = isJsonObject(message.additional_kwargs) ? message.additional_kwargs : {};
   const kept = keptMembers.flatMap((name) => {
     const value = message[name] ?? more[name];
     return value === undefined || value === null || isEmpty(value) ? [] : [[name, convertToolCalls(name, value)]];
@@ -73,12 +72,10 @@ function buildMessage(message: Json, role: string): OpenAiMessage {
 function convertToolCalls(name: string, value: unknown): unknown {
   if (name !== 'tool_calls' || !Array.isArray(value)) return value;
   return value.map((call: unknown) =>
-    isObject(call) && 'args' in call
+    isJsonObject(call) && 'args' in call
       ? { id: call.id, type: 'function', function: { name: call.name, arguments: JSON.stringify(call.args) } }
       : call,
   );
 }
 
 const isEmpty = (value: unknown) => Array.isArray(value) && value.length === 0;
-export const isObject = (value: unknown): value is Json =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

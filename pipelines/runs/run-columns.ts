@@ -3,7 +3,7 @@ import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { neverSeconds, traceTiers } from '../retention/lifetimes.ts';
 import { toPairs, toReadableJson } from './json-sql.ts';
 
-const toMicrosSql = (time: string) => `toUnixTimestamp64Micro(${time})`;
+export const toMicrosSql = (time: string) => `toUnixTimestamp64Micro(${time})`;
 const statedStartMicros = toMicrosSql('started_at');
 /**
  * SQL: start of a run as shown, in microseconds. This is the stated start, unless it differs too much from the key

@@ -2,7 +2,8 @@
  * The messages of a run, in the forms that ingest stores: OpenAI and Anthropic clients, LangChain, OpenTelemetry, and the
  * state of a graph.
  */
-import { isObject, type Json, readMessage } from './openai-messages.ts';
+import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
+import { readMessage } from './openai-messages.ts';
 
 /**
  * Returns the messages in the inputs of a run, then those in its outputs. A message with `role` or `content` is returned
@@ -50,7 +51,7 @@ function toKey(message: unknown): string {
 }
 
 function readId(message: unknown): string | undefined {
-  return isObject(message) && typeof message.id === 'string' ? message.id : undefined;
+  return isJsonObject(message) && typeof message.id === 'string' ? message.id : undefined;
 }
 
 /**
@@ -69,7 +70,7 @@ function measureOverlaps(list: readonly string[], start: readonly string[]): num
 }
 
 function readInputs(inputs: unknown): unknown[] {
-  if (!isObject(inputs)) return [];
+  if (!isJsonObject(inputs)) return [];
   for (const name of ['messages', 'prompts', 'input'] as const) {
     const messages = name in inputs ? toMessages(inputs[name], 'user') : [];
     if (messages.length > 0) return messages;
@@ -78,7 +79,7 @@ function readInputs(inputs: unknown): unknown[] {
 }
 
 /** The first of these forms that has a message. */
-const outputForms: readonly ((outputs: Json) => unknown)[] = [
+const outputForms: readonly ((outputs: JsonObject) => unknown)[] = [
   // Chat completions of OpenAI.
   ({ choices }) => readFirst(choices, 'message'),
   ({ message }) => message,
@@ -93,7 +94,7 @@ const outputForms: readonly ((outputs: Json) => unknown)[] = [
 ];
 
 function readOutputs(outputs: unknown): unknown[] {
-  if (!isObject(outputs)) return [];
+  if (!isJsonObject(outputs)) return [];
   for (const form of outputForms) {
     const messages = toMessages(form(outputs), 'assistant');
     if (messages.length > 0) return messages;
@@ -103,7 +104,7 @@ function readOutputs(outputs: unknown): unknown[] {
 
 function readFirst(list: unknown, ...names: readonly string[]): unknown {
   const first: unknown = Array.isArray(list) ? list[0] : undefined;
-  return isObject(first) ? names.map((name) => first[name]).find((value) => value != null) : undefined;
+  return isJsonObject(first) ? names.map((name) => first[name]).find((value) => value != null) : undefined;
 }
 
 /** Messages of a value: a message, a text, or a list of them, which may be nested. */
@@ -114,7 +115,7 @@ function toMessages(value: unknown, role: 'user' | 'assistant'): unknown[] {
     const pair = readPair(value);
     return pair ? [pair] : value.flatMap((each) => toMessages(each, role));
   }
-  if (!isObject(value)) return [];
+  if (!isJsonObject(value)) return [];
   return [hasContent(value) ? value : (readMessage(value) ?? value)];
 }
 
@@ -126,6 +127,6 @@ function readPair([role, content, ...rest]: readonly unknown[]): object | undefi
   );
 }
 
-function hasContent(value: Json): boolean {
+function hasContent(value: JsonObject): boolean {
   return 'content' in value || typeof value.role === 'string';
 }

@@ -1,4 +1,5 @@
 /** Previews of a thread: its conversation as text, in the forms that clients request. */
+import { isJsonObject } from '../../infra/json/json-value.ts';
 import { type OpenAiMessage, toOpenAiMessages, toText } from './openai-messages.ts';
 import { type ReadDeps, readAllRuns } from './query-runs.ts';
 import { selectFields } from './run-select.ts';
@@ -101,8 +102,7 @@ function addTurn(transcript: OpenAiMessage[], { inputs, outputs }: Turn) {
 }
 
 function readMessages(value: unknown, role: 'user' | 'assistant'): OpenAiMessage[] {
-  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
-  return toOpenAiMessages(isObject ? (value as Record<string, unknown>) : { value }, role);
+  return toOpenAiMessages(isJsonObject(value) ? value : { value }, role);
 }
 
 /**

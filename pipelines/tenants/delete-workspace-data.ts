@@ -22,7 +22,7 @@ import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { deleteAgentRows } from '../agents/delete-agent-rows.ts';
+import { createDeletion, deleteAgentRows, deletionTimeoutMs } from '../agents/delete-agent-rows.ts';
 import { requestDeletionOfAll } from '../deployments/request-deletion.ts';
 import { finishExport } from '../exports/states.ts';
 
@@ -33,8 +33,6 @@ export interface WorkspaceDeletionDeps {
   readonly logger: Logger;
 }
 
-/** Timeout of each statement, which may delete all rows of a workspace. */
-const deletionTimeoutMs = 3_600_000;
 const secondPurgeDelay = `interval '1 hour'`;
 
 const contentTables = ['attachments', 'feedback', 'runs', 'run_facts'];
@@ -61,10 +59,7 @@ export async function deleteWorkspaceData(
   );
   if (deleted === undefined) return;
   const { isSecond, deploymentIds } = deleted;
-  const execute = (sql: string, params: readonly unknown[]) => {
-    signal?.throwIfAborted();
-    return database.transaction((tx) => tx.execute(sql, params), { timeoutMs: deletionTimeoutMs });
-  };
+  const execute = createDeletion(database, signal);
 
   await endExports(deps, workspaceId);
   await database.transaction((tx) => requestDeletionOfAll(tx, workspaceId));

@@ -31,11 +31,10 @@ interface RoleKey {
 }
 
 /**
- * Returns the key that a member's sessions stand for; creates member and key if they do not exist. Nobody knows the
- * secret of such a key, so it works only through sessions. A key never changes: another role gets another key, which
- * ends the sessions of the former one. Members belong to the first organisation, which is the operator's.
- *
- * @throws LIMIT_REACHED
+ * Returns the key that a member's sessions stand for; creates member and key if they do not exist. The secret of such a
+ * key is discarded, so the key works only through sessions. A key never changes: another role gets another key, which
+ * ends the sessions of the former one. Members belong to the first organisation, which is the operator's.  @throws
+ * LIMIT_REACHED
  */
 export function findMemberKey(
   database: Database,

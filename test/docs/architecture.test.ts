@@ -9,7 +9,7 @@ it('names files that exist', () => {
 
 it('follows each path through fewer than fifty files', () => {
   expect([...paths.keys()]).toEqual([
-    ...['A traced run', 'A bulk export', 'Usage', 'A graph run', 'A deployment', 'A call of a tool'],
+    ...['A traced run', 'A bulk export', 'Usage', 'A graph run', 'A deployment', 'A tool call'],
   ]);
   for (const files of paths.values()) expect(files.size).toBeLessThan(50);
   expect(filesOfTracedRun.size).toBeGreaterThan(30);

@@ -1,10 +1,11 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isJsonObject } from '../../../infra/json/json-value.ts';
 import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
 import { exceedsMaxElements } from '../../server/schema-check.ts';
 import type { Values } from '../access/rules.ts';
-import { isObject, stringEnum } from '../agent-schema.ts';
+import { stringEnum } from '../agent-schema.ts';
 
 /** JSON-RPC error codes of A2A. Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8. */
 const errorCodes = {
@@ -119,7 +120,7 @@ export function readMessageContent(parts: readonly { readonly kind: string }[]):
   for (const part of parts) {
     if (part.kind === 'file') throw new A2aError('contentNotSupported', 'Parts that are files are not supported.');
     if (part.kind === 'text' && 'text' in part && typeof part.text === 'string') texts.push(part.text);
-    else if (part.kind === 'data' && 'data' in part && isObject(part.data)) data = { ...data, ...part.data };
+    else if (part.kind === 'data' && 'data' in part && isJsonObject(part.data)) data = { ...data, ...part.data };
     else throw new A2aError('invalidParams', 'params.message.parts: must be text with `text` or data with `data`');
   }
   return { text: texts.length === 0 ? undefined : texts.join('\n'), data };
@@ -142,7 +143,7 @@ export function buildInput({ text, data }: MessageContent, { role }: { readonly 
 export function buildResumeValue({ text, data }: MessageContent): unknown {
   if (data === undefined) return text;
   const resumeValue = 'resume' in data ? data.resume : data;
-  if (!Array.isArray(resumeValue) || !resumeValue.every((one) => isObject(one) && typeof one.id === 'string'))
+  if (!Array.isArray(resumeValue) || !resumeValue.every((one) => isJsonObject(one) && typeof one.id === 'string'))
     return resumeValue;
   return Object.fromEntries(resumeValue.map(({ id, value }) => [id, value]));
 }

@@ -1,6 +1,7 @@
 import type { Static } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isJsonObject } from '../../../infra/json/json-value.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { readRunEnd } from '../../../pipelines/agents/runs/published-ends.ts';
@@ -14,7 +15,6 @@ import { readThreadHistory } from '../../../pipelines/agents/threads/thread-stat
 import { parseUuid } from '../../../pipelines/ingest/run-event/uuid.ts';
 import { executeRequestPart } from '../access/agent-access.ts';
 import type { AgentInput, Agents } from '../agent-operation.ts';
-import { isObject } from '../agent-schema.ts';
 import { waitForRun } from '../runs/create.ts';
 import { getAgentRun } from '../runs/read.ts';
 import { toRunRequest } from '../runs/run-schema.ts';
@@ -153,7 +153,7 @@ function toInterruptParts({ interrupts }: ThreadState): MessagePart[] {
 function buildArtifact(runId: string, values: unknown): Artifact {
   const lastAgentMessage = readMessages(values, {}).findLast(({ role }) => role === 'agent');
   const parts: readonly MessagePart[] = lastAgentMessage?.parts ?? [
-    { kind: 'data', data: isObject(values) ? values : { values } },
+    { kind: 'data', data: isJsonObject(values) ? values : { values } },
   ];
   return {
     artifactId: `${runId}-response`,
@@ -165,7 +165,7 @@ function buildArtifact(runId: string, values: unknown): Artifact {
 
 /** Returns the messages of users and models. Omits tool messages and messages without text. */
 function readMessages(values: unknown, task: { readonly taskId?: string; readonly contextId?: string }): A2aMessage[] {
-  const messages: readonly unknown[] = isObject(values) && Array.isArray(values.messages) ? values.messages : [];
+  const messages: readonly unknown[] = isJsonObject(values) && Array.isArray(values.messages) ? values.messages : [];
   return messages.flatMap((message, index): A2aMessage[] => {
     const textMessage = readTextMessage(message);
     if (textMessage === undefined) return [];
@@ -191,12 +191,12 @@ const roleByMessageType: Readonly<Record<string, A2aMessage['role']>> = {
  * has no text.
  */
 function readTextMessage(message: unknown): { role: A2aMessage['role']; text: string; id?: string } | undefined {
-  if (!isObject(message)) return undefined;
+  if (!isJsonObject(message)) return undefined;
   const { type, content, id } = message;
   const role = roleByMessageType[String(type)];
   const blocks: readonly unknown[] = Array.isArray(content) ? content : [{ type: 'text', text: content }];
   const text = blocks
-    .map((block) => (isObject(block) && block.type === 'text' && typeof block.text === 'string' ? block.text : ''))
+    .map((block) => (isJsonObject(block) && block.type === 'text' && typeof block.text === 'string' ? block.text : ''))
     .join('');
   if (role === undefined || text === '') return undefined;
   return { role, text, ...(typeof id === 'string' && { id }) };
@@ -278,7 +278,7 @@ export async function readTask(
 async function requireMessages({ services: { agents } }: AgentInput, assistant: Assistant): Promise<void> {
   const { graph_id: graphId, config } = assistant;
   const { input_schema: schema } = await describeGraph(agents, graphId, config);
-  if (!isObject(schema) || !isObject(schema.properties) || 'messages' in schema.properties) return;
+  if (!isJsonObject(schema) || !isJsonObject(schema.properties) || 'messages' in schema.properties) return;
   throw new A2aError(
     'invalidParams',
     'The assistant has no `messages` in its input schema. Send data parts instead of text parts.',

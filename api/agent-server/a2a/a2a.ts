@@ -1,3 +1,4 @@
+import { isJsonObject } from '../../../infra/json/json-value.ts';
 import { type Assistant, resolveAssistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
@@ -13,7 +14,7 @@ import {
   requireProtocol,
   runAccess,
 } from '../agent-operation.ts';
-import { AssistantParams, isObject, JsonValue } from '../agent-schema.ts';
+import { AssistantParams, JsonValue } from '../agent-schema.ts';
 import { acceptsEventStream, buildLiveOptions, createEventStream, eventStreamHeaders } from '../streaming/sse.ts';
 import {
   A2aError,
@@ -53,11 +54,11 @@ export const postA2a = defineAgentOperation({
     const { agents } = services;
     requireProtocol(agents, 'a2a', request);
     const assistant = await resolveAssistant(agents.database, agents.deploymentId, params.assistant_id);
-    const id = isObject(body) && (typeof body.id === 'string' || typeof body.id === 'number') ? body.id : null;
+    const id = isJsonObject(body) && (typeof body.id === 'string' || typeof body.id === 'number') ? body.id : null;
     const buildInvalidRequestResponse = (message: string) =>
       buildResponse(id, { error: { code: -32600, message } }, 400);
     if (request.headers.accept === undefined) return buildInvalidRequestResponse('The header Accept is missing.');
-    if (!isObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string' || (body.id ?? null) !== id) {
+    if (!isJsonObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string' || (body.id ?? null) !== id) {
       return buildInvalidRequestResponse('The body is not a JSON-RPC 2.0 request.');
     }
     if (body.method === 'message/stream' && !acceptsEventStream(request.headers.accept)) {

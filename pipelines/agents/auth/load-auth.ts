@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
-import { importExport } from '../graphs/load-graph.ts';
+import { formatProjectError, importExport } from '../graphs/load-graph.ts';
 import type { AuthIdentity, AuthorizationRequest, AuthRejection, AuthRequest, AuthVerdict } from './agent-user.ts';
 
 type Handler = (input: object) => unknown;
@@ -41,7 +41,7 @@ export async function loadAuth(source: ExportReference): Promise<LoadedAuth> {
       } catch (error) {
         return {
           rejection: toRejection(error, 401, 'The request is not authenticated.'),
-          reason: describeError(error),
+          reason: formatProjectError(error),
         };
       }
     },
@@ -102,8 +102,4 @@ function toRejection(error: unknown, status: number, message: string): AuthRejec
     return { status: chosen, message: error.message || message };
   }
   return { status, message };
-}
-
-function describeError(error: unknown): string {
-  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }

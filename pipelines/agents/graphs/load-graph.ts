@@ -39,7 +39,7 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   try {
     exported = await importExport(source);
   } catch (error) {
-    throw createUnusableGraphError(`${source.path} cannot be loaded: ${formatError(error)}`, error);
+    throw createUnusableGraphError(`${source.path} cannot be loaded: ${formatProjectError(error)}`, error);
   }
   const where = `the export '${source.name}' of ${source.path}`;
   if (exported === undefined) throw createUnusableGraphError(`${where} does not exist`);
@@ -82,7 +82,8 @@ function toCompiledGraph(value: unknown): CompiledGraph | undefined {
   return isCompiledGraph(graph) ? graph : undefined;
 }
 
-function formatError(error: unknown): string {
+/** Describes an error of project code, with its name. */
+export function formatProjectError(error: unknown): string {
   return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }
 

@@ -1,4 +1,5 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isJsonObject } from '../../../infra/json/json-value.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
 import { type ConfigurableHeaders, toHeaderPatterns } from '../graphs/http-settings.ts';
@@ -242,9 +243,9 @@ export function chooseUserId(...configs: readonly Nullish<Readonly<Record<string
  * neither context is set.
  */
 function mergeContext(assistantContext: unknown, requested: unknown): unknown {
-  const isEmpty = isRecord(assistantContext) && Object.keys(assistantContext).length === 0;
+  const isEmpty = isJsonObject(assistantContext) && Object.keys(assistantContext).length === 0;
   if (requested === undefined || requested === null) return isEmpty ? undefined : (assistantContext ?? undefined);
-  return isRecord(assistantContext) && isRecord(requested) ? { ...assistantContext, ...requested } : requested;
+  return isJsonObject(assistantContext) && isJsonObject(requested) ? { ...assistantContext, ...requested } : requested;
 }
 
 function parseModes(requested: RunRequest['stream_mode']): readonly string[] {
@@ -270,11 +271,7 @@ function rejectField(field: string, value: unknown): void {
 }
 
 function toRecord(value: unknown): Readonly<Record<string, unknown>> {
-  return isRecord(value) ? value : {};
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isJsonObject(value) ? value : {};
 }
 
 function dropNulls<T extends object>(values: T | null | undefined): { [Key in keyof T]?: NonNullable<T[Key]> } {

@@ -9,9 +9,9 @@
  *      remaining graphs.
  *   3. The reason for each skipped graph is logged once.
  */
+
 import { EventEmitter, once } from 'node:events';
-import { createRequire } from 'node:module';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import { Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
@@ -21,6 +21,7 @@ import type { GraphSchemas } from '../requests/schemas.ts';
 import { computeWorkerFrameLimits, createViolationError, type Frame, requireJson } from '../workers/frames.ts';
 import { type ProcessEnd, ProjectProcess } from '../workers/front/project-process.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
+import { getTypescriptLoaderUrl } from '../workers/read-typescript.ts';
 import { type CachedTypes, cacheTypes, readCachedTypes } from './cached-types.ts';
 import type { TypedGraph } from './read-graph-types.ts';
 import type { TypesProcessMessage, TypesTask } from './types-process.ts';
@@ -174,12 +175,14 @@ function startProcess(
 ): ProjectProcess {
   const runsFromSource = import.meta.url.endsWith('.ts');
   const program = fileURLToPath(new URL(`./types-process.${runsFromSource ? 'ts' : 'js'}`, import.meta.url));
-  const tsx = () => pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href;
   return new ProjectProcess({
     program,
     environment: {},
     accounts,
-    execArgv: [`--max-old-space-size=${heapMegabytes}`, ...(runsFromSource ? ['--import', tsx()] : [])],
+    execArgv: [
+      `--max-old-space-size=${heapMegabytes}`,
+      ...(runsFromSource ? ['--import', getTypescriptLoaderUrl()] : []),
+    ],
     limits: { ...computeWorkerFrameLimits(0), bodyBytes: 0 },
     onFrame: (frame) => receive(decodeTypes(frame)),
     onExit,

@@ -14,12 +14,12 @@ import {
   type SearchOperation,
 } from '@langchain/langgraph-checkpoint';
 import type pg from 'pg';
-import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createSql } from '../../../infra/postgres/connection.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { getItems, listNamespaces, searchItems } from './read-items.ts';
 import type { Embedder, FoundItem, StoreConfig } from './store-item.ts';
-import { deleteItems, putItems } from './write-items.ts';
+import { createUnusableEmbedderError, deleteItems, putItems } from './write-items.ts';
 
 /**
  * The LangGraph store of one deployment, in Postgres. A batch runs all reads before its writes. All gets of a batch are
@@ -141,13 +141,13 @@ export async function loadEmbedder(embed: string, folder: string): Promise<Embed
   } catch (cause) {
     if (isRunlakeError(cause)) throw cause;
     const reason = cause instanceof Error ? cause.message : String(cause);
-    throw createUnusableError(`'${embed}' cannot be loaded: ${reason}`, cause);
+    throw createUnusableEmbedderError(`'${embed}' cannot be loaded: ${reason}`, cause);
   }
 }
 
 async function importExport(path: string, name: string): Promise<unknown> {
   const module = (await import(pathToFileURL(path).href)) as Record<string, unknown>;
-  if (module[name] === undefined) throw createUnusableError(`${path} has no export '${name}'`);
+  if (module[name] === undefined) throw createUnusableEmbedderError(`${path} has no export '${name}'`);
   return module[name];
 }
 
@@ -155,7 +155,7 @@ async function createProviderEmbedder(embed: string, folder: string): Promise<un
   const colon = embed.indexOf(':');
   const provider = providers[embed.slice(0, colon)];
   if (colon < 0 || provider === undefined)
-    throw createUnusableError(
+    throw createUnusableEmbedderError(
       `'${embed}' is neither a path nor one of ${Object.keys(providers).join(', ')} followed by a colon and a model`,
     );
   const [name, className] = provider;
@@ -168,12 +168,8 @@ function toEmbedder(found: unknown): Embedder {
   if (typeof found === 'function') return async (texts) => (await found([...texts])) as number[][];
   const embeddings = found as { embedDocuments?: (texts: string[]) => Promise<number[][]> } | null;
   if (typeof embeddings?.embedDocuments !== 'function')
-    throw createUnusableError(
+    throw createUnusableEmbedderError(
       'the export that store.index.embed names is neither a function nor an object with embedDocuments',
     );
   return (texts) => embeddings.embedDocuments!([...texts]);
-}
-
-function createUnusableError(reason: string, cause?: unknown): RunlakeError {
-  return runlakeError('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
 }

@@ -1,4 +1,4 @@
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { toJsonbText } from '../checkpoints/stored-tuples.ts';
 import {
@@ -47,6 +47,10 @@ function followPath(from: readonly unknown[], steps: readonly string[]): readonl
   return followPath(next, rest);
 }
 
+export function createUnusableEmbedderError(reason: string, cause?: unknown): RunlakeError {
+  return runlakeError('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
+}
+
 /**
  * Embeds texts as unit vectors, so that the dot product of two vectors is their cosine similarity. Returns no vectors
  * if there is no index.
@@ -56,24 +60,25 @@ function followPath(from: readonly unknown[], steps: readonly string[]): readonl
  */
 export async function embedTexts({ index }: StoreConfig, texts: readonly string[]): Promise<number[][]> {
   if (index === undefined || texts.length === 0) return [];
-  const unusable = (reason: string, cause?: unknown) => runlakeError('STORE_EMBEDDER_UNUSABLE', { reason }, { cause });
   const distinctTexts = [...new Set(texts)];
   const vectors = await index.embed(distinctTexts).catch((error) => {
     if (isRunlakeError(error)) throw error;
-    throw unusable(error instanceof Error ? error.message : String(error), error);
+    throw createUnusableEmbedderError(error instanceof Error ? error.message : String(error), error);
   });
   if (vectors.length !== distinctTexts.length)
-    throw unusable(`it returned ${vectors.length} vectors for ${distinctTexts.length} texts`);
+    throw createUnusableEmbedderError(`it returned ${vectors.length} vectors for ${distinctTexts.length} texts`);
   const vectorsByText = new Map(
-    distinctTexts.map((text, order) => [text, normaliseVector(vectors[order]!, index.dims, unusable)]),
+    distinctTexts.map((text, order) => [text, normaliseVector(vectors[order]!, index.dims)]),
   );
   return texts.map((text) => vectorsByText.get(text)!);
 }
 
-function normaliseVector(vector: readonly number[], dims: number, unusable: (reason: string) => Error): number[] {
-  if (vector.length !== dims) throw unusable(`it returned a vector of ${vector.length} dimensions, not ${dims}`);
+function normaliseVector(vector: readonly number[], dims: number): number[] {
+  if (vector.length !== dims)
+    throw createUnusableEmbedderError(`it returned a vector of ${vector.length} dimensions, not ${dims}`);
   const length = Math.hypot(...vector);
-  if (!Number.isFinite(length)) throw unusable('it returned a vector with an element that is not a finite number');
+  if (!Number.isFinite(length))
+    throw createUnusableEmbedderError('it returned a vector with an element that is not a finite number');
   return vector.map((number) => (length === 0 ? 0 : number / length));
 }
 

@@ -3,7 +3,7 @@ import type { Stats } from 'node:fs';
 import { lchown, lstat, opendir, readFile, realpath, stat } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import type { Config } from '../../../infra/config/settings.ts';
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 /** Calls `visit` for a folder and everything in it. Does not follow links. Entries that cannot be read are skipped. */
 async function walk(path: string, visit: (path: string, stats: Stats) => boolean | Promise<boolean>): Promise<void> {
@@ -51,8 +51,8 @@ export async function resolveInside(root: string, path: string, shown: string): 
   const real = await realpath(path).catch((cause: unknown) => {
     throw runlakeError('BUILD_FAILED', { reason: `The source has no file ${shown}` }, { cause });
   });
-  if (!real.startsWith(root + sep)) throw createError(`${shown} is outside of the source`);
-  if (!(await stat(real)).isFile()) throw createError(`${shown} is not a file`);
+  if (!real.startsWith(root + sep)) throw createBuildError(`${shown} is outside of the source`);
+  if (!(await stat(real)).isFile()) throw createBuildError(`${shown} is not a file`);
   return real;
 }
 
@@ -60,11 +60,13 @@ export async function resolveInside(root: string, path: string, shown: string): 
 export async function readInside(root: string, path: string, shown: string): Promise<string> {
   const real = await resolveInside(root, path, shown);
   const { size } = await stat(real);
-  if (size > maxFileBytes) throw createError(`${shown} is larger than ${maxFileBytes} bytes`);
+  if (size > maxFileBytes) throw createBuildError(`${shown} is larger than ${maxFileBytes} bytes`);
   return readFile(real, 'utf8');
 }
 
-const createError = (reason: string) => runlakeError('BUILD_FAILED', { reason });
+export function createBuildError(reason: string): RunlakeError {
+  return runlakeError('BUILD_FAILED', { reason });
+}
 
 const measureIntervalMs = 3_000;
 

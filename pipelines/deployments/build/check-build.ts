@@ -1,11 +1,9 @@
 import { realpath } from 'node:fs/promises';
 import { dirname, extname, resolve } from 'node:path';
 import { isSystemError } from '../../../infra/embedded/private-file.ts';
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { readGraphsFile } from '../../agents/graphs/graphs-file.ts';
-import { readInside, resolveInside } from './build-folder.ts';
-
-const createError = (reason: string) => runlakeError('BUILD_FAILED', { reason });
+import { createBuildError, readInside, resolveInside } from './build-folder.ts';
 
 /**
  * Checks the langgraph.json of a build, and the files that Runlake itself reads because of it: they must be in the
@@ -24,11 +22,11 @@ export async function checkBuild(folder: string, configPath: string): Promise<st
     });
   }
   const { graphs } = await readGraphsFile(path, {}).catch((cause: unknown) => {
-    throw isRunlakeError(cause) ? createError(cause.message.replace(/\.$/, '')) : cause;
+    throw isRunlakeError(cause) ? createBuildError(cause.message.replace(/\.$/, '')) : cause;
   });
   const python = graphs.find((graph) => extname(graph.path) === '.py');
   if (python !== undefined) {
-    throw createError(
+    throw createBuildError(
       `The graph '${python.graphId}' is written in Python; Runlake runs graphs in JavaScript and TypeScript`,
     );
   }

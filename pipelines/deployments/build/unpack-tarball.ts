@@ -7,21 +7,21 @@
  * The archive is decompressed here, in another thread and chunk by chunk. The `tar` library would decompress it at once
  * in this thread, and a small archive can become very large.
  */
+
 import { once } from 'node:events';
 import { posix } from 'node:path';
 import { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { type ReadEntry, Unpack } from 'tar';
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
+import { createBuildError } from './build-folder.ts';
 
 export interface UnpackLimits {
   readonly maxBytes: number;
   readonly maxEntries: number;
   readonly signal: AbortSignal;
 }
-
-const createError = (reason: string) => runlakeError('BUILD_FAILED', { reason });
 
 const allowedTypes: ReadonlySet<string> = new Set([
   ...['File', 'OldFile', 'ContiguousFile', 'Directory', 'SymbolicLink', 'Link'],
@@ -58,7 +58,7 @@ export async function unpackTarball(
       if (refusal !== undefined) return false;
       try {
         entries += 1;
-        if (entries > maxEntries) throw createError(`The source has more than ${maxEntries} files`);
+        if (entries > maxEntries) throw createBuildError(`The source has more than ${maxEntries} files`);
         checkEntry(entry as ReadEntry);
         bytes += (entry as ReadEntry).size;
         if (bytes > maxBytes) throw createSizeError(maxBytes);
@@ -95,14 +95,15 @@ export async function unpackTarball(
     signal.throwIfAborted();
     throw (
       refusal ??
-      (isRunlakeError(error) ? error : createError(`The source is not a valid tar archive (${describe(error)})`))
+      (isRunlakeError(error) ? error : createBuildError(`The source is not a valid tar archive (${describe(error)})`))
     );
   }
   if (refusal !== undefined) throw refusal;
-  if (entries === 0) throw createError('The source is empty, or not a tar archive');
+  if (entries === 0) throw createBuildError('The source is empty, or not a tar archive');
 }
 
-const createSizeError = (maxBytes: number) => createError(`The source is larger than ${maxBytes} bytes when unpacked`);
+const createSizeError = (maxBytes: number) =>
+  createBuildError(`The source is larger than ${maxBytes} bytes when unpacked`);
 
 /** Yields the bytes of an archive, which may be compressed once. @throws BUILD_FAILED, errors of zlib */
 async function* decompress(tarball: Buffer): AsyncGenerator<Buffer> {
@@ -119,7 +120,7 @@ async function* decompress(tarball: Buffer): AsyncGenerator<Buffer> {
     }
     start = Buffer.concat([start, chunk]);
     if (start.length < 4) continue;
-    if (isCompressed(start)) throw createError('The source is compressed twice');
+    if (isCompressed(start)) throw createBuildError('The source is compressed twice');
     yield start;
     start = undefined;
   }
@@ -137,15 +138,15 @@ function describe(error: unknown): string {
 /** @throws BUILD_FAILED if the entry could have an effect outside of the folder. */
 function checkEntry({ path, type, linkpath }: ReadEntry): void {
   const shown = JSON.stringify(path.slice(0, 200));
-  if (!allowedTypes.has(type)) throw createError(`The source contains ${shown}, which is not a file (${type})`);
-  if (path.length > maxPathLength) throw createError(`The source contains a path that is too long: ${shown}`);
-  if (isOutside(path)) throw createError(`The source contains ${shown}, which is outside of its folder`);
+  if (!allowedTypes.has(type)) throw createBuildError(`The source contains ${shown}, which is not a file (${type})`);
+  if (path.length > maxPathLength) throw createBuildError(`The source contains a path that is too long: ${shown}`);
+  if (isOutside(path)) throw createBuildError(`The source contains ${shown}, which is outside of its folder`);
   if (type !== 'SymbolicLink' && type !== 'Link') return;
   const target = String(linkpath ?? '');
   // A symbolic link is relative to its own folder, a hard link to the root of the archive.
   const resolved = type === 'Link' ? target : posix.join(posix.dirname(path), target);
   if (target === '' || target.startsWith('/') || hasInnerParent(target) || isOutside(resolved)) {
-    throw createError(`The source contains the link ${shown}, which leads out of its folder`);
+    throw createBuildError(`The source contains the link ${shown}, which leads out of its folder`);
   }
 }
 

@@ -4,7 +4,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type ScanOptions, scanObject } from '../json/scan.ts';
 import { KeySet } from '../json/scan-any.ts';
 import { parseDottedOrder } from '../run-event/dotted-order.ts';
-import { type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
+import { assignValue, type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
 import { parseTime } from '../run-event/times.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import { type RunDraft, requireRunSize } from './draft.ts';
@@ -219,25 +219,21 @@ function readValues(reader: MemberReader, parentRunId: string | undefined): RunV
     throw reader.createError('run_type', `'${runType.slice(0, 64)}' is not one of ${runTypes.join(', ')}`);
   }
   const values: RunValues = {};
-  assign(values, 'name', reader.text('name'));
-  assign(values, 'runType', runType);
-  assign(values, 'startedAtMicros', reader.time('start_time'));
-  assign(values, 'endedAtMicros', reader.time('end_time'));
-  assign(values, 'parentRunId', parentRunId);
-  assign(values, 'referenceExampleId', reader.uuid('reference_example_id'));
-  assign(values, 'tags', reader.json('tags', 'array'));
-  assign(values, 'inputs', reader.json('inputs'));
-  assign(values, 'outputs', reader.json('outputs'));
-  assign(values, 'error', reader.json('error', 'string'));
-  assign(values, 'events', reader.json('events'));
-  assign(values, 'extra', reader.json('extra'));
-  assign(values, 'serialized', reader.json('serialized'));
+  assignValue(values, 'name', reader.text('name'));
+  assignValue(values, 'runType', runType);
+  assignValue(values, 'startedAtMicros', reader.time('start_time'));
+  assignValue(values, 'endedAtMicros', reader.time('end_time'));
+  assignValue(values, 'parentRunId', parentRunId);
+  assignValue(values, 'referenceExampleId', reader.uuid('reference_example_id'));
+  assignValue(values, 'tags', reader.json('tags', 'array'));
+  assignValue(values, 'inputs', reader.json('inputs'));
+  assignValue(values, 'outputs', reader.json('outputs'));
+  assignValue(values, 'error', reader.json('error', 'string'));
+  assignValue(values, 'events', reader.json('events'));
+  assignValue(values, 'extra', reader.json('extra'));
+  assignValue(values, 'serialized', reader.json('serialized'));
   if (runType === undefined || runType === 'llm' || runType === 'embedding') readUsage(values);
   return values;
-}
-
-function assign<K extends keyof RunValues>(values: RunValues, key: K, value: RunValues[K] | undefined): void {
-  if (value !== undefined) values[key] = value as RunValues[K];
 }
 
 function isRunType(text: string): text is RunType {

@@ -1,7 +1,8 @@
+import { isJsonObject, type JsonObject } from '../../../infra/json/json-value.ts';
 import type { StepwiseWork } from '../in-slices.ts';
 import type { JsonRange } from '../json/scan.ts';
 import { findSpans } from './find-spans.ts';
-import { isObject, JsonFields, type JsonObject, parseMessage, writeKeyValues } from './json-message.ts';
+import { JsonFields, parseMessage, writeKeyValues } from './json-message.ts';
 import { requireCapacity } from './part-limit.ts';
 import { ProtobufWriter } from './protobuf.ts';
 import { computeValueDepth } from './span-fields.ts';
@@ -116,7 +117,7 @@ function readNestedMessages(fields: JsonFields, span: JsonObject, name: string):
   const list = fields.list(span, name);
   requireCapacity(list.length - 1);
   return list.flatMap((one) => {
-    if (isObject(one)) return [one];
+    if (isJsonObject(one)) return [one];
     fields.reject(`an element of ${name}`, 'an object');
     return [];
   });

@@ -1,11 +1,9 @@
+import { isJsonObject, type JsonObject } from '../../../infra/json/json-value.ts';
 import { parseKnownMembers } from '../json/parse-known.ts';
 import type { JsonRange } from '../json/scan.ts';
 import { KeySet } from '../json/scan-any.ts';
 import { enforceMemberLimit, requireCapacity } from './part-limit.ts';
 import type { ProtobufWriter } from './protobuf.ts';
-
-/** A JSON object. */
-export type JsonObject = Readonly<Record<string, unknown>>;
 
 /**
  * Reads fields of OTLP/JSON messages. Names are in camelCase or spelled as in the .proto file, null means absent,
@@ -25,7 +23,7 @@ export class JsonFields {
 
   object(object: JsonObject, name: string, protoName = name): JsonObject | undefined {
     const value = this.get(object, name, protoName);
-    if (value === undefined || isObject(value)) return value;
+    if (value === undefined || isJsonObject(value)) return value;
     return this.reject(name, 'an object');
   }
 
@@ -65,10 +63,6 @@ export class JsonFields {
     if (integer !== undefined && integer >= min && integer <= max) return integer;
     return this.reject(name, 'a 64-bit integer');
   }
-}
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Known fields of Resource, InstrumentationScope and Span, and of the messages in them. */
@@ -164,7 +158,7 @@ function writeEntries(
 ): void {
   requireCapacity(entries.length - 1);
   for (const entry of entries) {
-    if (!isObject(entry)) {
+    if (!isJsonObject(entry)) {
       fields.reject('an attribute', 'an object');
       return;
     }
@@ -219,7 +213,7 @@ function writeNested(writer: ProtobufWriter, fields: JsonFields, value: JsonObje
 }
 
 function writeElement(writer: ProtobufWriter, fields: JsonFields, element: unknown, depthLeft: number): void {
-  if (isObject(element)) writeMessage(writer, 0x0a, fields, element, depthLeft);
+  if (isJsonObject(element)) writeMessage(writer, 0x0a, fields, element, depthLeft);
   else if (element === null) writer.data(0x0a, Buffer.alloc(0));
   else fields.reject('an element of arrayValue', 'an object');
 }

@@ -1,6 +1,6 @@
 import type { RunDraft } from '../accept/draft.ts';
 import { assignUsage, maxUsageBytes, readUsage } from '../accept/usage-of-run.ts';
-import { type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
+import { assignValue, type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
 import { consumeText, readFlag, readText, readValueHead, writeUnwrappedValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import { writeInputs, writeOutputs, writeParameters } from './inputs-outputs.ts';
@@ -167,17 +167,17 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
     runType,
     startedAtMicros: identity.startedAtMicros,
   };
-  assign(values, 'endedAtMicros', identity.endedAtMicros);
-  assign(values, 'parentRunId', identity.parentRunId);
-  assign(values, 'referenceExampleId', consumeOptionalUuid(context, 'exampleId'));
+  assignValue(values, 'endedAtMicros', identity.endedAtMicros);
+  assignValue(values, 'parentRunId', identity.parentRunId);
+  assignValue(values, 'referenceExampleId', consumeOptionalUuid(context, 'exampleId'));
   const projectId = consumeOptionalUuid(context, 'projectId');
   const projectName = consumeText(context, 'projectName');
-  assign(values, 'tags', writeTags(context));
-  assign(values, 'inputs', writeInputs(context, events));
-  assign(values, 'outputs', writeOutputs(context, events));
-  assign(values, 'error', writeFailure(context, events));
-  assign(values, 'events', writeEvents(context, events));
-  assign(values, 'serialized', writeSerialized(context));
+  assignValue(values, 'tags', writeTags(context));
+  assignValue(values, 'inputs', writeInputs(context, events));
+  assignValue(values, 'outputs', writeOutputs(context, events));
+  assignValue(values, 'error', writeFailure(context, events));
+  assignValue(values, 'events', writeEvents(context, events));
+  assignValue(values, 'serialized', writeSerialized(context));
   values.extra = writeExtra(context, shared, identity.hasOwnIds);
   if (context.reason !== undefined) return { reason: context.reason };
   if (runType === 'llm' || runType === 'embedding') readTokens(context, values, events);
@@ -210,11 +210,7 @@ function readTokens(context: SpanContext, values: RunValues, events: readonly Sp
   if (context.usage.length <= maxUsageBytes) {
     assignUsage(values, JSON.parse(context.usage.toString('utf8')) as Record<string, unknown>);
   }
-  assign(values, 'firstTokenTimeMicros', findFirstTokenTime(events));
-}
-
-function assign<K extends keyof RunValues>(values: RunValues, key: K, value: RunValues[K] | undefined): void {
-  if (value !== undefined) values[key] = value as RunValues[K];
+  assignValue(values, 'firstTokenTimeMicros', findFirstTokenTime(events));
 }
 
 /** Writes the run's `extra`: `metadata`, and, where present, `invocation_params`, the SDK's `runtime`, and `otel`. */

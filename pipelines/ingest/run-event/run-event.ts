@@ -49,6 +49,15 @@ export interface RunValues {
   price?: RunPrice;
 }
 
+/** Sets a value unless it is undefined. */
+export function assignValue<K extends keyof RunValues>(
+  values: RunValues,
+  key: K,
+  value: RunValues[K] | undefined,
+): void {
+  if (value !== undefined) values[key] = value as RunValues[K];
+}
+
 /** The price of the model that an event names, as of the time when the event was accepted. */
 export interface RunPrice {
   /**
