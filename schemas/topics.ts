@@ -39,7 +39,8 @@ export interface SinkHandling {
   readonly expires?: true;
   /**
    * An event that equals a stored one changes nothing. Events are equal if all their bytes are, except for the time of
-   * acceptance, `receivedAt`: the first field after those of fixed width that is not a string. `id` is a field of fixed width.
+   * acceptance, `receivedAt`: the first field after those of fixed width that is not a string. `id` is a field of fixed
+   * width.
    */
   readonly repeats?: { readonly id: string; readonly receivedAt: string };
   /** The hours that an event marks dirty: those of these times. */

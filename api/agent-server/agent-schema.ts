@@ -8,8 +8,8 @@ import { RawResponse } from '../server/operation.ts';
 
 /**
  * Builds the schema of an object with only these fields. The server ignores unknown fields and lists them in the
- * response (`ignored-fields.ts`). It refuses fields in `unsupportedFields`: clients send them, but the server does not implement
- * them.
+ * response (`ignored-fields.ts`). It refuses fields in `unsupportedFields`: clients send them, but the server does not
+ * implement them.
  */
 export const ClosedObject = <const T extends TProperties>(fields: T, unsupportedFields: readonly string[] = []) =>
   Type.Object(fields, {

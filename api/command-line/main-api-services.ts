@@ -123,7 +123,10 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
   };
 }
 
-/** Encrypts what was encrypted with a former key again: tokens of shares, secrets of workspaces and of deployments, OAuth secrets. */
+/**
+ * Encrypts what was encrypted with a former key again: tokens of shares, secrets of workspaces and of deployments,
+ * OAuth secrets.
+ */
 export async function resealValues(services: Services, logger: Logger): Promise<void> {
   const shares = await resealShares(services, logger);
   const secrets = await resealSecrets(services, logger);

@@ -20,8 +20,8 @@ export interface StoringDeps {
 }
 
 /**
- * Starts the sink and the roll-ups of usage and of facts, for the roles `all` and `ingest`. At shutdown, the sink stops first, so that
- * the hours of its last insert batches are marked dirty while the roll-ups are still running.
+ * Starts the sink and the roll-ups of usage and of facts, for the roles `all` and `ingest`. At shutdown, the sink stops
+ * first, so that the hours of its last insert batches are marked dirty while the roll-ups are still running.
  */
 export async function startStoring(parts: StoringDeps, shutdown: ShutdownSteps): Promise<HealthCheck[]> {
   const { config, logger } = parts;

@@ -8,8 +8,8 @@ import { buildPageUrl, buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 
 /**
- * Returns the functions that read the feedback, attachment links, shares, uses and datasets of runs. Links are absolute and can be
- * reached by the sender of `request`.
+ * Returns the functions that read the feedback, attachment links, shares, uses and datasets of runs. Links are absolute
+ * and can be reached by the sender of `request`.
  */
 export function createRunExtras(services: Services, request: FastifyRequest): RunExtras {
   const { clickhouse, database, attachmentSigner, config } = services;

@@ -22,8 +22,8 @@ export function toCanonicalPath(path: string): string {
 
 /**
  * Rewrites a request target to its canonical form: `/runs`, `/api/runs`, `/api/v1/runs` and `/api/v1/api/v1/runs`
- * become `/api/v1/runs`; `/v2/runs` and `/api-host/v2/runs` become `/api/v2/runs`; and `/v1/platform/x` becomes `/api/v1/platform/x`. Paths
- * whose first segment is in `rootSegments` are not changed. The query is never changed.
+ * become `/api/v1/runs`; `/v2/runs` and `/api-host/v2/runs` become `/api/v2/runs`; and `/v1/platform/x` becomes
+ * `/api/v1/platform/x`. Paths whose first segment is in `rootSegments` are not changed. The query is never changed.
  */
 export function toCanonicalUrl(url: string, rootSegments: ReadonlySet<string>): string {
   if (!url.startsWith('/')) return url;

@@ -7,7 +7,7 @@ import { buildPage, cutStrings, defaultPageCharacters, defaultPreviewCharacters,
 import { choice, flag, integer, list, text, uuid } from './parameters.ts';
 import { defineTool } from './tool.ts';
 
-/** Parameters of tools whose results have pages by characters. */
+/** Parameters of tools that divide their results into pages by number of characters. */
 export const pageParameters = {
   max_chars_per_page: integer({
     description: `Maximum number of characters of the page, at most ${maxPageCharacters}.`,
@@ -23,7 +23,7 @@ export const pageNumber = integer({
   minimum: Number.MIN_SAFE_INTEGER,
 });
 
-/** Output of tools whose results have pages by characters. */
+/** Output of tools that divide their results into pages by number of characters. */
 export const pageOutput = (items: string, description: string) => ({
   [items]: { type: 'array', description },
   page_number: { type: 'integer' },

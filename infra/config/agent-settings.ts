@@ -8,7 +8,7 @@ export const agentSettings = {
   agentsFile: optional(
     'RUNLAKE_AGENTS_FILE',
     text,
-    'Path of the langgraph.json that declares the graphs. Unset: no agent server is started.',
+    'Path of the langgraph.json that declares the graphs. Unset: only the agent servers of deployments are started.',
   ),
   agentsHost: required('RUNLAKE_AGENTS_HOST', text, '127.0.0.1', 'Listen address of the agent server.'),
   agentsPort: required('RUNLAKE_AGENTS_PORT', count(0, 65535), 2024, 'Port of the agent server; 0 picks a free port.'),

@@ -9,7 +9,7 @@ export const deploymentSettings = {
     'RUNLAKE_DEPLOYMENTS_DRIVER',
     Type.Union([Type.Literal('process'), Type.Literal('docker'), Type.Literal('kubernetes')]),
     'process',
-    'What runs deployments. `process`: agent servers on this machine, from source; `docker`, `kubernetes`: images.',
+    'Driver that runs deployments. `process`: agent servers on this machine, from source; `docker`, `kubernetes`: images.',
   ),
   deploymentsSourceStore: optional(
     'RUNLAKE_DEPLOYMENTS_SOURCE_STORE',

@@ -19,13 +19,13 @@ export const settings = {
     'RUNLAKE_METRICS_HOST',
     text,
     '127.0.0.1',
-    'Listen address for metrics and readiness of roles without their own API (ingest, exports).',
+    'Listen address for metrics and readiness of the roles ingest, exports, agents and tools.',
   ),
   metricsPort: required(
     'RUNLAKE_METRICS_PORT',
     count(0, 65535),
     9464,
-    'Port for metrics and readiness of roles without their own API (ingest, exports); 0 picks a free port.',
+    'Port for metrics and readiness of the roles ingest, exports, agents and tools; 0 picks a free port.',
   ),
   serveMetrics: required(
     'RUNLAKE_SERVE_METRICS',
@@ -140,7 +140,7 @@ export const settings = {
   tlsCaFile: optional(
     'RUNLAKE_TLS_CA_FILE',
     text,
-    'PEM file with additional certificate authorities, trusted for connections to all servers besides the authorities built into Node.',
+    'PEM file with additional certificate authorities, trusted for connections to all servers, in addition to the authorities built into Node.',
   ),
   secretKey: optional(
     'RUNLAKE_SECRET_KEY',
@@ -152,7 +152,7 @@ export const settings = {
   formerSecretKeys: optional(
     'RUNLAKE_FORMER_SECRET_KEYS',
     text,
-    'Earlier values of RUNLAKE_SECRET_KEY, separated by commas; credentials that were encrypted with them stay readable.',
+    'Earlier values of RUNLAKE_SECRET_KEY, separated by commas; secrets that were encrypted with them stay readable.',
     true,
   ),
   localExportRoot: optional(

@@ -233,7 +233,8 @@ export interface DeadLetterQueue {
   /** Returns the newest matching records, newest first. Does not read the values if the store allows it. */
   list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]>;
   /**
-   * Returns the number of records of the topic, including replayed records. The result is at most {@link maxCountedDeadLetters}.
+   * Returns the number of records of the topic, including replayed records. The result is at most
+   * {@link maxCountedDeadLetters}.
    */
   count(topic: Topic): Promise<number>;
   /** Finds a record by id. Returns `undefined` if no record has this id or the record no longer exists. */

@@ -18,7 +18,7 @@ export interface Actor {
 
 const storage = new AsyncLocalStorage<Actor>();
 
-/** Runs `work`, whose changes in Postgres are those of `actor`. */
+/** Runs `work`. The audit log attributes its changes in Postgres to `actor`. */
 export function runAsActor<Result>(actor: Actor, work: () => Result): Result {
   return storage.run(actor, work);
 }

@@ -1,6 +1,9 @@
 import pg from 'pg';
 
-/** Format of `parseTimestamptz` in a session with UTC and ISO dates; other values (infinity, BC) are passed through unchanged. */
+/**
+ * Format of `parseTimestamptz` in a session with UTC and ISO dates; other values (infinity, BC) are passed through
+ * unchanged.
+ */
 const utcTimestamp = /^(\d{4,})-(\d\d)-(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?\+00$/;
 
 type Parse = (text: string) => unknown;

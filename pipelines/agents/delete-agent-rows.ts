@@ -45,7 +45,10 @@ WHERE deployment_id = locked.id`;
 const processTimeoutMs = 30_000;
 const pollIntervalMs = 250;
 
-/** Returns a function that executes one statement of a deletion in a transaction of its own. It throws the reason of the signal. */
+/**
+ * Returns a function that executes one statement of a deletion in a transaction of its own. It throws the reason of the
+ * signal.
+ */
 export function createDeletion(database: Database, signal: AbortSignal | undefined) {
   return (sql: string, params: readonly unknown[]): Promise<number> => {
     signal?.throwIfAborted();

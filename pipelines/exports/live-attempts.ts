@@ -70,7 +70,7 @@ export class LiveAttempts {
    *
    * @param claimedAtMs value of `performance.now()` before the claim.
    */
-  async during<Result>(
+  async run<Result>(
     run: { readonly id: string; readonly fence: number },
     claimedAtMs: number,
     work: (signal: AbortSignal) => Promise<Result>,

@@ -74,8 +74,8 @@ export function buildMembersCondition(
 
 /**
  * Builds the clauses for the filter of an export. The filter is applied to the values that a run has when its chunk is
- * read, which are those that the file contains; see decision 0050. A run that is patched before may begin or cease to match. Runs of its trace and feedback are
- * taken into account even if they expire after `members_until`.
+ * read, which are those that the file contains; see decision 0050. A run that is patched before may begin or cease to
+ * match. Runs of its trace and feedback are taken into account even if they expire after `members_until`.
  */
 export function buildMembersFilter(scope: ExportScope, { sql }: MembersCondition): FilterClauses {
   const runScope = { tenantId: scope.tenantId, projectIds: [scope.projectId] };

@@ -241,7 +241,7 @@ export async function attemptRun(deps: AttemptDeps, runId: string): Promise<bool
   const claimedAtMs = performance.now();
   const claimed = await claimRun(deps, runId);
   if (claimed === undefined) return false;
-  const end = await deps.attempts.during(
+  const end = await deps.attempts.run(
     claimed.run,
     claimedAtMs,
     async (signal): Promise<AttemptOutcome | 'completed'> => {
@@ -271,7 +271,7 @@ async function createFiles(
   const store = await deps.openStore(of);
   const source = deps.openSource(buildScope(of, run), toExportFormat(of));
   try {
-    await folders.during(run.id, (folder) =>
+    await folders.withFolder(run.id, (folder) =>
       exportRun(
         {
           source,
@@ -301,7 +301,7 @@ function isAttemptOver(error: unknown): boolean {
  */
 export interface WorkFolders {
   /** Runs `work` with a new folder and removes the folder afterwards. */
-  during<Result>(name: string, work: (folder: string) => Promise<Result>): Promise<Result>;
+  withFolder<Result>(name: string, work: (folder: string) => Promise<Result>): Promise<Result>;
   close(): Promise<void>;
 }
 
@@ -315,7 +315,7 @@ export async function openWorkFolders(root: string): Promise<WorkFolders> {
     throw toWorkFileError(root, cause);
   });
   return {
-    async during(name, work) {
+    async withFolder(name, work) {
       const folder = join(own, `${name}-${randomBytes(4).toString('hex')}`);
       await mkdir(folder).catch((cause: unknown) => {
         throw toWorkFileError(root, cause);

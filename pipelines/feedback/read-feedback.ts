@@ -33,9 +33,9 @@ export interface FeedbackText {
 }
 
 /**
- * Parses a feedback entry from JSON (a body, or a `feedback.…` part of a multipart body) and sets `received_at` to the current time. The bytes of score, value, comment,
- * correction, extra and source stay unchanged. The run is taken from the JSON, because clients name parts in different
- * ways.
+ * Parses a feedback entry from JSON (a body, or a `feedback.…` part of a multipart body) and sets `received_at` to the
+ * current time. The bytes of score, value, comment, correction, extra and source stay unchanged. The run is taken from
+ * the JSON, because clients name parts in different ways.
  *
  * @param generateId Generates an id if the feedback entry has none. If `generateId` is absent, a missing id is an error,
  *   because a repeated request would create a second entry.

@@ -64,8 +64,8 @@ export async function createMember(
 
 /**
  * Removes a user from the organisation of the caller, revokes the user's keys and deletes the user's OAuth tokens; this
- * takes effect at once in this process. The rows of user and keys stay, because usage and feedback show the names. As with single keys, a caller cannot revoke a key
- * that has a permission that the caller lacks.
+ * takes effect at once in this process. The rows of user and keys stay, because usage and feedback show the names. As
+ * with single keys, a caller cannot revoke a key that has a permission that the caller lacks.
  *
  * @throws NOT_FOUND if the organisation has no such user; FORBIDDEN with the permission that the caller lacks; CONFLICT
  *   if no other user has a key that manages the organisation.

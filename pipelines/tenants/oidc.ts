@@ -28,7 +28,11 @@ export interface OidcMember {
 }
 
 export interface OidcClient {
-  /** @returns the URL at the provider that the browser must open. @throws OAUTH_PROVIDER_UNAVAILABLE and OAUTH_PROVIDER_REFUSED */
+  /**
+   * @returns the URL at the provider that the browser must open.
+   *
+   * @throws OAUTH_PROVIDER_UNAVAILABLE and OAUTH_PROVIDER_REFUSED
+   */
   start(redirectUri: string): Promise<{ readonly url: string; readonly pending: PendingSignIn }>;
   /**
    * Redeems the code in the query of the redirect.

@@ -1,4 +1,7 @@
-/** Usage of agent servers: graph runs, executed nodes and uptime, which Postgres counts when runs end (`agents.usage_hourly`). */
+/**
+ * Usage of agent servers: graph runs, executed nodes and uptime, which Postgres counts when runs end
+ * (`agents.usage_hourly`).
+ */
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { buildDimensions, type Dimensions, type GranularUsageRequest, readNames } from './report.ts';

@@ -94,8 +94,8 @@ export function toDirtyHoursTable(hours: readonly DirtyHour[]): ExternalTable {
 }
 
 /**
- * Builds the condition on the hours of {@link toDirtyHoursTable}. The third condition selects the dirty hours. The first two conditions are
- * added because ClickHouse can use the sorting key only for conditions on one column.
+ * Builds the condition on the hours of {@link toDirtyHoursTable}. The third condition selects the dirty hours. The
+ * first two conditions are added because ClickHouse can use the sorting key only for conditions on one column.
  */
 export const dirtyHoursCondition = (
   column: string,

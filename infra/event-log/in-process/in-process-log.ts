@@ -5,9 +5,9 @@
  * acknowledged event. Each organisation has at most one batch in flight per partition, so that events of a key stay in
  * order.
  *
- *   1. `publish` assigns offsets, which Postgres has reserved for this process, to the messages of a request and passes them to the followers. It adds the messages
- *      that are to be stored to the queues of their partitions, and waits. Messages that are not to be stored need no
- *      further step.
+ *   1. `publish` assigns offsets, which Postgres has reserved for this process, to the messages of a request and passes
+ *      them to the followers. It adds the messages that are to be stored to the queues of their partitions, and waits.
+ *      Messages that are not to be stored need no further step.
  *   2. The log takes the waiting requests, up to the limits of the consumers, as one batch. While several
  *      organisations publish, it takes their requests in turn (`take-batch.ts`). A second batch, of other
  *      organisations, may be in flight at the same time, so that a small request does not wait for a large batch of

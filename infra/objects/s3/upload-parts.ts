@@ -7,8 +7,8 @@
  * 1. Create the upload, and let the caller record its id.
  * 2. Read the file from start to end and send it in parts; at most `maxPartsInFlight` parts are in memory and in flight.
  * 3. Complete the upload when all parts are stored, unless another worker has written the object. If step 1 was
- *    retried because its response was lost, a second upload may exist, which is aborted. After any failure: cancel the parts in flight, wait for them, and abort the
- *    upload.
+ *    retried because its response was lost, a second upload may exist, which is aborted. After any failure: cancel the
+ *    parts in flight, wait for them, and abort the upload.
  */
 import { createHash } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';

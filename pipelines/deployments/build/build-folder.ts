@@ -56,7 +56,10 @@ export async function resolveInside(root: string, path: string, shown: string): 
   return real;
 }
 
-/** Reads a file of a source. The parameters and errors are those of {@link resolveInside}; BUILD_FAILED if it is too large. */
+/**
+ * Reads a file of a source. The parameters and errors are those of {@link resolveInside}; BUILD_FAILED if it is too
+ * large.
+ */
 export async function readInside(root: string, path: string, shown: string): Promise<string> {
   const real = await resolveInside(root, path, shown);
   const { size } = await stat(real);

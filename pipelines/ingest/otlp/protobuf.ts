@@ -4,7 +4,8 @@ import type { PartLimit } from './part-limit.ts';
 /**
  * Reads protobuf's wire format without creating objects: the caller switches on tags and reads the fields that it
  * needs. Every read stays inside the current message. Malformed input, such as a length that runs
- * past the end of the message, a group or field number 0, throws INVALID_PROTOBUF with the offset in the body. Source: protobuf.dev, "Encoding".
+ * past the end of the message, a group or field number 0, throws INVALID_PROTOBUF with the offset in the body. Source:
+ * protobuf.dev, "Encoding".
  */
 export class ProtobufReader {
   readonly source: Buffer;

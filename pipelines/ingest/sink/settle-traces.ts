@@ -17,8 +17,8 @@
  *   3. Under a lock on the entry of the trace, the sink copies the rows to the winning location, deletes them
  *      elsewhere, and uses them to fill the derived tables again. It then inserts its own events again, because
  *      another sink may have deleted them before it took the lock, and marks the hours of all locations and of the runs
- *      dirty. All of this can be repeated: rows keep their versions, and each deletion is followed by an insert of the rows that
- *      are still valid.
+ *      dirty. All of this can be repeated: rows keep their versions, and each deletion is followed by an insert of the
+ *      rows that are still valid.
  *   4. The sink commits the offset only after step 3, so after a crash the batch is repeated and the conflict is found
  *      again.
  */

@@ -16,7 +16,7 @@ test('each attempt has its own folder, which is removed afterwards, whatever the
   const folders = await openWorkFolders(join(root, 'not', 'there', 'yet'));
   const seen: string[] = [];
   const use = (work: () => Promise<void>) =>
-    folders.during('run', async (folder) => {
+    folders.withFolder('run', async (folder) => {
       seen.push(folder);
       await writeFile(join(folder, 'part'), 'x');
       await work();
