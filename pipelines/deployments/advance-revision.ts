@@ -144,8 +144,8 @@ async function build(deps: AdvanceDeps, revision: ClaimedRevision, signal: Abort
   } catch (error) {
     signal.throwIfAborted();
     if (!isRunlakeError(error) || error.class !== 'caller') throw error;
-    const reason = addTail(log.mask(explain(error)), log.tail(shownLogLines));
-    log.write(explain(error));
+    const reason = addTail(log.mask(formatWithRemedy(error)), log.tail(shownLogLines));
+    log.write(formatWithRemedy(error));
     return { to: 'BUILD_FAILED', reason };
   } finally {
     await log.flush();
@@ -207,10 +207,6 @@ async function awaitReplicas(deps: AdvanceDeps, revision: ClaimedRevision, signa
     await pause(progressIntervalMs, signal);
     signal.throwIfAborted();
   }
-}
-
-export function explain({ message, remedy }: RunlakeError): string {
-  return `${message} ${remedy}`;
 }
 
 /** Adds the last lines of the log to the reason of a failure, except those that it contains already. */

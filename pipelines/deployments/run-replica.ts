@@ -10,13 +10,13 @@
  *      over (`StartedReplica.detach`).
  */
 import type { Config } from '../../infra/config/settings.ts';
-import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { formatWithRemedy, isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter } from '../../infra/telemetry/metrics.ts';
 import { computeBackoffMs, pause } from '../../infra/timeouts/backoff.ts';
-import { addTail, explain, shownLogLines } from './advance-revision.ts';
+import { addTail, shownLogLines } from './advance-revision.ts';
 import type { Builder } from './build/build-source.ts';
 import { isBuildable } from './check-source.ts';
 import { gitTokenName, openRevisionSecrets } from './deployment-secrets.ts';
