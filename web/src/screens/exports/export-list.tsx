@@ -19,7 +19,7 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
   const rows = exports.data?.pages.flat() ?? [];
   const projects = useProjectNames(rows.map(({ session_id }) => session_id));
   const destinations = useDestinations();
-  const destinationOf = (id: string) =>
+  const findDestinationName = (id: string) =>
     destinations.data ? (destinations.data.find((each) => each.id === id)?.display_name ?? 'Deleted') : '…';
   const isSchedules = filter.scheduled === true;
   if (exports.error && rows.length === 0)
@@ -58,7 +58,7 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
                 </Link>
               </td>
               <td className="export-text">
-                <Value text={destinationOf(each.bulk_export_destination_id)} />
+                <Value text={findDestinationName(each.bulk_export_destination_id)} />
               </td>
               <td>{describeRange(each)}</td>
               <td>

@@ -49,7 +49,7 @@ export function ProjectHead({
   );
 }
 
-/** Figures above a list, by label; what went wrong if the query that has them failed. */
+/** Figures above a list, by label; the error if the query that has them failed. */
 export function Figures({
   figures,
   query,
