@@ -178,6 +178,11 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
 
 const agentPath = (tab: string, more = '') => `/agents/${data.agent.deploymentId}?tab=${tab}${more}`;
 
+/** `make test` opens each screen in one of three variants, selected at random. */
+const shuffled = pickSome(screens, 1);
+const listScreens = (variant: number) =>
+  isFullExtent || writesScreens ? screens : shuffled.filter((_, index) => index % 3 === variant);
+
 beforeAll(async () => {
   exportRoot = mkdtempSync(join(tmpdir(), 'runlake-screens-'));
   const environment = { RUNLAKE_LOCAL_EXPORT_ROOT: exportRoot };
@@ -201,11 +206,6 @@ async function openSignedIn(options: Parameters<typeof openContext>[2]): Promise
   await page.close();
   return context;
 }
-
-/** `make test` opens each screen in one of three variants, selected at random. */
-const shuffled = pickSome(screens, 1);
-const listScreens = (variant: number) =>
-  isFullExtent || writesScreens ? screens : shuffled.filter((_, index) => index % 3 === variant);
 
 describe.each([
   { width: 1280, theme: 'light', variant: 0 },
