@@ -182,6 +182,21 @@ export function buildAgentTrace(project: string, startMs: number, index: number)
   });
 }
 
+/** Sends 250 traces of the project `support-agent`, in twelve threads of 20 or 21 turns. The newest is a minute old. */
+export async function sendAgentTraces({
+  url,
+  apiKey,
+}: {
+  readonly url: string;
+  readonly apiKey: string;
+}): Promise<void> {
+  const now = Date.now() - 60_000;
+  const traces = Array.from({ length: 250 }, (_, index) =>
+    buildAgentTrace('support-agent', now - index * 100_000, index),
+  );
+  await sendRuns(url, apiKey, traces.flat());
+}
+
 /** Returns a trace of `count` runs on five levels. */
 export function buildLargeTrace(project: string, startMs: number, count: number): SentRun[] {
   let left = count - 1;

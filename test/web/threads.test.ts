@@ -11,7 +11,7 @@ import {
   signIn,
   startSignedIn,
 } from './browser.ts';
-import { buildAgentTrace, buildTrace, type RunTemplate, sendRuns } from './send-traces.ts';
+import { buildTrace, type RunTemplate, sendAgentTraces, sendRuns } from './send-traces.ts';
 
 const user = (content: string) => ({ role: 'user', content });
 const assistant = (content: string) => ({ role: 'assistant', content });
@@ -53,14 +53,7 @@ describe('the threads screen', () => {
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    signedIn = await startSignedIn(async ({ url, apiKey }) => {
-      const now = Date.now() - 60_000;
-      // Twelve threads of 20 or 21 turns.
-      const runs = Array.from({ length: 250 }, (_, index) =>
-        buildAgentTrace('support-agent', now - index * 100_000, index),
-      );
-      await sendRuns(url, apiKey, runs.flat());
-    });
+    signedIn = await startSignedIn(sendAgentTraces);
     ({ runlake } = signedIn);
   });
   afterAll(() => signedIn?.close());

@@ -47,12 +47,50 @@ describe('the trace screen', () => {
     await page.getByRole('button', { name: 'JSON' }).first().click();
     await page.getByRole('region', { name: 'Input' }).getByRole('button', { name: 'messages: [2]' }).waitFor();
     await page.getByRole('button', { name: 'Text' }).first().click();
-    await page.getByRole('searchbox', { name: 'Find in input' }).fill('invoices');
+    await page.getByRole('searchbox', { name: 'Find in input' }).fill('support agent');
+    await detail().getByText('1 match').waitFor();
+    expect(await detail().locator('mark').textContent()).toBe('support agent');
     await page.getByRole('tab', { name: 'Metadata' }).click();
     await detail().getByText('gpt-4o-mini').waitFor();
     await expectAccessible(page);
     await page.getByRole('tab', { name: 'Raw' }).click();
     await detail().getByText(`"id":"${runs[2]?.id}"`).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('shows images among the attachments of a run, and copies the run as JSON, curl and SDK calls', async () => {
+    const png = Buffer.from(
+      'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+      'base64',
+    );
+    const [run] = buildTrace('agent', Date.now() - 1000, { name: 'draw', until: 10, outputs: { exact: 1 } });
+    const form = new FormData();
+    const add = (name: string, value: string | Uint8Array<ArrayBuffer>, type: string) =>
+      form.append(name, new Blob([value], { type: `${type}; length=${value.length}` }));
+    add(`post.${run?.id}`, JSON.stringify(run), 'application/json');
+    add(`attachment.${run?.id}.plot`, png, 'image/png');
+    add(`attachment.${run?.id}.page`, '<script>alert(1)</script>', 'text/html');
+    const headers = { 'x-api-key': runlake.apiKey };
+    const sent = await fetch(`${runlake.url}/api/v1/runs/multipart`, { method: 'POST', headers, body: form });
+    expect(sent.status).toBe(202);
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await page.goto(`/runs/${run?.id}`);
+    const image = detail().getByRole('img', { name: 'plot' });
+    await eventually(() => image.evaluate((element: HTMLImageElement) => element.naturalWidth)).toBe(1);
+    expect(await detail().getByRole('region', { name: 'Attachments' }).getByRole('img').count()).toBe(1);
+    await detail().getByRole('link', { name: 'page' }).waitFor();
+    await expectAccessible(page);
+    const copy = async (what: string) => {
+      await page.getByRole('button', { name: 'Copy ▾' }).click();
+      await page.getByRole('button', { name: what, exact: true }).click();
+      await page.getByRole('button', { name: 'Copied' }).waitFor();
+      await page.keyboard.press('Escape');
+      return page.evaluate(() => navigator.clipboard.readText());
+    };
+    expect(JSON.parse(await copy('Run as JSON'))).toMatchObject({ id: run?.id, outputs: { exact: 1 } });
+    expect(await copy('curl')).toBe(`curl -H "x-api-key: $LANGSMITH_API_KEY" '${runlake.url}/api/v1/runs/${run?.id}'`);
+    expect(await copy('JavaScript SDK')).toContain(`readRun('${run?.id}')`);
+    expect(await copy('Python SDK')).toContain(`read_run("${run?.id}")`);
     expect(problems).toEqual([]);
   });
 

@@ -10,7 +10,7 @@ import {
 } from '../../web/src/screens/traces/filter-language.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { countQueries, eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
-import { buildAgentTrace, buildTrace, sendRuns } from './send-traces.ts';
+import { buildTrace, sendAgentTraces, sendRuns } from './send-traces.ts';
 
 describe('the filter language of the bar', () => {
   it('has the fields and operators of the parser', () => {
@@ -37,13 +37,7 @@ describe('the traces screen', () => {
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    signedIn = await startSignedIn(async ({ url, apiKey }) => {
-      const now = Date.now() - 60_000;
-      const runs = Array.from({ length: 250 }, (_, index) =>
-        buildAgentTrace('support-agent', now - index * 100_000, index),
-      );
-      await sendRuns(url, apiKey, runs.flat());
-    });
+    signedIn = await startSignedIn(sendAgentTraces);
     ({ runlake } = signedIn);
   });
   afterAll(() => signedIn?.close());

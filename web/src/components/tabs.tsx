@@ -1,4 +1,4 @@
-import { type KeyboardEvent, type ReactNode, useId, useRef } from 'react';
+import { type KeyboardEvent, type ReactNode, useEffect, useId, useRef } from 'react';
 
 /** Tabs as in the ARIA authoring practices: arrow keys change the tab. */
 export function Tabs<T extends string>({
@@ -16,6 +16,11 @@ export function Tabs<T extends string>({
 }) {
   const id = useId();
   const list = useRef<HTMLDivElement>(null);
+  // On a narrow screen the tabs scroll.
+  useEffect(
+    () => list.current?.children[tabs.indexOf(selected)]?.scrollIntoView({ block: 'nearest', inline: 'nearest' }),
+    [tabs, selected],
+  );
   const onKeyDown = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (step === 0) return;
