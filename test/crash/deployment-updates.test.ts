@@ -1,4 +1,7 @@
-/** SIGKILL of everything while a deployment is updated or deleted: the next start completes it. */
+/** SIGKILL of everything while a deployment is updated or deleted, or its update fails: the next start completes it. */
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { echoSource } from '../api/control-plane/deployment-client.ts';
 import { until } from '../infra/until.ts';
@@ -10,6 +13,71 @@ beforeAll(async () => {
   under = await KilledDeployments.start();
 }, 120_000);
 afterAll(() => under?.remove());
+
+/** Sends a run to a deployment through the proxy. */
+async function invoke(slug: string) {
+  const { url, apiKey } = under.runlake;
+  const response = await fetch(`${url}/deployments/${slug}/runs/wait`, {
+    method: 'POST',
+    headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
+    body: JSON.stringify({ assistant_id: 'echo', input: { said: 'hello' } }),
+  });
+  return { status: response.status, body: await response.json() };
+}
+
+const listPassed = ({ transitions }: { transitions: { to_status: string }[] }) =>
+  transitions.map(({ to_status }) => to_status);
+
+test.each([
+  ['BUILD_FAILED', echoSource('never'), 'exit 3'],
+  ['DEPLOY_FAILED', { ...echoSource('never'), 'echo.js': 'throw new Error("broken at import");' }, 'true'],
+])(
+  'kill -9 before the transition to %s is committed: it fails once, and the previous revision serves',
+  async (status, files, build_command) => {
+    const slug = `killed-${status.toLowerCase().replace('_', '-')}`;
+    const first = await under.client.deploy(slug, echoSource('first'));
+    await under.client.awaitDeployed(first.id, first.latest_revision_id);
+    await under.killAt(
+      status,
+      async () => void (await under.client.push(first.id, files, { source_config: { build_command } })),
+    );
+    const { body: found } = await under.client.ask('GET', `/v2/deployments/${first.id}`);
+    const failed = await under.client.awaitEnd(first.id, found.latest_revision_id);
+    expect(failed.status).toBe(status);
+    const passed = listPassed(failed);
+    expect(new Set(passed).size).toBe(passed.length);
+    expect(found.active_revision_id).toBe(first.latest_revision_id);
+    await until('the previous revision', async () => (await invoke(slug)).status === 200);
+    expect(await invoke(slug)).toMatchObject({ body: { reply: 'first' } });
+  },
+  180_000,
+);
+
+test('kill -9 before a newer revision is committed: the one that was being built continues', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'runlake-crash-'));
+  chmodSync(folder, 0o755);
+  try {
+    const build_command = `until [ -e ${folder}/go ]; do sleep 0.1; done`;
+    const made = await under.client.create('interrupted', { sourceConfig: { build_command } });
+    const { latest_revision_id: id } = await under.client.push(made.id, echoSource('built'));
+    const path = `/v2/deployments/${made.id}/revisions/${id}`;
+    await until('the build', async () => (await under.client.ask('GET', path)).body.status === 'BUILDING');
+    await under.killAt(
+      'INTERRUPTED',
+      async () => void (await under.client.push(made.id, echoSource('lost')).catch(() => undefined)),
+    );
+    writeFileSync(join(folder, 'go'), '');
+    const passed = listPassed(await under.client.awaitDeployed(made.id, id));
+    expect(passed).toEqual([
+      ...['CREATING', 'QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'],
+    ]);
+    const { body: found } = await under.client.ask('GET', `/v2/deployments/${made.id}`);
+    expect(found.latest_revision_id).toBe(id);
+    expect(await invoke('interrupted')).toMatchObject({ body: { reply: 'built' } });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}, 180_000);
 
 test('kill -9 during an update: the previous revision serves, and the update is then completed', async () => {
   const first = await under.client.deploy('updated', echoSource('first'));
