@@ -6,10 +6,11 @@
  */
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
 import { classifyAddress } from '../../../infra/network/address-range.ts';
 import { checkReference, checkRepositoryUrl } from '../check-source.ts';
+import { gitTokenName } from '../deployment-secrets.ts';
 import { type CommandOptions, runCommand } from './run-command.ts';
 
 export interface GitSource {
@@ -60,7 +61,13 @@ export async function fetchGit(
     );
   await run('init', '--quiet');
   const wanted = commit !== undefined && shaPattern.test(commit) ? commit : reference;
-  await run('fetch', '--quiet', '--depth=1', '--no-tags', '--no-recurse-submodules', '--', url, wanted);
+  await run('fetch', '--quiet', '--depth=1', '--no-tags', '--no-recurse-submodules', '--', url, wanted).catch(
+    (cause: unknown) => {
+      if (!isRunlakeError(cause) || cause.code !== 'BUILD_FAILED' || options.signal.aborted) throw cause;
+      const access = token === undefined ? `; a private repository needs the secret ${gitTokenName}` : '';
+      throw runlakeError('BUILD_FAILED', { reason: `git could not fetch ${wanted} of ${url}${access}` }, { cause });
+    },
+  );
   const sha = (await run('rev-parse', '--verify', 'FETCH_HEAD^{commit}')).trim();
   if (!shaPattern.test(sha)) throw runlakeError('BUILD_FAILED', { reason: `git has no commit for ${reference}` });
   await run('checkout', '--quiet', '--detach', sha);

@@ -109,7 +109,7 @@ it('fetches a tag, and a commit', async () => {
 
 it('sends a token, which appears in no file', async () => {
   await expect(fetchSource({ url: url.replace('/repo.git', '/private/repo.git') })).rejects.toMatchObject({
-    code: 'BUILD_FAILED',
+    ...{ code: 'BUILD_FAILED', message: expect.stringContaining('a private repository needs the secret GIT_TOKEN') },
   });
   folder = mkdtempSync(join(root, 'fetched-'));
   await fetchSource({ url: url.replace('/repo.git', '/private/repo.git'), token: 'token-of-the-test' });
