@@ -42,7 +42,9 @@ export async function deployFolder(path: string, options: DeployOptions): Promis
         return;
       }
       const ids = { deploymentId: deployment.id, revisionId };
-      const revision = await watch(client, ids);
+      const revision = await watch(client, ids).catch((error: unknown) => {
+        if (!client.interrupted.aborted) throw error;
+      });
       if (revision === undefined) {
         note(`The deployment continues. To follow it: runlake deployments logs --follow ${toPrintable(name)}`);
         process.exitCode = 130;
@@ -95,7 +97,7 @@ async function updateOrCreate(client: MainApiClient, { name, source, tarball, op
     `/v2/deployments/${id}/upload-url`,
   );
   await sendRequest(upload_url, {
-    ...{ method: 'PUT', headers: { 'content-type': 'application/gzip' } },
+    ...{ method: 'PUT', headers: { 'content-type': 'application/gzip' }, signal: client.interrupted },
     ...{ body: Readable.toWeb(createReadStream(tarball)) as unknown as ReadableStream<Uint8Array>, duplex: 'half' },
   } as RequestInit);
   return client
@@ -117,24 +119,17 @@ export async function findByName(client: MainApiClient, name: string): Promise<D
   }
 }
 
-/** Shows statuses and the log of the build. @returns undefined if SIGINT stopped it. */
+/** Shows statuses and the log of the build. */
 async function watch(
   client: MainApiClient,
   ids: { readonly deploymentId: string; readonly revisionId: string },
-): Promise<Revision | undefined> {
-  const stopped = new AbortController();
-  const stop = () => stopped.abort();
-  process.once('SIGINT', stop);
-  try {
-    const watcher = {
-      onStatus: (status: string) => note(status),
-      onLine: (line: string) => note(`  ${toPrintable(line)}`),
-    };
-    await followRevision(client, ids, watcher, { signal: stopped.signal });
-    return stopped.signal.aborted ? undefined : await readRevision(client, ids.deploymentId, ids.revisionId);
-  } finally {
-    process.removeListener('SIGINT', stop);
-  }
+): Promise<Revision> {
+  const watcher = {
+    onStatus: (status: string) => note(status),
+    onLine: (line: string) => note(`  ${toPrintable(line)}`),
+  };
+  await followRevision(client, ids, watcher);
+  return readRevision(client, ids.deploymentId, ids.revisionId);
 }
 
 interface DeployResult {

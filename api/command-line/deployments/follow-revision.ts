@@ -1,4 +1,4 @@
-import { setTimeout as pause } from 'node:timers/promises';
+import { pause } from '../../../infra/timeouts/backoff.ts';
 import type { RevisionStatus } from '../../../pipelines/deployments/states.ts';
 import { isFinal } from '../../../pipelines/deployments/states.ts';
 import type { MainApiClient } from './main-api-client.ts';
@@ -40,16 +40,13 @@ export interface RevisionWatcher {
 
 /**
  * Reports the statuses and the log of a revision. Resolves when `isDone` returns true for a status after which no more
- * log is stored, or when `signal` is aborted.
+ * log is stored. @throws errors of the client, also after Ctrl-C.
  */
 export async function followRevision(
   client: MainApiClient,
   { deploymentId, revisionId }: { readonly deploymentId: string; readonly revisionId: string },
   { onStatus, onLine }: RevisionWatcher,
-  {
-    signal,
-    isDone = isFinal,
-  }: { readonly signal?: AbortSignal; readonly isDone?: (status: RevisionStatus) => boolean },
+  isDone: (status: RevisionStatus) => boolean = isFinal,
 ): Promise<void> {
   const path = `/v2/deployments/${deploymentId}/revisions/${revisionId}/logs`;
   let after = 0;
@@ -64,7 +61,6 @@ export async function followRevision(
     if (isNew && isFinal(status)) onStatus(status);
     after = next_after;
     reported = status;
-    if (logs.length === 0) await pause(pollMs, undefined, { signal }).catch(() => undefined);
-    if (signal?.aborted) return;
+    if (logs.length === 0) await pause(pollMs, client.interrupted);
   }
 }

@@ -62,22 +62,16 @@ export async function printLogs(nameOrId: string, options: LogOptions): Promise<
     const { id, latest_revision_id } = await findDeployment(client, nameOrId);
     const revisionId = options.revision ?? latest_revision_id;
     if (revisionId === null) throw runlakeError('BAD_REQUEST', { reason: 'The deployment has no revision.' });
-    const stopped = new AbortController();
-    const stop = () => stopped.abort();
-    process.once('SIGINT', stop);
     const isJson = options.json === true;
-    try {
-      const ids = { deploymentId: id, revisionId };
-      const watcher = {
-        onStatus: (status: string) => console.log(isJson ? JSON.stringify({ status }) : `-- ${status}`),
-        onLine: (line: string, stage: string) =>
-          console.log(isJson ? JSON.stringify({ stage, line }) : `${stage.padEnd(6)} ${toPrintable(line)}`),
-      };
-      const isDone = () => options.follow !== true;
-      await followRevision(client, ids, watcher, { signal: stopped.signal, isDone });
-    } finally {
-      process.removeListener('SIGINT', stop);
-    }
+    const ids = { deploymentId: id, revisionId };
+    const watcher = {
+      onStatus: (status: string) => console.log(isJson ? JSON.stringify({ status }) : `-- ${status}`),
+      onLine: (line: string, stage: string) =>
+        console.log(isJson ? JSON.stringify({ stage, line }) : `${stage.padEnd(6)} ${toPrintable(line)}`),
+    };
+    await followRevision(client, ids, watcher, () => options.follow !== true).catch((error: unknown) => {
+      if (!client.interrupted.aborted) throw error;
+    });
   });
 }
 
@@ -88,7 +82,7 @@ export async function deleteDeployment(
 ): Promise<void> {
   await withMainApi(options, async (client) => {
     const { id, name } = await findDeployment(client, nameOrId);
-    const confirmed = options.confirm ?? (await prompt(name));
+    const confirmed = options.confirm ?? (await prompt(name, client.interrupted));
     if (confirmed !== name) {
       throw runlakeError('BAD_REQUEST', { reason: `Nothing is deleted: '${toPrintable(confirmed)}' is not its name.` });
     }
@@ -99,13 +93,16 @@ export async function deleteDeployment(
   });
 }
 
-/** @throws BAD_REQUEST without a terminal. */
-async function prompt(name: string): Promise<string> {
+/** @throws BAD_REQUEST without a terminal; the reason of `interrupted`. */
+async function prompt(name: string, interrupted: AbortSignal): Promise<string> {
   if (process.stdin.isTTY !== true)
     throw runlakeError('BAD_REQUEST', { reason: 'Without a terminal, specify --confirm.' });
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  // A terminal that is read by line sends no signal.
+  terminal.once('SIGINT', () => process.kill(process.pid, 'SIGINT'));
   try {
-    return await terminal.question(`Type its name, ${toPrintable(name)}, to delete it with its threads: `);
+    const question = `Type its name, ${toPrintable(name)}, to delete it with its threads: `;
+    return await terminal.question(question, { signal: interrupted });
   } finally {
     terminal.close();
   }

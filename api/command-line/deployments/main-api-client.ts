@@ -13,6 +13,8 @@ import { toPrintable } from '../print-table.ts';
 /** The main API of an installation, for commands that any user of its API can run. */
 export interface MainApiClient {
   readonly endpoint: string;
+  /** Aborted by SIGINT (Ctrl-C) and SIGTERM, as are the requests of the client. */
+  readonly interrupted: AbortSignal;
   /**
    * Sends a request. Resolves with the parsed body.
    *
@@ -27,18 +29,36 @@ const keyHours = 2;
 /**
  * Opens the main API at `LANGSMITH_ENDPOINT` with `LANGSMITH_API_KEY`. Without an endpoint, it is that of the instance
  * that runs on the data folder. Without a key, the command creates one through the stores of this instance, which only
- * the operator can do, and revokes it when `work` has finished.
+ * the operator can do, and revokes it when `work` has finished. If `work` fails because of a signal, the exit code is 130.
  *
  * @throws INVALID_CONFIG, NOT_RUNNING and the errors of `work`.
  */
-export async function withMainApi<Result>(
+export async function withMainApi(
+  options: { readonly workspace?: string | undefined },
+  work: (client: MainApiClient) => Promise<void>,
+): Promise<void> {
+  const interrupt = new AbortController();
+  const stop = () => interrupt.abort();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop);
+  try {
+    await connect(options, work, interrupt.signal);
+  } catch (error) {
+    if (!interrupt.signal.aborted) throw error;
+    process.exitCode = 130;
+  } finally {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.removeListener(signal, stop);
+  }
+}
+
+async function connect(
   { workspace: named }: { readonly workspace?: string | undefined },
-  work: (client: MainApiClient) => Promise<Result>,
-): Promise<Result> {
+  work: (client: MainApiClient) => Promise<void>,
+  interrupted: AbortSignal,
+): Promise<void> {
   const environment = readClientEnvironment();
   const workspace = named ?? environment.workspace;
   const endpoint = await findEndpoint(environment.endpoint, environment.key !== undefined);
-  if (environment.key !== undefined) return work(createClient(endpoint, environment.key, workspace));
+  if (environment.key !== undefined) return work(createClient(endpoint, environment.key, workspace, interrupted));
   if (environment.endpoint !== undefined) {
     const errors = '  - LANGSMITH_API_KEY is required: an API key of the installation at LANGSMITH_ENDPOINT.';
     throw runlakeError('INVALID_CONFIG', { count: 1, errors });
@@ -50,7 +70,7 @@ export async function withMainApi<Result>(
     const limits = { maxApiKeys: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
     const { id, key } = await createKey(database, operator, newKey, limits);
     try {
-      return await work(createClient(endpoint, key, workspace ?? operator.workspaceId));
+      await work(createClient(endpoint, key, workspace ?? operator.workspaceId, interrupted));
     } finally {
       await revokeKey({ database, authenticator: createAuthenticator({ database, logger }) }, operator, id, null);
     }
@@ -73,13 +93,20 @@ async function findEndpoint(named: string | undefined, hasKey: boolean): Promise
   return running?.url ?? String(normaliseEndpoint(mainApiUrl(config, config.port)));
 }
 
-function createClient(endpoint: string, key: string, workspace: string | undefined): MainApiClient {
+function createClient(
+  endpoint: string,
+  key: string,
+  workspace: string | undefined,
+  interrupted: AbortSignal,
+): MainApiClient {
   const headers = { 'x-api-key': key, ...(workspace !== undefined && { 'x-tenant-id': workspace }) };
   return {
     endpoint,
+    interrupted,
     async ask(method, path, body) {
       const response = await sendRequest(endpoint + path, {
         method,
+        signal: interrupted,
         headers: { ...headers, ...(body && { 'content-type': 'application/json' }) },
         ...(body && { body: JSON.stringify(body) }),
       });
@@ -89,10 +116,11 @@ function createClient(endpoint: string, key: string, workspace: string | undefin
   };
 }
 
-/** Sends a request and requires a status below 300. @throws BAD_REQUEST, PART_UNUSABLE */
+/** Sends a request and requires a status below 300. @throws BAD_REQUEST, PART_UNUSABLE, the reason of its signal */
 export async function sendRequest(url: string, request: RequestInit): Promise<Response> {
   const { origin } = new URL(url);
   const response = await fetch(url, request).catch((cause: unknown) => {
+    request.signal?.throwIfAborted();
     const { code = 'the connection broke' } = ((cause as Error).cause ?? {}) as NodeJS.ErrnoException;
     const remedy = 'Check LANGSMITH_ENDPOINT, and that Runlake runs.';
     throw runlakeError('PART_UNUSABLE', { reason: `${origin} does not respond (${code})`, remedy }, { cause });

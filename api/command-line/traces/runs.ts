@@ -1,6 +1,6 @@
-import { setTimeout as wait } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { pause } from '../../../infra/timeouts/backoff.ts';
 import { type MainApiClient, withMainApi } from '../deployments/main-api-client.ts';
 import { parseLimit, parseTimeOption } from '../parse-options.ts';
 import { isId } from '../pick-named.ts';
@@ -91,22 +91,22 @@ const lateMs = 60_000;
 /** Runs `runlake runs tail`: prints runs as they arrive, until the process is interrupted. */
 export async function tailRuns(options: RunListOptions): Promise<void> {
   await withMainApi(options, async (client) => {
+    const { interrupted } = client;
     const printed = new LRUCache<string, true>({ max: 100_000 });
-    const interrupted = new AbortController();
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupted.abort());
     const startedAtMs = Date.now();
     const { start_time: _since, ...query } = await buildQuery(client, options);
-    while (!interrupted.signal.aborted) {
+    while (!interrupted.aborted) {
       const since = new Date(Math.max(startedAtMs, Date.now() - lateMs)).toISOString();
-      const { runs }: RunPage = await client.ask('POST', '/runs/query', {
-        ...{ ...query, start_time: since, limit: maxPageRuns },
+      const page = { ...query, start_time: since, limit: maxPageRuns };
+      const answer = await client.ask<RunPage>('POST', '/runs/query', page).catch((error: unknown) => {
+        if (!interrupted.aborted) throw error;
       });
-      for (const run of [...runs].reverse()) {
+      for (const run of [...(answer?.runs ?? [])].reverse()) {
         if (printed.has(run.id)) continue;
         printed.set(run.id, true);
         console.log(options.json === true ? JSON.stringify(run) : toCells(run).map(toPrintable).join('  ').trimEnd());
       }
-      await wait(pollMs, undefined, { signal: interrupted.signal }).catch(() => undefined);
+      await pause(pollMs, interrupted);
     }
   });
 }

@@ -1,10 +1,13 @@
 /** `runlake deploy` and `runlake deployments` from the build, on an instance with embedded engines. */
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { list } from 'tar';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packFolder, readSourceFolder } from '../../../api/command-line/deployments/pack-folder.ts';
+import { openDatabase } from '../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { until } from '../../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
 import { echoSource, linkPackages } from '../control-plane/deployment-client.ts';
 import { findRefusingUrl } from '../control-plane/open-proxy.ts';
@@ -151,6 +154,32 @@ describe('the commands', () => {
     expect(code).toBe(1);
     expect(text).toMatch(/\n {2}no such package\n/);
     expect(text).toMatch(/\nBUILD_FAILED\nBUILD_FAILED: .*3/);
+  }, 60_000);
+
+  it('stop at Ctrl-C, and leave neither a key nor files', async () => {
+    const temporary = createFolder('temporary', { 'kept.txt': '' });
+    const logger = createLogger('silent', 'test');
+    const database = openDatabase({ url: runlake.stores().databaseUrl, logger, timeoutMs: 60_000 });
+    try {
+      await database.transaction(async (tx) => {
+        // The first request of the command waits.
+        await tx.execute('LOCK TABLE deployments IN ACCESS EXCLUSIVE MODE');
+        const interrupted = runCommand(['deploy', source], { ...byFolder, TMPDIR: temporary }, async (child) => {
+          await until('the request', async () => {
+            const waiting = await tx.query(
+              `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FROM deployments AS d%'`,
+            );
+            return waiting.length > 0;
+          });
+          child.kill('SIGINT');
+        });
+        expect(await interrupted).toMatchObject({ code: 130, text: expect.stringMatching(/^Packed .*\n$/) });
+      });
+    } finally {
+      await database.close();
+    }
+    expect(readdirSync(temporary)).toEqual(['kept.txt']);
+    expect((await runCommand(['keys', 'list'], byFolder)).text).not.toContain('Created by a command');
   }, 60_000);
 
   it('say what is missing or wrong', async () => {
