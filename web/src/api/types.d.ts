@@ -461,7 +461,7 @@ export interface paths {
          *
          *     Needs the permission `runs:read`.
          *
-         *     Not supported yet: ai_query, ai_search, min_feedback_modified_at, max_feedback_modified_at.
+         *     Not supported yet: ai_query, ai_search, sem_filter, min_feedback_modified_at, max_feedback_modified_at.
          */
         post: operations["queryV2Runs"];
         delete?: never;
@@ -507,7 +507,7 @@ export interface paths {
          *
          *     Needs the permission `runs:read`.
          *
-         *     Not supported yet: thread_filter, ai_search.
+         *     Not supported yet: thread_filter, ai_search, sem_filter.
          */
         post: operations["queryThreads"];
         delete?: never;
@@ -531,7 +531,7 @@ export interface paths {
          *
          *     Needs the permission `runs:read`.
          *
-         *     Not supported yet: thread_filter.
+         *     Not supported yet: thread_filter, stride.
          */
         post: operations["getThreadsStats"];
         delete?: never;
@@ -923,8 +923,6 @@ export interface paths {
          * @description All pages are of the same version of the dataset, the newest one at the first page. Runs have the selected fields, and always `id` and `reference_example_id`. Needs the permission `runs:read` too.
          *
          *     Needs the permission `datasets:read`.
-         *
-         *     Not supported yet: sort.
          */
         post: operations["queryExperimentRuns"];
         delete?: never;
@@ -1337,6 +1335,8 @@ export interface paths {
          * @description Oldest first, without the content of the runs. Deleted and expired runs are left out; a thread stays until it is removed or its project is deleted.
          *
          *     Needs the permission `annotation-queues:read`.
+         *
+         *     Not supported yet: agreement, has_unresolved_keys.
          */
         get: operations["listAnnotationQueueItems"];
         put?: never;
@@ -1363,6 +1363,8 @@ export interface paths {
         /**
          * Count the items of an annotation queue
          * @description Needs the permission `annotation-queues:read`.
+         *
+         *     Not supported yet: agreement, has_unresolved_keys.
          */
         get: operations["countAnnotationQueueItems"];
         put?: never;
@@ -5224,6 +5226,11 @@ export interface operations {
                     /** @description Filters by experiment. Only examples are returned that have, in each of these experiments, a run that satisfies all its filters. */
                     filters?: {
                         [key: string]: string[];
+                    } | null;
+                    /** @description Orders the examples by the average score of their runs in the only experiment of the request. Examples without a score are last. */
+                    sort?: {
+                        by?: string | null;
+                        order?: ("ASC" | "DESC") | null;
                     } | null;
                     selects?: ("ID" | "NAME" | "RUN_TYPE" | "STATUS" | "START_TIME" | "END_TIME" | "LATENCY_SECONDS" | "FIRST_TOKEN_TIME" | "ERROR" | "ERROR_PREVIEW" | "EXTRA" | "METADATA" | "EVENTS" | "INPUTS" | "INPUTS_PREVIEW" | "OUTPUTS" | "OUTPUTS_PREVIEW" | "MANIFEST" | "PARENT_RUN_ID" | "PARENT_RUN_IDS" | "PROJECT_ID" | "TRACE_ID" | "THREAD_ID" | "DOTTED_ORDER" | "IS_ROOT" | "REFERENCE_EXAMPLE_ID" | "REFERENCE_DATASET_ID" | "TOTAL_TOKENS" | "PROMPT_TOKENS" | "COMPLETION_TOKENS" | "TOTAL_COST" | "PROMPT_COST" | "COMPLETION_COST" | "PROMPT_TOKEN_DETAILS" | "COMPLETION_TOKEN_DETAILS" | "PROMPT_COST_DETAILS" | "COMPLETION_COST_DETAILS" | "PRICE_MODEL_ID" | "TAGS" | "APP_PATH" | "ATTACHMENTS" | "THREAD_EVALUATION_TIME" | "IS_IN_DATASET" | "LAST_QUEUED_AT" | "SHARE_URL" | "FEEDBACK_STATS")[] | null;
                     page_size?: number | null;
