@@ -99,15 +99,15 @@ const projectRun = createRoute({
     throw redirect({ to: '/runs/$runId', params: { runId: params.runId }, replace: true });
   },
 });
-/** Links of the SDKs. */
-const sdkProject = createRoute({
+/** Targets of links that the SDKs build. */
+const sdkProjectLink = createRoute({
   getParentRoute: () => shell,
   path: '/o/$tenantId/projects/p/$projectId',
   beforeLoad: ({ params: { projectId } }) => {
     throw redirect({ to: '/projects/$projectId', params: { projectId }, replace: true });
   },
 });
-const sdkRun = createRoute({
+const sdkRunLink = createRoute({
   getParentRoute: () => shell,
   path: '/o/$tenantId/projects/p/$projectId/r/$runId',
   beforeLoad: ({ params }) => {
@@ -154,7 +154,6 @@ const compare = createRoute({
   validateSearch: readCompareSearch,
   component: lazyRouteComponent(() => import('./screens/datasets/compare.tsx'), 'Compare'),
 });
-/** Target of links that the SDKs build. */
 const sdkDatasetLink = createRoute({
   getParentRoute: () => shell,
   path: '/o/$tenantId/datasets/$datasetId',
@@ -162,14 +161,14 @@ const sdkDatasetLink = createRoute({
     throw redirect({ to: '/datasets/$datasetId', params: { datasetId }, replace: true });
   },
 });
-const sdkExample = createRoute({
+const sdkExampleLink = createRoute({
   getParentRoute: () => shell,
   path: '/o/$tenantId/datasets/$datasetId/e/$exampleId',
   beforeLoad: ({ params: { datasetId, exampleId: example } }) => {
     throw redirect({ to: '/datasets/$datasetId', params: { datasetId }, search: { example }, replace: true });
   },
 });
-const sdkCompare = createRoute({
+const sdkCompareLink = createRoute({
   getParentRoute: () => shell,
   path: '/o/$tenantId/datasets/$datasetId/compare',
   validateSearch: readCompareSearch,
@@ -197,7 +196,7 @@ const promptCommit = createRoute({
   component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
 });
 /** The SDKs link to commits of agents and skills. */
-const sdkDirectoryCommit = createRoute({
+const sdkDirectoryCommitLink = createRoute({
   getParentRoute: () => shell,
   path: '/context/$repo/$commit',
   beforeLoad: ({ params: { repo, commit } }) => {
@@ -268,18 +267,18 @@ const routeTree = rootRoute.addChildren([
     threads,
     run,
     projectRun,
-    sdkProject,
-    sdkRun,
+    sdkProjectLink,
+    sdkRunLink,
     datasets,
     dataset,
     compare,
-    sdkDataset,
-    sdkExample,
-    sdkCompare,
+    sdkDatasetLink,
+    sdkExampleLink,
+    sdkCompareLink,
     prompts,
     prompt,
     promptCommit,
-    sdkDirectoryCommit,
+    sdkDirectoryCommitLink,
     queues,
     queue,
     agents,
