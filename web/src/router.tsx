@@ -22,9 +22,11 @@ import { Shell } from './shell.tsx';
 const rootRoute = createRootRouteWithContext<{ readonly queries: QueryClient }>()({
   component: Outlet,
   notFoundComponent: () => (
-    <EmptyState isPage title="There is no such page">
-      Check the address.
-    </EmptyState>
+    <main>
+      <EmptyState isPage title="There is no such page">
+        Check the address.
+      </EmptyState>
+    </main>
   ),
 });
 const optionalText = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined);
