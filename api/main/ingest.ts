@@ -45,7 +45,22 @@ async function acceptWithinLimits(
   accept: (body: Buffer) => Promise<Acceptance>,
 ): Promise<RawResponse> {
   const headers = await checkUsage(services, caller);
-  return buildAcceptedResponse(await withBody({ request, caller }, services.config, accept), headers);
+  const acceptance = await withBody({ request, caller }, services.config, accept);
+  logRejections(request, caller, acceptance);
+  return buildAcceptedResponse(acceptance, headers);
+}
+
+/** Stock clients do not read the body of a 202 response, so the log has to say what was rejected. */
+function logRejections(request: FastifyRequest, { workspaceId }: WorkspaceCaller, { accepted, rejected }: Acceptance) {
+  const [first] = rejected;
+  if (first === undefined) return;
+  request.server.log.info(
+    {
+      ...{ requestId: request.id, workspaceId, accepted, rejected: rejected.length },
+      first: { run: first.run, code: first.error.code, reason: first.error.message },
+    },
+    'items of an ingest request rejected',
+  );
 }
 
 interface IngestRequest {
@@ -222,9 +237,11 @@ export const createOtlp = defineOperation({
     const contentType = request.headers['content-type'];
     const projectName = readProjectName(request);
     const headers = await checkUsage(services, caller);
-    const { rejected } = await withBody({ request, caller }, services.config, (body) =>
+    const acceptance = await withBody({ request, caller }, services.config, (body) =>
       acceptOtlp(toSender(caller), { body, contentType, projectName }, services.accept),
     );
+    logRejections(request, caller, acceptance);
+    const { rejected } = acceptance;
     const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
     const response = buildOtlpResponse(contentType, rejected.length, message);
     return new RawResponse({ headers: { ...headers, 'content-type': response.contentType }, body: response.body });

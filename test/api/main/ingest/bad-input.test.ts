@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 import { boundary, buildPostParts, multipart, multipartType, rootRun, Wire } from './wire.ts';
 
@@ -175,7 +175,13 @@ describe('a run', () => {
     expect(alone.text).toMatch(words);
 
     const good = rootRun();
+    const logged = vi.spyOn(api.server.log, 'info');
     const together = await wire.multipart(multipart([...buildPostParts(bad), ...buildPostParts(good)]));
+    expect(logged).toHaveBeenCalledExactlyOnceWith(
+      expect.objectContaining({ workspaceId: own.workspaceIds[0], accepted: 1, rejected: 1 }),
+      expect.any(String),
+    );
+    logged.mockRestore();
     expect(together.status).toBe(202);
     expect(JSON.parse(together.text)).toMatchObject({
       message: expect.stringContaining('1 of 2'),
