@@ -23,6 +23,16 @@ export const deploymentRows: readonly CrashRow[] = [
     ),
   },
   {
+    where: 'runlake all',
+    what: 'Crashes while an update fails or is replaced by a newer one',
+    happens:
+      'A failure is stored once, and the previous revision serves. A newer revision that was not committed does not interrupt the one that is being built.',
+    proofs: crashesInUpdates(
+      'kill -9 before the transition to %s is committed: it fails once, and the previous revision serves',
+      'kill -9 before a newer revision is committed: the one that was being built continues',
+    ),
+  },
+  {
     where: 'Host',
     what: 'Stalls, so that its leases expire',
     happens: 'Another host runs its replicas. The stalled host ends them as soon as it renews its leases.',

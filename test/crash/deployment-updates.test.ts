@@ -28,10 +28,11 @@ async function invoke(slug: string) {
 const listPassed = ({ transitions }: { transitions: { to_status: string }[] }) =>
   transitions.map(({ to_status }) => to_status);
 
-test.each([
+const failures = [
   ['BUILD_FAILED', echoSource('never'), 'exit 3'],
   ['DEPLOY_FAILED', { ...echoSource('never'), 'echo.js': 'throw new Error("broken at import");' }, 'true'],
-])(
+] as const;
+test.each(failures)(
   'kill -9 before the transition to %s is committed: it fails once, and the previous revision serves',
   async (status, files, build_command) => {
     const slug = `killed-${status.toLowerCase().replace('_', '-')}`;
