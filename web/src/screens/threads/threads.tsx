@@ -127,7 +127,13 @@ function ThreadsOfProject() {
     if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
   }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
   const rows = useMemo(() => pages.data?.pages.flatMap(({ items }) => items) ?? [], [pages.data]);
-  if (project.error) return <ErrorState isPage error={project.error} onRetry={() => void project.refetch()} />;
+  if (project.error) {
+    const retry = () => {
+      void project.refetch();
+      restart();
+    };
+    return <ErrorState isPage error={project.error} onRetry={retry} />;
+  }
   return (
     <div className="traces">
       <ProjectHead projectId={projectId} name={project.data?.name} search={search}>
