@@ -37,17 +37,17 @@ const acceptanceSchema = Type.Object(
 );
 
 /**
- * Checks that the workspace has not reached a hard usage limit, and passes the body to `accept`. Builds the 202
- * response, which lists the rejected items.
+ * Checks that the workspace has not reached a hard usage limit, passes the body to `accept`, and logs which items were
+ * rejected. Returns headers for the response too.
  */
 async function acceptWithinLimits(
   { caller, request, services }: IngestRequest,
   accept: (body: Buffer) => Promise<Acceptance>,
-): Promise<RawResponse> {
+): Promise<Acceptance & { readonly headers: Record<string, string> }> {
   const headers = await checkUsage(services, caller);
   const acceptance = await withBody({ request, caller }, services.config, accept);
   logRejections(request, caller, acceptance);
-  return buildAcceptedResponse(acceptance, headers);
+  return { ...acceptance, headers };
 }
 
 /** Stock clients do not read the body of a 202 response, so the log has to say what was rejected. */
@@ -79,7 +79,12 @@ async function checkUsage(services: Services, { workspaceId }: WorkspaceCaller):
   return warning === undefined ? {} : { 'x-usage-warning': warning };
 }
 
-function buildAcceptedResponse({ accepted, rejected }: Acceptance, headers: Record<string, string>): RawResponse {
+/** Builds the 202 response, which lists the rejected items. */
+function buildAcceptedResponse({
+  accepted,
+  rejected,
+  headers,
+}: Awaited<ReturnType<typeof acceptWithinLimits>>): RawResponse {
   if (rejected.length === 0) return new RawResponse({ status: 202, headers, body: {} });
   const total = accepted + rejected.length;
   return new RawResponse({
@@ -182,7 +187,7 @@ export const createBatch = defineOperation({
   async handler({ caller, request, services }) {
     requireJson(request);
     const accept = (body: Buffer) => acceptBatch(toSender(caller), body, services.accept);
-    return acceptWithinLimits({ caller, request, services }, accept);
+    return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
 
@@ -205,7 +210,7 @@ export const createMultipart = defineOperation({
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'] ?? '';
     const accept = (body: Buffer) => acceptMultipart(toSender(caller), { body, contentType }, services.accept);
-    return acceptWithinLimits({ caller, request, services }, accept);
+    return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
 
@@ -236,12 +241,9 @@ export const createOtlp = defineOperation({
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'];
     const projectName = readProjectName(request);
-    const headers = await checkUsage(services, caller);
-    const acceptance = await withBody({ request, caller }, services.config, (body) =>
+    const { rejected, headers } = await acceptWithinLimits({ caller, request, services }, (body) =>
       acceptOtlp(toSender(caller), { body, contentType, projectName }, services.accept),
     );
-    logRejections(request, caller, acceptance);
-    const { rejected } = acceptance;
     const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
     const response = buildOtlpResponse(contentType, rejected.length, message);
     return new RawResponse({ headers: { ...headers, 'content-type': response.contentType }, body: response.body });
@@ -273,7 +275,7 @@ export const createRun = defineOperation({
   async handler({ caller, request, services }) {
     requireJson(request);
     const accept = (body: Buffer) => acceptSingle(toSender(caller), { kind: 'post', body }, services.accept);
-    return acceptWithinLimits({ caller, request, services }, accept);
+    return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
 
@@ -299,7 +301,7 @@ export const updateRun = defineOperation({
     requireJson(request);
     const patch = { kind: 'patch', pathId: params.run_id.toLowerCase() } as const;
     const accept = (body: Buffer) => acceptSingle(toSender(caller), { ...patch, body }, services.accept);
-    return acceptWithinLimits({ caller, request, services }, accept);
+    return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
 
