@@ -7,7 +7,7 @@ import { loadConfig } from '../../../infra/config/load.ts';
 import { formatBytes, formatDuration } from '../export/watch.ts';
 import { toPrintable } from '../print-table.ts';
 import { type Deployment, followRevision, type Revision, readRevision } from './follow-revision.ts';
-import { type MainApiClient, sendRequest, withMainApi } from './main-api-client.ts';
+import { type MainApiClient, sendRequest, unlessInterrupted, withMainApi } from './main-api-client.ts';
 import { packFolder, readSourceFolder, type SourceFolder } from './pack-folder.ts';
 
 export interface DeployOptions {
@@ -42,9 +42,7 @@ export async function deployFolder(path: string, options: DeployOptions): Promis
         return;
       }
       const ids = { deploymentId: deployment.id, revisionId };
-      const revision = await watch(client, ids).catch((error: unknown) => {
-        if (!client.interrupted.aborted) throw error;
-      });
+      const revision = await unlessInterrupted(client, watch(client, ids));
       if (revision === undefined) {
         note(`The deployment continues. To follow it: runlake deployments logs --follow ${toPrintable(name)}`);
         process.exitCode = 130;

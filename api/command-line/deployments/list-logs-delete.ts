@@ -4,7 +4,7 @@ import { isId } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 import { findByName } from './deploy.ts';
 import { type Deployment, followRevision, readRevision } from './follow-revision.ts';
-import { type MainApiClient, withMainApi } from './main-api-client.ts';
+import { type MainApiClient, unlessInterrupted, withMainApi } from './main-api-client.ts';
 
 export interface DeploymentOptions {
   readonly workspace?: string;
@@ -69,9 +69,8 @@ export async function printLogs(nameOrId: string, options: LogOptions): Promise<
       onLine: (line: string, stage: string) =>
         console.log(isJson ? JSON.stringify({ stage, line }) : `${stage.padEnd(6)} ${toPrintable(line)}`),
     };
-    await followRevision(client, ids, watcher, () => options.follow !== true).catch((error: unknown) => {
-      if (!client.interrupted.aborted) throw error;
-    });
+    const isDone = () => options.follow !== true;
+    await unlessInterrupted(client, followRevision(client, ids, watcher, isDone));
   });
 }
 

@@ -50,6 +50,17 @@ export async function withMainApi(
   }
 }
 
+/** Resolves with the result of `work`, or with undefined if a signal has interrupted it. Rejects with any other error. */
+export function unlessInterrupted<Result>(
+  { interrupted }: Pick<MainApiClient, 'interrupted'>,
+  work: Promise<Result>,
+): Promise<Result | undefined> {
+  return work.catch((error: unknown) => {
+    if (!interrupted.aborted) throw error;
+    return undefined;
+  });
+}
+
 async function connect(
   { workspace: named }: { readonly workspace?: string | undefined },
   work: (client: MainApiClient) => Promise<void>,

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
-import { type MainApiClient, withMainApi } from '../deployments/main-api-client.ts';
+import { type MainApiClient, unlessInterrupted, withMainApi } from '../deployments/main-api-client.ts';
 import { parseLimit, parseTimeOption } from '../parse-options.ts';
 import { isId } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
@@ -98,9 +98,7 @@ export async function tailRuns(options: RunListOptions): Promise<void> {
     while (!interrupted.aborted) {
       const since = new Date(Math.max(startedAtMs, Date.now() - lateMs)).toISOString();
       const page = { ...query, start_time: since, limit: maxPageRuns };
-      const answer = await client.ask<RunPage>('POST', '/runs/query', page).catch((error: unknown) => {
-        if (!interrupted.aborted) throw error;
-      });
+      const answer = await unlessInterrupted(client, client.ask<RunPage>('POST', '/runs/query', page));
       for (const run of [...(answer?.runs ?? [])].reverse()) {
         if (printed.has(run.id)) continue;
         printed.set(run.id, true);
