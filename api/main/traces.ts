@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { requestDeletion, requestKeep } from '../../pipelines/retention/change-traces.ts';
 import { optional, Text, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
-import { lowercaseIds } from './v2-runs.ts';
+import { normaliseIds } from './runs.ts';
 
 const maxTraces = 1_000;
 const maxPairs = 20;
@@ -38,7 +38,7 @@ export const deleteRuns = defineOperation({
   handler: async ({ caller, body, services }) => {
     await requestDeletion(services.database, caller.workspaceId, {
       projectId: body.session_id,
-      traceIds: lowercaseIds(body.trace_ids),
+      traceIds: normaliseIds(body.trace_ids),
       metadata: body.metadata ?? undefined,
     });
     return { message: 'Deletion requested' };
@@ -61,7 +61,7 @@ export const deleteTraces = defineOperation({
   errors: ['NOT_FOUND'],
   schema: { body: ProjectTraces, response: { 200: Message } },
   handler: async ({ caller, body, services }) => {
-    const traces = { projectId: body.session_id, traceIds: lowercaseIds(body.trace_ids) };
+    const traces = { projectId: body.session_id, traceIds: normaliseIds(body.trace_ids) };
     await requestDeletion(services.database, caller.workspaceId, traces);
     return { message: 'Deletion requested' };
   },
@@ -80,7 +80,7 @@ export const keepTraces = defineOperation({
   errors: ['NOT_FOUND'],
   schema: { body: ProjectTraces, response: { 200: Message } },
   handler: async ({ caller, body, services }) => {
-    const traces = { projectId: body.session_id, traceIds: lowercaseIds(body.trace_ids) ?? [] };
+    const traces = { projectId: body.session_id, traceIds: normaliseIds(body.trace_ids) ?? [] };
     await requestKeep(services.database, caller.workspaceId, traces);
     return { message: 'Traces will be kept' };
   },

@@ -22,6 +22,7 @@ import { buildPageUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { buildQueryResponse, pageMediaTypes } from './query-stream.ts';
 import { createRunExtras } from './run-extras.ts';
+import { normaliseIds } from './runs.ts';
 
 export const uppercaseNames = <Name extends string>(names: readonly Name[]) =>
   names.map((name) => name.toUpperCase() as Uppercase<Name>);
@@ -222,7 +223,7 @@ export const queryV2Runs = defineOperation({
     const untilMicros = parseOptionalTime(body.max_start_time);
     const query = {
       tenantId: caller.workspaceId,
-      runIds: lowercaseIds(body.ids),
+      runIds: normaliseIds(body.ids),
       projectIds: await resolveProjects(services, caller.workspaceId, body),
       filter: {
         traceId: body.trace_id?.toLowerCase(),
@@ -231,7 +232,7 @@ export const queryV2Runs = defineOperation({
         hasError: body.has_error ?? undefined,
         startedFromMicros: readMinStartTime(body),
         startedBeforeMicros: untilMicros === undefined ? undefined : untilMicros + 1,
-        referenceExampleIds: lowercaseIds(body.reference_examples),
+        referenceExampleIds: normaliseIds(body.reference_examples),
         conditions: parseRunFilters(body),
       },
       selected: selectV2Fields(body.selects ?? undefined),
@@ -252,7 +253,7 @@ async function resolveProjects(
     throw runlakeError('BAD_REQUEST', { reason: 'Send either project_ids or reference_dataset_id.' });
   }
   if (project_ids == null) return readDatasetProjectIds(database, tenantId, reference_dataset_id ?? '');
-  return requireProjects(database, tenantId, lowercaseIds(project_ids) ?? []);
+  return requireProjects(database, tenantId, normaliseIds(project_ids) ?? []);
 }
 
 function readMinStartTime({ min_start_time, reference_dataset_id }: Static<typeof Query>): number | undefined {
@@ -260,5 +261,3 @@ function readMinStartTime({ min_start_time, reference_dataset_id }: Static<typeo
   if (requestedStart !== undefined || reference_dataset_id != null) return requestedStart;
   return Date.now() * 1_000 - dayMicros;
 }
-
-export const lowercaseIds = (ids: readonly string[] | null | undefined) => ids?.map((id) => id.toLowerCase());

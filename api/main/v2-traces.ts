@@ -7,7 +7,8 @@ import { jsonMediaType, nullable, optional, parseOptionalTime, Timestamp, Uuid }
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { buildQueryResponse, pageMediaTypes } from './query-stream.ts';
 import { createRunExtras } from './run-extras.ts';
-import { buildPageFields, dayMicros, lowercaseIds, PageResponse, SelectList, V2Run, v2Errors } from './v2-runs.ts';
+import { normaliseIds } from './runs.ts';
+import { buildPageFields, dayMicros, PageResponse, SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
 const maxPageSize = 1_000;
 const defaultPageSize = 100;
@@ -58,7 +59,7 @@ export const queryTraces = defineOperation({
       projectIds: await requireProjects(services.database, tenantId, [body.project_id.toLowerCase()]),
       filter: {
         isRoot: true,
-        traceIds: lowercaseIds(body.trace_ids),
+        traceIds: normaliseIds(body.trace_ids),
         startedFromMicros: parseOptionalTime(body.min_start_time) ?? Date.now() * 1_000 - dayMicros,
         startedBeforeMicros: parseOptionalTime(body.max_start_time),
         conditions: applyToRoot(parseRunFilters(body)),
