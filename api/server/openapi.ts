@@ -1,6 +1,6 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { FastifyError, FastifyInstance, FastifyReply, FastifySchema } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifySchema } from 'fastify';
 import type { TObject } from 'typebox';
 import { catalogue } from '../../infra/errors/catalogue.ts';
 import { jsonMediaType } from './formats.ts';
@@ -8,7 +8,7 @@ import type { Operation } from './operation.ts';
 import { listErrors } from './operation-errors.ts';
 import { getForwardedPrefix } from './public-base.ts';
 import { sessionCookieName } from './session-cookie.ts';
-import { createRouteNotFoundError } from './unserved-routes.ts';
+import { handleStaticFileError } from './unserved-routes.ts';
 
 /** First segments of the paths that {@link describeApi} serves. These paths do not start with `/api/v1`. */
 export const descriptionSegments = ['docs', 'openapi.json'] as const;
@@ -77,11 +77,7 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
     }),
   });
   await server.register(async (docsScope) => {
-    docsScope.setErrorHandler<FastifyError>((error, request) => {
-      // The static file server rejects some paths, such as those outside its folder, with 4xx.
-      const isClientError = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
-      throw isClientError ? createRouteNotFoundError(request) : error;
-    });
+    docsScope.setErrorHandler(handleStaticFileError);
     docsScope.addHook('onRequest', async (_request, reply) => allowEveryOrigin(reply));
     await docsScope.register(swaggerUi, {
       routePrefix: '/docs',

@@ -3,7 +3,7 @@
  * requests with unknown methods.
  */
 import { readFileSync } from 'node:fs';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toCanonicalPath } from './canonical-url.ts';
 import type { Operation } from './operation.ts';
@@ -32,6 +32,12 @@ export const originalRoutes: readonly Route[] = readFileSync(
 
 export function createRouteNotFoundError({ method, originalUrl }: FastifyRequest): RunlakeError {
   return runlakeError('ROUTE_NOT_FOUND', { method, path: stripQuery(originalUrl) });
+}
+
+/** Error handler of static files. Their server rejects some paths, such as those outside its folder, with 4xx. */
+export function handleStaticFileError(error: FastifyError, request: FastifyRequest): never {
+  const isClientError = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
+  throw isClientError ? createRouteNotFoundError(request) : error;
 }
 
 /** Returns the routes that no operation serves. */

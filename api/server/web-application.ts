@@ -4,8 +4,8 @@ import { existsSync, readdirSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import fastifyStatic from '@fastify/static';
-import type { FastifyError, FastifyInstance } from 'fastify';
-import { createRouteNotFoundError } from './unserved-routes.ts';
+import type { FastifyInstance } from 'fastify';
+import { handleStaticFileError } from './unserved-routes.ts';
 
 /** `dist/web`, from the source and from the compiled program. */
 export const builtWebFolder = new URL(
@@ -57,10 +57,7 @@ function listRootFiles(folder: URL): string[] {
  */
 export async function serveWebApplication(server: FastifyInstance, folder: URL): Promise<void> {
   await server.register(async (scope) => {
-    scope.setErrorHandler<FastifyError>((error, request) => {
-      const isClientError = error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500;
-      throw isClientError ? createRouteNotFoundError(request) : error;
-    });
+    scope.setErrorHandler(handleStaticFileError);
     scope.addHook('onRequest', async (_request, reply) => {
       reply.headers(securityHeaders);
     });
