@@ -275,7 +275,7 @@ const hasWorkSql = `(EXISTS (SELECT FROM agents.runs WHERE deployment_id = d.id 
  * Their replicas are then no longer wanted. The next request wakes them (`find-replica-url.ts`), and so does work that a
  * replica has accepted while it stopped.
  */
-export async function reconcileSleep(database: Database, afterMinutes: number): Promise<void> {
+export async function reconcileSleep(database: Sql, afterMinutes: number): Promise<void> {
   await database.execute(
     `UPDATE deployments AS d SET is_asleep = NOT d.is_asleep
      WHERE CASE WHEN d.is_asleep THEN ${hasWorkSql}
