@@ -1,5 +1,4 @@
 import { type Static, type TProperties, Type } from 'typebox';
-import { isJsonObject } from '../../infra/json/json-value.ts';
 import type { GraphConfig } from '../../pipelines/agents/runs/run.ts';
 import { JsonObject, jsonMediaType, optional, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
@@ -142,8 +141,4 @@ export const buildEmptyPage = () => buildPage([], { total: 0, offset: 0 });
 /** Builds a response from JSON text. */
 export function buildJsonResponse(text: string): RawResponse {
   return new RawResponse({ headers: { 'content-type': jsonMediaType }, body: Buffer.from(text) });
-}
-
-export function toRecord(value: unknown): Readonly<Record<string, unknown>> {
-  return isJsonObject(value) ? value : {};
 }

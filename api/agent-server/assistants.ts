@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { toJsonObject } from '../../infra/json/json-value.ts';
 import {
   type Assistant as AssistantRecord,
   resolveAssistant,
@@ -34,7 +35,6 @@ import {
   searchFields,
   selectFields,
   stringEnum,
-  toRecord,
 } from './agent-schema.ts';
 
 const versionFields = {
@@ -70,7 +70,7 @@ export const createAssistantRule =
   (event: 'assistants:read' | 'assistants:update'): Rule =>
   async (input, authorizer, proceed) => {
     const id = readId(input);
-    const value = { assistant_id: id, ...toRecord(input.body) };
+    const value = { assistant_id: id, ...toJsonObject(input.body) };
     await authorizer.authorizeRow(event, id, value, createNotFoundError(input.params.assistant_id ?? id));
     return proceed();
   };

@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { toJsonObject } from '../../infra/json/json-value.ts';
 import { resolveAssistant, resolveAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
 import { addRequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
 import {
@@ -34,7 +35,6 @@ import {
   selectFields,
   stringEnum,
   ThreadParams,
-  toRecord,
 } from './agent-schema.ts';
 import { RunBody } from './runs/run-schema.ts';
 
@@ -163,7 +163,7 @@ const cronCreationRule: Rule = async (input, ask, proceed) => {
     user_id: ask.deps.access.user.identity,
     end_time: end_time ?? null,
   });
-  return proceed({ body: { ...input.body, metadata: addRequiredMetadata(toRecord(value.metadata), required) } });
+  return proceed({ body: { ...input.body, metadata: addRequiredMetadata(toJsonObject(value.metadata), required) } });
 };
 
 const cronFilter = {

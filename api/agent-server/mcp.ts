@@ -11,7 +11,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import { Type } from 'typebox';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
-import { isJsonObject } from '../../infra/json/json-value.ts';
+import { isJsonObject, toJsonObject } from '../../infra/json/json-value.ts';
 import { type Assistant, computeSystemAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
 import { type AssistantFilter, searchAssistants as search } from '../../pipelines/agents/assistants/read-assistants.ts';
 import { awaitRunEnd } from '../../pipelines/agents/runs/await-run-end.ts';
@@ -101,7 +101,7 @@ function toToolInputSchema(schema: unknown): Tool['inputSchema'] {
     type: 'object',
     ...(isJsonObject(properties) && {
       properties: Object.fromEntries(
-        Object.entries(properties).map(([name, property]) => [name, isJsonObject(property) ? property : {}]),
+        Object.entries(properties).map(([name, property]) => [name, toJsonObject(property)]),
       ),
     }),
     ...(Array.isArray(required) && { required: required.map(String) }),

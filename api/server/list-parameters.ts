@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 import type { Page } from '../../infra/postgres/list-page.ts';
 import { optional, Uuid } from './formats.ts';
 import { RawResponse } from './operation.ts';
@@ -37,11 +38,11 @@ export const metadataParameter = Type.Optional(
 );
 
 /** Parses {@link metadataParameter}. @throws INVALID_REQUEST if the text is not a JSON object. */
-export function parseMetadata(text: string | undefined): Record<string, unknown> | undefined {
+export function parseMetadata(text: string | undefined): JsonObject | undefined {
   if (text === undefined) return undefined;
   try {
     const value: unknown = JSON.parse(text);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+    if (isJsonObject(value)) return value;
   } catch {
     // Invalid JSON has the same error as JSON that is not an object.
   }

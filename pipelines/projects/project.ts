@@ -1,5 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { isJsonObject } from '../../infra/json/json-value.ts';
+import { toJsonObject } from '../../infra/json/json-value.ts';
 import { maxPageBytes } from '../../infra/postgres/list-page.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -39,7 +39,7 @@ export function toExtraColumns(
 ): [string | null, string | null] {
   if (extra === null || extra === undefined) return [null, null];
   const metadata = Object.hasOwn(extra, 'metadata') ? extra.metadata : undefined;
-  return [JSON.stringify(extra), toJsonb(isJsonObject(metadata) ? metadata : {})];
+  return [JSON.stringify(extra), toJsonb(toJsonObject(metadata))];
 }
 
 /** Name of the project for runs that name no project. */

@@ -1,4 +1,5 @@
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { toJsonObject } from '../../../infra/json/json-value.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { resolveAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import {
@@ -9,7 +10,6 @@ import {
 } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { AccessGrant, AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
-import { toRecord } from '../agent-schema.ts';
 import type { AgentAccess } from './agent-access.ts';
 import type { Values } from './rules.ts';
 
@@ -113,7 +113,7 @@ export class Authorizer {
       after_seconds: after_seconds ?? 0,
       kwargs,
     });
-    const runMetadata = toRecord(value.metadata);
+    const runMetadata = toJsonObject(value.metadata);
     this.deps.access.assistantId = assistant_id;
     this.deps.access.threads = { required, metadata: addRequiredMetadata(runMetadata, required) };
     return runMetadata;

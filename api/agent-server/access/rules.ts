@@ -1,11 +1,11 @@
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { toJsonObject } from '../../../infra/json/json-value.ts';
 import {
   addRequiredMetadata,
   addRequiredMetadataToChanges,
   combineFilters,
 } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
-import { toRecord } from '../agent-schema.ts';
 import type { Authorizer } from './authorizer.ts';
 
 export type Values = Readonly<Record<string, unknown>>;
@@ -55,8 +55,8 @@ export const createCreationRule =
   (event: 'threads:create' | 'assistants:create', createExistsError: (id: string) => RunlakeError): Rule =>
   async (input, authorizer, proceed) => {
     const { required, value } = await authorizer.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
-    const metadata = addRequiredMetadata(toRecord(value.metadata), required);
-    const created = toRecord(await proceed({ body: { ...input.body, metadata } }));
+    const metadata = addRequiredMetadata(toJsonObject(value.metadata), required);
+    const created = toJsonObject(await proceed({ body: { ...input.body, metadata } }));
     const [kind, column] =
       event === 'threads:create' ? (['threads', 'thread_id'] as const) : (['assistants', 'assistant_id'] as const);
     const id = created[column] as string;
@@ -77,7 +77,9 @@ export const createChangeRule =
     const { required, value: allowedValue } = await authorizer.authorizeRow(event, id, value, missing(id));
     const metadata = allowedValue.metadata;
     if (metadata === undefined || metadata === null) return proceed();
-    return proceed({ body: { ...input.body, metadata: addRequiredMetadataToChanges(toRecord(metadata), required) } });
+    return proceed({
+      body: { ...input.body, metadata: addRequiredMetadataToChanges(toJsonObject(metadata), required) },
+    });
   };
 
 /** Returns a rule that authorises a search. `buildEmptyResponse` builds the response if no row can match. */
@@ -85,6 +87,6 @@ export const createSearchRule =
   (event: Event, buildEmptyResponse: () => unknown): Rule =>
   async (input, authorizer, proceed) => {
     const { required, value } = await authorizer.allow(event, { ...input.body, metadata: input.body.metadata ?? {} });
-    const metadata = combineFilters(toRecord(value.metadata), required ?? {});
+    const metadata = combineFilters(toJsonObject(value.metadata), required ?? {});
     return metadata === undefined ? buildEmptyResponse() : proceed({ body: { ...input.body, metadata } });
   };

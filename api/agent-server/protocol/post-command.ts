@@ -1,11 +1,12 @@
 import { Type } from 'typebox';
+import { toJsonObject } from '../../../infra/json/json-value.ts';
 import { findReplayPosition } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import { requirePermission } from '../../../pipelines/tenants/caller.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { compileValidator } from '../../server/schema-check.ts';
 import { createThreadNotFoundError, createThreadRule, readThreadId } from '../access/rules.ts';
 import { defineAgentOperation, runAccess } from '../agent-operation.ts';
-import { JsonValue, ThreadParams, toRecord } from '../agent-schema.ts';
+import { JsonValue, ThreadParams } from '../agent-schema.ts';
 import {
   buildErrorResponse,
   Command,
@@ -128,10 +129,10 @@ export const postThreadCommand = defineAgentOperation({
   // thread, which must exist.
   rule: async (input, authorizer, proceed) => {
     const threadId = readThreadId(input);
-    const { method, params } = toRecord(input.body);
+    const { method, params } = toJsonObject(input.body);
     if (commands.get(method)?.permission !== 'agents:run')
       return createThreadRule('threads:read')(input, authorizer, proceed);
-    const { assistant_id, ...startParams } = toRecord(params);
+    const { assistant_id, ...startParams } = toJsonObject(params);
     // Only `run.start` can select an assistant; other commands continue with the assistant of the thread.
     const choosesAssistant = method === 'run.start' && typeof assistant_id === 'string';
     const assistantId = choosesAssistant ? assistant_id : await authorizer.rows.findThreadAssistant(threadId);
@@ -140,7 +141,7 @@ export const postThreadCommand = defineAgentOperation({
     const exists = await authorizer.rows.rowMatches('threads', threadId, {});
     if (exists && !(await authorizer.rowMatches('threads', threadId, required)))
       throw createThreadNotFoundError(threadId);
-    return proceed({ body: { ...input.body, params: { ...toRecord(params), metadata } } });
+    return proceed({ body: { ...input.body, params: { ...toJsonObject(params), metadata } } });
   },
   errors: ['THREAD_NOT_FOUND'],
   schema: {

@@ -1,5 +1,5 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { isJsonObject } from '../../../infra/json/json-value.ts';
+import { isJsonObject, toJsonObject } from '../../../infra/json/json-value.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
 import { type ConfigurableHeaders, toHeaderPatterns } from '../graphs/http-settings.ts';
@@ -210,7 +210,7 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
     ...assistant.config,
     ...dropNulls(requested),
     ...(tags.length > 0 && { tags }),
-    metadata: { ...toRecord(assistant.config.metadata), ...toRecord(requested?.metadata), ...metadata },
+    metadata: { ...toJsonObject(assistant.config.metadata), ...toJsonObject(requested?.metadata), ...metadata },
     configurable: {
       ...configurable,
       ...selectCopiedHeaders(headers, origin.copiesHeader ?? defaultHeaderRule),
@@ -232,7 +232,7 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
 /** Returns the first `user_id` that is set in `configs`. */
 export function chooseUserId(...configs: readonly Nullish<Readonly<Record<string, unknown>>>[]): unknown {
   for (const config of configs) {
-    const { user_id } = toRecord(config?.configurable);
+    const { user_id } = toJsonObject(config?.configurable);
     if (user_id !== undefined && user_id !== null) return user_id;
   }
   return undefined;
@@ -268,10 +268,6 @@ function rejectField(field: string, value: unknown): void {
   const error = runlakeError('FIELD_NOT_BUILT', { field });
   const fields = [{ loc: ['body', field], msg: error.message, type: 'field_not_built' }];
   throw runlakeError('FIELD_NOT_BUILT', { field }, { fields });
-}
-
-function toRecord(value: unknown): Readonly<Record<string, unknown>> {
-  return isJsonObject(value) ? value : {};
 }
 
 function dropNulls<T extends object>(values: T | null | undefined): { [Key in keyof T]?: NonNullable<T[Key]> } {

@@ -1,3 +1,4 @@
+import { isJsonObject, type JsonObject } from '../../../infra/json/json-value.ts';
 import { addDecimals, formatDecimal } from '../../costs/decimal.ts';
 import { findPath, skipValue } from '../json/find.ts';
 import { skipSpace } from '../json/scan-any.ts';
@@ -29,7 +30,7 @@ export function readUsage(values: RunValues): void {
 }
 
 /** Adds the values of one usage object to `values`. Intended for callers that have already parsed the object. */
-export function assignUsage(values: RunValues, usage: Readonly<Record<string, unknown>>): void {
+export function assignUsage(values: RunValues, usage: JsonObject): void {
   assignCount(values, 'promptTokens', usage.input_tokens ?? usage.prompt_tokens);
   assignCount(values, 'completionTokens', usage.output_tokens ?? usage.completion_tokens);
   assignCount(values, 'totalTokens', usage.total_tokens ?? sum(values.promptTokens, values.completionTokens));
@@ -40,7 +41,7 @@ export function assignUsage(values: RunValues, usage: Readonly<Record<string, un
   if (details !== undefined) values.usageDetails = details;
 }
 
-function findUsage(values: RunValues): Record<string, unknown> | undefined {
+function findUsage(values: RunValues): JsonObject | undefined {
   for (const [member, ...path] of usagePaths) {
     const json = values[member] as Buffer | undefined;
     const last = path.at(-1) as string;
@@ -48,7 +49,7 @@ function findUsage(values: RunValues): Record<string, unknown> | undefined {
     const range = findPath(json, 0, json.length, path);
     if (range === undefined || range.end - range.start > maxUsageBytes) continue;
     const usage = parseRange(json, range.start, range.end);
-    if (typeof usage === 'object' && usage !== null && !Array.isArray(usage)) return usage as Record<string, unknown>;
+    if (isJsonObject(usage)) return usage;
   }
   return undefined;
 }
@@ -85,11 +86,11 @@ const detailNames = [
   ['output_cost_details', 'completion_cost_details'],
 ] as const;
 
-function encodeDetails(usage: Readonly<Record<string, unknown>>): Buffer | undefined {
+function encodeDetails(usage: JsonObject): Buffer | undefined {
   const details: Record<string, unknown> = {};
   for (const [from, to] of detailNames) {
     const value = usage[from];
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) details[to] = value;
+    if (isJsonObject(value)) details[to] = value;
   }
   return Object.keys(details).length > 0 ? Buffer.from(JSON.stringify(details)) : undefined;
 }

@@ -6,6 +6,13 @@ export class ExactNumber {
   }
 }
 
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+/** Returns whether a parsed JSON value is an object, not null or a list. */
+export function isJsonObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 interface ReviverContext {
   readonly source?: string;
 }

@@ -1,3 +1,5 @@
+import { isJsonObject, type JsonObject } from './exact-json.ts';
+
 /**
  * Finds the messages of a conversation in inputs and outputs: OpenAI chat completions, LangChain messages (as objects
  * and as serialised constructors), and lists of generations.
@@ -18,24 +20,20 @@ export interface ToolCall {
   readonly arguments: unknown;
 }
 
-type Fields = Readonly<Record<string, unknown>>;
-const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 /** Returns the messages of inputs or outputs; undefined if the value is no conversation. */
 export function findMessages(value: unknown): readonly Message[] | undefined {
-  if (!isFields(value)) return readList(value);
+  if (!isJsonObject(value)) return readList(value);
   const { messages, message, choices, generations, output, input } = value;
   const candidates = [
     messages,
     message === undefined ? undefined : [message],
-    Array.isArray(choices) ? choices.map((choice) => (isFields(choice) ? choice.message : undefined)) : undefined,
+    Array.isArray(choices) ? choices.map((choice) => (isJsonObject(choice) ? choice.message : undefined)) : undefined,
     Array.isArray(generations)
-      ? generations.flat().map((item) => (isFields(item) ? item.message : undefined))
+      ? generations.flat().map((item) => (isJsonObject(item) ? item.message : undefined))
       : undefined,
     [value],
     output,
-    isFields(output) ? [output] : undefined,
+    isJsonObject(output) ? [output] : undefined,
     input,
   ];
   for (const candidate of candidates) {
@@ -68,12 +66,12 @@ const roles: Readonly<Record<string, string>> = {
 function readMessage(value: unknown): Message | undefined {
   if (Array.isArray(value) && value.length === 2 && typeof value[0] === 'string' && typeof value[1] === 'string')
     return { role: roles[value[0]] ?? value[0], parts: readParts(value[1]), toolCalls: [] };
-  if (!isFields(value)) return undefined;
+  if (!isJsonObject(value)) return undefined;
   const { id, kwargs, lc } = value;
-  if (lc !== undefined && Array.isArray(id) && isFields(kwargs))
+  if (lc !== undefined && Array.isArray(id) && isJsonObject(kwargs))
     return readMessage({ ...kwargs, role: roles[String(id.at(-1))] ?? String(id.at(-1)) });
   const { role, type, data, content, name } = value;
-  if (role === undefined && typeof type === 'string' && isFields(data)) return readMessage({ ...data, role: type });
+  if (role === undefined && typeof type === 'string' && isJsonObject(data)) return readMessage({ ...data, role: type });
   const sender = typeof role === 'string' ? role : typeof type === 'string' ? type : undefined;
   if (sender === undefined || !('content' in value || 'tool_calls' in value)) return undefined;
   return {
@@ -90,23 +88,27 @@ function readParts(content: unknown): readonly MessagePart[] {
   if (!Array.isArray(content)) return [{ kind: 'other', value: content }];
   return content.flatMap((part): MessagePart[] => {
     if (typeof part === 'string') return [{ kind: 'text', text: part }];
-    if (!isFields(part)) return [{ kind: 'other', value: part }];
+    if (!isJsonObject(part)) return [{ kind: 'other', value: part }];
     // Calls of tools are shown as such.
     if (part.type === 'tool_use') return [];
     if (typeof part.text === 'string') return [{ kind: 'text', text: part.text }];
-    const url = isFields(part.image_url) ? part.image_url.url : part.image_url;
+    const url = isJsonObject(part.image_url) ? part.image_url.url : part.image_url;
     if (typeof url === 'string' && /^data:image\/(png|jpeg|gif|webp);base64,/.test(url))
       return [{ kind: 'image', url }];
     return [{ kind: 'other', value: part }];
   });
 }
 
-function readToolCalls(message: Fields): readonly ToolCall[] {
+function readToolCalls(message: JsonObject): readonly ToolCall[] {
   const { tool_calls: calls, additional_kwargs: more, content } = message;
-  const blocks = Array.isArray(content) ? content.filter((part) => isFields(part) && part.type === 'tool_use') : [];
-  const listed = Array.isArray(calls) ? calls : isFields(more) && Array.isArray(more.tool_calls) ? more.tool_calls : [];
-  return (listed.length > 0 ? listed : blocks).filter(isFields).map((each) => {
-    const called = isFields(each.function) ? each.function : each;
+  const blocks = Array.isArray(content) ? content.filter((part) => isJsonObject(part) && part.type === 'tool_use') : [];
+  const listed = Array.isArray(calls)
+    ? calls
+    : isJsonObject(more) && Array.isArray(more.tool_calls)
+      ? more.tool_calls
+      : [];
+  return (listed.length > 0 ? listed : blocks).filter(isJsonObject).map((each) => {
+    const called = isJsonObject(each.function) ? each.function : each;
     return {
       name: String(called.name ?? 'tool'),
       arguments: parseArguments(called.arguments ?? called.args ?? called.input),

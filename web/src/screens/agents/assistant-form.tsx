@@ -3,6 +3,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { Problem } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
+import { isJsonObject } from '../../components/values/exact-json.ts';
 import { useAgentClient } from './agent-client.ts';
 import { useDeploymentSearch } from './use-deployment-search.ts';
 
@@ -109,7 +110,7 @@ export function AssistantForm({
 function parseObject(text: string): object | undefined {
   try {
     const value: unknown = JSON.parse(text === '' ? '{}' : text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
+    return isJsonObject(value) ? value : undefined;
   } catch {
     return undefined;
   }

@@ -1,3 +1,5 @@
+import { isJsonObject } from '../../components/values/exact-json.ts';
+
 /**
  * A graph run as its stream shows it: the state, tokens of messages that are not in the state yet, updates of nodes, and
  * the error.
@@ -33,18 +35,14 @@ export const idleRun: RunView = { phase: 'idle', partial: new Map(), steps: [] }
 /** Older steps are dropped from the view. */
 const maxSteps = 500;
 
-type Fields = Readonly<Record<string, unknown>>;
-const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 /** Returns the view after an event of the stream. Events of modes that were not requested change nothing. */
 export function applyEvent(view: RunView, name: string, data: unknown): RunView {
   const [event] = name.split('|');
-  if (event === 'metadata' && isFields(data)) return { ...view, runId: String(data.run_id) };
+  if (event === 'metadata' && isJsonObject(data)) return { ...view, runId: String(data.run_id) };
   if (event === 'values') return applyValues(view, data);
   if (event === 'messages' && Array.isArray(data)) return applyMessage(view, data[0]);
   if (event === 'custom') return addSteps(view, [{ name: 'custom', value: data }]);
-  if (event === 'updates' && isFields(data))
+  if (event === 'updates' && isJsonObject(data))
     return addSteps(
       view,
       Object.entries(data)
@@ -62,16 +60,16 @@ function addSteps(view: RunView, steps: readonly Omit<Step, 'place'>[]): RunView
 }
 
 function applyValues(view: RunView, data: unknown): RunView {
-  if (!isFields(data)) return { ...view, values: data };
+  if (!isJsonObject(data)) return { ...view, values: data };
   const { __interrupt__: _shownWithTheState, ...values } = data;
   const partial = new Map(view.partial);
   if (Array.isArray(values.messages))
-    for (const message of values.messages) if (isFields(message)) partial.delete(String(message.id));
+    for (const message of values.messages) if (isJsonObject(message)) partial.delete(String(message.id));
   return { ...view, values: Object.keys(values).length === 0 ? view.values : values, partial };
 }
 
 function applyMessage(view: RunView, chunk: unknown): RunView {
-  if (!isFields(chunk) || typeof chunk.id !== 'string') return view;
+  if (!isJsonObject(chunk) || typeof chunk.id !== 'string') return view;
   const { id, type, name, content, tool_calls: calls, tool_call_chunks: chunks } = chunk;
   const former = view.partial.get(id);
   // Messages of nodes that do not stream, and tool messages, also arrive in the state.
@@ -89,14 +87,14 @@ function applyMessage(view: RunView, chunk: unknown): RunView {
 }
 
 function isInState(values: unknown, id: string): boolean {
-  const { messages } = isFields(values) ? values : {};
-  return Array.isArray(messages) && messages.some((message) => isFields(message) && message.id === id);
+  const { messages } = isJsonObject(values) ? values : {};
+  return Array.isArray(messages) && messages.some((message) => isJsonObject(message) && message.id === id);
 }
 
 function toText(content: unknown): string {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';
-  return content.map((part) => (isFields(part) && typeof part.text === 'string' ? part.text : '')).join('');
+  return content.map((part) => (isJsonObject(part) && typeof part.text === 'string' ? part.text : '')).join('');
 }
 
 type Calls = PartialMessage['tool_calls'];
@@ -104,7 +102,7 @@ type Calls = PartialMessage['tool_calls'];
 /** Chunks of a tool call have the same index. The first chunk has the name, each chunk a part of the arguments. */
 function mergeCalls(former: Calls, chunks: unknown): Calls {
   const merged = [...former];
-  for (const chunk of Array.isArray(chunks) ? chunks.filter(isFields) : []) {
+  for (const chunk of Array.isArray(chunks) ? chunks.filter(isJsonObject) : []) {
     const at = typeof chunk.index === 'number' ? chunk.index : merged.length;
     const { name, args } = merged[at] ?? { name: '', args: '' };
     merged[at] = { name: name + String(chunk.name ?? ''), args: args + String(chunk.args ?? '') };
@@ -113,7 +111,7 @@ function mergeCalls(former: Calls, chunks: unknown): Calls {
 }
 
 function listCalls(calls: unknown): Calls {
-  return (Array.isArray(calls) ? calls : []).filter(isFields).map(({ name, args }) => ({
+  return (Array.isArray(calls) ? calls : []).filter(isJsonObject).map(({ name, args }) => ({
     name: String(name),
     args: JSON.stringify(args),
   }));
@@ -123,13 +121,13 @@ function listCalls(calls: unknown): Calls {
 export function withPartialMessages({ values, partial }: RunView, stored: unknown): unknown {
   const state = values ?? stored;
   if (partial.size === 0) return state;
-  const fields = isFields(state) ? state : {};
+  const fields = isJsonObject(state) ? state : {};
   const messages = Array.isArray(fields.messages) ? fields.messages : [];
   return { ...fields, messages: [...messages, ...partial.values()] };
 }
 
 export function describeError(data: unknown): string {
-  if (!isFields(data)) return String(data);
+  if (!isJsonObject(data)) return String(data);
   const { error, message } = data;
   const parts = [error, message].filter((part) => typeof part === 'string' && part !== '');
   return parts.length > 0 ? parts.join(': ') : JSON.stringify(data);

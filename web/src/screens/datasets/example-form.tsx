@@ -3,7 +3,7 @@ import { type FormEvent, useId, useState } from 'react';
 import { v4 as createUuid } from 'uuid';
 import { fillPath, send } from '../../api/client.ts';
 import { Problem } from '../../components/states.tsx';
-import { formatExact } from '../../components/values/exact-json.ts';
+import { formatExact, isJsonObject } from '../../components/values/exact-json.ts';
 import { type Example, listSplits, omitSplits } from './example-source.ts';
 
 const fields = ['Inputs', 'Outputs', 'Metadata'] as const;
@@ -128,9 +128,7 @@ function findProblem(text: string, isRequired: boolean): string | undefined {
   if (text === '') return isRequired ? 'Enter a JSON object, such as {}.' : undefined;
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? undefined
-      : 'This is JSON, but not an object. Put it into one, such as {"value": …}.';
+    return isJsonObject(value) ? undefined : 'This is JSON, but not an object. Put it into one, such as {"value": …}.';
   } catch (error) {
     return `This is not JSON: ${error instanceof Error ? error.message : String(error)}`;
   }

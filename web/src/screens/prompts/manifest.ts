@@ -1,16 +1,12 @@
-import { formatExact } from '../../components/values/exact-json.ts';
+import { formatExact, isJsonObject, type JsonObject } from '../../components/values/exact-json.ts';
 import { findMessages, type Message, type MessagePart } from '../../components/values/messages.ts';
 
 /** The content of a manifest: the messages and the model of a LangChain prompt, or the files of an agent or skill. */
 
-type Fields = Readonly<Record<string, unknown>>;
-const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 export interface Model {
   /** Class of the model, such as `ChatOpenAI`. */
   readonly name: string;
-  readonly settings: Fields;
+  readonly settings: JsonObject;
 }
 
 export interface PromptContent {
@@ -20,7 +16,7 @@ export interface PromptContent {
   readonly variables: readonly string[];
   readonly model: Model | undefined;
   /** JSON Schema of the outputs. */
-  readonly schema: Fields | undefined;
+  readonly schema: JsonObject | undefined;
 }
 
 export interface DirectoryEntry {
@@ -32,19 +28,19 @@ export interface DirectoryEntry {
 
 /** Reads a prompt with or without a model. The model comes after the prompt in a `RunnableSequence`. */
 export function readPrompt(manifest: unknown): PromptContent {
-  const kwargs = isFields(manifest) && isFields(manifest.kwargs) ? manifest.kwargs : {};
-  const prompt = isFields(kwargs.first) ? kwargs.first : manifest;
-  const fields = isFields(prompt) ? (isFields(prompt.kwargs) ? prompt.kwargs : prompt) : {};
+  const kwargs = isJsonObject(manifest) && isJsonObject(manifest.kwargs) ? manifest.kwargs : {};
+  const prompt = isJsonObject(kwargs.first) ? kwargs.first : manifest;
+  const fields = isJsonObject(prompt) ? (isJsonObject(prompt.kwargs) ? prompt.kwargs : prompt) : {};
   const { input_variables: variables, schema_: structured, schema } = fields;
   return {
     messages: readMessages(fields),
     variables: Array.isArray(variables) ? variables.map(String) : [],
     model: readModel(kwargs.last),
-    schema: isFields(structured) ? structured : isFields(schema) ? schema : undefined,
+    schema: isJsonObject(structured) ? structured : isJsonObject(schema) ? schema : undefined,
   };
 }
 
-function readMessages(fields: Fields): readonly Message[] | undefined {
+function readMessages(fields: JsonObject): readonly Message[] | undefined {
   if (typeof fields.template === 'string')
     return [{ role: 'template', parts: [{ kind: 'text', text: fields.template }], toolCalls: [] }];
   if (!Array.isArray(fields.messages) || fields.messages.length === 0) return undefined;
@@ -60,8 +56,8 @@ const roles: readonly (readonly [RegExp, string])[] = [
 ];
 
 function readMessage(message: unknown): Message {
-  const kwargs = isFields(message) && isFields(message.kwargs) ? message.kwargs : {};
-  const id = isFields(message) && Array.isArray(message.id) ? String(message.id.at(-1)) : '';
+  const kwargs = isJsonObject(message) && isJsonObject(message.kwargs) ? message.kwargs : {};
+  const id = isJsonObject(message) && Array.isArray(message.id) ? String(message.id.at(-1)) : '';
   const role = roles.find(([pattern]) => pattern.test(id))?.[1];
   if (typeof kwargs.variable_name === 'string')
     return { role: 'placeholder', parts: [{ kind: 'text', text: `{${kwargs.variable_name}}` }], toolCalls: [] };
@@ -76,32 +72,32 @@ function readMessage(message: unknown): Message {
 }
 
 function readPart(part: unknown): MessagePart {
-  const fields = isFields(part) && isFields(part.kwargs) ? part.kwargs : part;
-  return isFields(fields) && typeof fields.template === 'string'
+  const fields = isJsonObject(part) && isJsonObject(part.kwargs) ? part.kwargs : part;
+  return isJsonObject(fields) && typeof fields.template === 'string'
     ? { kind: 'text', text: fields.template }
-    : { kind: 'other', value: isFields(fields) && fields.template !== undefined ? fields.template : part };
+    : { kind: 'other', value: isJsonObject(fields) && fields.template !== undefined ? fields.template : part };
 }
 
 /** Reads a model, or a binding of tools and settings to a model. */
 function readModel(value: unknown): Model | undefined {
-  if (!isFields(value)) return undefined;
+  if (!isJsonObject(value)) return undefined;
   const { id, kwargs } = value;
-  const settings = isFields(kwargs) ? kwargs : {};
+  const settings = isJsonObject(kwargs) ? kwargs : {};
   const name = Array.isArray(id) ? String(id.at(-1)) : 'model';
-  if (!isFields(settings.bound)) return { name, settings };
+  if (!isJsonObject(settings.bound)) return { name, settings };
   const bound = readModel(settings.bound);
   return {
     name: bound?.name ?? name,
-    settings: { ...bound?.settings, ...(isFields(settings.kwargs) ? settings.kwargs : {}) },
+    settings: { ...bound?.settings, ...(isJsonObject(settings.kwargs) ? settings.kwargs : {}) },
   };
 }
 
 /** Reads the files and links of an agent or skill, in the order of their paths. */
 export function readDirectory(manifest: unknown): readonly DirectoryEntry[] {
-  const entries = isFields(manifest) ? Object.entries(manifest) : [];
+  const entries = isJsonObject(manifest) ? Object.entries(manifest) : [];
   return entries
     .map(([path, entry]): DirectoryEntry => {
-      if (!isFields(entry)) return { path, text: formatExact(entry) };
+      if (!isJsonObject(entry)) return { path, text: formatExact(entry) };
       if (entry.type === 'file') return { path, text: String(entry.content ?? '') };
       return { path, text: formatExact(entry), linkTo: String(entry.repo_handle ?? '') };
     })
