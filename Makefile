@@ -17,7 +17,7 @@ demo: dist/.built ## Send real traces through everything on a throw-away folder 
 start: dist/.built ## Run everything in the foreground, with the environment as given
 	@exec node dist/api/command-line/runlake.js all
 
-test: check dist/.built ## Run every check, the short suites and a quarter of the long ones, also on the stack, and stop the stack
+test: check dist/.built ## Run every check, the short suites and some of the long ones, also on the stack, and stop the stack
 	@node test/house/in-memory.mjs $(STACK) during npm test --silent
 
 test-all: check dist/.built ## Run every check and every suite, at full length, with all SDK versions and Node releases

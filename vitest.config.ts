@@ -2,8 +2,8 @@ import { configDefaults, defineConfig } from 'vitest/config';
 import { builtModules, builtSources, isBuilt } from './test/engines/built-sources.ts';
 import { canHoldSuites } from './test/engines/serve-addresses.ts';
 import { isFullExtent } from './test/house/extent.ts';
-import { listOmittedSuites, parts } from './test/house/long-suites.ts';
-import { longest, SlowestFirst } from './test/house/longest-first.ts';
+import { listOmittedSuites, longSuites } from './test/house/long-suites.ts';
+import { SlowestFirst } from './test/house/longest-first.ts';
 
 /** Suites that share a process, see `sharing`, and that write to the log, whose adapter differs on the stack. */
 const sharingOnTheStack = [
@@ -64,7 +64,7 @@ const sharing = [
 /** Set by `make test-fast`. */
 const isFast = process.env.RUNLAKE_TEST_FAST === 'true';
 /** Agent servers start processes for graph code. */
-const notFast = ['test/api/agent-server/**', ...longest, ...parts.flatMap(({ suites }) => suites)];
+const notFast = ['test/api/agent-server/**', ...longSuites];
 /** Set by `test/house/run-suites.ts`. Otherwise each suite has its own process, and the project `embedded` has all suites. */
 const isWholeRun = process.env.RUNLAKE_TEST_SHARING === 'true';
 const everySuite = ['test/**/*.test.ts'];

@@ -198,9 +198,12 @@ const others: readonly (readonly [path: () => string, ready: string | RegExp])[]
 const agentPath = (tab: string, more = '') => `/agents/${data.agent.deploymentId}?tab=${tab}${more}`;
 
 /** `make test` opens each screen in one of three variants, selected at random. */
-const shuffled = pickSome(screens, 1);
-const listScreens = (variant: number) =>
-  isFullExtent || writesScreens ? screens : shuffled.filter((_, index) => index % 3 === variant);
+function divideByVariant<Screen>(all: readonly Screen[]): (variant: number) => readonly Screen[] {
+  const shuffled = pickSome(all, 1);
+  return (variant) => (isFullExtent || writesScreens ? all : shuffled.filter((_, index) => index % 3 === variant));
+}
+const listScreens = divideByVariant(screens);
+const listOthers = divideByVariant(others);
 
 beforeAll(async () => {
   exportRoot = mkdtempSync(join(tmpdir(), 'runlake-screens-'));
@@ -260,7 +263,7 @@ describe.each([
   it('further screens are accessible and fit', async () => {
     const page = await context.newPage();
     const { problems } = watchPage(page);
-    for (const [path, ready] of others) {
+    for (const [path, ready] of listOthers(variant)) {
       await page.goto(path());
       await page.getByText(ready).first().waitFor();
       await expectAccessible(page);
