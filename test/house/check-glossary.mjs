@@ -2,7 +2,7 @@
 // words that the glossary replaces and that no sentence needs otherwise.
 import { readFileSync } from 'node:fs';
 import ts from 'typescript';
-import { applyRules, commentsOf, filesLike, textsOf } from './source-texts.mjs';
+import { applyRules, commentsOf, filesLike, parse, textsOf } from './source-texts.mjs';
 
 /** Names: each pattern is applied to the words of an identifier, in lower case and separated by spaces. */
 const names = [
@@ -83,7 +83,7 @@ const isFunctionName = ({ parent, text }) =>
     (ts.isVariableDeclaration(parent) && parent.initializer !== undefined && ts.isArrowFunction(parent.initializer)));
 
 function identifiersOf(file) {
-  const tree = ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest, true);
+  const tree = parse(file);
   const found = [];
   const visit = (node) => {
     if (ts.isIdentifier(node) || ts.isPrivateIdentifier(node)) {
@@ -104,10 +104,15 @@ const linesOf = (file) =>
 const rulesOf = (list, flags) =>
   list.map(([pattern, instead]) => {
     const expression = new RegExp(`(?<![\\w-])(?:${pattern})(?![\\w-])`, flags);
-    return { rule: `use "${instead}" (glossary)`, breaks: (text) => !allowedNames.test(text) && expression.test(text) };
+    return { rule: `use "${instead}" (glossary)`, breaks: (text) => expression.test(text) && !allowedNames.test(text) };
   });
 
-const identifiers = sources.flatMap(identifiersOf);
+const identifiers = [];
+const sourceTexts = [];
+for (const file of sources) {
+  identifiers.push(...identifiersOf(file));
+  sourceTexts.push(...commentsOf(file), ...textsOf(file));
+}
 applyRules(rulesOf(names, ''), identifiers);
 applyRules(
   [
@@ -119,7 +124,4 @@ applyRules(
   ],
   identifiers.filter(({ file, isFunction }) => isFunction && /^(infra|pipelines|api|schemas|web)\//.test(file)),
 );
-applyRules(rulesOf(texts, 'i'), [
-  ...sources.flatMap((file) => [...commentsOf(file), ...textsOf(file)]),
-  ...pages.flatMap(linesOf),
-]);
+applyRules(rulesOf(texts, 'i'), [...sourceTexts, ...pages.flatMap(linesOf)]);

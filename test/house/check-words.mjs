@@ -35,11 +35,11 @@ const textRules = [
   },
 ];
 
-applyRules(
-  codeRules,
-  files.flatMap((file) => codeOf(file)),
-);
-applyRules(
-  textRules,
-  files.flatMap((file) => textsOf(file)),
-);
+const code = [];
+const texts = [];
+for (const file of files) {
+  code.push(...codeOf(file));
+  texts.push(...textsOf(file));
+}
+applyRules(codeRules, code);
+applyRules(textRules, texts);

@@ -12,9 +12,18 @@ export function filesLike(pattern) {
     .filter((file) => pattern.test(file) && existsSync(file));
 }
 
+let parsed = {};
+
+/** The syntax tree of a file. Functions that are called for the same file one after another share it. */
+export function parse(file, source = readFileSync(file, 'utf8')) {
+  if (parsed.file !== file || parsed.source !== source)
+    parsed = { file, source, tree: ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true) };
+  return parsed.tree;
+}
+
 /** Every string and template of a TypeScript or JavaScript file; expressions in a template are replaced by `${}`. */
 export function textsOf(file, source = readFileSync(file, 'utf8')) {
-  const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true);
+  const tree = parse(file, source);
   const found = [];
   const add = (node, text) =>
     found.push({ file, line: tree.getLineAndCharacterOfPosition(node.getStart()).line + 1, text });
@@ -31,7 +40,7 @@ export function textsOf(file, source = readFileSync(file, 'utf8')) {
 
 /** The code of the file by line, without comments and strings. */
 export function codeOf(file, source = readFileSync(file, 'utf8')) {
-  const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true);
+  const tree = parse(file, source);
   const words = new Map();
   const visit = (node) => {
     const children = node.getChildren(tree);
@@ -47,7 +56,7 @@ export function codeOf(file, source = readFileSync(file, 'utf8')) {
 
 /** Every comment of a TypeScript or JavaScript file, line by line, including those behind code. */
 export function commentsOf(file, source = readFileSync(file, 'utf8')) {
-  const tree = ts.createSourceFile(file, source, ts.ScriptTarget.Latest, true);
+  const tree = parse(file, source);
   const starts = new Map();
   const visit = (node) => {
     if (node.getChildCount(tree) > 0) return node.getChildren(tree).forEach(visit);
