@@ -54,12 +54,21 @@ export async function claimRevision(
   return claimed;
 }
 
-/** Renews the leases of a host. @returns the claims that it still holds. */
-export function renewRevisions(database: Sql, { hostId, leaseMs }: HostLease): Promise<RevisionClaim[]> {
+/**
+ * Renews the leases of claims. A lease that the host could not release is not among them, and expires.
+ *
+ * @returns the claims that the host still holds.
+ */
+export function renewRevisions(
+  database: Sql,
+  { hostId, leaseMs }: HostLease,
+  claims: readonly RevisionClaim[],
+): Promise<RevisionClaim[]> {
   return database.query<RevisionClaim>(
     `UPDATE deployment_revisions SET lease_until = clock_timestamp() + make_interval(secs => $2)
-     WHERE host_id = $1 AND lease_until IS NOT NULL RETURNING id AS "revisionId", fence`,
-    [hostId, leaseMs / 1_000],
+     WHERE host_id = $1 AND lease_until IS NOT NULL
+       AND (id, fence) IN (SELECT * FROM unnest($3::uuid[], $4::bigint[])) RETURNING id AS "revisionId", fence`,
+    [hostId, leaseMs / 1_000, claims.map(({ revisionId }) => revisionId), claims.map(({ fence }) => fence)],
   );
 }
 

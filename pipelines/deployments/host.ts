@@ -5,7 +5,8 @@
  * three times in the duration of a lease, apart from its other work.
  *
  *   1. A notification of Postgres, or a tick, makes the host look for work: unfinished revisions (`advance-revision.ts`),
- *      wanted replicas (`run-replica.ts`), and deployments to delete (`delete-deployment.ts`).
+ *      wanted replicas (`run-replica.ts`), and deployments to delete (`delete-deployment.ts`). It waits for none of them,
+ *      so that what fails or hangs for one deployment does not block the others.
  *   2. The renewal returns what the host still holds. It ends its work on everything else, and stops replicas that are
  *      no longer wanted.
  *   3. After a SIGKILL the leases expire, and this or another host continues with the rows as they are.
@@ -17,12 +18,13 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
 import { type AdvanceDeps, advanceRevision } from './advance-revision.ts';
 import { type ClaimedRevision, claimRevision, releaseRevision, renewRevisions } from './claim-revision.ts';
-import { type DeletionDeps, deleteRequestedDeployments } from './delete-deployment.ts';
+import { createDeletions, type DeletionDeps } from './delete-deployment.ts';
 import {
   claimReplicas,
   deleteUnwantedReplicas,
   freeAllLeases,
   readHeldReplicas,
+  readNeededBuilds,
   reconcileSleep,
   renewReplicas,
 } from './replicas.ts';
@@ -32,6 +34,7 @@ import { deleteUnusedUploads } from './uploads.ts';
 export interface HostDeps extends AdvanceDeps, ReplicaDeps, DeletionDeps {
   readonly config: AdvanceDeps['config'] &
     ReplicaDeps['config'] &
+    DeletionDeps['config'] &
     Pick<Config, 'deploymentsLeaseMs' | 'deploymentsBuildsAtOnce' | 'deploymentsSleepMinutes'>;
 }
 
@@ -56,7 +59,8 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
   const replicas = new Map<string, RunningReplica>();
   let buildSlots = config.deploymentsBuildsAtOnce;
   const stopping = new AbortController();
-  let deleting: Promise<void> | undefined;
+  const deletions = createDeletions(deps, stopping.signal);
+  let cleaning: Promise<void> | undefined;
   let woken: (() => void) | undefined;
   let isWoken = false;
   let cleanedUpAtMs = Number.NEGATIVE_INFINITY;
@@ -108,29 +112,30 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
         wake();
       });
     }
-    deleting ??= deleteRequestedDeployments(deps)
-      .catch((err: unknown) => logger.warn({ err }, 'deployments could not be deleted; retrying'))
-      .finally(() => {
-        deleting = undefined;
-      });
+    await deletions.start();
     await reconcileSleep(database, config.deploymentsSleepMinutes);
-    if (performance.now() - cleanedUpAtMs > cleanUpIntervalMs) {
+    if (cleaning === undefined && performance.now() - cleanedUpAtMs > cleanUpIntervalMs) {
       cleanedUpAtMs = performance.now();
-      await cleanUp();
+      cleaning = cleanUp().finally(() => {
+        cleaning = undefined;
+      });
     }
   }
 
-  /** Deletes what no revision needs any more: rows of replicas, builds, abandoned replicas, uploads. */
+  /** Deletes what no revision needs any more: rows of replicas, builds, abandoned replicas, uploads. Never rejects. */
   async function cleanUp(): Promise<void> {
-    await deleteUnwantedReplicas(database);
-    const needed = await database.query<{ id: string }>(
-      `SELECT r.id FROM deployment_revisions AS r JOIN deployments AS d ON d.id = r.deployment_id
-       WHERE r.id = d.active_revision_id OR r.id = d.latest_revision_id
-         OR r.id IN (SELECT revision_id FROM deployment_replicas)`,
-    );
-    await builder.deleteExcept(new Set(needed.map(({ id }) => id)));
-    await driver.removeAbandoned?.(() => readHeldReplicas(database));
-    await deleteUnusedUploads(deps);
+    const steps = [
+      () => deleteUnwantedReplicas(database),
+      () => builder.deleteExcept(() => readNeededBuilds(database)),
+      () => driver.removeAbandoned?.(() => readHeldReplicas(database)),
+      () => deleteUnusedUploads(deps),
+    ];
+    for (const step of steps) {
+      if (stopping.signal.aborted) return;
+      await Promise.resolve(step()).catch((err: unknown) =>
+        logger.warn({ err }, 'host of deployments could not clean up; retrying'),
+      );
+    }
   }
 
   async function work(): Promise<void> {
@@ -150,12 +155,18 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
   async function renew(): Promise<void> {
     // Claims that are made during the renewal are missing in its result.
     const [ownRevisions, ownReplicas] = [[...revisions], [...replicas]];
-    const heldRevisions = new Map((await renewRevisions(database, lease)).map((held) => [held.revisionId, held.fence]));
+    const claims = ownRevisions.map(([revisionId, { fence }]) => ({ revisionId, fence }));
+    const renewed = await renewRevisions(database, lease, claims);
+    const heldRevisions = new Map(renewed.map((held) => [held.revisionId, held.fence]));
     for (const [revisionId, { fence, lost }] of ownRevisions) {
       if (heldRevisions.get(revisionId) !== fence) lost.abort(runlakeError('REVISION_TAKEN_OVER'));
     }
+    const replicaClaims = ownReplicas.map(([, { claim }]) => claim);
     const held = new Map(
-      (await renewReplicas(database, lease)).map((each) => [`${each.revisionId} ${each.number} ${each.fence}`, each]),
+      (await renewReplicas(database, lease, replicaClaims)).map((each) => [
+        `${each.revisionId} ${each.number} ${each.fence}`,
+        each,
+      ]),
     );
     for (const [key, replica] of ownReplicas) {
       const row = held.get(key);
@@ -189,7 +200,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
         ...[...revisions.values()].map(({ done }) => done),
         ...[...replicas.values()].map(({ done }) => done),
       ]);
-      await deleting;
+      await Promise.all([deletions.settle(), cleaning]);
       await builder.close();
     },
   };

@@ -96,14 +96,25 @@ export interface HeldReplica extends ReplicaClaim {
   readonly isWanted: boolean;
 }
 
-/** Renews the leases of all replicas of a host. Replicas that are missing in the result belong to another host now. */
-export function renewReplicas(database: Sql, { hostId, leaseMs }: HostLease): Promise<HeldReplica[]> {
+/**
+ * Renews the leases of replicas. Those that are missing in the result belong to another host now. A lease that the host
+ * could not release, for example because Postgres was down, is not among them, and expires.
+ */
+export function renewReplicas(
+  database: Sql,
+  { hostId, leaseMs }: HostLease,
+  claims: readonly ReplicaClaim[],
+): Promise<HeldReplica[]> {
   return database.query<HeldReplica>(
     `UPDATE deployment_replicas AS p SET lease_until = clock_timestamp() + make_interval(secs => $2)
      FROM deployment_revisions AS r, deployments AS d
      WHERE p.host_id = $1 AND p.lease_until IS NOT NULL AND r.id = p.revision_id AND d.id = r.deployment_id
+       AND (p.revision_id, p.number, p.fence) IN (SELECT * FROM unnest($3::uuid[], $4::int[], $5::bigint[]))
      RETURNING p.revision_id AS "revisionId", p.number, p.fence, (${wantedSql}) AS "isWanted"`,
-    [hostId, leaseMs / 1_000],
+    [
+      ...[hostId, leaseMs / 1_000, claims.map((claim) => claim.revisionId)],
+      ...[claims.map((claim) => claim.number), claims.map((claim) => claim.fence)],
+    ],
   );
 }
 
@@ -200,6 +211,17 @@ export function readHeldReplicas(database: Sql): Promise<ReplicaName[]> {
      WHERE lease_until > clock_timestamp()`,
     [],
   );
+}
+
+/** Ids of the revisions whose builds are needed: the newest ones, and those that serve or may serve. */
+export async function readNeededBuilds(database: Sql): Promise<ReadonlySet<string>> {
+  const needed = await database.query<{ id: string }>(
+    `SELECT r.id FROM deployment_revisions AS r JOIN deployments AS d ON d.id = r.deployment_id
+     WHERE r.id = d.active_revision_id OR r.id = d.latest_revision_id
+       OR r.id IN (SELECT revision_id FROM deployment_replicas)`,
+    [],
+  );
+  return new Set(needed.map(({ id }) => id));
 }
 
 /** Progress of the replicas of a revision. */

@@ -6,8 +6,9 @@
  *   3. Check it periodically. If it ends by itself or does not respond any more, record that; it becomes due again
  *      after a delay that doubles with each failure.
  *   4. When the replica is no longer wanted, let it accept requests for some seconds, because proxies still have its
- *      address; then drain and release it. If the lease was lost, end it at once, or leave it to the host that has taken it
- *      over (`StartedReplica.detach`).
+ *      address; then drain and release it. If it cannot be stopped, it stays claimed and is stopped again after a delay, so
+ *      that its deployment is not deleted before. If the lease was lost, end it at once, or leave it to the host that has
+ *      taken it over (`StartedReplica.detach`).
  */
 import type { Config } from '../../infra/config/settings.ts';
 import { formatWithRemedy, isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -59,6 +60,7 @@ const maxRestartDelayMs = 60_000;
 export function runReplica(deps: ReplicaDeps, claim: ClaimedReplica): RunningReplica {
   const stopped = new AbortController();
   const starting = new AbortController();
+  const leaving = new AbortController();
   let stopReason: StopReason | undefined;
   return {
     claim,
@@ -67,10 +69,12 @@ export function runReplica(deps: ReplicaDeps, claim: ClaimedReplica): RunningRep
       stopReason = reason;
       starting.abort(runlakeError(reason === 'lost' ? 'REVISION_TAKEN_OVER' : 'DRAINING'));
       stopped.abort();
+      if (reason !== 'unwanted') leaving.abort();
     },
     done: run(deps, claim, {
       starting: starting.signal,
       stopped: stopped.signal,
+      leaving: leaving.signal,
       getStopReason: () => stopReason,
     }).catch((err: unknown) =>
       deps.logger.error({ err, revisionId: claim.revisionId }, 'replica could not be recorded; its lease expires'),
@@ -81,6 +85,8 @@ export function runReplica(deps: ReplicaDeps, claim: ClaimedReplica): RunningRep
 interface Stopping {
   readonly starting: AbortSignal;
   readonly stopped: AbortSignal;
+  /** Aborted by `shutdown` and `lost`, after which the replica is the concern of another host. */
+  readonly leaving: AbortSignal;
   readonly getStopReason: () => StopReason | undefined;
 }
 
@@ -120,9 +126,7 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
       );
       await pause(config.deploymentsSwitchMs);
     }
-    // A shutdown or a lost lease may follow while the replica drains.
-    if (stopping.getStopReason() === 'lost') await leave(replica);
-    else await replica?.stop(config.drainTimeoutMs);
+    await stopOrLeave(deps, replica, stopping, fields);
     await log?.flush();
     await releaseReplica(database, claim);
     logger.info({ ...fields, reason }, 'replica stopped');
@@ -130,7 +134,8 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
   }
   endedReplicas.inc();
   failure = log?.mask(failure) ?? failure;
-  await replica?.stop(0);
+  // What is left of it is removed when it starts again, or by `removeAbandoned`.
+  await replica?.stop(0).catch((err: unknown) => logger.warn({ err, ...fields }, 'ended replica not removed'));
   const tail = log?.tail(shownLogLines) ?? '';
   log?.write(`The replica ended: ${failure}`);
   await log?.flush();
@@ -140,6 +145,30 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
     isOwnFailure,
     computeDelayMs: (failures) => computeBackoffMs(failures - 1, config.deploymentsRestartDelayMs, maxRestartDelayMs),
   });
+}
+
+/**
+ * Stops a replica, again with backoff until it succeeds. Never rejects: a host that shuts down leaves a replica that it
+ * cannot stop to `removeAbandoned`, and one whose lease is lost to the host that has it.
+ */
+async function stopOrLeave(
+  { logger, config }: ReplicaDeps,
+  replica: StartedReplica | undefined,
+  { leaving, getStopReason }: Stopping,
+  fields: object,
+): Promise<void> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      // A shutdown or a lost lease may follow while the replica drains.
+      if (getStopReason() === 'lost') await leave(replica);
+      else await replica?.stop(config.drainTimeoutMs);
+      return;
+    } catch (err) {
+      logger.warn({ err, ...fields }, 'replica could not be stopped; retrying');
+      if (leaving.aborted) return;
+      await pause(computeBackoffMs(attempt, config.deploymentsRestartDelayMs, maxRestartDelayMs), leaving);
+    }
+  }
 }
 
 /** Ends the work of this host for a replica whose lease it has lost. */

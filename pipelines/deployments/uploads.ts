@@ -15,6 +15,7 @@ import { pipeline } from 'node:stream/promises';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
 import { lockDeployment } from './lock-deployment.ts';
 import type { SourceStore } from './source-store.ts';
 
@@ -160,16 +161,25 @@ export async function readSource(
   return bytes;
 }
 
-/** Deletes uploads that no revision uses and that are a day old, with their objects. */
+/**
+ * Deletes uploads that no revision uses and that are a day old, with their objects. An object that cannot be deleted does
+ * not keep the others; it is due again after an hour.
+ */
 export async function deleteUnusedUploads({
   database,
   sourceStore,
-}: Pick<UploadDeps, 'database' | 'sourceStore'>): Promise<void> {
+  logger,
+}: Pick<UploadDeps, 'database' | 'sourceStore'> & { readonly logger: Logger }): Promise<void> {
   const unused = await database.query<{ id: string; objectPath: string }>(
     `SELECT u.id, u.object_path AS "objectPath" FROM source_uploads AS u WHERE u.expires_at < now() AND ${isUnusedSql} LIMIT 100`,
   );
   for (const { id, objectPath } of unused) {
-    await (await sourceStore.open()).delete(objectPath);
-    await database.execute('DELETE FROM source_uploads WHERE id = $1', [id]);
+    try {
+      await (await sourceStore.open()).delete(objectPath);
+      await database.execute('DELETE FROM source_uploads WHERE id = $1', [id]);
+    } catch (err) {
+      logger.warn({ err, objectPath }, 'unused source not deleted; retrying in an hour');
+      await database.execute(`UPDATE source_uploads SET expires_at = now() + interval '1 hour' WHERE id = $1`, [id]);
+    }
   }
 }

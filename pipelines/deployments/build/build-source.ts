@@ -80,8 +80,11 @@ export interface Builder {
     request: BuildRequest,
     options: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
   ): Promise<Build>;
-  /** Deletes all builds except those of the given revisions. */
-  deleteExcept(revisionIds: ReadonlySet<string>): Promise<void>;
+  /**
+   * Deletes all builds except those of the revisions whose ids `readNeeded` returns. First lists the builds, then calls
+   * it, so that a build that is made meanwhile stays. A folder that cannot be deleted does not keep the others.
+   */
+  deleteExcept(readNeeded: () => Promise<ReadonlySet<string>>): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -306,16 +309,18 @@ export function createBuilder(deps: BuildDeps): Builder {
       inProgress.set(request.revisionId, building);
       return building;
     },
-    async deleteExcept(revisionIds) {
+    async deleteExcept(readNeeded) {
       if (!existsSync(join(resolve(config.dataDir), 'deployments', 'builds'))) return;
       const { builds } = getFolders();
-      for (const name of await readdir(builds)) {
-        const id = name.replace(/\.json$/, '');
-        if (parseUuid(id) !== id) continue;
-        if (revisionIds.has(id) || inProgress.has(id)) continue;
+      const ids = new Set((await readdir(builds)).map((name) => name.replace(/\.json$/, '')));
+      const needed = await readNeeded();
+      for (const id of ids) {
+        if (parseUuid(id) !== id || needed.has(id) || inProgress.has(id)) continue;
+        const folder = join(builds, id);
         // The marker goes first, so that a folder without some of its files never counts as complete.
-        await rm(getMarkerPath(join(builds, id)), { force: true });
-        await rm(join(builds, id), { recursive: true, force: true });
+        await rm(getMarkerPath(folder), { force: true })
+          .then(() => rm(folder, { recursive: true, force: true }))
+          .catch((err: unknown) => logger.warn({ err, folder }, 'build not deleted; retrying'));
       }
     },
     async close() {

@@ -22,6 +22,7 @@ import {
   imagePort,
   isTakenOver,
   nameReplica,
+  removeEach,
   requireImage,
   respondsOk,
   startFailed,
@@ -47,9 +48,8 @@ export function createDockerDriver(options: DockerDriverOptions): DeploymentDriv
       const filters = { label: [`${labels.installation}=${installation}`] };
       const containers = await docker.listContainers({ all: true, filters });
       const kept = new Set((await readHeld()).map(nameReplica));
-      for (const { Id, Names } of containers) {
-        if (!Names.some((name) => kept.has(name.replace(/^\//, '')))) await remove(docker.getContainer(Id));
-      }
+      const abandoned = containers.filter(({ Names }) => !Names.some((name) => kept.has(name.replace(/^\//, ''))));
+      await removeEach(abandoned, ({ Id }) => remove(docker.getContainer(Id)));
     },
   };
 }

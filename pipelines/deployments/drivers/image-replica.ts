@@ -50,6 +50,16 @@ export function startFailed(reason: string, cause?: unknown): Error {
   return runlakeError('DEPLOYMENT_START_FAILED', { reason: reason.slice(0, 1_000) }, { cause });
 }
 
+/** Calls `remove` for each replica, also after one that fails. @throws the first error, at the end */
+export async function removeEach<Replica>(
+  replicas: readonly Replica[],
+  remove: (replica: Replica) => Promise<void>,
+): Promise<void> {
+  const errors: unknown[] = [];
+  for (const replica of replicas) await remove(replica).catch((error: unknown) => errors.push(error));
+  if (errors.length > 0) throw errors[0];
+}
+
 /** Whether another host has taken over the replica that this signal belongs to, so that it must not be removed. */
 export function isTakenOver({ reason }: AbortSignal): boolean {
   return isRunlakeError(reason) && reason.code === 'REVISION_TAKEN_OVER';

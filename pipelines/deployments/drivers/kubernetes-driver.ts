@@ -16,7 +16,15 @@ import { PassThrough } from 'node:stream';
 import type { KubeConfig, V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
-import { imagePort, isTakenOver, nameReplica, respondsOk, startFailed, waitUntilOk } from './image-replica.ts';
+import {
+  imagePort,
+  isTakenOver,
+  nameReplica,
+  removeEach,
+  respondsOk,
+  startFailed,
+  waitUntilOk,
+} from './image-replica.ts';
 import {
   buildObjects,
   containerName,
@@ -133,10 +141,8 @@ export function createKubernetesDriver(
       const labelSelector = `${replicaLabels.installation}=${options.installation}`;
       const { items } = await apps.listNamespacedDeployment({ namespace, labelSelector });
       const kept = new Set((await readHeld()).map(nameReplica));
-      for (const { metadata } of items) {
-        const name = metadata?.name ?? '';
-        if (!kept.has(name)) await removeReplica(name, 0);
-      }
+      const names = items.map(({ metadata }) => metadata?.name ?? '').filter((name) => !kept.has(name));
+      await removeEach(names, (name) => removeReplica(name, 0));
     },
   };
 }

@@ -52,7 +52,7 @@ beforeAll(async () => {
 afterAll(() => under?.close());
 beforeEach(() => {
   hosts = [];
-  recording = { started: [], held: [], failing: new Set(), outlivesHost: false };
+  recording = { started: [], held: [], failing: new Set(), unstoppable: new Set(), outlivesHost: false };
   ({ started } = recording);
 });
 afterEach(async () => {

@@ -17,6 +17,8 @@ export interface Recording {
   readonly held: (readonly ReplicaName[])[];
   /** Names of deployments whose replicas fail to start. */
   readonly failing: Set<string>;
+  /** Names of deployments whose replicas cannot be stopped. */
+  readonly unstoppable: Set<string>;
   /** Whether replicas outlive their host, as containers do. */
   outlivesHost: boolean;
 }
@@ -50,6 +52,7 @@ export function createRecordingDriver(recording: Recording, host: string): Deplo
         ended,
         async stop(drainMs) {
           replica.drainedMs ??= drainMs;
+          if (recording.unstoppable.has(spec.name)) throw new Error('The engine does not respond');
           replica.isRunning = false;
         },
         ...(recording.outlivesHost && {

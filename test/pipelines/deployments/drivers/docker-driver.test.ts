@@ -289,16 +289,18 @@ it.each([
   expect(await findOwnNetwork(new Docker({ host: '127.0.0.1', port: api.port, protocol: 'http' }))).toBe(expected);
 });
 
-it('removes containers of this installation that no host knows', async () => {
+it('removes containers of this installation that no host knows, also after one that cannot be removed', async () => {
   const { driver } = await open([
     {
       request: 'GET /containers/json?all=true&filters={"label":["runlake.installation=inst"]}',
       body: [
         { Id: 'a', Names: [`/${name}`] },
+        { Id: 'stuck', Names: [`/runlake-${revisionId}-3`] },
         { Id: 'b', Names: [`/runlake-${revisionId}-2`] },
       ],
     },
+    { ...removed('stuck'), status: 500, body: { message: 'driver failed to remove root filesystem' } },
     removed('b'),
   ]);
-  await driver.removeAbandoned?.(async () => [spec]);
+  await expect(driver.removeAbandoned?.(async () => [spec])).rejects.toThrow('failed to remove root filesystem');
 });
