@@ -19,7 +19,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter } from '../../infra/telemetry/metrics.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
 import type { Builder } from './build/build-source.ts';
-import { checkSource, isBuildable } from './check-source.ts';
+import { checkDeployment, isBuildable } from './check-source.ts';
 import type { ClaimedRevision } from './claim-revision.ts';
 import { gitTokenName, openRevisionSecrets } from './deployment-secrets.ts';
 import { addReplicas, countReplicas, readProgress } from './replicas.ts';
@@ -113,7 +113,7 @@ async function takeStep(deps: AdvanceDeps, revision: ClaimedRevision, signal: Ab
 function create({ secretSealer, config }: AdvanceDeps, revision: ClaimedRevision): Step {
   try {
     openRevisionSecrets(secretSealer, revision);
-    checkSource(revision, config.deploymentsDriver);
+    checkDeployment(revision, config.deploymentsDriver);
     return { to: 'QUEUED', reason: 'Its source and its secrets can be used.' };
   } catch (error) {
     if (!isRunlakeError(error)) throw error;

@@ -1,12 +1,22 @@
-/** Validation of the source of a deployment, in requests and again on the host that builds it. */
+/** Validation of what a deployment runs, in requests and again on the host that builds it. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+import type { Caller } from '../tenants/caller.ts';
+import { isOperator } from '../tenants/operator.ts';
+import { checkPod, findOperatorField } from './check-pod.ts';
 import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
+import type { SecretReference } from './driver.ts';
 
 /** The parts of a deployment or revision that determine what runs. */
 export interface SourceDescription {
   readonly source: DeploymentSource;
   readonly sourceConfig: SourceConfig;
   readonly sourceRevisionConfig: SourceRevisionConfig;
+}
+
+/** What a deployment runs, and with which resources. */
+export interface RunDescription extends SourceDescription {
+  readonly secretReferences: readonly SecretReference[];
 }
 
 const createError = (field: string, reason: string) => runlakeError('DEPLOYMENT_INVALID', { field, reason });
@@ -17,13 +27,13 @@ export function isBuildable(source: DeploymentSource): boolean {
 }
 
 /**
- * Checks the fields of a source against each other.
+ * Checks the fields of a deployment against each other.
  *
  * @param driver the driver of this installation.
  * @throws DEPLOYMENT_INVALID
  */
-export function checkSource(
-  { source, sourceConfig, sourceRevisionConfig }: SourceDescription,
+export function checkDeployment(
+  { source, sourceConfig, sourceRevisionConfig, secretReferences }: RunDescription,
   driver: 'process' | 'docker' | 'kubernetes',
 ): void {
   const { repo_ref, langgraph_config_path, image_uri, source_tarball_path } = sourceRevisionConfig;
@@ -53,6 +63,26 @@ export function checkSource(
   const { min_scale: min, max_scale: max } = sourceConfig.resource_spec ?? {};
   if (min != null && max != null && min > max)
     throw createError('source_config.resource_spec.min_scale', `${min} is larger than max_scale (${max})`);
+  checkPod({ resources: sourceConfig.resource_spec ?? {}, secretReferences });
+  if (secretReferences.length > 0 && driver !== 'kubernetes')
+    throw createError('secret_references', `they need RUNLAKE_DEPLOYMENTS_DRIVER kubernetes; use secrets instead`);
+}
+
+/**
+ * Checks that only the operator of the installation refers to other objects of a cluster, which belong to no workspace.
+ *
+ * @throws DEPLOYMENT_INVALID
+ */
+export async function requireOperatorForObjects(
+  sql: Sql,
+  caller: Pick<Caller, 'organizationId'>,
+  { sourceConfig, secretReferences }: Pick<RunDescription, 'sourceConfig' | 'secretReferences'>,
+): Promise<void> {
+  const field = findOperatorField({ resources: sourceConfig.resource_spec ?? {}, secretReferences });
+  if (field === undefined || (await isOperator(sql, caller))) return;
+  const reason =
+    'only the organisation of the operator may set it, because it concerns objects that belong to no workspace';
+  throw createError(field, reason);
 }
 
 /** Checks a URL that clients show as a link. @throws DEPLOYMENT_INVALID */

@@ -9,7 +9,7 @@ import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { ProjectResolver } from '../projects/resolve-project.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
-import { checkSource, removeReadOnly } from './check-source.ts';
+import { checkDeployment, removeReadOnly, requireOperatorForObjects } from './check-source.ts';
 import { createRevision } from './create-revision.ts';
 import type { DeploymentRecord, DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
 import {
@@ -48,14 +48,16 @@ export interface NewDeployment {
  */
 export async function createDeployment(
   deps: WriteDeps,
-  { organizationId, workspaceId }: WorkspaceCaller,
+  caller: WorkspaceCaller,
   deployment: NewDeployment,
 ): Promise<DeploymentRecord> {
   const { database, projects, secretSealer, config } = deps;
+  const { organizationId, workspaceId } = caller;
   const { name, source, secretReferences } = deployment;
   const sourceConfig = removeReadOnly(deployment.sourceConfig, source);
   const sourceRevisionConfig = { ...deployment.sourceRevisionConfig, repo_commit_sha: null };
-  checkSource({ source, sourceConfig, sourceRevisionConfig }, config.deploymentsDriver);
+  checkDeployment({ source, sourceConfig, sourceRevisionConfig, secretReferences }, config.deploymentsDriver);
+  await requireOperatorForObjects(database, caller, { sourceConfig, secretReferences });
   if (sourceRevisionConfig.source_tarball_path != null) {
     const reason = 'a source can be uploaded only after the deployment was created';
     throw runlakeError('DEPLOYMENT_INVALID', { field: 'source_revision_config.source_tarball_path', reason });
@@ -154,7 +156,7 @@ const unchangeable = ['integration_id', 'repo_url', 'deployment_type', 'listener
  */
 export async function updateDeployment(
   { database, secretSealer, config }: WriteDeps,
-  { workspaceId }: Pick<WorkspaceCaller, 'workspaceId'>,
+  { organizationId, workspaceId }: Pick<WorkspaceCaller, 'organizationId' | 'workspaceId'>,
   deploymentId: string,
   change: DeploymentChange,
   { always }: { readonly always: boolean },
@@ -176,7 +178,9 @@ export async function updateDeployment(
       ...mergeGiven(deployment.sourceRevisionConfig, change.sourceRevisionConfig),
       repo_commit_sha: null,
     };
-    checkSource({ source, sourceConfig, sourceRevisionConfig }, config.deploymentsDriver);
+    const secretReferences = change.secretReferences ?? deployment.secretReferences;
+    checkDeployment({ source, sourceConfig, sourceRevisionConfig, secretReferences }, config.deploymentsDriver);
+    await requireOperatorForObjects(tx, { organizationId }, { sourceConfig, secretReferences });
     if (change.sourceRevisionConfig?.source_tarball_path != null) {
       await requireUploadedSource(tx, deployment.id, change.sourceRevisionConfig.source_tarball_path);
     }
@@ -185,7 +189,7 @@ export async function updateDeployment(
     const changed = await writeSnapshot(tx, secretSealer, deployment.id, {
       sourceConfig,
       sourceRevisionConfig,
-      secretReferences: change.secretReferences ?? deployment.secretReferences,
+      secretReferences,
       secrets,
     });
     const affectsRun =

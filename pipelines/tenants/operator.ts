@@ -46,7 +46,7 @@ export async function loadOperator(database: Database, organizationId?: string):
  * Returns whether the caller belongs to the organisation of the operator, which is the first organisation and cannot be
  * deleted.
  */
-export async function isOperator(sql: Sql, caller: Caller): Promise<boolean> {
+export async function isOperator(sql: Sql, caller: Pick<Caller, 'organizationId'>): Promise<boolean> {
   const [first] = await sql.query<{ id: string }>('SELECT id FROM organizations ORDER BY created_at, id LIMIT 1');
   return first?.id === caller.organizationId;
 }

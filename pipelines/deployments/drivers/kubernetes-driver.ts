@@ -15,6 +15,7 @@ import { createInterface } from 'node:readline';
 import { PassThrough } from 'node:stream';
 import type { KubeConfig, V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
 import { poll } from '../../../infra/timeouts/poll.ts';
+import { containerName } from '../check-pod.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
 import {
   imagePort,
@@ -25,13 +26,7 @@ import {
   startFailed,
   waitUntilOk,
 } from './image-replica.ts';
-import {
-  buildObjects,
-  containerName,
-  type KubernetesObjectOptions,
-  listObjectHeaders,
-  replicaLabels,
-} from './kubernetes-objects.ts';
+import { buildObjects, type KubernetesObjectOptions, listObjectHeaders, replicaLabels } from './kubernetes-objects.ts';
 
 export type KubernetesLibrary = typeof import('@kubernetes/client-node');
 

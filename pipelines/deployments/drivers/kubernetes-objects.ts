@@ -7,6 +7,7 @@ import type {
   V1Secret,
   V1Service,
 } from '@kubernetes/client-node';
+import { checkPod, containerName } from '../check-pod.ts';
 import type { ReplicaSpec, ResourceSpec } from '../driver.ts';
 import {
   buildImageEnvironment,
@@ -14,7 +15,6 @@ import {
   imagePort,
   nameReplica,
   requireImage,
-  startFailed,
 } from './image-replica.ts';
 
 export interface KubernetesObjectOptions extends ImageDriverOptions {
@@ -25,30 +25,17 @@ export interface KubernetesObjectOptions extends ImageDriverOptions {
 
 /** Labels of all objects of a replica. */
 export const replicaLabels = { installation: 'runlake/installation', replica: 'runlake/replica' } as const;
-/** Name of the container of the image in its pod. */
-export const containerName = 'agent-server';
-/** Volumes that give no access to the machine of a pod. */
-const allowedVolumes: ReadonlySet<string> = new Set([
-  'name',
-  'emptyDir',
-  'configMap',
-  'secret',
-  'persistentVolumeClaim',
-]);
-/** Secrets of this name contain the variables of deployments. */
-const ownSecretPattern = /^runlake-/;
-
 /**
  * Returns the objects in the order in which they are created.
  *
- * @throws DEPLOYMENT_START_FAILED if `resource_spec` asks for access to the machine or to other deployments.
+ * @throws DEPLOYMENT_INVALID if `resource_spec` contains fields that are not allowed; DEPLOYMENT_START_FAILED without image
  */
 export function buildObjects(
   spec: ReplicaSpec,
   options: KubernetesObjectOptions,
 ): readonly [V1Secret, V1Deployment, V1Service] {
   const { resources } = spec;
-  refuseUnsafe(spec);
+  checkPod(spec);
   const name = nameReplica(spec);
   const selector = { [replicaLabels.replica]: name };
   const labels = {
@@ -85,6 +72,10 @@ export function buildObjects(
 
 function buildPod(spec: ReplicaSpec, secretName: string, { drainTimeoutMs }: KubernetesObjectOptions): V1PodSpec {
   const { resources, secretReferences } = spec;
+  const securityContext = { allowPrivilegeEscalation: false };
+  // Checked by `checkPod`.
+  const addContext = (containers: ResourceSpec['sidecars']) =>
+    (containers ?? []).map((each) => ({ ...(each as unknown as V1Container), securityContext }));
   const probe = { httpGet: { path: '/ok', port: imagePort }, timeoutSeconds: 5 };
   const container: V1Container = {
     name: containerName,
@@ -96,18 +87,18 @@ function buildPod(spec: ReplicaSpec, secretName: string, { drainTimeoutMs }: Kub
       valueFrom: { secretKeyRef: { name: secret_name, key: secret_key } },
     })),
     resources: buildResources(resources),
-    securityContext: { allowPrivilegeEscalation: false },
+    securityContext,
     startupProbe: { ...probe, periodSeconds: 2, failureThreshold: 300 },
     readinessProbe: { ...probe, periodSeconds: 5 },
     livenessProbe: { ...probe, periodSeconds: 10, failureThreshold: 6 },
     ...(resources.volume_mounts && { volumeMounts: resources.volume_mounts as never }),
   };
   return {
-    containers: [container, ...((resources.sidecars ?? []) as unknown as V1Container[])],
-    ...(resources.init_containers && { initContainers: resources.init_containers as never }),
+    containers: [container, ...addContext(resources.sidecars)],
+    ...(resources.init_containers && { initContainers: addContext(resources.init_containers) }),
     ...(resources.volumes && { volumes: resources.volumes as never }),
     ...(resources.image_pull_secrets && { imagePullSecrets: [...resources.image_pull_secrets] }),
-    // Without an account that the owner names, the pod has no access to the API of the cluster.
+    // Without an account that the operator names, the pod has no access to the API of the cluster.
     ...(resources.service_account_name
       ? { serviceAccountName: resources.service_account_name }
       : { automountServiceAccountToken: false }),
@@ -130,26 +121,6 @@ function buildResources({
     requests: { ...(cpu && { cpu: toCores(cpu) }), ...(memory_mb && { memory: toBytes(memory_mb) }) },
     limits: { ...(cpuLimit && { cpu: toCores(cpuLimit) }), ...(memoryLimit && { memory: toBytes(memoryLimit) }) },
   };
-}
-
-/**
- * Refuses fields that give a pod access to its machine, or to the variables of other deployments. The rights of the
- * service account and admission rules of the namespace, which the operator sets, limit everything else.
- */
-function refuseUnsafe({ resources, secretReferences }: ReplicaSpec): void {
-  const { volumes, init_containers: initContainers, sidecars, image_pull_secrets: pullSecrets } = resources;
-  for (const volume of volumes ?? []) {
-    const kind = Object.keys(volume).find((key) => !allowedVolumes.has(key));
-    if (kind !== undefined) throw startFailed(`resource_spec.volumes: volumes of the kind ${kind} are not allowed`);
-  }
-  for (const container of [...(initContainers ?? []), ...(sidecars ?? [])]) {
-    if ('securityContext' in container)
-      throw startFailed('resource_spec: init_containers and sidecars must not have a securityContext');
-  }
-  const names = [...JSON.stringify([volumes, initContainers, sidecars]).matchAll(/"(?:secretName|name)":"([^"]*)"/g)];
-  const all = [...names.map(([, name]) => name), ...secretReferences.map((each) => each.secret_name)];
-  if ([...all, ...(pullSecrets ?? []).map(({ name }) => name)].some((name) => ownSecretPattern.test(name ?? '')))
-    throw startFailed('Secrets whose names start with runlake- belong to deployments and must not be used');
 }
 
 /** Identity of an object in requests. */

@@ -78,6 +78,21 @@ describe.each<[what: string, change: object, field: RegExp]>([
     { source_config: { ...valid.source_config, resource_spec: { min_scale: 3, max_scale: 2 } } },
     /min_scale/,
   ],
+  [
+    'a sidecar with a port of the machine',
+    {
+      source_config: {
+        ...valid.source_config,
+        resource_spec: { sidecars: [{ name: 'a', ports: [{ containerPort: 80, hostPort: 80 }] }] },
+      },
+    },
+    /resource_spec\.sidecars\[0\]\.ports\[0\]\.hostPort: it is not allowed/,
+  ],
+  [
+    'a reference to a Secret without Kubernetes',
+    { secret_references: [{ name: 'A', secret_name: 'a', secret_key: 'a' }] },
+    /secret_references: .*DRIVER kubernetes/,
+  ],
   ['a name of a secret with a space', { secrets: [{ name: 'A B', value: 'x' }] }, /secrets\[0\]/],
   ['an empty secret', { secrets: [{ name: 'A', value: '' }] }, /secrets\[0\]/],
   [
@@ -184,6 +199,23 @@ it('changes a deployment: given fields only, and no field that is fixed', async 
   expect((await api.ask(key, 'GET', `/v2/deployments/${made.id}/revisions?status=NONE`)).status).toBe(400);
   const { status, body } = await api.ask(key, 'POST', `/v2/deployments/${made.id}/revisions`, {});
   expect([status, body.status]).toEqual([201, 'CREATING']);
+});
+
+it('only the operator refers to objects of the cluster, also in a change', async () => {
+  const resource_spec = { service_account_name: 'runlake' };
+  const own = await create({ name: 'own', source_config: { ...valid.source_config, resource_spec } });
+  expect(own.body.source_config).toMatchObject({ resource_spec });
+  const stranger = await addOrganization(api.database, 'stranger');
+  const [strangerKey] = stranger.workspaceKeys;
+  const refused = { status: 400, body: { detail: expect.stringMatching(/resource_spec\.service_account_name: only/) } };
+  const source_config = { ...valid.source_config, resource_spec };
+  expect(await api.ask(strangerKey, 'POST', '/v2/deployments', { ...valid, source_config })).toMatchObject(refused);
+  const made = await api.ask(strangerKey, 'POST', '/v2/deployments', valid);
+  const path = `/v2/deployments/${made.body.id}`;
+  expect(await api.ask(strangerKey, 'PATCH', path, { source_config: { resource_spec } })).toMatchObject(refused);
+  expect(await api.ask(strangerKey, 'POST', `${path}/revisions`, { source_config: { resource_spec } })).toMatchObject(
+    refused,
+  );
 });
 
 it('limits the uploads of a deployment that no revision uses', async () => {

@@ -175,7 +175,7 @@ describe('a replica', () => {
                   readinessProbe: { httpGet: { path: '/ok', port: 8000 } },
                   volumeMounts: [{ name: 'cache', mountPath: '/cache' }],
                 },
-                { name: 'proxy', image: 'proxy:1' },
+                { name: 'proxy', image: 'proxy:1', securityContext: { allowPrivilegeEscalation: false } },
               ],
               volumes: [{ name: 'cache', emptyDir: {} }],
               imagePullSecrets: [{ name: 'registry' }],
@@ -268,6 +268,7 @@ describe('a replica', () => {
 
   it.each([
     [{ volumes: [{ name: 'root', hostPath: { path: '/' } }] }, 'hostPath'],
+    [{ sidecars: [{ name: 'a', ports: [{ containerPort: 80, hostPort: 80 }] }] }, 'hostPort'],
     [{ sidecars: [{ name: 'a', securityContext: { privileged: true } }] }, 'securityContext'],
     [{ volumes: [{ name: 'others', secret: { secretName: 'runlake-x' } }] }, 'belong to deployments'],
     [{ init_containers: [{ name: 'a', envFrom: [{ secretRef: { name: 'runlake-x' } }] }] }, 'belong to deployments'],
