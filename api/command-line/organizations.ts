@@ -1,4 +1,3 @@
-import { createInterface } from 'node:readline/promises';
 import Format from 'typebox/format';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -11,8 +10,9 @@ import {
   deleteOrganization as remove,
 } from '../../pipelines/tenants/organizations.ts';
 import { enqueueDeletions } from './enqueue-deletions.ts';
+import { prompt, runInterruptibly } from './interrupt.ts';
 import { withStores } from './open-stores.ts';
-import { printTable } from './print-table.ts';
+import { printTable, toPrintable } from './print-table.ts';
 
 export interface CreateOrganizationOptions {
   readonly workspace?: string;
@@ -67,12 +67,12 @@ export async function deleteOrganization(id: string, { confirm }: { readonly con
   const createUnknownError = () =>
     runlakeError('BAD_REQUEST', { reason: `No organisation '${id}'. See \`runlake organizations list\`.` });
   if (!Format.Test('uuid', id)) throw createUnknownError();
-  await asOperator(async (access) => {
+  const work = async (access: Access, interrupted: AbortSignal) => {
     const all = await list(access.database, access.operator, { includeDeleted: true });
     const found = all.find((each) => each.id === id.toLowerCase());
     if (found === undefined) throw createUnknownError();
     const { display_name: name, workspaces } = found;
-    if ((confirm ?? (await promptForName(name, workspaces))) !== name) {
+    if ((confirm ?? (await promptForName(name, workspaces, interrupted))) !== name) {
       throw runlakeError('BAD_REQUEST', { reason: `Nothing was deleted: the name of the organisation is '${name}'.` });
     }
     const authenticator = { forgetAll: () => undefined };
@@ -81,20 +81,13 @@ export async function deleteOrganization(id: string, { confirm }: { readonly con
       `Organisation ${name} is deleted. Its keys stop working within two seconds. State of its data: ${formatState(deletedOrganization)}.`,
     );
     console.log('`runlake organizations list` shows the progress of the deletion.');
-  });
+  };
+  await runInterruptibly((interrupted) => asOperator((access) => work(access, interrupted)));
 }
 
-async function promptForName(name: string, workspaces: number): Promise<string> {
-  const lines = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    const answer = lines.question(
-      `This deletes the organisation '${name}' with ${workspaces} workspaces and all their data. Type its name to continue: `,
-    );
-    const closed = new Promise<string>((resolve) => lines.once('close', () => resolve('')));
-    return await Promise.race([answer, closed]);
-  } finally {
-    lines.close();
-  }
+function promptForName(name: string, workspaces: number, interrupted: AbortSignal): Promise<string> {
+  const deleted = `the organisation '${toPrintable(name)}' with ${workspaces} workspaces and all their data`;
+  return prompt(`This deletes ${deleted}. Type its name to continue: `, interrupted);
 }
 
 function requireName(what: string, text: string | undefined): void {

@@ -5,9 +5,10 @@ import { basename, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { formatBytes, formatDuration } from '../export/watch.ts';
+import { unlessInterrupted } from '../interrupt.ts';
 import { toPrintable } from '../print-table.ts';
 import { type Deployment, followRevision, type Revision, readRevision } from './follow-revision.ts';
-import { type MainApiClient, sendRequest, unlessInterrupted, withMainApi } from './main-api-client.ts';
+import { type MainApiClient, sendRequest, withMainApi } from './main-api-client.ts';
 import { packFolder, readSourceFolder, type SourceFolder } from './pack-folder.ts';
 
 export interface DeployOptions {

@@ -1,10 +1,10 @@
-import { createInterface } from 'node:readline/promises';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { prompt, unlessInterrupted } from '../interrupt.ts';
 import { isId } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 import { findByName } from './deploy.ts';
 import { type Deployment, followRevision, readRevision } from './follow-revision.ts';
-import { type MainApiClient, unlessInterrupted, withMainApi } from './main-api-client.ts';
+import { type MainApiClient, withMainApi } from './main-api-client.ts';
 
 export interface DeploymentOptions {
   readonly workspace?: string;
@@ -81,7 +81,7 @@ export async function deleteDeployment(
 ): Promise<void> {
   await withMainApi(options, async (client) => {
     const { id, name } = await findDeployment(client, nameOrId);
-    const confirmed = options.confirm ?? (await prompt(name, client.interrupted));
+    const confirmed = options.confirm ?? (await promptForName(name, client.interrupted));
     if (confirmed !== name) {
       throw runlakeError('BAD_REQUEST', { reason: `Nothing is deleted: '${toPrintable(confirmed)}' is not its name.` });
     }
@@ -93,18 +93,10 @@ export async function deleteDeployment(
 }
 
 /** @throws BAD_REQUEST without a terminal; the reason of `interrupted`. */
-async function prompt(name: string, interrupted: AbortSignal): Promise<string> {
+async function promptForName(name: string, interrupted: AbortSignal): Promise<string> {
   if (process.stdin.isTTY !== true)
     throw runlakeError('BAD_REQUEST', { reason: 'Without a terminal, specify --confirm.' });
-  const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  // A terminal that is read by line sends no signal.
-  terminal.once('SIGINT', () => process.kill(process.pid, 'SIGINT'));
-  try {
-    const question = `Type its name, ${toPrintable(name)}, to delete it with its threads: `;
-    return await terminal.question(question, { signal: interrupted });
-  } finally {
-    terminal.close();
-  }
+  return prompt(`Type its name, ${toPrintable(name)}, to delete it with its threads: `, interrupted);
 }
 
 /** @throws BAD_REQUEST if there is none. */

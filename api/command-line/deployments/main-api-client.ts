@@ -7,6 +7,7 @@ import { createKey, revokeKey } from '../../../pipelines/tenants/keys.ts';
 import { loadOperator } from '../../../pipelines/tenants/operator.ts';
 import { normaliseEndpoint } from '../../tools/endpoints.ts';
 import { mainApiUrl } from '../check-port.ts';
+import { runInterruptibly } from '../interrupt.ts';
 import { withStores } from '../open-stores.ts';
 import { toPrintable } from '../print-table.ts';
 
@@ -37,28 +38,7 @@ export async function withMainApi(
   options: { readonly workspace?: string | undefined },
   work: (client: MainApiClient) => Promise<void>,
 ): Promise<void> {
-  const interrupt = new AbortController();
-  const stop = () => interrupt.abort();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop);
-  try {
-    await connect(options, work, interrupt.signal);
-  } catch (error) {
-    if (!interrupt.signal.aborted) throw error;
-    process.exitCode = 130;
-  } finally {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.removeListener(signal, stop);
-  }
-}
-
-/** Resolves with the result of `work`, or with undefined if a signal has interrupted it. Rejects with any other error. */
-export function unlessInterrupted<Result>(
-  { interrupted }: Pick<MainApiClient, 'interrupted'>,
-  work: Promise<Result>,
-): Promise<Result | undefined> {
-  return work.catch((error: unknown) => {
-    if (!interrupted.aborted) throw error;
-    return undefined;
-  });
+  await runInterruptibly((interrupted) => connect(options, work, interrupted));
 }
 
 async function connect(

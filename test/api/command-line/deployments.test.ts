@@ -166,8 +166,9 @@ describe('the commands', () => {
         await tx.execute('LOCK TABLE deployments IN ACCESS EXCLUSIVE MODE');
         const interrupted = runCommand(['deploy', source], { ...byFolder, TMPDIR: temporary }, async (child) => {
           await until('the request', async () => {
-            const waiting = await tx.query(
-              `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FROM deployments AS d%'`,
+            // A transaction would see the activity as it was at its first query.
+            const waiting = await database.query(
+              `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'SELECT * FROM (SELECT d.id,%'`,
             );
             return waiting.length > 0;
           });
