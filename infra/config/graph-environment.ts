@@ -31,6 +31,19 @@ export function buildGraphEnvironment(environment: NodeJS.ProcessEnv = process.e
   );
 }
 
+const buildVariables: ReadonlySet<string> = new Set(['PATH', 'LANG', 'TZ', 'NODE_ENV', 'NODE_EXTRA_CA_CERTS']);
+
+/**
+ * Returns the environment for the commands of a build. It contains no proxy, which may contain a password, and would
+ * replace the checked address of a repository.
+ *
+ * @param home folder of the build for everything that it writes outside of its source.
+ */
+export function buildCommandEnvironment(home: string): Record<string, string> {
+  const described = Object.entries(buildGraphEnvironment()).filter(([name]) => buildVariables.has(name));
+  return { ...Object.fromEntries(described), HOME: home, TMPDIR: home, TMP: home, TEMP: home };
+}
+
 /** The revision of a deployment that an agent server runs. */
 export interface AgentsRevision {
   readonly id: string;

@@ -7,13 +7,14 @@
  *   1. `take` picks a random user id from a range that no regular account uses, and creates a folder that only this id
  *      can enter.
  *   2. The process is started with that id as user id and group id, and without supplementary groups.
- *   3. After that process has exited, `release` kills all other processes of the id, then deletes the folder.
+ *   3. After that process has exited, `release` kills all other processes of the id, then deletes the folder, and what
+ *      the id has created in folders that all users can write to.
  *   4. `close` deletes the remaining folders. After a SIGKILL, the next start deletes the folders of the killed
  *      process. Ids are random, so that an old id is unlikely to be picked again.
  */
 import { execFile } from 'node:child_process';
 import { randomInt } from 'node:crypto';
-import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { chmodSync, chownSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -97,9 +98,23 @@ function createAccount(folder: string, { first, count }: (typeof userIdRanges)[n
     release() {
       for (let sweep = 0; sweep < maxSweeps && killProcesses(uid); sweep += 1);
       // Not awaited, because deleting many files takes time.
-      void rm(home, { recursive: true, force: true }).catch(() => undefined);
+      for (const path of [home, ...listShared(uid)])
+        void rm(path, { recursive: true, force: true }).catch(() => undefined);
     },
   };
+}
+
+/** Folders in which all users can create files. */
+const sharedFolders = new Set([tmpdir(), '/tmp', '/var/tmp', '/dev/shm']);
+
+/** Lists what a user id has created in the folders that all users can write to. */
+export function listShared(uid: number): string[] {
+  return [...sharedFolders].flatMap((folder) => {
+    const names = existsSync(folder) ? readdirSync(folder) : [];
+    return names
+      .map((name) => join(folder, name))
+      .filter((path) => lstatSync(path, { throwIfNoEntry: false })?.uid === uid);
+  });
 }
 
 /** Kills all processes of a user id. @returns whether there were any. */

@@ -54,6 +54,63 @@ test.each(failures)(
   180_000,
 );
 
+test('kill -9 before the transition to CREATE_FAILED is committed: it fails once, and the previous revision serves', async () => {
+  const first = await under.client.deploy('killed-create-failed', echoSource('first'));
+  await under.client.awaitDeployed(first.id, first.latest_revision_id);
+  await under.killAt('CREATE_FAILED', async () => {
+    // As if its secrets had been sealed with a key that is lost.
+    await under.withDatabase(async (database) => {
+      await database.execute(
+        `CREATE FUNCTION lose_key() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN NEW.sealed_secrets = 'unknown'; RETURN NEW; END $$`,
+      );
+      await database.execute(
+        'CREATE TRIGGER lose_key BEFORE INSERT ON deployment_revisions FOR EACH ROW EXECUTE FUNCTION lose_key()',
+      );
+    });
+    await under.client.push(first.id, echoSource('never'));
+  });
+  await under.withDatabase((database) => database.execute('DROP FUNCTION lose_key CASCADE'));
+  const { body: found } = await under.client.ask('GET', `/v2/deployments/${first.id}`);
+  const failed = await under.client.awaitEnd(first.id, found.latest_revision_id);
+  expect(listPassed(failed)).toEqual(['CREATING', 'CREATE_FAILED']);
+  expect(found.active_revision_id).toBe(first.latest_revision_id);
+  await until('the previous revision', async () => (await invoke('killed-create-failed')).status === 200);
+  expect(await invoke('killed-create-failed')).toMatchObject({ body: { reply: 'first' } });
+}, 180_000);
+
+test('kill -9 before a waiting revision is skipped: it waits on, until a newer one is committed', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'runlake-crash-'));
+  chmodSync(folder, 0o755);
+  const build_command = `until [ -e ${folder}/go ]; do sleep 0.1; done`;
+  try {
+    // Takes all build slots, so that the next revision waits.
+    const busy = [];
+    for (let slot = 0; slot < 2; slot += 1) {
+      const made = await under.client.create(`busy ${slot}`, { sourceConfig: { build_command } });
+      busy.push({ id: made.id, ...(await under.client.push(made.id, echoSource('busy'))) });
+    }
+    const made = await under.client.create('skipped');
+    const { latest_revision_id: id } = await under.client.push(made.id, echoSource('waiting'));
+    const path = `/v2/deployments/${made.id}/revisions/${id}`;
+    await until('it to wait', async () => (await under.client.ask('GET', path)).body.status === 'AWAITING_BUILD');
+    await under.killAt(
+      'SKIPPED',
+      async () => void (await under.client.push(made.id, echoSource('lost')).catch(() => undefined)),
+    );
+    const { body: found } = await under.client.ask('GET', `/v2/deployments/${made.id}`);
+    expect(found.latest_revision_id).toBe(id);
+    const { latest_revision_id: newer } = await under.client.push(made.id, echoSource('newer'));
+    const skipped = await under.client.awaitEnd(made.id, id);
+    expect(listPassed(skipped)).toEqual(['CREATING', 'QUEUED', 'AWAITING_BUILD', 'SKIPPED']);
+    writeFileSync(join(folder, 'go'), '');
+    await under.client.awaitDeployed(made.id, newer);
+    expect(await invoke('skipped')).toMatchObject({ body: { reply: 'newer' } });
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}, 180_000);
+
 test('kill -9 before a newer revision is committed: the one that was being built continues', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'runlake-crash-'));
   chmodSync(folder, 0o755);

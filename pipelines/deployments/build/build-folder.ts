@@ -4,6 +4,7 @@ import { lchown, lstat, opendir, readFile, realpath, stat } from 'node:fs/promis
 import { join, sep } from 'node:path';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { listShared, type ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
 
 /** Calls `visit` for a folder and everything in it. Does not follow links. Entries that cannot be read are skipped. */
 async function walk(path: string, visit: (path: string, stats: Stats) => boolean | Promise<boolean>): Promise<void> {
@@ -73,7 +74,10 @@ export function createBuildError(reason: string): RunlakeError {
 
 const measureIntervalMs = 3_000;
 
-/** The limits of time and disk space of one build, which covers all folders that the build can write to. */
+/**
+ * The limits of time and disk space of one build. The latter covers the folders that the build should write to and, if
+ * it has an account, what it creates elsewhere; without one, those files are not distinguished from others.
+ */
 export class BuildLimit {
   readonly signal: AbortSignal;
   readonly #exceeded = new AbortController();
@@ -81,10 +85,15 @@ export class BuildLimit {
   /** Folders with the disk space that they used before the build. */
   readonly #folders: { readonly path: string; readonly formerBytes: number }[] = [];
   readonly #maxBytes: number;
+  readonly #account: Pick<ProcessAccount, 'uid'> | undefined;
   readonly #timers: NodeJS.Timeout[];
 
-  constructor(config: Pick<Config, 'deploymentsBuildTimeoutMs' | 'deploymentsMaxBuildBytes'>, given: AbortSignal) {
+  constructor(
+    config: Pick<Config, 'deploymentsBuildTimeoutMs' | 'deploymentsMaxBuildBytes'>,
+    { signal: given, account }: { readonly signal: AbortSignal; readonly account: ProcessAccount | undefined },
+  ) {
     this.#given = given;
+    this.#account = account;
     this.#maxBytes = config.deploymentsMaxBuildBytes;
     this.signal = AbortSignal.any([given, this.#exceeded.signal]);
     const timeoutMs = config.deploymentsBuildTimeoutMs;
@@ -103,7 +112,8 @@ export class BuildLimit {
   /** @throws BUILD_FAILED if the build uses too much disk space */
   async check(): Promise<void> {
     let bytes = 0;
-    for (const { path, formerBytes } of this.#folders) {
+    const elsewhere = this.#account === undefined ? [] : listShared(this.#account.uid);
+    for (const { path, formerBytes } of [...this.#folders, ...elsewhere.map((path) => ({ path, formerBytes: 0 }))]) {
       if (bytes > this.#maxBytes) break;
       bytes += Math.max((await measureFolder(path, formerBytes + this.#maxBytes)) - formerBytes, 0);
     }

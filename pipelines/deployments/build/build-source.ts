@@ -5,8 +5,8 @@
  *
  *   1. If the marker of the revision exists, its folder is complete; it is returned.
  *   2. Wait for a free slot; the folder of an earlier, interrupted build is deleted.
- *   3. Fetch the source, install its packages, run its build command, each under the account of this build, within the
- *      limits of time and disk space.
+ *   3. Fetch the source, install its packages, run its build command, each under the account of this build, with a home
+ *      of its own, within the limits of time and disk space.
  *   4. Release the account, which kills all its processes. Check the langgraph.json.
  *   5. Write the marker.
  *
@@ -14,11 +14,13 @@
  */
 import { chmodSync, existsSync, mkdirSync, statSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
+import { buildCommandEnvironment } from '../../../infra/config/graph-environment.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { lockFolder } from '../../../infra/embedded/data-folder.ts';
 import { writePrivateFile } from '../../../infra/embedded/private-file.ts';
+import { createProcessFolder } from '../../../infra/embedded/process-identity.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
   openProcessAccounts,
@@ -93,6 +95,12 @@ const maxUnpackFactor = 10;
 const maxEntries = 50_000;
 /** The cache of a workspace is deleted when it is larger. */
 const maxCacheBytes = 1024 ** 3;
+
+/** The account of a build, and the folder for what it writes outside of its source. */
+interface BuildUser {
+  readonly account: ProcessAccount | undefined;
+  readonly home: string;
+}
 
 interface Folders {
   readonly builds: string;
@@ -192,14 +200,17 @@ export function createBuilder(deps: BuildDeps): Builder {
     accounts ??= openAccounts();
     const account = (await accounts)?.take();
     if (account === undefined) await requireOperatorWorkspace(request.workspaceId);
-    const limit = new BuildLimit(config, signal);
+    const limit = new BuildLimit(config, { signal, account });
+    const ownHome =
+      account === undefined ? await createProcessFolder(tmpdir(), { prefix: 'runlake-build-' }) : undefined;
+    const user: BuildUser = { account, home: ownHome ?? String(account?.home) };
     try {
       await rm(folder, { recursive: true, force: true });
       await mkdir(folder, { mode: 0o755 });
       await limit.include(folder);
-      if (account) await limit.include(account.home);
-      const commit = await fetchInto(request, folder, account, limit.signal, onLog);
-      await installInto(request, folder, account, limit, onLog);
+      await limit.include(user.home);
+      const commit = await fetchInto(request, folder, user, limit.signal, onLog);
+      await installInto(request, folder, user, limit, onLog);
       await limit.check();
       account?.release();
       const agentsFile = await checkBuild(folder, getConfigPath(request));
@@ -212,13 +223,14 @@ export function createBuilder(deps: BuildDeps): Builder {
     } finally {
       limit.end();
       account?.release();
+      if (ownHome !== undefined) await rm(ownHome, { recursive: true, force: true }).catch(() => undefined);
     }
   }
 
   async function fetchInto(
     { source, deploymentId, sourceConfig, sourceRevisionConfig, gitToken }: BuildRequest,
     folder: string,
-    account: ProcessAccount | undefined,
+    { account, home }: BuildUser,
     signal: AbortSignal,
     onLog: (text: string) => void,
   ): Promise<string | undefined> {
@@ -237,7 +249,7 @@ export function createBuilder(deps: BuildDeps): Builder {
     const commit = await fetchGit(
       { url, reference, commit: sourceRevisionConfig.repo_commit_sha ?? undefined, token: gitToken },
       {
-        ...{ folder, account, signal, onOutput: onLog, environment: buildGraphEnvironment() },
+        ...{ folder, account, signal, onOutput: onLog, environment: buildCommandEnvironment(home) },
         allowPrivate: config.allowPrivateEndpoints,
       },
     );
@@ -248,7 +260,7 @@ export function createBuilder(deps: BuildDeps): Builder {
   async function installInto(
     request: BuildRequest,
     folder: string,
-    account: ProcessAccount | undefined,
+    { account, home }: BuildUser,
     limit: BuildLimit,
     onLog: (text: string) => void,
   ): Promise<void> {
@@ -259,7 +271,7 @@ export function createBuilder(deps: BuildDeps): Builder {
     try {
       // The agent server finds packages in node_modules, which newer versions of Yarn do not create by default.
       const environment = {
-        ...buildGraphEnvironment(),
+        ...buildCommandEnvironment(home),
         CI: 'true',
         YARN_NODE_LINKER: 'node-modules',
         ...cache.environment,

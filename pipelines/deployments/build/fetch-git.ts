@@ -2,7 +2,8 @@
  * Fetches one commit of a git repository.
  *
  * Git runs without configuration of the machine, without hooks and submodules, and only with the transports https, http
- * and ssh. The addresses of the host are checked before; redirects to other hosts are refused.
+ * and ssh. The addresses of the host are checked before; redirects to other hosts are refused. Proxies are not used,
+ * because a proxy would look up the address again.
  */
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
@@ -81,6 +82,8 @@ function buildGitEnvironment(url: URL, address: string, token: string | undefine
   const configuration: [string, string][] = [
     // The address that was checked, without another look-up.
     ['http.curloptResolve', `${host}:${port}:${address}`],
+    // Overrides the variables of the environment.
+    ['http.proxy', ''],
     ['protocol.allow', 'never'],
     ['protocol.https.allow', 'always'],
     ['protocol.http.allow', 'always'],
@@ -95,7 +98,7 @@ function buildGitEnvironment(url: URL, address: string, token: string | undefine
     GIT_CONFIG_GLOBAL: '/dev/null',
     GIT_TERMINAL_PROMPT: '0',
     GIT_ALLOW_PROTOCOL: 'https:http:ssh',
-    GIT_SSH_COMMAND: `ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o HostKeyAlias=${host} -o HostName=${address}`,
+    GIT_SSH_COMMAND: `ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o HostKeyAlias=${host} -o HostName=${address}`,
     GIT_LFS_SKIP_SMUDGE: '1',
     GIT_CONFIG_COUNT: String(configuration.length),
     ...Object.fromEntries(

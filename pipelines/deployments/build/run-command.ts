@@ -35,7 +35,7 @@ export async function runCommand(command: BuildCommand, { signal, onOutput }: Co
   signal.throwIfAborted();
   const child = spawn(program, [...args], {
     cwd: folder,
-    env: { ...environment, ...(account && { HOME: account.home, TMPDIR: account.home }) },
+    env: environment,
     ...(account && { uid: account.uid, gid: account.gid }),
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],

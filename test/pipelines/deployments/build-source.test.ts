@@ -229,18 +229,35 @@ function isRunning(mark: string): boolean {
     .some((line) => line.startsWith('sh -c') && line.includes(mark));
 }
 
+const shared = `runlake-shared-${randomUUID()}`;
 it.each([
-  ['its folder', 'large'],
-  ['its home', '$HOME/large'],
-  ['the cache of its packages', '$npm_config_cache-large'],
-])('limits the disk space of a build, in %s', async (_what, file) => {
-  const by = createBuilder(depsOf({ deploymentsMaxBuildBytes: 2 ** 20 }));
+  ['its folder', 'large', 'auto'],
+  ['its home', '$HOME/large', 'auto'],
+  ['the cache of its packages', '$npm_config_cache-large', 'auto'],
+  ['its home without isolation', '$HOME/large', 'off'],
+  ['its folder for temporary files without isolation', '$TMPDIR/large', 'off'],
+  ['a folder of the machine', `/tmp/${shared}/large`, 'auto'],
+  ['the memory of the machine', `/dev/shm/${shared}/large`, 'auto'],
+] as const)('limits the disk space of a build, in %s', async (_what, file, agentsIsolation) => {
+  const by = createBuilder(depsOf({ deploymentsMaxBuildBytes: 2 ** 20, agentsIsolation }));
   // The command would not end by itself.
-  const command = `dd if=/dev/zero of="${file}" bs=1048576 count=3; sleep 600`;
-  if (process.getuid?.() !== 0 && file.startsWith('$HOME')) return;
+  const command = `mkdir -p "$(dirname "${file}")"; dd if=/dev/zero of="${file}" bs=1048576 count=3; sleep 600`;
+  // Without user ids of its own, files elsewhere are not distinguished from those of Runlake.
+  if (process.getuid?.() !== 0 && file.includes(shared)) return;
   await expect(build({ files: echoSource('hi'), install: command }, { by })).rejects.toMatchObject(
     failed(/more disk space than 1048576 bytes/),
   );
+  await by.close();
+  await until('its files to be deleted', () => !existsSync(`/tmp/${shared}`) && !existsSync(`/dev/shm/${shared}`));
+});
+
+it('gives a build a home of its own, also without isolation, and deletes it', async () => {
+  const by = createBuilder(depsOf({ agentsIsolation: 'off' }));
+  const command = 'touch "$HOME/.npmrc" "$TMPDIR/a" "$TMP/b" "$TEMP/c"; echo "$HOME" > home.txt';
+  const { agentsFile } = await build({ files: echoSource('hi'), install: command }, { by });
+  const home = execFileSync('cat', [join(agentsFile, '..', 'home.txt')], { encoding: 'utf8' }).trim();
+  expect(home).not.toBe(process.env.HOME);
+  expect(existsSync(home)).toBe(false);
   await by.close();
 });
 
@@ -271,16 +288,22 @@ it('ends when its signal is aborted, with the reason of the signal', async () =>
   await expect(building).rejects.toThrow('interrupted');
 });
 
+const proxyNames = ['HTTP_PROXY', 'http_proxy', 'HTTPS_PROXY', 'https_proxy', 'ALL_PROXY', 'all_proxy'];
+
 it('gives commands neither the environment of Runlake nor the account of the operator', async () => {
   process.env.RUNLAKE_TEST_SECRET_OF_OPERATOR = 'operator secret';
+  for (const name of proxyNames) process.env[name] = 'http://user:password@proxy.example:3128';
   chmodSync(join(dataDir, 'secret.key'), 0o600);
   const secret = join(dataDir, 'secret.key');
   const { agentsFile } = await build({
     files: echoSource('hi'),
     install: `env > environment.txt; cat ${secret} > copy.txt 2>/dev/null; id -u > user.txt; true`,
+  }).finally(() => {
+    for (const name of proxyNames) delete process.env[name];
   });
   const read = (name: string) => execFileSync('cat', [join(agentsFile, '..', name)], { encoding: 'utf8' });
   expect(read('environment.txt')).not.toMatch(/operator secret|RUNLAKE_/);
+  expect(read('environment.txt')).not.toMatch(/proxy/i);
   if (process.getuid?.() !== 0) return;
   expect(read('copy.txt')).toBe('');
   expect(Number(read('user.txt'))).toBeGreaterThan(1_000);

@@ -84,15 +84,36 @@ beforeEach(() => {
   authorizations = [];
 });
 
-const fetchSource = (source: Partial<GitSource>, allowPrivate = true) =>
+const fetchSource = (source: Partial<GitSource>, allowPrivate = true, environment = buildGraphEnvironment()) =>
   fetchGit(
     { url, reference: 'main', ...source },
     {
-      ...{ folder, account: undefined, environment: buildGraphEnvironment(), allowPrivate },
+      ...{ folder, account: undefined, environment, allowPrivate },
       ...{ signal: AbortSignal.timeout(60_000), onOutput: () => undefined },
     },
   );
 const content = () => readFileSync(join(folder, 'file.txt'), 'utf8');
+
+it('connects to the checked address, not to a proxy of the environment', async () => {
+  const asked: string[] = [];
+  const proxy = createServer((request, response) => {
+    asked.push(String(request.url));
+    response.writeHead(502).end();
+  }).on('connect', (request, socket) => {
+    asked.push(String(request.url));
+    socket.end();
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const names = ['http_proxy', 'HTTP_PROXY', 'https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'];
+  const proxies = Object.fromEntries(names.map((name) => [name, address]));
+  try {
+    expect(await fetchSource({}, true, { ...buildGraphEnvironment(), ...proxies })).toBe(commits[1]);
+    expect(asked).toEqual([]);
+  } finally {
+    proxy.close();
+  }
+});
 
 it('fetches the newest commit of a branch', async () => {
   expect(await fetchSource({})).toBe(commits[1]);
