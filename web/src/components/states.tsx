@@ -137,32 +137,25 @@ interface QueryView<T> {
   readonly refetch: () => unknown;
 }
 
-/** Says that a part of a screen did not load, and offers to try again. Renders nothing without an error. */
+/**
+ * Says that a part of a screen did not load, or above loaded data that a later read failed, and offers to try again.
+ * Renders nothing without an error.
+ */
 export function PartProblem({
-  what,
+  what = 'This',
   query: { data, error, refetch },
 }: {
   /** What is missing, such as `The figures`. */
-  readonly what: string;
+  readonly what?: string;
   readonly query: QueryView<unknown>;
 }) {
-  if (error === null || data !== undefined) return <StaleNotice error={error} />;
+  if (error === null) return null;
   return (
     <p className="row wrap notice error-text" role="alert">
-      {what} did not load: {error.message}
+      {data === undefined ? `${what} did not load` : 'Not up to date'}: {error.message}
       <button type="button" className="button" onClick={() => void refetch()}>
         Try again
       </button>
-    </p>
-  );
-}
-
-/** Says above data that a later read failed. Renders nothing without `error`. */
-export function StaleNotice({ error }: { readonly error: Error | null }) {
-  if (error === null) return null;
-  return (
-    <p className="notice error-text" role="alert">
-      Not up to date: {error.message}
     </p>
   );
 }
@@ -178,7 +171,7 @@ export function QueryState<T>({
   if (query.data !== undefined)
     return (
       <>
-        <StaleNotice error={query.error} />
+        <PartProblem query={query} />
         {children(query.data)}
       </>
     );

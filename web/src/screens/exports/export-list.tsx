@@ -6,7 +6,6 @@ import {
   LoadingState,
   MoreButton,
   PartProblem,
-  StaleNotice,
 } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { ExportStatus, ProgressBar } from './export-marks.tsx';
@@ -35,7 +34,7 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
     );
   return (
     <section className="table-scroll" tabIndex={0} aria-label={isSchedules ? 'Schedules' : 'Exports'}>
-      <StaleNotice error={exports.error} />
+      <PartProblem what="The exports" query={exports} />
       <PartProblem what="The names of the projects" query={projects.query} />
       <PartProblem what="The destinations" query={destinations} />
       <table className="plain-table">
