@@ -120,8 +120,15 @@ async function sumTokens({ clickhouse, database }: Deps, plan: BucketPlan, tenan
   const projectIds = await readLiveProjectIds(database, tenantId);
   const set = {
     scope: { tenantId, projectIds },
-    // The hours are those of the key times, which can differ from the stated start by the rounding of clients.
-    filter: { isRoot: true, startedFromMicros: plan.startInclusiveSeconds * 1e6 - startRoundingMicros },
+    // The hours are those of the key times, which can differ from the stated start by the rounding of clients. Facts
+    // are read without an upper bound only.
+    filter: {
+      isRoot: true,
+      startedFromMicros: plan.startInclusiveSeconds * 1e6 - startRoundingMicros,
+      startedBeforeMicros: factGroupings.includes(groupBy)
+        ? undefined
+        : plan.endExclusiveSeconds * 1e6 + startRoundingMicros,
+    },
     groupBy: buildGrouping(plan, groupBy),
     selected: figures,
     maxGroups,

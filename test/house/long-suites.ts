@@ -258,6 +258,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/web/threads.test.ts': 102,
   'test/web/trace.test.ts': 31,
   'test/web/traces.test.ts': 68,
+  'test/web/usage.test.ts': 40,
   'test/docs/chapters.test.ts': 80,
   'test/docs/demo.test.ts': 130,
   'test/docs/quickstarts.test.ts': 89,

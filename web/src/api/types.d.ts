@@ -1399,30 +1399,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/orgs/current/billing/granular-usage/export": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Export granular usage as CSV
-         * @description The rows of granular usage, with the end of each bucket; the last bucket ends where counting ends. Lines end with CRLF (RFC 4180). All columns are present; those of other groupings are empty. An apostrophe precedes text that a spreadsheet would evaluate as a formula.
-         *
-         *     Needs the permission `organization:read`.
-         *
-         *     Not supported yet: trace_tier.
-         */
-        get: operations["exportGranularUsage"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/bulk-exports/destinations": {
         parameters: {
             query?: never;
@@ -7280,43 +7256,6 @@ export interface operations {
                             agent_uptime_seconds?: number | null;
                         }[];
                     };
-                };
-            };
-        };
-    };
-    exportGranularUsage: {
-        parameters: {
-            query: {
-                /**
-                 * @description Start of the range, rounded down to the hour. ISO 8601; UTC if it has no zone.
-                 * @example 2026-01-05T00:00:00Z
-                 */
-                start_time: string;
-                /**
-                 * @description End of the range, after start_time, rounded up to the hour. ISO 8601; UTC if it has no zone.
-                 * @example 2026-01-05T00:00:00Z
-                 */
-                end_time: string;
-                /** @description Workspaces to count, as a repeated parameter or separated by commas, at most 200. Workspaces that the API key cannot read, or of other organisations, are ignored. */
-                workspace_ids: string[];
-                /** @description Dimension by which the traces of a bucket are grouped. */
-                group_by?: "workspace" | "project" | "user" | "api_key";
-                /** @description `langsmith_deployments`: graph runs, executed nodes and uptime of agent servers in place of traces. `tokens`: traces, with the tokens and costs of those that are stored; it needs the permission `runs:read` too. */
-                kind?: "traces" | "langsmith_deployments" | "tokens";
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/csv; charset=utf-8": string;
                 };
             };
         };

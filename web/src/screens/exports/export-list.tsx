@@ -1,12 +1,6 @@
 import { Link } from '@tanstack/react-router';
 import { formatBytes, formatCount, formatSeconds, formatUtcDay } from '../../components/format.ts';
-import {
-  EmptyState,
-  ErrorState,
-  LoadingState,
-  MoreButton,
-  PartProblem,
-} from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, MoreButton, PartProblem } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { ExportStatus, ProgressBar } from './export-marks.tsx';
 import type { BulkExport } from './paths.ts';

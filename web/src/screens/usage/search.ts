@@ -6,12 +6,12 @@ export interface UsageSearch {
   readonly show?: UsageMetric | undefined;
 }
 
-/** Ranges and the size of their buckets, which the API derives from the length of the range. */
+/** Ranges by the size of their buckets. All of them end with the bucket of the present. */
 export const usageRanges = {
-  '24h': { label: 'Last 24 hours, by hour', hours: 23 },
-  '31d': { label: 'Last 31 days, by day', hours: 31 * 24 },
-  '93d': { label: 'Last 93 days, by week', hours: 93 * 24 },
-  '366d': { label: 'Last 366 days, by 30 days', hours: 366 * 24 },
+  '24h': { label: 'Last 24 hours, by hour', note: 'Hours are in your time zone.' },
+  '31d': { label: 'Last 31 days, by day', note: 'Days are in UTC.' },
+  '13w': { label: 'Last 13 weeks, by week', note: 'Weeks are seven days in UTC.' },
+  '12m': { label: 'Last 12 months, by month', note: 'Months are in UTC.' },
 } as const;
 export type UsageRange = keyof typeof usageRanges;
 

@@ -1,10 +1,7 @@
-import type { Answer } from '../../api/client.ts';
 import { formatCost, formatCount } from '../../components/format.ts';
-import type { UsageGroup, UsageMetric } from './search.ts';
+import type { UsageDimensions, UsageReport, UsageRow } from './report.ts';
+import type { UsageGroup, UsageMetric, UsageRange } from './search.ts';
 
-type Report = Answer<'get', '/api/v1/orgs/current/billing/granular-usage'>;
-type Row = Report['usage'][number];
-type Dimensions = Row['dimensions'];
 type Figures = Readonly<Record<UsageMetric, number>>;
 
 export interface UsageSeries {
@@ -39,10 +36,10 @@ export const metricFormats: Readonly<Record<UsageMetric, (value: number) => stri
 };
 
 const noFigures: Figures = { traces: 0, tokens: 0, cost: 0 };
-const readFigures = ({ traces, total_tokens, total_cost }: Row): Figures => ({
-  traces: traces ?? 0,
-  tokens: total_tokens ?? 0,
-  cost: total_cost ?? 0,
+const readFigures = ({ traces, totalTokens, totalCost }: UsageRow): Figures => ({
+  traces,
+  tokens: totalTokens,
+  cost: totalCost ?? 0,
 });
 const addFigures = (one: Figures, other: Figures): Figures => ({
   traces: one.traces + other.traces,
@@ -51,17 +48,18 @@ const addFigures = (one: Figures, other: Figures): Figures => ({
 });
 
 /** Arranges a usage report by group and bucket, with the values of `metric` by bucket. */
-export function buildSeries({ stride, usage }: Report, group: UsageGroup, metric: UsageMetric): UsageSeries {
-  const strideMs = (stride.days * 24 + stride.hours) * 3_600_000;
-  const times = usage.map(({ time_bucket }) => Date.parse(time_bucket));
-  const first = Math.min(...times);
-  const count = times.length === 0 ? 0 : Math.round((Math.max(...times) - first) / strideMs) + 1;
-  const buckets = Array.from({ length: count }, (_, index) => first + index * strideMs);
+export function buildSeries(
+  report: UsageReport,
+  range: UsageRange,
+  group: UsageGroup,
+  metric: UsageMetric,
+): UsageSeries {
+  const buckets = report.buckets.map(({ startMs }) => startMs);
   const byKey = new Map<string, { name: string; counts: number[]; sums: Figures }>();
-  for (const row of usage) {
+  for (const row of report.rows) {
     const { key, name } = identify(row.dimensions, group);
-    const found = byKey.get(key) ?? { name, counts: new Array<number>(count).fill(0), sums: noFigures };
-    const index = Math.round((Date.parse(row.time_bucket) - first) / strideMs);
+    const found = byKey.get(key) ?? { name, counts: new Array<number>(buckets.length).fill(0), sums: noFigures };
+    const index = buckets.indexOf(row.bucket.startMs);
     const figures = readFigures(row);
     found.counts[index] = (found.counts[index] ?? 0) + figures[metric];
     byKey.set(key, { ...found, sums: addFigures(found.sums, figures) });
@@ -77,15 +75,18 @@ export function buildSeries({ stride, usage }: Report, group: UsageGroup, metric
     sums: groups.map(({ sums }) => sums).reduce(addFigures, noFigures),
     metric,
     groups,
-    // Buckets of days begin at midnight UTC, so that their labels are days of UTC.
-    formatBucket: (bucket) =>
-      strideMs < 86_400_000
-        ? `${String(new Date(bucket).getHours()).padStart(2, '0')}:00`
-        : new Date(bucket).toISOString().slice(strideMs >= 365 * 86_400_000 ? 0 : 5, 10),
+    formatBucket: (bucket) => formatBucket(range, new Date(bucket)),
   };
 }
 
-function identify(dimensions: Dimensions, group: UsageGroup): { key: string; name: string } {
+/** Returns the label of a bucket: an hour in the zone of the viewer; otherwise a day or month in UTC. */
+function formatBucket(range: UsageRange, start: Date): string {
+  if (range === '24h') return `${String(start.getHours()).padStart(2, '0')}:00`;
+  const iso = start.toISOString();
+  return range === '12m' ? iso.slice(0, 7) : iso.slice(5, 10);
+}
+
+function identify(dimensions: UsageDimensions, group: UsageGroup): { key: string; name: string } {
   const { workspace_id, workspace_name, project_id, project_name, user_id, user_email, api_key_short_key } = dimensions;
   const [key, name] = {
     workspace: [workspace_id, workspace_name],

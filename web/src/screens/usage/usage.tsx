@@ -1,11 +1,11 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
-import { type CallOptions, call, fillPath } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { formatCost, formatCount, formatPercent, formatUtc } from '../../components/format.ts';
 import { EmptyState, PartProblem, Permitted, QueryState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
+import { listBuckets, readUsage } from './report.ts';
 import {
   type UsageGroup,
   type UsageMetric,
@@ -16,12 +16,10 @@ import {
 } from './search.ts';
 import { buildSeries, metricFormats, type UsageSeries } from './series.ts';
 import { StackedChart } from './stacked-chart.tsx';
+import { formatUsageCsv, saveFile } from './usage-csv.ts';
 import './usage.css';
 
 const route = getRouteApi('/shell/usage');
-const hourMs = 3_600_000;
-/** Maximum of the API. */
-const maxWorkspaces = 200;
 const defaultUsageRange: UsageRange = '31d';
 const defaultUsageGroup: UsageGroup = 'project';
 
@@ -37,31 +35,32 @@ function UsageReport() {
   const { range = defaultUsageRange, group = defaultUsageGroup, show = 'traces' } = route.useSearch();
   const navigate = useNavigate({ from: '/usage' });
   const { workspaces } = useWorkspaces();
-  const ids = workspaces.slice(0, maxWorkspaces).map(({ id }) => id);
-  const query = useMemo(() => {
-    const end = Math.ceil(Date.now() / hourMs) * hourMs;
-    const start = end - usageRanges[range].hours * hourMs;
-    return { start_time: new Date(start).toISOString(), end_time: new Date(end).toISOString(), group_by: group };
-  }, [range, group]);
+  const ids = workspaces.map(({ id }) => id);
+  const buckets = useMemo(() => listBuckets(range, Date.now()), [range]);
   // Traces are counted already and arrive at once; tokens and costs are summed on request.
   const canReadRuns = usePermission('runs:read');
-  const traces = useReport('traces', query, ids, true);
-  const tokens = useReport('tokens', query, ids, canReadRuns);
+  const readReport = (kind: 'traces' | 'tokens', enabled: boolean) => ({
+    queryKey: ['usage', kind, group, range, buckets, ids.join()],
+    enabled: enabled && ids.length > 0,
+    queryFn: ({ signal }: { readonly signal: AbortSignal }) => readUsage(kind, group, range, buckets, ids, signal),
+  });
+  const traces = useQuery(readReport('traces', true));
+  const tokens = useQuery(readReport('tokens', canReadRuns));
   const report = tokens.data ?? traces.data;
   const series = useMemo(
-    () => report && buildSeries(report, group, tokens.data ? show : 'traces'),
-    [report, group, tokens.data, show],
+    () => report && buildSeries(report, range, group, tokens.data ? show : 'traces'),
+    [report, range, group, tokens.data, show],
   );
-  const csv = fillPath(
-    '/api/v1/orgs/current/billing/granular-usage/export',
-    {},
-    { ...query, workspace_ids: ids, kind: canReadRuns ? 'tokens' : 'traces' },
-  );
+  const save = () => {
+    const days = [buckets[0]?.startMs, buckets.at(-1)?.endMs].map((ms) => new Date(ms ?? 0).toISOString().slice(0, 10));
+    const name = `usage-by-${group}-${days.join('-to-')}.csv`;
+    if (report) saveFile(name, 'text/csv;charset=utf-8', formatUsageCsv(report, tokens.data !== undefined));
+  };
   return (
     <>
       <header className="page-head">
         <h1>Usage</h1>
-        <span className="muted">Traces, counted once, in the hour of their start</span>
+        <span className="muted">Traces, counted once, in the hour of their start. {usageRanges[range].note}</span>
         <span className="spacer" />
         <label className="row">
           <span className="muted">Range</span>
@@ -114,9 +113,9 @@ function UsageReport() {
           </label>
         )}
         {series && (
-          <a className="button" href={csv} download>
+          <button type="button" className="button" onClick={save}>
             CSV
-          </a>
+          </button>
         )}
       </header>
       <QueryState query={{ data: series, error: traces.error, refetch: traces.refetch }}>
@@ -138,25 +137,6 @@ function UsageReport() {
       </QueryState>
     </>
   );
-}
-
-type Query = NonNullable<CallOptions<'get', '/api/v1/orgs/current/billing/granular-usage'>['query']>;
-
-function useReport(
-  kind: 'traces' | 'tokens',
-  query: Omit<Query, 'workspace_ids' | 'kind'>,
-  ids: readonly string[],
-  isEnabled: boolean,
-) {
-  return useQuery({
-    queryKey: ['usage', kind, query, ids.join()],
-    enabled: isEnabled && ids.length > 0,
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/orgs/current/billing/granular-usage', {
-        query: { ...query, workspace_ids: [...ids], kind },
-        signal,
-      }),
-  });
 }
 
 function UsageTable({
