@@ -34,18 +34,19 @@ const Session = Type.Object({
   application: Type.Object({
     version: Type.String(),
     oidc: Type.Boolean({ description: 'Whether members can sign in through OpenID Connect.' }),
+    public_prompts: Type.Boolean({ description: 'Whether workspaces can read the public prompts of others.' }),
   }),
 });
 
 type SessionCaller = Caller & { readonly session: SignInSession };
 
-async function describeSession({ database, oidc }: Services, caller: SessionCaller) {
+async function describeSession({ database, oidc, config }: Services, caller: SessionCaller) {
   return {
     ...(await readSessionNames(database, caller)),
     permissions: [...caller.permissions],
     csrf_token: caller.session.csrfToken,
     expires_at: findSessionEnd(caller.session),
-    application: { version: releaseVersion, oidc: oidc !== undefined },
+    application: { version: releaseVersion, oidc: oidc !== undefined, public_prompts: config.sharePublicPrompts },
   };
 }
 

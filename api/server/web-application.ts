@@ -18,9 +18,9 @@ export const webPagePath = '/web-page';
 /** First segment of the files with hashed names. */
 const assetsSegment = 'assets';
 
-/** Paths of the application. Below `/public`, `/context` and `/o`, only the links that SDKs build belong to it. */
+/** Paths of the application. Below `/public`, `/context`, `/hub` and `/o`, only the links that SDKs build belong to it. */
 const pagePattern =
-  /^\/+(?:(?:signin|projects|runs|threads|usage|exports|datasets|experiments|prompts|queues|agents|settings|system)(?:\/.*)?|public\/+[^/]+\/+(?:r(?:\/.*)?|d)|context\/+.+|o\/+[^/]+\/+(?:projects\/+p|datasets)\/+.+)?$/;
+  /^\/+(?:(?:signin|projects|runs|threads|usage|exports|datasets|experiments|prompts|queues|agents|settings|system)(?:\/.*)?|public\/+[^/]+\/+(?:r(?:\/.*)?|d)|context\/+.+|hub\/+[^/]+\/+.+|o\/+[^/]+\/+(?:projects\/+p|datasets)\/+.+)?$/;
 
 const securityHeaders = {
   'content-security-policy':

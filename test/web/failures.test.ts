@@ -22,12 +22,16 @@ let trace: readonly SentRun[];
 let projectId: string;
 
 beforeAll(async () => {
-  signedIn = await startSignedIn(async ({ url, apiKey }) => {
-    trace = buildAgentTrace('agent', Date.now() - 60_000, 1);
-    await sendRuns(url, apiKey, trace);
-    const headers = { 'x-api-key': apiKey };
-    [{ id: projectId }] = await (await fetch(`${url}/api/v1/sessions?name=agent`, { headers })).json();
-  });
+  const environment = { RUNLAKE_SHARE_PUBLIC_PROMPTS: 'true' };
+  signedIn = await startSignedIn(
+    async ({ url, apiKey }) => {
+      trace = buildAgentTrace('agent', Date.now() - 60_000, 1);
+      await sendRuns(url, apiKey, trace);
+      const headers = { 'x-api-key': apiKey };
+      [{ id: projectId }] = await (await fetch(`${url}/api/v1/sessions?name=agent`, { headers })).json();
+    },
+    { environment },
+  );
   ({ runlake } = signedIn);
 });
 afterAll(() => signedIn?.close());
@@ -44,6 +48,7 @@ const screens: readonly (readonly [name: string, path: () => string, ready: stri
   ['thread', () => `/projects/${projectId}/threads?thread=thread-1`, 'Summarise the incident', 'runs:read'],
   ['datasets', () => '/datasets', 'There are no datasets yet', 'datasets:read'],
   ['prompts', () => '/prompts', 'There are no prompts yet', 'prompts:read'],
+  ['public prompts', () => '/prompts?public=true', 'There are no public prompts', 'prompts:read'],
   ['queues', () => '/queues', 'There are no annotation queues', 'annotation-queues:read'],
   ['agents', () => '/agents', 'This workspace has no deployments', 'deployments:read'],
   ['usage', () => '/usage', /No traces in this range|^Total$/, 'organization:read'],

@@ -106,8 +106,24 @@ async function addDatasetAndPrompts(runlake: RunlakeProcess): Promise<ScreenData
     object: buildChatPrompt(`${first.replace('briefly', 'briefly and kindly')}\nName the article.`, settings),
     commitDescription: 'Kinder, with sources',
   });
+  await publishPrompts(runlake);
   await client.pushSkill('write-mails', { files: { 'SKILL.md': { type: 'file', content: 'Write short mails.' } } });
   return { id, experimentIds, exampleId: examples[0]?.id ?? '' };
+}
+
+/** Publishes prompts in a workspace of another organisation. */
+async function publishPrompts(runlake: RunlakeProcess): Promise<void> {
+  const created = await fetch(`${runlake.url}/api/v1/orgs`, {
+    method: 'POST',
+    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+    body: JSON.stringify({ display_name: 'Example Labs', tenant_handle: 'example-labs' }),
+  });
+  const { key } = (await created.json()).api_key;
+  const client = new Client({ apiUrl: runlake.url, apiKey: key, disablePromptCache: true });
+  const publish = (name: string, text: string, description: string) =>
+    client.pushPrompt(name, { object: buildChatPrompt(text), description, isPublic: true, tags: ['shared'] });
+  await publish('summarise', 'Summarise {text} in three sentences.', 'Short summaries for status pages');
+  await publish('translate', 'Translate {text} to {language}. Keep the names.', 'Translates release notes');
 }
 
 /** Creates an annotation queue with some of the traces. */

@@ -62,6 +62,9 @@ describe('the list of prompts', () => {
     await page.getByRole('link', { name: 'empty' }).click();
     await page.getByText('There are no commits yet').waitFor();
     await expectAccessible(page);
+    await page.goto('/prompts');
+    await page.getByRole('button', { name: 'Public', exact: true }).click();
+    await page.getByText('RUNLAKE_SHARE_PUBLIC_PROMPTS=true').waitFor();
     expect(problems).toEqual([]);
   });
 });

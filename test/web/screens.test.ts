@@ -70,6 +70,11 @@ const screens: readonly { name: string; path: () => string; ready: (page: Page) 
     ready: (page) => page.getByRole('link', { name: 'support-agent' }).waitFor(),
   },
   {
+    name: 'public-prompts',
+    path: () => '/prompts?public=true',
+    ready: (page) => page.getByRole('link', { name: 'example-labs/summarise' }).waitFor(),
+  },
+  {
     name: 'prompt',
     path: () => '/prompts/support-agent',
     ready: (page) => page.getByRole('region', { name: 'Model' }).waitFor(),
@@ -182,6 +187,7 @@ const others: readonly (readonly [path: () => string, ready: string | RegExp])[]
   [() => `/runs/${data.trace[0]?.id}?tab=Raw`, /"dotted_order"/],
   [() => `/datasets/${data.dataset.id}?tab=Versions`, 'latest'],
   [() => `/datasets/${data.dataset.id}?tab=Experiments`, 'gpt-4o-mini, prompt 1'],
+  [() => '/hub/example-labs/translate', 'read-only'],
   [() => '/exports', 'Range, UTC'],
   [() => '/exports?tab=Schedules', 'No schedules'],
   [() => '/exports?tab=Destinations', 'lake'],
@@ -206,7 +212,7 @@ const listOthers = divideByVariant(others);
 
 beforeAll(async () => {
   exportRoot = mkdtempSync(join(tmpdir(), 'runlake-screens-'));
-  const environment = { RUNLAKE_LOCAL_EXPORT_ROOT: exportRoot };
+  const environment = { RUNLAKE_LOCAL_EXPORT_ROOT: exportRoot, RUNLAKE_SHARE_PUBLIC_PROMPTS: 'true' };
   [runlake, browser] = await Promise.all([startRunlake({ environment }), startBrowser()]);
   data = await fillScreens(runlake);
   if (writesScreens) mkdirSync(folder, { recursive: true });

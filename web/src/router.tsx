@@ -197,6 +197,19 @@ const promptCommit = createRoute({
   validateSearch: readPromptSearch,
   component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
 });
+/** The SDKs link to public prompts of other workspaces. */
+const publicPrompt = createRoute({
+  getParentRoute: () => shell,
+  path: '/hub/$owner/$repo',
+  validateSearch: readPromptSearch,
+  component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
+});
+const publicPromptCommit = createRoute({
+  getParentRoute: () => shell,
+  path: '/hub/$owner/$repo/$commit',
+  validateSearch: readPromptSearch,
+  component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
+});
 /** The SDKs link to commits of agents and skills. */
 const sdkDirectoryCommitLink = createRoute({
   getParentRoute: () => shell,
@@ -280,6 +293,8 @@ const routeTree = rootRoute.addChildren([
     prompts,
     prompt,
     promptCommit,
+    publicPrompt,
+    publicPromptCommit,
     sdkDirectoryCommitLink,
     queues,
     queue,

@@ -64,6 +64,8 @@ describe('a built application', () => {
     '/system',
     '/public/0b4e2f9a-4f0e-4b57-9b0a-1d9a4a3f6c11/r',
     '/public/0b4e2f9a-4f0e-4b57-9b0a-1d9a4a3f6c11/d',
+    '/hub/acme/greeting',
+    '/hub/acme/greeting/0a1b2c3d',
     '/o/1/datasets/2/compare?selectedSessions=3',
     '/o/1/projects/p/2/r/3?trace_id=3&start_time=2026-01-01T00:00:00',
   ])('serves its page at %s', async (url) => {

@@ -1893,6 +1893,8 @@ export interface operations {
                             version: string;
                             /** @description Whether members can sign in through OpenID Connect. */
                             oidc: boolean;
+                            /** @description Whether workspaces can read the public prompts of others. */
+                            public_prompts: boolean;
                         };
                     };
                 };
@@ -1950,6 +1952,8 @@ export interface operations {
                             version: string;
                             /** @description Whether members can sign in through OpenID Connect. */
                             oidc: boolean;
+                            /** @description Whether workspaces can read the public prompts of others. */
+                            public_prompts: boolean;
                         };
                     };
                 };

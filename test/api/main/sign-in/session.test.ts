@@ -51,7 +51,7 @@ describe('signing in', () => {
       workspace: { id: acme.workspaceIds[0], display_name: 'acme 1' },
       organization: { id: acme.id, display_name: 'acme' },
       user: { id: acme.userId, email: 'admin@acme.example', full_name: null },
-      application: { version: '0.1.0', oidc: false },
+      application: { version: '0.1.0', oidc: false, public_prompts: false },
     });
     expect(session.permissions).toContain('runs:read');
     const idleHours = (Date.parse(session.expires_at) - Date.now()) / 3_600_000;

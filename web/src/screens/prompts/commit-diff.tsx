@@ -3,11 +3,11 @@ import { showInvisible, Value } from '../../components/text.tsx';
 import { TextDiff } from '../../components/text-diff.tsx';
 import { formatExact } from '../../components/values/exact-json.ts';
 import { toSections } from './manifest.ts';
-import { type Commit, type CommitContent, type Tag, useCommit } from './use-commits.ts';
+import { type Commit, type CommitContent, type RepoName, type Tag, useCommit } from './use-commits.ts';
 
 /** The difference between a commit and its parent or the selected commit. */
 export function CommitDiff({
-  repo,
+  name,
   isDirectory,
   content,
   parentHash,
@@ -16,7 +16,7 @@ export function CommitDiff({
   tags,
   onBase,
 }: {
-  readonly repo: string;
+  readonly name: RepoName;
   readonly isDirectory: boolean;
   readonly content: CommitContent;
   readonly parentHash: string | undefined;
@@ -27,7 +27,7 @@ export function CommitDiff({
   readonly onBase: (base: string | undefined) => void;
 }) {
   const wanted = base ?? parentHash;
-  const found = useCommit(repo, wanted ?? '', wanted !== undefined);
+  const found = useCommit(name, wanted ?? '', wanted !== undefined);
   const others = commits.filter(({ commit_hash }) => commit_hash !== content.commit_hash);
   const current = others.find(({ commit_hash }) => base !== undefined && commit_hash.startsWith(base));
   return (

@@ -2,17 +2,17 @@ import { Link } from '@tanstack/react-router';
 import { ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import type { PromptSearch } from './search.ts';
-import type { Tag, useCommits } from './use-commits.ts';
+import { type RepoName, type Tag, toCommit, type useCommits } from './use-commits.ts';
 
 /** The commits of a repo as links, newest first, with their tags. */
 export function CommitList({
-  repo,
+  name,
   pages,
   tags,
   currentHash,
   search,
 }: {
-  readonly repo: string;
+  readonly name: RepoName;
   readonly pages: ReturnType<typeof useCommits>;
   readonly tags: readonly Tag[];
   readonly currentHash: string | undefined;
@@ -26,13 +26,7 @@ export function CommitList({
       <ol>
         {commits.map(({ id, commit_hash, description, full_name, created_at }) => (
           <li key={id} aria-current={commit_hash === currentHash ? 'true' : undefined}>
-            <Link
-              to="/prompts/$repo/$commit"
-              params={{ repo, commit: commit_hash.slice(0, 8) }}
-              search={{ tab: search.tab }}
-              replace
-              className="commit"
-            >
+            <Link {...toCommit(name, commit_hash.slice(0, 8))} search={{ tab: search.tab }} replace className="commit">
               <span className="row wrap">
                 <span className="mono">{commit_hash.slice(0, 8)}</span>
                 {tags

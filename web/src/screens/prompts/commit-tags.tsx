@@ -1,29 +1,29 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { call } from '../../api/client.ts';
-import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { Problem } from '../../components/states.tsx';
 import { TagForm } from '../../components/tag-form.tsx';
 import { Value } from '../../components/text.tsx';
-import { type Commit, owner, type Tag } from './use-commits.ts';
+import type { Commit, RepoName, Tag } from './use-commits.ts';
 
 /** The tags of a commit, and forms that set and remove them. */
 export function CommitTags({
-  repo,
+  name,
+  canUpdate,
   commit,
   tags,
 }: {
-  readonly repo: string;
+  readonly name: RepoName;
+  readonly canUpdate: boolean;
   readonly commit: Commit | undefined;
   readonly tags: readonly Tag[];
 }) {
   const client = useQueryClient();
-  const canUpdate = usePermission('prompts:update');
-  const refresh = () => client.invalidateQueries({ queryKey: ['prompt', repo] });
+  const refresh = () => client.invalidateQueries({ queryKey: ['prompt', name] });
   const remove = useMutation({
     mutationFn: (tag: string) =>
-      call('delete', '/api/v1/repos/{owner}/{repo}/tags/{tag_name}', { path: { owner, repo, tag_name: tag } }),
+      call('delete', '/api/v1/repos/{owner}/{repo}/tags/{tag_name}', { path: { ...name, tag_name: tag } }),
     onSuccess: refresh,
   });
   return (
@@ -48,7 +48,7 @@ export function CommitTags({
               what="commit"
               onSet={(tag) =>
                 call('post', '/api/v1/repos/{owner}/{repo}/tags', {
-                  path: { owner, repo },
+                  path: { ...name },
                   body: { tag_name: tag, commit_id: commit.id },
                 })
               }

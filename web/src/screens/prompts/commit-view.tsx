@@ -10,7 +10,7 @@ import { Conversation } from '../../components/values/value-view.tsx';
 import { CommitTags } from './commit-tags.tsx';
 import { readDirectory, readPrompt } from './manifest.ts';
 import type { PromptSearch } from './search.ts';
-import type { Commit, CommitContent, Tag } from './use-commits.ts';
+import { type Commit, type CommitContent, type RepoName, type Tag, toRepo } from './use-commits.ts';
 
 const CommitDiff = lazy(() => import('./commit-diff.tsx').then(({ CommitDiff }) => ({ default: CommitDiff })));
 const tabs = ['Content', 'JSON', 'Changes'] as const;
@@ -18,7 +18,8 @@ const maxText = 50_000;
 
 /** A commit: its content, its JSON, and the difference to another commit. */
 export function CommitView({
-  repo,
+  name,
+  canUpdate,
   isDirectory,
   content,
   commit,
@@ -27,7 +28,8 @@ export function CommitView({
   search,
   onSearch,
 }: {
-  readonly repo: string;
+  readonly name: RepoName;
+  readonly canUpdate: boolean;
   /** Whether the content is the directory of an agent or skill. */
   readonly isDirectory: boolean;
   readonly content: CommitContent;
@@ -44,7 +46,12 @@ export function CommitView({
     <section aria-label="Commit">
       <header className="commit-head row wrap">
         <h2 className="mono">{hash.slice(0, 8)}</h2>
-        <CommitTags repo={repo} commit={commit} tags={tags.filter(({ commit_hash }) => commit_hash === hash)} />
+        <CommitTags
+          name={name}
+          canUpdate={canUpdate}
+          commit={commit}
+          tags={tags.filter(({ commit_hash }) => commit_hash === hash)}
+        />
         <span className="spacer" />
         <CopyButton label="Copy the hash" text={() => hash} />
         <CopyButton label="Copy the JSON" text={() => formatExact(manifest)} />
@@ -53,7 +60,7 @@ export function CommitView({
       <Tabs label="Parts of the commit" tabs={tabs} selected={selected} onSelect={(tab) => onSearch({ tab })}>
         <div className="commit-body stack">
           {selected === 'Content' &&
-            (isDirectory ? <Directory manifest={manifest} /> : <PromptValues manifest={manifest} />)}
+            (isDirectory ? <Directory name={name} manifest={manifest} /> : <PromptValues manifest={manifest} />)}
           {selected === 'JSON' && (
             <div className="json mono">
               <JsonTree value={manifest} />
@@ -62,7 +69,7 @@ export function CommitView({
           {selected === 'Changes' && (
             <Suspense fallback={<LoadingState />}>
               <CommitDiff
-                repo={repo}
+                name={name}
                 isDirectory={isDirectory}
                 content={content}
                 parentHash={commit?.parent_commit_hash ?? undefined}
@@ -127,7 +134,7 @@ function PromptValues({ manifest }: { readonly manifest: unknown }) {
   );
 }
 
-function Directory({ manifest }: { readonly manifest: unknown }) {
+function Directory({ name, manifest }: { readonly name: RepoName; readonly manifest: unknown }) {
   const entries = readDirectory(manifest);
   if (entries.length === 0) return <p className="muted">The directory is empty.</p>;
   return entries.map(({ path, text, linkTo }) => (
@@ -142,7 +149,7 @@ function Directory({ manifest }: { readonly manifest: unknown }) {
       ) : (
         <p>
           Link to{' '}
-          <Link to="/prompts/$repo" params={{ repo: linkTo }}>
+          <Link {...toRepo({ ...name, repo: linkTo })}>
             <Value text={linkTo} />
           </Link>
         </p>

@@ -1,14 +1,15 @@
 import { useQuery } from '@tanstack/react-query';
-import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { call } from '../../api/client.ts';
-import { Crumb } from '../../components/crumb.tsx';
+import { usePermission, useWorkspaces } from '../../api/session.ts';
+import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, PartProblem, Permitted, QueryState } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
 import { CommitList } from './commit-list.tsx';
 import { CommitView } from './commit-view.tsx';
 import type { PromptSearch } from './search.ts';
-import { owner, useCommit, useCommits, useTags } from './use-commits.ts';
+import { ownOwner, toCommit, useCommit, useCommits, useTags } from './use-commits.ts';
 import './prompts.css';
 
 const latest = 'latest';
@@ -23,24 +24,26 @@ export function Prompt() {
 }
 
 function PromptView() {
-  const { repo = '', commit: selected = latest } = useParams({ strict: false });
+  const { owner = ownOwner, repo = '', commit: selected = latest } = useParams({ strict: false });
+  const name = { owner, repo };
   const search = useSearch({ strict: false }) as PromptSearch;
   const navigate = useNavigate();
+  const { current } = useWorkspaces();
+  const canUpdate = usePermission('prompts:update');
   const found = useQuery({
-    queryKey: ['prompt', repo],
-    queryFn: ({ signal }) => call('get', '/api/v1/repos/{owner}/{repo}', { path: { owner, repo }, signal }),
+    queryKey: ['prompt', name],
+    queryFn: ({ signal }) => call('get', '/api/v1/repos/{owner}/{repo}', { path: name, signal }),
   });
   const hasCommits = (found.data?.repo.num_commits ?? 0) > 0;
-  const commits = useCommits(repo);
-  const tags = useTags(repo);
-  const content = useCommit(repo, selected, hasCommits);
+  const commits = useCommits(name);
+  const tags = useTags(name);
+  const content = useCommit(name, selected, hasCommits);
   const rows = commits.data?.pages.flatMap((page) => page.commits) ?? [];
   const at = rows.findIndex(({ commit_hash }) => commit_hash === content.data?.commit_hash);
   const show = (hash: string | undefined) => {
     if (hash !== undefined)
       void navigate({
-        to: '/prompts/$repo/$commit',
-        params: { repo, commit: hash.slice(0, 8) },
+        ...toCommit(name, hash.slice(0, 8)),
         search: { tab: search.tab },
         replace: true,
       });
@@ -51,15 +54,26 @@ function PromptView() {
   });
   if (found.error && !found.data) return <ErrorState isPage error={found.error} onRetry={() => void found.refetch()} />;
   const info = found.data?.repo;
+  const isOwn = info === undefined || info.tenant_id === current?.id;
   return (
     <div className="prompt">
       <header className="page-head">
-        <Crumb to="/prompts" label="Prompts" />
+        {isOwn ? (
+          <Crumb to="/prompts" label="Prompts" />
+        ) : (
+          <>
+            <Link to="/prompts" search={{ public: true }} className="crumb">
+              Public prompts
+            </Link>
+            <CrumbSeparator />
+          </>
+        )}
         <h1>
-          <Value text={repo} />
+          <Value text={owner === ownOwner ? repo : `${owner}/${repo}`} />
         </h1>
         {info && <span className="badge">{info.repo_type}</span>}
         {info?.is_public && <span className="badge">public</span>}
+        {!isOwn && <span className="badge">read-only</span>}
         {info?.is_archived && <span className="badge">archived</span>}
         {info?.tags.map((tag) => (
           <span key={tag} className="chip">
@@ -70,14 +84,20 @@ function PromptView() {
       {info?.description && <p className="prompt-description muted">{showInvisible(info.description)}</p>}
       {info && !hasCommits ? (
         <EmptyState title="There are no commits yet">
-          Push one with <code>client.pushPrompt(name, …)</code> of the SDK.
+          {isOwn ? (
+            <>
+              Push one with <code>client.pushPrompt('{showInvisible(repo)}', …)</code> of the SDK.
+            </>
+          ) : (
+            'Its workspace has not pushed one.'
+          )}
         </EmptyState>
       ) : (
         <>
           <PartProblem what="The tags" query={tags} />
           <div className="prompt-panes">
             <CommitList
-              repo={repo}
+              name={name}
               pages={commits}
               tags={tags.data ?? []}
               currentHash={content.data?.commit_hash}
@@ -87,7 +107,8 @@ function PromptView() {
               <QueryState query={{ ...content, data: content.error ? undefined : content.data }}>
                 {(data) => (
                   <CommitView
-                    repo={repo}
+                    name={name}
+                    canUpdate={isOwn && canUpdate}
                     isDirectory={info?.repo_type === 'agent' || info?.repo_type === 'skill'}
                     content={data}
                     commit={rows[at]}
@@ -96,8 +117,7 @@ function PromptView() {
                     search={search}
                     onSearch={(changes) =>
                       void navigate({
-                        to: '/prompts/$repo/$commit',
-                        params: { repo, commit: selected },
+                        ...toCommit(name, selected),
                         search: { ...search, ...changes },
                         replace: true,
                       })

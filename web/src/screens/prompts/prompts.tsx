@@ -2,10 +2,12 @@ import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useDeferredValue } from 'react';
 import { call } from '../../api/client.ts';
+import { useSession, useWorkspaces } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
 import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { type PromptsSearch, type RepoKind, repoKinds } from './search.ts';
+import { ownOwner, toRepo } from './use-commits.ts';
 import '../traces/traces.css';
 import './prompts.css';
 
@@ -23,13 +25,15 @@ export function Prompts() {
 }
 
 function PromptList() {
-  const { text = '', kind } = route.useSearch();
+  const { text = '', kind, public: isPublic = false } = route.useSearch();
+  const { current } = useWorkspaces();
+  const { public_prompts: areShared } = useSession().application;
   const navigate = useNavigate({ from: '/prompts' });
   const change = (changes: PromptsSearch) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   const wanted = useDeferredValue(text);
   const repos = useInfiniteQuery({
-    queryKey: ['prompts', wanted, kind],
+    queryKey: ['prompts', wanted, kind, isPublic],
     queryFn: ({ pageParam, signal }) =>
       call('get', '/api/v1/repos', {
         query: {
@@ -37,6 +41,7 @@ function PromptList() {
           limit: pageSize,
           offset: pageParam,
           ...(wanted === '' ? {} : { query: wanted }),
+          ...(isPublic ? { is_public: 'true' as const } : {}),
         },
         signal,
       }),
@@ -50,6 +55,20 @@ function PromptList() {
       <header className="page-head">
         <h1>Prompts</h1>
         <span className="spacer" />
+        <fieldset className="choices">
+          <legend className="visually-hidden">Workspaces</legend>
+          <button
+            type="button"
+            className="button"
+            aria-pressed={!isPublic}
+            onClick={() => change({ public: undefined })}
+          >
+            This workspace
+          </button>
+          <button type="button" className="button" aria-pressed={isPublic} onClick={() => change({ public: true })}>
+            Public
+          </button>
+        </fieldset>
         <fieldset className="choices">
           <legend className="visually-hidden">Kind</legend>
           {[undefined, ...kinds].map((each) => (
@@ -75,12 +94,20 @@ function PromptList() {
           onChange={({ target }) => change({ text: target.value || undefined })}
         />
       </header>
-      {repos.error && rows.length === 0 ? (
+      {isPublic && !areShared ? (
+        <EmptyState title="Public prompts are not shared">
+          Workspaces see only their own prompts, until the operator sets <code>RUNLAKE_SHARE_PUBLIC_PROMPTS=true</code>.
+        </EmptyState>
+      ) : repos.error && rows.length === 0 ? (
         <ErrorState error={repos.error} onRetry={() => void repos.refetch()} />
       ) : repos.isPending ? (
         <LoadingState label="Loading prompts" />
       ) : rows.length === 0 ? (
-        text === '' && kind === undefined ? (
+        isPublic && text === '' && kind === undefined ? (
+          <EmptyState title="There are no public prompts">
+            A workspace that has a handle can publish prompts. Every workspace of this installation can read them here.
+          </EmptyState>
+        ) : text === '' && kind === undefined ? (
           <EmptyState title="There are no prompts yet">
             Push one with <code>client.pushPrompt(name, …)</code> of the SDK.
           </EmptyState>
@@ -106,8 +133,13 @@ function PromptList() {
               {rows.map((repo) => (
                 <tr key={repo.id}>
                   <td className="prompt-text">
-                    <Link to="/prompts/$repo" params={{ repo: repo.repo_handle }}>
-                      <Value text={repo.repo_handle} />
+                    <Link
+                      {...toRepo({
+                        owner: repo.tenant_id === current?.id ? ownOwner : (repo.owner ?? ownOwner),
+                        repo: repo.repo_handle,
+                      })}
+                    >
+                      <Value text={isPublic ? repo.full_name : repo.repo_handle} />
                     </Link>
                   </td>
                   <td>

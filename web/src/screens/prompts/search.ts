@@ -11,12 +11,15 @@ export interface PromptsSearch {
   readonly text?: string | undefined;
   /** Default: all kinds. */
   readonly kind?: RepoKind | undefined;
+  /** Whether to list the public prompts of all workspaces instead of those of the workspace. */
+  readonly public?: true | undefined;
 }
 
-export function readPromptsSearch({ text, kind }: Record<string, unknown>): PromptsSearch {
+export function readPromptsSearch({ text, kind, public: isPublic }: Record<string, unknown>): PromptsSearch {
   return {
     text: readText(text),
     kind: typeof kind === 'string' && kind in repoKinds ? (kind as RepoKind) : undefined,
+    public: isPublic === true ? true : undefined,
   };
 }
 

@@ -4,19 +4,25 @@ import { parseExact } from '../../components/values/exact-json.ts';
 
 const pageSize = 100;
 /** The owner of the repos of the workspace of the request. */
-export const owner = '-';
+export const ownOwner = '-';
+
+/** Names a repo of the workspace, or a public one of another workspace by the handle of that. */
+export interface RepoName {
+  readonly owner: string;
+  readonly repo: string;
+}
 
 export type Commit = Answer<'get', '/api/v1/commits/{owner}/{repo}'>['commits'][number];
 export type Tag = Answer<'get', '/api/v1/repos/{owner}/{repo}/tags'>[number];
 export type CommitContent = Answer<'get', '/api/v1/commits/{owner}/{repo}/{commit}'>;
 
 /** Reads the commits of a repo, newest first, page by page. */
-export function useCommits(repo: string) {
+export function useCommits(name: RepoName) {
   return useInfiniteQuery({
-    queryKey: ['prompt', repo, 'commits'],
+    queryKey: ['prompt', name, 'commits'],
     queryFn: ({ pageParam, signal }) =>
       call('get', '/api/v1/commits/{owner}/{repo}', {
-        path: { owner, repo },
+        path: { ...name },
         query: { limit: pageSize, offset: pageParam },
         signal,
       }),
@@ -26,20 +32,20 @@ export function useCommits(repo: string) {
 }
 
 /** Reads the tags of the commits of a repo. */
-export function useTags(repo: string) {
+export function useTags(name: RepoName) {
   return useQuery({
-    queryKey: ['prompt', repo, 'tags'],
-    queryFn: ({ signal }) => call('get', '/api/v1/repos/{owner}/{repo}/tags', { path: { owner, repo }, signal }),
+    queryKey: ['prompt', name, 'tags'],
+    queryFn: ({ signal }) => call('get', '/api/v1/repos/{owner}/{repo}/tags', { path: { ...name }, signal }),
   });
 }
 
 /** Reads the manifest of a commit, with its model. `commit` is a hash, at least 8 characters of one, a tag or `latest`. */
-export function useCommit(repo: string, commit: string, isEnabled = true) {
+export function useCommit(name: RepoName, commit: string, isEnabled = true) {
   return useQuery({
-    queryKey: ['prompt', repo, 'commit', commit],
+    queryKey: ['prompt', name, 'commit', commit],
     queryFn: async ({ signal }) => {
       const text = await callText('get', '/api/v1/commits/{owner}/{repo}/{commit}', {
-        path: { owner, repo, commit },
+        path: { ...name, commit },
         query: { include_model: true, is_view: true },
         signal,
       });
@@ -48,4 +54,16 @@ export function useCommit(repo: string, commit: string, isEnabled = true) {
     enabled: isEnabled,
     placeholderData: keepPreviousData,
   });
+}
+
+/** Returns where a repo is shown, and where one of its commits is. */
+export function toRepo({ owner, repo }: RepoName) {
+  return owner === ownOwner
+    ? ({ to: '/prompts/$repo', params: { repo } } as const)
+    : ({ to: '/hub/$owner/$repo', params: { owner, repo } } as const);
+}
+export function toCommit({ owner, repo }: RepoName, commit: string) {
+  return owner === ownOwner
+    ? ({ to: '/prompts/$repo/$commit', params: { repo, commit } } as const)
+    : ({ to: '/hub/$owner/$repo/$commit', params: { owner, repo, commit } } as const);
 }
