@@ -91,7 +91,7 @@ function ProjectList() {
       ) : projects.isPending ? (
         <LoadingState label="Loading projects" />
       ) : rows.length === 0 ? (
-        <EmptyState title="No project has this name" />
+        <EmptyState title="No project has this name">Change or clear the search.</EmptyState>
       ) : (
         <section className="table-scroll" tabIndex={0} aria-label="Projects">
           <PartProblem what="The traces by day" query={counts} />

@@ -82,7 +82,7 @@ function DeploymentList() {
       ) : name === '' ? (
         <FirstDeployment />
       ) : (
-        <EmptyState title="No deployment has this name" />
+        <EmptyState title="No deployment has this name">Change or clear the search.</EmptyState>
       )}
     </>
   );

@@ -22,7 +22,10 @@ export function Assistants() {
     <QueryState query={{ ...assistants, data: assistants.data?.pages.flat() }}>
       {(found) => {
         const [first] = found;
-        if (first === undefined) return <EmptyState title="This deployment has no assistants" />;
+        if (first === undefined)
+          return (
+            <EmptyState title="This deployment has no assistants">Each graph of its langgraph.json has one.</EmptyState>
+          );
         // The server has an assistant for each graph.
         const graphIds = [...new Set(found.map(({ graph_id }) => graph_id))].sort();
         const shown = found.find(({ assistant_id }) => assistant_id === search.assistant) ?? first;

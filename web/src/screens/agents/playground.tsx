@@ -22,7 +22,7 @@ export function Playground() {
     <QueryState query={{ ...assistants, data: assistants.data?.pages.flat() }}>
       {(found) =>
         found.length === 0 ? (
-          <EmptyState title="This deployment has no assistants" />
+          <EmptyState title="This deployment has no assistants">Each graph of its langgraph.json has one.</EmptyState>
         ) : (
           <Run
             assistants={found.map(({ assistant_id, name, graph_id }) => ({

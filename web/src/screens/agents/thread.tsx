@@ -40,7 +40,7 @@ export function ThreadView({ threadId }: { readonly threadId: string }) {
           if (latest === undefined)
             return (
               <EmptyState title="This thread has no state yet">
-                A graph has not run on it.
+                No graph has run on it. Run one in the playground.
                 <Runs threadId={threadId} />
               </EmptyState>
             );

@@ -31,7 +31,9 @@ function ThreadList() {
         <LoadingState label="Loading threads" />
       ) : rows.length === 0 ? (
         <EmptyState title={search.find || search.status ? 'No thread matches' : 'There are no threads yet'}>
-          {!search.find && !search.status && (
+          {search.find || search.status ? (
+            'Change or remove the filter.'
+          ) : (
             <button type="button" className="button" onClick={() => change({ tab: 'Playground' })}>
               Open the playground
             </button>

@@ -87,7 +87,9 @@ export function CompareTable({
                   ? 'The experiments do not differ'
                   : 'The dataset has no examples'
             }
-          />
+          >
+            {show === undefined ? 'Add examples to the dataset first.' : 'Show all examples to see their scores.'}
+          </EmptyState>
         ) : (
           <VirtualTable
             label="Examples"

@@ -68,7 +68,11 @@ function CompareView() {
         </Link>
       </header>
       {ids.length === 0 ? (
-        <EmptyState title="No experiments are chosen">Choose those to compare.</EmptyState>
+        <EmptyState title="No experiments are chosen">
+          <Link to="/datasets/$datasetId" params={{ datasetId }} search={{ tab: 'Experiments' }}>
+            Choose those to compare.
+          </Link>
+        </EmptyState>
       ) : experiments.error && !experiments.data ? (
         <ErrorState error={experiments.error} onRetry={() => void experiments.refetch()} />
       ) : lowerIsBetter.error && !lowerIsBetter.data ? (

@@ -64,7 +64,7 @@ function DatasetList() {
             Create one with <code>client.createDataset(name)</code> of the SDK.
           </EmptyState>
         ) : (
-          <EmptyState title="No dataset has this name" />
+          <EmptyState title="No dataset has this name">Change or clear the search.</EmptyState>
         )
       ) : (
         <section className="table-scroll" tabIndex={0} aria-label="Datasets">

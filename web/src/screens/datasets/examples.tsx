@@ -40,7 +40,9 @@ export function Examples({
       ) : pages.isPending ? (
         <LoadingState label="Loading examples" />
       ) : rows.length === 0 ? (
-        <EmptyState title={isFiltered ? 'No examples match' : 'This version has no examples'} />
+        <EmptyState title={isFiltered ? 'No examples match' : 'This version has no examples'}>
+          {isFiltered ? 'Change or remove the filter.' : 'Choose another version.'}
+        </EmptyState>
       ) : (
         <VirtualTable
           label="Examples"

@@ -58,7 +58,10 @@ export function Destinations() {
       <QueryState query={destinations}>
         {(found) =>
           found.length === 0 ? (
-            <EmptyState title="No destinations">An export needs a bucket, or a folder of the server.</EmptyState>
+            <EmptyState title="No destinations">
+              An export needs a bucket, or a folder of the server.
+              {canManage ? ' Create one above.' : ' Your key cannot create one.'}
+            </EmptyState>
           ) : (
             <section className="table-scroll" tabIndex={0} aria-label="Destinations">
               <table className="plain-table">

@@ -15,15 +15,18 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
   const findDestinationName = (id: string) =>
     destinations.data ? (destinations.data.find((each) => each.id === id)?.display_name ?? 'Deleted') : '…';
   const isSchedules = filter.scheduled === true;
+  const isOfSchedule = filter.source_bulk_export_id !== undefined;
   if (exports.error && rows.length === 0)
     return <ErrorState error={exports.error} onRetry={() => void exports.refetch()} />;
   if (exports.isPending) return <LoadingState label="Loading exports" />;
   if (rows.length === 0)
     return (
-      <EmptyState title={isSchedules ? 'No schedules' : 'No exports'}>
-        {isSchedules
-          ? 'A schedule exports each interval after it has ended.'
-          : 'An export writes the runs of a project to a destination.'}
+      <EmptyState title={isSchedules ? 'No schedules' : isOfSchedule ? 'No exports yet' : 'No exports'}>
+        {isOfSchedule
+          ? 'The first one starts ten minutes after its interval has ended.'
+          : isSchedules
+            ? 'A schedule exports each interval after it has ended. Choose a schedule in the form of a new export.'
+            : 'An export writes the runs of a project to a destination. Start with a new export.'}
       </EmptyState>
     );
   return (

@@ -49,7 +49,7 @@ export function CommitDiff({
         </select>
       </label>
       {wanted === undefined ? (
-        <EmptyState title="This is the first commit" />
+        <EmptyState title="This is the first commit">Choose another commit to compare it to.</EmptyState>
       ) : (
         <QueryState query={{ ...found, data: found.error || found.isPlaceholderData ? undefined : found.data }}>
           {({ manifest }) => <Sections before={manifest} after={content.manifest} isDirectory={isDirectory} />}

@@ -112,7 +112,7 @@ function PromptList() {
             Push one with <code>client.pushPrompt(name, …)</code> of the SDK.
           </EmptyState>
         ) : (
-          <EmptyState title="Nothing matches" />
+          <EmptyState title="Nothing matches">Change or clear the search.</EmptyState>
         )
       ) : (
         <section className="table-scroll" tabIndex={0} aria-label="Prompts">

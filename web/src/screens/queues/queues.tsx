@@ -89,6 +89,7 @@ function QueueList() {
       ) : rows.length === 0 ? (
         <EmptyState title="There are no annotation queues">
           A queue collects runs that people review, one after another.
+          {canCreate ? ' Create one above.' : ' Your key cannot create one.'}
         </EmptyState>
       ) : (
         <section className="table-scroll" tabIndex={0} aria-label="Annotation queues">

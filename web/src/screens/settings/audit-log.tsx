@@ -45,7 +45,7 @@ export function AuditLog() {
       ) : log.isPending ? (
         <LoadingState />
       ) : items.length === 0 ? (
-        <EmptyState title="No entries" />
+        <EmptyState title="No entries">Change or clear the filter.</EmptyState>
       ) : (
         <section className="table-scroll" tabIndex={0} aria-label="Audit log">
           <table className="plain-table">

@@ -88,7 +88,9 @@ export function Keys() {
       <QueryState query={keys}>
         {(found) =>
           found.length === 0 ? (
-            <EmptyState title="This workspace has no keys of its own" />
+            <EmptyState title="This workspace has no keys of its own">
+              Keys of the whole organisation work here too.{canManage && ' Create one for this workspace above.'}
+            </EmptyState>
           ) : (
             <KeyTable keys={found} {...(canManage ? { onRevoke: (id: string) => revoke.mutate(id) } : {})} />
           )

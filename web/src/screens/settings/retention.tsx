@@ -60,7 +60,9 @@ export function Retention() {
       ) : projects.isPending ? (
         <LoadingState />
       ) : rows.length === 0 ? (
-        <EmptyState title={wanted === '' ? 'This workspace has no projects' : 'No project has this name'} />
+        <EmptyState title={wanted === '' ? 'This workspace has no projects' : 'No project has this name'}>
+          {wanted === '' ? 'The first trace of a project creates it.' : 'Change or clear the search.'}
+        </EmptyState>
       ) : (
         <section className="table-scroll" tabIndex={0} aria-label="Retention of projects">
           <table className="plain-table">

@@ -35,7 +35,10 @@ function FeedbackList({ run }: { readonly run: RatedRun }) {
       <QueryState query={feedback}>
         {(items) =>
           items.length === 0 ? (
-            <EmptyState title="No feedback on this run" />
+            <EmptyState title="No feedback on this run">
+              {canWrite ? 'Add some above, or with ' : 'Add some with '}
+              <code>client.createFeedback(…)</code> of the SDK.
+            </EmptyState>
           ) : (
             <ul className="feedback-list">
               {items.map(({ id, key, score, value, comment, created_at, feedback_source }) => (

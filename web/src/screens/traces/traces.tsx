@@ -5,6 +5,7 @@ import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState, PagesFooter, Permitted } from '../../components/states.tsx';
+import { showInvisible } from '../../components/text.tsx';
 import { VirtualTable } from '../../components/virtual-table.tsx';
 import { readColumnChoice, runColumns, storeColumnChoice } from './columns.tsx';
 import { FilterBar } from './filter-bar.tsx';
@@ -121,9 +122,7 @@ function TracesOfProject() {
       ) : pages.isPending ? (
         <LoadingState label="Loading runs" />
       ) : rows.length === 0 ? (
-        <EmptyState title="No runs match">
-          Widen the time range{search.filter || search.quick ? ' or remove a filter' : ''}.
-        </EmptyState>
+        <NoRuns name={project.data?.name} search={search} />
       ) : (
         <VirtualTable
           label="Runs"
@@ -138,6 +137,23 @@ function TracesOfProject() {
       )}
     </div>
   );
+}
+
+function NoRuns({ name, search }: { readonly name: string | undefined; readonly search: TracesSearch }) {
+  const { range, from, until, filter, quick = [], runs } = search;
+  const isWhole = range === 'all' && from === undefined && until === undefined;
+  if (isWhole && filter === undefined && quick.length === 0 && runs === undefined)
+    return (
+      <EmptyState title="This project has no traces">
+        Programs send theirs here with <code>LANGSMITH_PROJECT={showInvisible(name ?? '')}</code>.
+      </EmptyState>
+    );
+  const advice = [
+    ...(isWhole ? [] : ['widen the time range']),
+    ...(filter === undefined && quick.length === 0 ? [] : ['remove a filter']),
+    ...(runs === 'llm' ? ['show all runs'] : []),
+  ].join(' or ');
+  return <EmptyState title="No runs match">{advice.charAt(0).toUpperCase() + advice.slice(1)}.</EmptyState>;
 }
 
 const runChoices = [

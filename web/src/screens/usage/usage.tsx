@@ -121,7 +121,9 @@ function UsageReport() {
       <QueryState query={{ data: series, error: traces.error, refetch: traces.refetch }}>
         {(series) =>
           series.sums.traces === 0 ? (
-            <EmptyState title="No traces in this range">Choose a longer range, or send a trace.</EmptyState>
+            <EmptyState title="No traces in this range">
+              {range === '12m' ? 'Send a trace' : 'Choose a longer range, or send a trace'}; it counts within seconds.
+            </EmptyState>
           ) : (
             <div className="page-body stack">
               <StackedChart series={series} />
