@@ -17,6 +17,7 @@ export interface ContextOptions {
   readonly width?: number;
   readonly theme?: 'light' | 'dark';
   readonly timezoneId?: string;
+  readonly locale?: string;
 }
 
 /** Opens a context of its own cookies, whose pages collect their errors. */
@@ -31,7 +32,7 @@ export async function openContext(
     viewport: { width, height: width < 800 ? 844 : 800 },
     colorScheme: options.theme ?? 'light',
     timezoneId: options.timezoneId ?? 'Europe/Berlin',
-    locale: 'en-US',
+    locale: options.locale ?? 'en-US',
   });
   context.setDefaultTimeout(15_000);
   return context;

@@ -172,6 +172,14 @@ describe('the usage screen', () => {
     expect(problems).toEqual([]);
   });
 
+  it('is shown in a browser whose language is not valid, as that of Chromium if LANG is C', async () => {
+    const context = await openContext(signedIn.browser, runlake.url, { locale: 'en-US@posix' });
+    page = await context.newPage();
+    await signIn(page, runlake.apiKey, '/usage');
+    await page.getByRole('img', { name: /^Chart of traces/ }).waitFor();
+    await context.close();
+  });
+
   it('saves only traces for a key that may not read runs', async () => {
     const { key } = await createKey(runlake, { description: 'counts', permissions: ['organization:read'] });
     const context = await openContext(signedIn.browser, runlake.url);

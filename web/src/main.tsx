@@ -12,6 +12,16 @@ import './styles/shell.css';
 import { applyTheme } from './theme.tsx';
 
 applyTheme();
+acceptLanguage();
+
+/** Sets a valid language if the browser has none: Chromium has `en-US@posix` if LANG is C, with which uPlot does not load. */
+function acceptLanguage(): void {
+  try {
+    Intl.getCanonicalLocales(navigator.language);
+  } catch {
+    Object.defineProperty(navigator, 'language', { value: 'en' });
+  }
+}
 
 /** Retries a failed request twice, unless the API refused it: it would refuse it again. */
 const retry = (failures: number, error: unknown) =>
