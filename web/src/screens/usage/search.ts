@@ -8,10 +8,10 @@ export interface UsageSearch {
 
 /** Ranges by the size of their buckets. All of them end with the bucket of the present. */
 export const usageRanges = {
-  '24h': { label: 'Last 24 hours, by hour', note: 'Hours are in your time zone.' },
-  '31d': { label: 'Last 31 days, by day', note: 'Days are in UTC.' },
-  '13w': { label: 'Last 13 weeks, by week', note: 'Weeks are seven days in UTC.' },
-  '12m': { label: 'Last 12 months, by month', note: 'Months are in UTC.' },
+  '24h': { label: 'Last 24 hours, by hour', note: 'hours in your time zone' },
+  '31d': { label: 'Last 31 days, by day', note: 'days in UTC' },
+  '13w': { label: 'Last 13 weeks, by week', note: 'weeks in UTC' },
+  '12m': { label: 'Last 12 months, by month', note: 'months in UTC' },
 } as const;
 export type UsageRange = keyof typeof usageRanges;
 

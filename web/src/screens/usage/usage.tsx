@@ -60,7 +60,7 @@ function UsageReport() {
     <>
       <header className="page-head">
         <h1>Usage</h1>
-        <span className="muted">Traces, counted once, in the hour of their start. {usageRanges[range].note}</span>
+        <span className="muted">Traces by start, {usageRanges[range].note}</span>
         <span className="spacer" />
         <label className="row">
           <span className="muted">Range</span>
@@ -153,6 +153,8 @@ function UsageTable({
 }) {
   const { groups, sums: total, buckets, metric } = series;
   const format = metricFormats[metric];
+  // The newest bucket is first, beside the sums.
+  const order = buckets.map((_, index) => index).reverse();
   const cells = ({ traces, tokens: sum, cost }: typeof total) => (
     <>
       <td className="number">{formatCount(traces)}</td>
@@ -178,11 +180,14 @@ function UsageTable({
               </>
             )}
             <th className="number">Share of {usageMetrics[metric].toLowerCase()}</th>
-            {buckets.map((bucket) => (
-              <th key={bucket} className="number" title={formatUtc(new Date(bucket))}>
-                {series.formatBucket(bucket)}
-              </th>
-            ))}
+            {order.map((index) => {
+              const bucket = buckets[index] ?? 0;
+              return (
+                <th key={bucket} className="number" title={formatUtc(new Date(bucket))}>
+                  {series.formatBucket(bucket)}
+                </th>
+              );
+            })}
           </tr>
         </thead>
         <tbody>
@@ -194,9 +199,9 @@ function UsageTable({
               </th>
               {cells(sums)}
               <td className="number">{formatPercent(total[metric] === 0 ? 0 : sums[metric] / total[metric])}</td>
-              {counts.map((count, index) => (
-                <td key={buckets[index]} className={count === 0 ? 'number muted' : 'number'}>
-                  {count === 0 ? '·' : format(count)}
+              {order.map((index) => (
+                <td key={buckets[index]} className={counts[index] ? 'number' : 'number muted'}>
+                  {counts[index] ? format(counts[index]) : '·'}
                 </td>
               ))}
             </tr>
@@ -207,9 +212,9 @@ function UsageTable({
             <th scope="row">Total</th>
             {cells(total)}
             <td className="number">100 %</td>
-            {series.totals.map((count, index) => (
+            {order.map((index) => (
               <td key={buckets[index]} className="number">
-                {format(count)}
+                {format(series.totals[index] ?? 0)}
               </td>
             ))}
           </tr>
