@@ -23,7 +23,6 @@ import {
 } from '../../pipelines/agents/workers/front/graph-isolation.ts';
 import { type OpenWorkerPool, openWorkerPool } from '../../pipelines/agents/workers/front/worker-pool.ts';
 import { maxEventBytes } from '../../pipelines/agents/workers/messages.ts';
-import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { isOperator } from '../../pipelines/tenants/operator.ts';
 import { joinPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
@@ -181,7 +180,8 @@ export function startWork(
     publicUrl === undefined
       ? undefined
       : createFeedbackLinks({
-          signer: createFeedbackSigner(secretKey),
+          database: stores.database,
+          secretKey,
           createUrl: (token) => joinPublicUrl(publicUrl, `/feedback/tokens/${token}`),
           validHours: feedbackLinkHours,
           defaultSender,

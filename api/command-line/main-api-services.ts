@@ -11,7 +11,6 @@ import { resealDeploymentSecrets } from '../../pipelines/deployments/deployment-
 import { createReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
 import { createSourceStore } from '../../pipelines/deployments/source-store.ts';
 import { createDestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
-import { createFeedbackSigner } from '../../pipelines/feedback/feedback-token.ts';
 import { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
 import { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
@@ -95,7 +94,6 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     projects,
     prices,
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
-    feedbackSigner: createFeedbackSigner(secretKey),
     shareSealer: createShareSealer(config, secretKey),
     promptReads,
     usageLimits: new UsageLimits({ database, clickhouse, logger }),

@@ -87,7 +87,7 @@ const listTokens = defineOperation({
   path: '/feedback/tokens',
   tag: 'feedback',
   summary: 'List the links for feedback on a run',
-  description: 'Those that have not expired, oldest first. Without those of agent server runs.',
+  description: 'Those that have not expired, oldest first.',
   access,
   schema: {
     query: Type.Object({

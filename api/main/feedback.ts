@@ -207,8 +207,7 @@ export const leaveFeedbackByLink = defineOperation({
 });
 
 async function submitFeedback(services: Services, token: string, content: SubmittedFeedback) {
-  const deps = { ...toFeedbackDeps(services), signer: services.feedbackSigner };
-  const { runId, key } = await storeSubmittedFeedback(deps, token, content);
+  const { runId, key } = await storeSubmittedFeedback(toFeedbackDeps(services), token, content);
   return { run_id: runId, key };
 }
 

@@ -56,8 +56,6 @@ export interface Services {
   readonly accept: AcceptDeps;
   /** Signs links that give access to attachments without a key. */
   readonly attachmentSigner: TokenSigner;
-  /** Verifies links that accept feedback without a key. */
-  readonly feedbackSigner: TokenSigner;
   /** Encrypts the tokens of shared traces and datasets. */
   readonly shareSealer: Sealer;
   /** Counts reads of prompts in the background. */

@@ -1,20 +1,29 @@
 /**
  * Links that accept feedback without an API key. Each link has a row in the database, so that links can be listed. The
- * token of a link is its id, because stock clients accept only a UUID. Links of agent server runs have no row; see
- * `feedback-token.ts`.
+ * token of a link is its id, because stock clients accept only a UUID.
  */
-import { randomUUID } from 'node:crypto';
+import { createHmac, randomUUID } from 'node:crypto';
+import { v4 as uuidv4, v5 as uuidv5 } from 'uuid';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { Database } from '../../infra/postgres/pool.ts';
+import type { Database, Sql } from '../../infra/postgres/pool.ts';
+import { isUuid } from '../ingest/run-event/uuid.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 import type { FeedbackConfig } from './feedback-config.ts';
-import type { FeedbackGrant, OpenedFeedbackToken } from './feedback-token.ts';
 import type { SentConfigs } from './sent-config.ts';
 
 /** Maximum number of unexpired links in an organisation. */
 const maxLinks = 1_000_000;
-/** Maximum number of expired links of the workspace that each request deletes. */
-const maxExpiredLinksPerRequest = 1_000;
+/** Maximum number of expired links of the workspace that each insert deletes. */
+const maxExpiredLinksPerInsert = 1_000;
+
+/** What a link permits: to submit one feedback entry with one key on one run. */
+export interface FeedbackGrant {
+  readonly workspaceId: string;
+  /** User for whom the feedback is stored. */
+  readonly userId: string;
+  readonly runId: string;
+  readonly key: string;
+}
 
 export interface NewLink {
   readonly id?: string | undefined;
@@ -37,6 +46,8 @@ interface LinkDeps {
   readonly sentConfigs: Pick<SentConfigs, 'keep'>;
 }
 
+type LinkOwner = Pick<FeedbackGrant, 'workspaceId' | 'userId'>;
+
 const columns = 'id, feedback_key AS key, extract(epoch FROM expires_at)::float8 AS "expiresAtSeconds"';
 
 /**
@@ -46,31 +57,14 @@ const columns = 'id, feedback_key AS key, extract(epoch FROM expires_at)::float8
  */
 export async function createLinks(
   { database, sentConfigs }: LinkDeps,
-  { workspaceId, userId }: { readonly workspaceId: string; readonly userId: string },
+  owner: LinkOwner,
   links: readonly NewLink[],
 ): Promise<FeedbackLink[]> {
+  const { workspaceId } = owner;
   for (const { key, config } of links) if (config) await sentConfigs.keep(workspaceId, key, config);
-  const ids = links.map(({ id }) => id ?? randomUUID());
+  const identified = links.map((link) => ({ ...link, id: link.id ?? randomUUID() }));
   const rows = await database.transaction(async (tx) => {
-    await tx.execute(
-      `DELETE FROM feedback_tokens WHERE id IN (
-         SELECT id FROM feedback_tokens WHERE workspace_id = $1 AND expires_at < now() LIMIT ${maxExpiredLinksPerRequest} FOR UPDATE SKIP LOCKED)`,
-      [workspaceId],
-    );
-    const made = await tx.query<FeedbackLink>(
-      `INSERT INTO feedback_tokens (id, workspace_id, user_id, run_id, feedback_key, expires_at)
-       SELECT id, $1, $2, run_id, feedback_key, to_timestamp(expires)
-       FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::float8[]) AS t (id, run_id, feedback_key, expires)
-       ON CONFLICT DO NOTHING RETURNING ${columns}`,
-      [
-        workspaceId,
-        userId,
-        ids,
-        links.map(({ runId }) => runId),
-        links.map(({ key }) => key),
-        links.map(({ expiresAtSeconds }) => expiresAtSeconds),
-      ],
-    );
+    const made = await insertLinks(tx, owner, identified);
     if (made.length < links.length) throw runlakeError('CONFLICT', { reason: 'A link with one of these ids exists.' });
     await enforceLimit(
       tx,
@@ -86,7 +80,63 @@ export async function createLinks(
     return made;
   });
   const byId = new Map(rows.map((row) => [row.id, row]));
-  return ids.map((id) => byId.get(id) as FeedbackLink);
+  return identified.map(({ id }) => byId.get(id) as FeedbackLink);
+}
+
+/**
+ * Stores the links of an agent server run. They do not count for the limit of links, because the end of a run must not
+ * fail. The links of a deleted workspace are not stored.
+ *
+ * @param secretKey Makes the ids unguessable. The same secret, run and key always yield the same id.
+ * @returns the id of each key's link, in the order of `keys`.
+ */
+export async function keepRunLinks(
+  { database, secretKey }: { readonly database: Database; readonly secretKey: string },
+  { runId, ...owner }: Omit<FeedbackGrant, 'key'>,
+  keys: readonly string[],
+  expiresAtSeconds: number,
+): Promise<string[]> {
+  const links = keys.map((key) => ({
+    id: deriveLinkId(secretKey, { ...owner, runId, key }),
+    runId,
+    key,
+    expiresAtSeconds,
+  }));
+  await database.transaction((tx) => insertLinks(tx, owner, links));
+  return links.map(({ id }) => id);
+}
+
+function deriveLinkId(secretKey: string, { workspaceId, runId, key }: FeedbackGrant): string {
+  const text = JSON.stringify(['feedback link', workspaceId, runId, key]);
+  return uuidv4({ random: createHmac('sha256', secretKey).update(text).digest() });
+}
+
+/** Inserts links and returns those whose id did not exist. Also deletes expired links of the workspace. */
+async function insertLinks(
+  tx: Sql,
+  { workspaceId, userId }: LinkOwner,
+  links: readonly (Omit<FeedbackLink, 'key'> & Pick<FeedbackGrant, 'runId' | 'key'>)[],
+): Promise<FeedbackLink[]> {
+  await tx.execute(
+    `DELETE FROM feedback_tokens WHERE id IN (
+       SELECT id FROM feedback_tokens WHERE workspace_id = $1 AND expires_at < now() LIMIT ${maxExpiredLinksPerInsert} FOR UPDATE SKIP LOCKED)`,
+    [workspaceId],
+  );
+  return tx.query<FeedbackLink>(
+    `INSERT INTO feedback_tokens (id, workspace_id, user_id, run_id, feedback_key, expires_at)
+     SELECT t.id, w.id, $2, run_id, feedback_key, to_timestamp(expires)
+     FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::float8[]) AS t (id, run_id, feedback_key, expires)
+     JOIN workspaces w ON w.id = $1 AND w.deleted_at IS NULL
+     ON CONFLICT DO NOTHING RETURNING ${columns}`,
+    [
+      workspaceId,
+      userId,
+      links.map(({ id }) => id),
+      links.map(({ runId }) => runId),
+      links.map(({ key }) => key),
+      links.map(({ expiresAtSeconds }) => expiresAtSeconds),
+    ],
+  );
 }
 
 /** Lists the unexpired links for feedback on a run, oldest first. */
@@ -103,15 +153,34 @@ export async function listLinks(
   );
 }
 
-/** Finds what a link permits. The workspace is that of the link: its holder has no API key. */
-export async function openLink({ database }: Pick<LinkDeps, 'database'>, id: string): Promise<OpenedFeedbackToken> {
-  const [link] = await database.query<FeedbackGrant & { readonly isExpired: boolean }>(
-    `SELECT workspace_id AS "workspaceId", user_id AS "userId", run_id AS "runId", feedback_key AS key,
-       expires_at <= now() AS "isExpired"
-     FROM feedback_tokens WHERE id = $1`,
-    [id],
-  );
-  if (!link) return { kind: 'invalid' };
+/**
+ * Returns what a link permits. The workspace is that of the link: its holder has no API key.
+ *
+ * @throws NOT_FOUND, also if the workspace is deleted; LINK_EXPIRED.
+ */
+export async function openLink({ database }: Pick<LinkDeps, 'database'>, token: string): Promise<FeedbackGrant> {
+  const [link] = isUuid(token)
+    ? await database.query<FeedbackGrant & { readonly isExpired: boolean }>(
+        `SELECT workspace_id AS "workspaceId", user_id AS "userId", run_id AS "runId", feedback_key AS key,
+           expires_at <= now() AS "isExpired"
+         FROM feedback_tokens JOIN workspaces w ON w.id = workspace_id AND w.deleted_at IS NULL
+         WHERE feedback_tokens.id = $1`,
+        [token],
+      )
+    : [];
+  if (link === undefined) throw runlakeError('NOT_FOUND', { what: 'Link' });
   const { isExpired, ...grant } = link;
-  return isExpired ? { kind: 'expired' } : { kind: 'valid', grant };
+  if (isExpired) throw runlakeError('LINK_EXPIRED');
+  return grant;
 }
+
+/**
+ * Derives the id of the feedback entry that a grant permits. The id is the same for every submission, so that each
+ * submission replaces the previous one.
+ */
+export function deriveFeedbackId({ workspaceId, runId, key }: FeedbackGrant): string {
+  // Pass the name as bytes, because the package throws for text with a lone surrogate.
+  return uuidv5(Buffer.from(`${workspaceId}:${runId}:${key}`), grantNamespace);
+}
+
+const grantNamespace = 'c64b6a1e-6c0c-4f0d-9a0e-3f0c3c1b7a52';

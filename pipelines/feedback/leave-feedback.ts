@@ -1,10 +1,6 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { TokenSigner } from '../../infra/signing/token-signer.ts';
-import { isUuid } from '../ingest/run-event/uuid.ts';
-import { isLiveWorkspace } from '../tenants/workspaces.ts';
 import type { FeedbackDeps } from './feedback-event.ts';
-import { openLink } from './feedback-links.ts';
-import { deriveFeedbackId, type FeedbackGrant, openFeedbackToken } from './feedback-token.ts';
+import { deriveFeedbackId, type FeedbackGrant, openLink } from './feedback-links.ts';
 import { createFeedback } from './write-feedback.ts';
 
 /** Content of a feedback entry that is submitted with a token. */
@@ -24,13 +20,11 @@ export interface SubmittedFeedback {
  *   content; the errors of {@link createFeedback}.
  */
 export async function leaveFeedback(
-  deps: FeedbackDeps & { readonly signer: TokenSigner },
+  deps: FeedbackDeps,
   token: string,
   { score, value, comment, correction, metadata }: SubmittedFeedback,
 ): Promise<FeedbackGrant> {
-  const opened = isUuid(token) ? await openLink(deps, token) : openFeedbackToken(deps.signer, token);
-  if (opened.kind === 'expired') throw runlakeError('LINK_EXPIRED');
-  if (opened.kind === 'invalid') throw runlakeError('NOT_FOUND', { what: 'Link' });
+  const grant = await openLink(deps, token);
   // Link previews also open links, but without content.
   if ([score, value, comment, correction].every((content) => content === undefined || content === null)) {
     throw runlakeError('INVALID_FEEDBACK', {
@@ -38,9 +32,7 @@ export async function leaveFeedback(
       reason: 'must have score, value, comment or correction',
     });
   }
-  const { grant } = opened;
   const { workspaceId, userId, runId, key } = grant;
-  if (!(await isLiveWorkspace(deps.database, workspaceId))) throw runlakeError('NOT_FOUND', { what: 'Link' });
   const feedback = {
     ...{ id: deriveFeedbackId(grant), run_id: runId, key, score, value, comment, correction },
     feedback_source: { type: 'api', metadata: metadata ?? {} },

@@ -1,7 +1,6 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import type { TokenSigner } from '../../../infra/signing/token-signer.ts';
-import { createFeedbackToken } from '../../feedback/feedback-token.ts';
+import { keepRunLinks } from '../../feedback/feedback-links.ts';
 import { isLostRunFailure } from '../runs/end-run.ts';
 import { claimUnpublishedEnds, fitsEndEvent, markEndsPublished } from '../runs/published-ends.ts';
 import type { EndedRun, RunSender } from '../runs/run-row.ts';
@@ -55,7 +54,7 @@ export async function publishEnd(deps: ExecutorDeps, run: EndedRun, marks?: Trac
     attempt,
     threadStart,
     kept: kwargs.resumable,
-    data: encodeRunEnd(run, deps.feedbackLinks?.(run)),
+    data: encodeRunEnd(run, await deps.feedbackLinks?.(run)),
     endedAtMicros: Date.parse(run.endedAt) * 1_000,
   });
   await deps.traceRun(run, marks);
@@ -109,27 +108,31 @@ export function createEndMarker(database: Database, resumeMs: number): MarkEndPu
   };
 }
 
-/** Returns the feedback links of a run by feedback key; undefined if the run has none. */
-export type FeedbackLinkFactory = (run: EndedRun) => Readonly<Record<string, string>> | undefined;
+/**
+ * Returns the feedback links of a run by feedback key; undefined if the run has none.
+ *
+ * @throws errors of the database.
+ */
+export type FeedbackLinkFactory = (run: EndedRun) => Promise<RunEnd['feedback']>;
 
 /**
- * Returns a function that creates signed links, which accept feedback on a run's trace without an API key. The links of
- * a run are always the same.
+ * Returns a function that creates links, which accept feedback on a run's trace without an API key. The links of a run
+ * are always the same.
  */
 export function createFeedbackLinks(deps: {
-  readonly signer: TokenSigner;
+  readonly database: Database;
+  readonly secretKey: string;
   /** Returns the public URL for a token. */
   readonly createUrl: (token: string) => string;
   readonly validHours: number;
   /** Trace owner for runs without a sender. */
   readonly defaultSender: RunSender;
 }): FeedbackLinkFactory {
-  return ({ kwargs, sender, runId, endedAt, removed }) => {
-    if (removed || kwargs.feedback_keys === undefined) return undefined;
+  return async ({ kwargs: { feedback_keys: keys }, sender, runId, endedAt, removed }) => {
+    if (removed || keys === undefined) return undefined;
     const { workspaceId, userId } = { ...deps.defaultSender, ...sender };
     const expiresAtSeconds = Math.floor(Date.parse(endedAt) / 1_000) + deps.validHours * 3_600;
-    const createLink = (key: string) =>
-      deps.createUrl(createFeedbackToken(deps.signer, { workspaceId, userId, runId, key }, expiresAtSeconds));
-    return Object.fromEntries(kwargs.feedback_keys.map((key) => [key, createLink(key)]));
+    const ids = await keepRunLinks(deps, { workspaceId, userId, runId }, keys, expiresAtSeconds);
+    return Object.fromEntries(keys.map((key, index) => [key, deps.createUrl(ids[index] as string)]));
   };
 }

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { RunTree, Client as TracingClient } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { insertDeadLetter } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
-import { createFeedbackToken } from '../../../pipelines/feedback/feedback-token.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../../pipelines/tenants/delete-workspace-data.ts';
 import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { addExport } from '../../api/add-export.ts';
@@ -129,12 +128,11 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
     `UPDATE bulk_export_destinations SET sealed_credentials = 'sealed', credentials_keys = '{access_key_id}' WHERE id = $1`,
     [made.destinationId],
   );
-  const grant = { workspaceId: id, userId: owner.userId, runId: run.id, key: 'k' };
-  const token = createFeedbackToken(services.feedbackSigner, grant, Math.floor(Date.now() / 1_000) + 3_600);
+  const link = await api.ask(key, 'POST', '/feedback/tokens', { run_id: run.id, feedback_key: 'k' });
   return {
     ...{ id, deploymentId, exportId: made.exportId, destinationId: made.destinationId },
     attachmentUrl: read.s3_urls['attachment.a'].presigned_url,
-    feedbackUrl: `${apiUrl}/feedback/tokens/${token}?score=1`,
+    feedbackUrl: `${apiUrl}/feedback/tokens/${link.body.id}?score=1`,
   };
 }
 
