@@ -257,7 +257,7 @@ function readProjectName(request: FastifyRequest): string | undefined {
 
 /**
  * `POST /runs`: accepts one run. The run need not have a dotted_order: a root run starts a trace, and a child run
- * belongs to the trace of its parent.
+ * belongs to the trace of its parent, for which the operation waits briefly.
  */
 export const createRun = defineOperation({
   operationId: 'createRun',
@@ -266,7 +266,8 @@ export const createRun = defineOperation({
   tag: 'ingest',
   summary: 'Send one run',
   description:
-    'Responds with 202 when the run is durable. Sending it again has no effect. A run without an id gets a new one each time it is sent.',
+    'Responds with 202 when the run is durable. Sending it again has no effect. A run without an id gets a new one each time it is sent. ' +
+    'Without trace_id and dotted_order, a run with a parent_run_id gets the trace of its parent, which must appear within 5 s, otherwise 422.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: runErrors,

@@ -24,7 +24,10 @@ export const internals = {
   insertBatchMs: 500,
   /** Maximum pause between two roll-up runs of the usage counts. It limits the age of usage reports. */
   rollupIntervalMs: 1_000,
-  /** Time that a patch with only a run id waits for its run to exist, because the post may arrive after the patch. */
+  /**
+   * Time that a request waits for a run that it names only by id: a patch for its run, a post for its parent. The other
+   * request may arrive later, or another process may have accepted it.
+   */
   patchWaitMs: 5_000,
 
   // Requests

@@ -133,8 +133,9 @@ const listKeys = new KeySet(['post', 'patch']);
 
 /**
  * Handles `POST /runs` and `PATCH /runs/{id}`. The body is one run, which can omit trace_id and dotted_order. For a
- * post without dotted_order, a dotted_order is created. A patch that contains only an id gets the location of its run;
- * the request waits up to `patchWaitMs` until the run is known.
+ * post without dotted_order, a dotted_order is created. A patch that contains only an id gets the location of its run,
+ * and a post that contains only the id of its parent gets the trace of the parent; the request waits up to
+ * `patchWaitMs` until that run is known.
  *
  * @throws INVALID_RUN, RUN_UNKNOWN and the errors of `acceptDrafts`.
  */
@@ -180,7 +181,8 @@ function toDraftAtLocation({ dottedOrder: _none, ...run }: ParsedRun, location: 
 
 /**
  * Builds the draft for the first post of a run that has no dotted_order. A root run starts its own trace; a child run
- * belongs to the trace that the request names or, if it names none, to the trace of its parent. The key time is the
+ * belongs to the trace that the request names or, if it names none, to the trace of its parent, for which the request
+ * waits. It is not accepted without a trace, because its project, its partition and its usage follow from the trace. The key time is the
  * start time of the run. If the run has no start time, the key time is taken from an id of UUID version 7, so that a
  * repeated request gets the same key. If a concurrent request for the same run determines another key time, the sink
  * gives both events the same key time.
@@ -200,10 +202,11 @@ async function buildNewDraft(
     const dottedOrder = formatDottedOrderSegment(startTimeMicros, run.runId);
     return { ...run, traceId: run.runId, startTimeMicros, traceTimeMicros: startTimeMicros, dottedOrder };
   }
-  const parent = await deps.runLocations.find(sender.workspaceId, parentRunId, 0);
+  const waitMs = run.traceId === undefined ? deps.config.patchWaitMs : 0;
+  const parent = await deps.runLocations.find(sender.workspaceId, parentRunId, waitMs);
   const traceId = run.traceId ?? parent?.traceId;
   if (traceId === undefined) {
-    const reason = `its parent ${parentRunId} is not known yet: send trace_id, or dotted_order`;
+    const reason = `its parent ${parentRunId} is not stored: post the parent first, or send trace_id`;
     throw runlakeError('INVALID_RUN', { run: run.runId, reason });
   }
   return { ...run, traceId, startTimeMicros, traceTimeMicros: parent?.traceTimeMicros ?? startTimeMicros };

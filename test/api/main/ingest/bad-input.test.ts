@@ -223,7 +223,14 @@ describe('single runs and JSON batches', () => {
       422,
       /begins its own trace/,
     ],
-    ['an unknown parent', 'POST', '/runs', { id: randomUUID(), parent_run_id: randomUUID() }, 422, /not known yet/],
+    [
+      'an unknown parent',
+      'POST',
+      '/runs',
+      { id: randomUUID(), parent_run_id: randomUUID() },
+      422,
+      /post the parent first, or send trace_id/,
+    ],
     ['a patch of a run that does not arrive', 'PATCH', `/runs/${randomUUID()}`, { outputs: {} }, 404, /not found/],
     ['a patch of a malformed id', 'PATCH', '/runs/xyz', { outputs: {} }, 422, /run_id|uuid/i],
     [

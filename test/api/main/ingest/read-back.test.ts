@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 import { buildPostParts, multipart, rootRun, Wire } from './wire.ts';
 
@@ -272,6 +273,35 @@ describe('a post without an id', () => {
     await accepted(wire.json('POST', '/runs', parent));
     await accepted(wire.json('POST', '/runs', { name, parent_run_id: parent.id, trace_id: parent.id }));
     expect(await found(name)).toMatchObject([{ trace_id: parent.id, parent_run_id: parent.id }]);
+  });
+});
+
+describe('children that name only their parent', () => {
+  test('and arrive before it are added to its trace', async () => {
+    const client = new Client({ apiUrl: wire.url, apiKey: own.adminKey, autoBatchTracing: false });
+    const [root, child, grandchild] = [randomUUID(), randomUUID(), randomUUID()];
+    const run = { run_type: 'chain', inputs: {} };
+    const find = vi.spyOn(api.services.accept.runLocations, 'find');
+    const posts = [
+      client.createRun({ ...run, id: grandchild, name: 'grandchild', parent_run_id: child }),
+      client.createRun({ ...run, id: child, name: 'child', parent_run_id: root }),
+    ];
+    const isWaiting = (id: string) => find.mock.calls.some(([, runId, waitMs]) => runId === id && waitMs > 0);
+    await until('both to wait', async () => isWaiting(root) && isWaiting(child));
+    find.mockRestore();
+    await client.createRun({ ...run, id: root, name: 'root' });
+    await Promise.all(posts);
+    const trace = { trace_id: root };
+    expect(await read(root)).toMatchObject({ ...trace, direct_child_run_ids: [child] });
+    expect(await read(child)).toMatchObject({ ...trace, parent_run_ids: [root] });
+    expect(await read(grandchild)).toMatchObject({ ...trace, parent_run_ids: [root, child] });
+    const order = (await read(grandchild)).dotted_order as string;
+    expect(order.split('.').map((segment) => segment.slice(-36))).toEqual([root, child, grandchild]);
+    const traces = await api.services.clickhouse.query({
+      name: 'test',
+      sql: `SELECT DISTINCT trace_id FROM traces WHERE trace_id IN ('${root}', '${child}', '${grandchild}')`,
+    });
+    expect(traces).toEqual([trace]);
   });
 });
 
