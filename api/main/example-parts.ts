@@ -1,7 +1,11 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { changeMetadata, type MetadataChange, metadataOperations } from '../../pipelines/datasets/change-metadata.ts';
-import { hardDeleteExamples, deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
+import {
+  deleteExampleOfDataset,
+  hardDeleteExamples,
+  deleteExamples as removeExamples,
+} from '../../pipelines/datasets/delete-examples.ts';
 import { readExampleParts } from '../../pipelines/datasets/example-parts.ts';
 import { createExamples, updateExamples, type WrittenExamples } from '../../pipelines/datasets/write-examples.ts';
 import { OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
@@ -102,6 +106,27 @@ export const deleteExampleList = defineOperation({
     if (isHard) await hardDeleteExamples(services, caller.workspaceId, ids);
     else await removeExamples(services.database, caller.workspaceId, ids);
     return { count: ids.length, example_ids: ids };
+  },
+});
+
+export const deleteDatasetExample = defineOperation({
+  operationId: 'deleteDatasetExample',
+  method: 'DELETE',
+  path: '/v1/platform/datasets/:dataset_id/examples/:example_id',
+  tag: 'datasets',
+  summary: 'Delete an example from the newest version of its dataset',
+  description: 'Earlier versions keep it. Deleting it again has no effect.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: ['NOT_FOUND', 'DATASET_FULL'],
+  schema: {
+    params: Type.Object({ dataset_id: Uuid(), example_id: Uuid() }),
+    response: { 204: Type.Null() },
+  },
+  handler: async ({ caller, params, services }) => {
+    const example = { datasetId: params.dataset_id, exampleId: params.example_id };
+    await deleteExampleOfDataset(services.database, caller.workspaceId, example);
+    return new RawResponse({ status: 204 });
   },
 });
 

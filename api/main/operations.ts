@@ -51,7 +51,13 @@ import {
   listEvaluators,
   updateEvaluator,
 } from './evaluators.ts';
-import { createExampleParts, deleteExampleList, updateExampleMetadata, updateExampleParts } from './example-parts.ts';
+import {
+  createExampleParts,
+  deleteDatasetExample,
+  deleteExampleList,
+  updateExampleMetadata,
+  updateExampleParts,
+} from './example-parts.ts';
 import {
   countExamples,
   createExample,
@@ -138,15 +144,8 @@ import {
 import { getRunStats } from './run-stats.ts';
 import { getRun, queryRuns, validateRunsQuery } from './runs.ts';
 import { secretOperations } from './secrets.ts';
-import {
-  createSession,
-  deleteSession,
-  deleteSessions,
-  getSession,
-  getSessionMetadata,
-  listSessions,
-  updateSession,
-} from './sessions.ts';
+import { createSession, createV2Session, updateSession, updateV2Session } from './session-changes.ts';
+import { deleteSession, deleteSessions, getSession, getSessionMetadata, listSessions } from './sessions.ts';
 import { sharedComparisonOperations } from './shared-comparisons.ts';
 import { sharedEntityOperations } from './shared-entities.ts';
 import { sharedExperimentOperations } from './shared-experiments.ts';
@@ -159,7 +158,7 @@ import { getThreadStats, listThreadTraces, queryThreads } from './threads.ts';
 import { deleteRuns, deleteTraces, keepTraces } from './traces.ts';
 import { usageLimitOperations } from './usage-limits.ts';
 import { getV2Run, getV2RunUrl, queryV2Runs } from './v2-runs.ts';
-import { listV2Sessions } from './v2-sessions.ts';
+import { getV2Session, listV2Sessions } from './v2-sessions.ts';
 import { listTraceRuns, queryTraces } from './v2-traces.ts';
 import {
   createWorkspace,
@@ -217,10 +216,13 @@ export const operations: readonly Operation[] = [
   listSessions,
   listV2Sessions,
   createSession,
+  createV2Session,
   deleteSessions,
   getSession,
+  getV2Session,
   getSessionMetadata,
   updateSession,
+  updateV2Session,
   deleteSession,
   // ingest
   createRun,
@@ -313,6 +315,7 @@ export const operations: readonly Operation[] = [
   updateExampleParts,
   updateExampleMetadata,
   deleteExampleList,
+  deleteDatasetExample,
   listExamples,
   countExamples,
   createExamples,

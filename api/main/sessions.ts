@@ -8,27 +8,13 @@ import {
   type StatsListQuery,
   statOrders,
 } from '../../pipelines/projects/list-by-stats.ts';
-import { maxNameLength, type ProjectRecord, readProject } from '../../pipelines/projects/project.ts';
-import {
-  type FeedbackStats,
-  readOwnFeedbackStats,
-  readProjectStats,
-  readTopMetadata,
-} from '../../pipelines/projects/project-stats.ts';
-import { createProject, updateProject } from '../../pipelines/projects/write-project.ts';
-import { checkLonglivedDays } from '../../pipelines/retention/lifetimes.ts';
+import { readProject } from '../../pipelines/projects/project.ts';
+import { readOwnFeedbackStats, readProjectStats, readTopMetadata } from '../../pipelines/projects/project-stats.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
-import type { RunStats } from '../../pipelines/runs/stats/stat-names.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { JsonObject, OneOf, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
-import {
-  metadataParameter,
-  newTagsField,
-  pageParameters,
-  parseMetadata,
-  tagValueParameter,
-} from '../server/list-parameters.ts';
+import { OneOf, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { metadataParameter, pageParameters, parseMetadata, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -43,102 +29,15 @@ import {
   statsParameters,
 } from './session-stats.ts';
 
-const TraceTier = Type.Union([Type.Literal('longlived'), Type.Literal('shortlived')]);
-const Name = Text({ minLength: 1, maxLength: maxNameLength });
-const Description = Text({ maxLength: 100_000 });
-
-/** A count that is stored as a 32-bit integer. */
-const Count = (description: string) => Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1, description });
-
-const SessionParams = Type.Object({ session_id: Uuid() });
-
-/** Fields that a client can set when it creates a project and can change later. */
-const changeableFields = {
-  description: optional(Description),
-  extra: optional(JsonObject({ description: 'Any JSON object; `metadata` in it is searchable.' })),
-  end_time: optional(Timestamp()),
-  default_dataset_id: optional(Uuid()),
-  trace_tier: optional(TraceTier),
-  longlived_ttl_days: optional(Type.Integer({ minimum: 1, maximum: 36_500 }), {
-    description:
-      'Days that longlived traces are kept, between those of the tiers of the installation. Null: as long as it keeps them.',
-  }),
-};
-
-const NewSession = Type.Object({
-  id: optional(Uuid()),
-  name: Name,
-  start_time: optional(Timestamp()),
-  reference_dataset_id: optional(Uuid()),
-  num_examples: optional(Count('Number of examples of an experiment.')),
-  num_repetitions: optional(Count('Number of repetitions of each example in an experiment.')),
-  evaluator_keys: optional(Type.Array(Text({ maxLength: 1_000 }), { maxItems: 1_000 })),
-  tag_value_ids: newTagsField,
-  ...changeableFields,
-});
-
-const SessionChange = Type.Object({ name: optional(Name), ...changeableFields });
-
-/** A project in responses to changes. */
-const Session = Type.Object(sessionFields);
+export const SessionParams = Type.Object({ session_id: Uuid() });
 
 /** A project in responses to reads. */
 const SessionWithStats = Type.Object({ ...sessionFields, ...sessionStatsFields });
 
-function formatSession(project: ProjectRecord) {
-  return { ...project, last_run_start_time_live: null };
+function formatSession({ project, stats, ownFeedback }: ProjectWithStats): Static<typeof SessionWithStats> {
+  const figures = formatSessionStats(stats, ownFeedback);
+  return { ...project, last_run_start_time_live: null, ...figures } as Static<typeof SessionWithStats>;
 }
-
-function formatSessionWithStats(
-  project: ProjectRecord,
-  stats?: RunStats,
-  ownFeedback?: FeedbackStats,
-): Static<typeof SessionWithStats> {
-  return { ...formatSession(project), ...formatSessionStats(stats, ownFeedback) } as Static<typeof SessionWithStats>;
-}
-
-export const createSession = defineOperation({
-  operationId: 'createSession',
-  method: 'POST',
-  path: '/sessions',
-  tag: 'projects',
-  summary: 'Create a tracing project',
-  description:
-    'With `upsert`, an existing project with that name is updated: given fields replace its fields, except for an empty `extra`.',
-  access: { permission: 'projects:create', tenantScope: 'workspace' },
-  errors: ['CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'RETENTION_OUT_OF_RANGE'],
-  schema: {
-    query: Type.Object({ upsert: Type.Boolean({ default: false }) }),
-    body: NewSession,
-    response: { 200: Session },
-  },
-  handler: async ({ caller, query, body, services }) => {
-    checkLonglivedDays(services.config, body.longlived_ttl_days);
-    if (body.tag_value_ids?.length) requirePermission(caller, 'tags:manage');
-    const project = {
-      id: body.id,
-      name: body.name,
-      description: body.description,
-      extra: body.extra,
-      startTime: body.start_time,
-      endTime: body.end_time,
-      defaultDatasetId: body.default_dataset_id,
-      referenceDatasetId: body.reference_dataset_id,
-      traceTier: body.trace_tier,
-      longlivedTtlDays: body.longlived_ttl_days,
-      numExamples: body.num_examples,
-      numRepetitions: body.num_repetitions,
-      evaluatorKeys: body.evaluator_keys,
-      tagValueIds: body.tag_value_ids,
-    };
-    return formatSession(
-      await createProject(services.database, caller.workspaceId, project, {
-        upsert: query.upsert,
-        maxProjects: services.config.maxProjects,
-      }),
-    );
-  },
-});
 
 export const deleteSession = defineOperation({
   operationId: 'deleteSession',
@@ -184,19 +83,32 @@ export const getSession = defineOperation({
   access: { permission: 'projects:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', ...clickhouseErrors],
   schema: { params: SessionParams, query: Type.Object(statsParameters), response: { 200: SessionWithStats } },
-  handler: async ({ caller, params, query, services }) => {
-    if (query.include_stats === true) requirePermission(caller, 'runs:read');
-    const project = await readProject(services.database, caller.workspaceId, params.session_id);
-    if (query.include_stats !== true) return formatSessionWithStats(project);
-    const startedFromMicros = parseOptionalTime(query.stats_start_time);
-    const runs = { tenantId: caller.workspaceId, projectIds: [project.id], startedFromMicros };
-    const [stats, ownFeedback] = await Promise.all([
-      readProjectStats(services, runs, selectSessionStats(undefined, true)),
-      readOwnFeedbackStats(services.clickhouse, caller.workspaceId, [project.id]),
-    ]);
-    return formatSessionWithStats(project, stats.get(project.id), ownFeedback.get(project.id));
-  },
+  handler: async ({ caller, params, query, services }) =>
+    formatSession(await readSession(services, caller, params.session_id, query)),
 });
+
+/**
+ * Reads a project, with statistics if they are requested.
+ *
+ * @throws NOT_FOUND; FORBIDDEN if the caller may not read runs; errors of the stores.
+ */
+export async function readSession(
+  services: Services,
+  caller: WorkspaceCaller,
+  id: string,
+  query: { readonly include_stats?: boolean; readonly stats_start_time?: string },
+): Promise<ProjectWithStats> {
+  if (query.include_stats === true) requirePermission(caller, 'runs:read');
+  const project = await readProject(services.database, caller.workspaceId, id);
+  if (query.include_stats !== true) return { project, stats: undefined, ownFeedback: undefined };
+  const startedFromMicros = parseOptionalTime(query.stats_start_time);
+  const runs = { tenantId: caller.workspaceId, projectIds: [project.id], startedFromMicros };
+  const [stats, ownFeedback] = await Promise.all([
+    readProjectStats(services, runs, selectSessionStats(undefined, true)),
+    readOwnFeedbackStats(services.clickhouse, caller.workspaceId, [project.id]),
+  ]);
+  return { project, stats: stats.get(project.id), ownFeedback: ownFeedback.get(project.id) };
+}
 
 /** Experiments of the SDKs have the version of their dataset as `dataset_version` in their metadata. */
 export const datasetVersionParameter = Type.Optional(
@@ -327,7 +239,7 @@ export const listSessions = defineOperation({
       limit: query.limit,
       offset: query.offset,
     });
-    return found.map(({ project, stats, ownFeedback }) => formatSessionWithStats(project, stats, ownFeedback));
+    return found.map(formatSession);
   },
 });
 
@@ -362,31 +274,5 @@ export const getSessionMetadata = defineOperation({
       maxValues: query.k,
     });
     return Object.fromEntries(values);
-  },
-});
-
-export const updateSession = defineOperation({
-  operationId: 'updateSession',
-  method: 'PATCH',
-  path: '/sessions/:session_id',
-  tag: 'projects',
-  summary: 'Update a tracing project',
-  description:
-    'Absent and null fields stay unchanged, except that a null `longlived_ttl_days` removes the value. After a rename, patches of runs with the old name are still stored in the project.',
-  access: { permission: 'projects:update', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND', 'CONFLICT', 'RETENTION_OUT_OF_RANGE'],
-  schema: { params: SessionParams, body: SessionChange, response: { 200: Session } },
-  handler: async ({ caller, params, body, services }) => {
-    checkLonglivedDays(services.config, body.longlived_ttl_days);
-    const change = {
-      name: body.name,
-      description: body.description,
-      extra: body.extra,
-      endTime: body.end_time,
-      defaultDatasetId: body.default_dataset_id,
-      traceTier: body.trace_tier,
-      longlivedTtlDays: body.longlived_ttl_days,
-    };
-    return formatSession(await updateProject(services, caller.workspaceId, params.session_id, change));
   },
 });

@@ -1,4 +1,4 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import { type ProjectWithStats, type StatOrder, statOrders } from '../../pipelines/projects/list-by-stats.ts';
 import { nullable, OneOf, Uuid } from '../server/formats.ts';
 import {
@@ -13,11 +13,12 @@ import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { RunStats as RunStatsShape, statSelects } from './run-stats.ts';
 import { formatSessionStats, sessionFields, sessionStatsFields, statsParameters } from './session-stats.ts';
-import { datasetVersionParameter, readSessions } from './sessions.ts';
+import { datasetVersionParameter, readSession, readSessions, SessionParams } from './sessions.ts';
 import { PageResponse } from './v2-runs.ts';
 
-const sessionTypes = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const;
-const tiers = { longlived: 'LONG_LIVED', shortlived: 'SHORT_LIVED' } as const;
+export const sessionTypes = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const;
+export const v2Tiers = { longlived: 'LONG_LIVED', shortlived: 'SHORT_LIVED' } as const;
+export type V2Tier = (typeof v2Tiers)[keyof typeof v2Tiers];
 
 const orders = ['start_time', 'name', ...(Object.keys(statOrders) as StatOrder[])] as const;
 type Order = (typeof orders)[number];
@@ -26,24 +27,42 @@ const orderNames = orders.map((order) => order.toUpperCase() as Uppercase<Order>
 const costs = ['total_cost', 'prompt_cost', 'completion_cost'] as const;
 
 /** A project in the form of version 2: tiers in upper case, and costs as numbers. */
-const Session = Type.Object({
+export const V2Session = Type.Object({
   ...sessionFields,
   type: OneOf(sessionTypes, { description: '`EXPERIMENT`: it has a reference dataset. `AGENT` does not occur.' }),
-  trace_tier: nullable(OneOf(Object.values(tiers))),
+  trace_tier: nullable(OneOf(Object.values(v2Tiers))),
   ...sessionStatsFields,
   ...Type.Pick(RunStatsShape, [...costs]).properties,
 });
 
-function formatSession({ project, stats, ownFeedback }: ProjectWithStats) {
+export function formatV2Session({
+  project,
+  stats,
+  ownFeedback,
+}: Pick<ProjectWithStats, 'project'> & Partial<ProjectWithStats>): Static<typeof V2Session> {
   return {
     ...project,
     ...formatSessionStats(stats, ownFeedback),
     ...Object.fromEntries(costs.map((name) => [name, stats?.[name] ?? null])),
     type: project.reference_dataset_id === null ? ('PROJECT' as const) : ('EXPERIMENT' as const),
-    trace_tier: project.trace_tier === null ? null : tiers[project.trace_tier as keyof typeof tiers],
+    trace_tier: project.trace_tier === null ? null : v2Tiers[project.trace_tier as keyof typeof v2Tiers],
     last_run_start_time_live: null,
-  };
+  } as Static<typeof V2Session>;
 }
+
+export const getV2Session = defineOperation({
+  operationId: 'getV2Session',
+  method: 'GET',
+  path: '/v2/sessions/:session_id',
+  tag: 'projects',
+  summary: 'Get a tracing project',
+  access: { permission: 'projects:read', tenantScope: 'workspace' },
+  errorStyle: 'problem',
+  errors: ['NOT_FOUND', ...clickhouseErrors],
+  schema: { params: SessionParams, query: Type.Object(statsParameters), response: { 200: V2Session } },
+  handler: async ({ caller, params, query, services }) =>
+    formatV2Session(await readSession(services, caller, params.session_id, query)),
+});
 
 export const listV2Sessions = defineOperation({
   operationId: 'listV2Sessions',
@@ -84,7 +103,7 @@ export const listV2Sessions = defineOperation({
       page_size: pageParameters.limit,
       cursor: cursorParameter,
     }),
-    response: { 200: PageResponse(Session) },
+    response: { 200: PageResponse(V2Session) },
   },
   handler: async ({ caller, query, services }) => {
     const offset = readOffset(query.cursor);
@@ -101,7 +120,7 @@ export const listV2Sessions = defineOperation({
       limit: query.page_size + 1,
       offset,
     });
-    const items = found.slice(0, query.page_size).map(formatSession);
+    const items = found.slice(0, query.page_size).map(formatV2Session);
     const hasMore = found.length > items.length;
     const next_cursor = hasMore ? writeOffset(offset + items.length) : null;
     return { items, next_cursor, has_more: hasMore };

@@ -35,6 +35,25 @@ export async function deleteExamples(database: Database, workspaceId: string, id
 }
 
 /**
+ * Deletes an example from the newest version of its dataset. If this version does not contain it, nothing happens.
+ *
+ * @throws NOT_FOUND if no version of the dataset contains it.
+ */
+export async function deleteExampleOfDataset(
+  database: Database,
+  workspaceId: string,
+  { datasetId, exampleId }: { readonly datasetId: string; readonly exampleId: string },
+): Promise<void> {
+  const [example] = await database.query<{ isCurrent: boolean }>(
+    `SELECT bool_or(valid_to = 'infinity') AS "isCurrent" FROM examples
+     WHERE workspace_id = $1 AND dataset_id = $2 AND id = $3 GROUP BY id`,
+    [workspaceId, datasetId, exampleId],
+  );
+  if (example === undefined) throw runlakeError('NOT_FOUND', { what: 'Example' });
+  if (example.isCurrent) await deleteExamples(database, workspaceId, [exampleId]);
+}
+
+/**
  * Deletes examples and their attachments from all versions. The attachments are deleted before the commit, so that a
  * crash leaves no content without an example; a repeated call deletes what remains. Deletes either all of the examples
  * or none.

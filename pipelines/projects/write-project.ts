@@ -117,14 +117,16 @@ export async function createProject(
   });
 }
 
-/** Absent and null fields stay unchanged, except that a null `longlivedTtlDays` removes the value. */
-interface ProjectChange {
-  readonly name?: string | null | undefined;
+/** Absent fields stay unchanged; null clears a field. */
+export interface ProjectChange {
+  readonly name?: string | undefined;
   readonly description?: string | null | undefined;
   readonly extra?: Readonly<Record<string, unknown>> | null | undefined;
+  /** Whether the keys of `extra` are added to those that exist; a key with null is removed. */
+  readonly mergesExtra?: boolean;
   readonly endTime?: string | null | undefined;
   readonly defaultDatasetId?: string | null | undefined;
-  readonly traceTier?: string | null | undefined;
+  readonly traceTier?: string | undefined;
   readonly longlivedTtlDays?: number | null | undefined;
 }
 
@@ -140,11 +142,10 @@ export async function updateProject(
   projectId: string,
   change: ProjectChange,
 ): Promise<ProjectRecord> {
-  const [extra, metadata] = toExtraColumns(change.extra);
   const changed = await database
     .transaction(async (tx) => {
-      const [before] = await tx.query<{ name: string }>(
-        'SELECT name FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR UPDATE',
+      const [before] = await tx.query<ProjectRow>(
+        `SELECT ${projectColumns} FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR UPDATE`,
         [projectId, workspaceId],
       );
       if (!before) throw runlakeError('NOT_FOUND', { what: 'Session' });
@@ -155,30 +156,13 @@ export async function updateProject(
           [workspaceId, before.name, projectId],
         );
       }
+      const changes = Object.entries(listChangedColumns(toProjectRecord(before), change)).filter(
+        ([, value]) => value !== undefined,
+      );
+      const sets = changes.map(([column], index) => `${column} = $${index + 2}, `);
       const [row] = await tx.query<ProjectRow>(
-        `UPDATE projects SET
-           name = coalesce($2, name),
-           description = coalesce($3, description),
-           extra = coalesce($4, extra),
-           metadata = coalesce($5::jsonb, metadata),
-           end_time = coalesce($6, end_time),
-           default_dataset_id = coalesce($7, default_dataset_id),
-           trace_tier = coalesce($8, trace_tier),
-           longlived_ttl_days = CASE WHEN $9 THEN $10 ELSE longlived_ttl_days END,
-           updated_at = now()
-         WHERE id = $1 RETURNING ${projectColumns}`,
-        [
-          projectId,
-          change.name ?? null,
-          change.description ?? null,
-          extra,
-          metadata,
-          change.endTime ?? null,
-          change.defaultDatasetId ?? null,
-          change.traceTier ?? null,
-          change.longlivedTtlDays !== undefined,
-          change.longlivedTtlDays ?? null,
-        ],
+        `UPDATE projects SET ${sets.join('')}updated_at = now() WHERE id = $1 RETURNING ${projectColumns}`,
+        [projectId, ...changes.map(([, value]) => value)],
       );
       return toProjectRecord(row!);
     })
@@ -190,4 +174,22 @@ export async function updateProject(
     });
   if (change.name) projects.forget();
   return changed;
+}
+
+/** Returns the values of the columns to set; undefined for a column that stays unchanged. */
+function listChangedColumns({ extra: current }: ProjectRecord, change: ProjectChange) {
+  const merged =
+    change.mergesExtra && change.extra
+      ? Object.fromEntries(Object.entries({ ...current, ...change.extra }).filter(([, value]) => value !== null))
+      : change.extra;
+  const [extra, metadata] = toExtraColumns(merged);
+  return {
+    name: change.name,
+    description: change.description,
+    ...(merged !== undefined && { extra, metadata: metadata ?? '{}' }),
+    end_time: change.endTime,
+    default_dataset_id: change.defaultDatasetId,
+    trace_tier: change.traceTier,
+    longlived_ttl_days: change.longlivedTtlDays,
+  };
 }

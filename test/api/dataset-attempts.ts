@@ -145,5 +145,9 @@ export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) =>
   getExample: ({ exampleId }) => ({ url: `/examples/${exampleId}`, answers: closed }),
   updateExample: ({ exampleId }) => ({ url: `/examples/${exampleId}`, payload: { inputs: {} }, answers: closed }),
   deleteExample: ({ exampleId }) => ({ url: `/examples/${exampleId}`, answers: closed }),
+  deleteDatasetExample: ({ datasetId, exampleId }) => ({
+    url: `/v1/platform/datasets/${datasetId}/examples/${exampleId}`,
+    answers: closed,
+  }),
   deleteExamples: ({ exampleId }) => ({ url: `/examples?example_ids=${exampleId}`, answers: closed }),
 };

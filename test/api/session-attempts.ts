@@ -17,6 +17,17 @@ export const sessionAttempts: Readonly<Record<string, (victim: { readonly projec
     payload: { id: projectId, name: `mine ${randomUUID()}` },
     answers: [409],
   }),
+  createV2Session: ({ projectId }) => ({
+    url: '/v2/sessions?upsert=true',
+    payload: { id: projectId, name: `mine ${randomUUID()}`, type: 'PROJECT' },
+    answers: [409],
+  }),
+  getV2Session: ({ projectId }) => ({ url: `/v2/sessions/${projectId}?include_stats=true`, answers: closed }),
+  updateV2Session: ({ projectId }) => ({
+    url: `/v2/sessions/${projectId}`,
+    payload: { name: 'stolen' },
+    answers: closed,
+  }),
   getSession: ({ projectId }) => ({ url: `/sessions/${projectId}?include_stats=true`, answers: closed }),
   getSessionMetadata: ({ projectId }) => ({ url: `/sessions/${projectId}/metadata`, answers: closed }),
   updateSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, payload: { name: 'stolen' }, answers: closed }),

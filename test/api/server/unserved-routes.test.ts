@@ -1,3 +1,4 @@
+import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { operations } from '../../../api/main/operations.ts';
 import { listUnbuiltRoutes, originalRoutes, type Route } from '../../../api/server/unserved-routes.ts';
@@ -30,6 +31,36 @@ it('serves every other route of the original API', async () => {
   for (const route of originalRoutes.filter((each) => !left.has(each))) {
     const { body } = await send(route);
     expect(body, `${route.method} ${route.path}`).not.toMatch(/ROUTE_NOT_|METHOD_NOT_ALLOWED/);
+  }
+});
+
+/** Returns the routes that the generated part of a stock client calls, such as `GET /api/v1/agents/{agentID}`. */
+function listClientRoutes(folder: string): Route[] {
+  const call =
+    /_client\s*\.(get|post|put|patch|delete|getAPIList)\((?:[^'"`;]*path\)?)?\s*(['"`])(\/[^'"`]+)\2([^;]*)/g;
+  const files = readdirSync(`node_modules/${folder}`, { recursive: true, encoding: 'utf8' });
+  const routes = files
+    .filter((file) => file.endsWith('.js'))
+    .flatMap((file) =>
+      [...readFileSync(`node_modules/${folder}/${file}`, 'utf8').matchAll(call)].map(
+        ([, name, , path = '', options = '']) => ({
+          method: name === 'getAPIList' ? (/method: ['"](\w+)/.exec(options)?.[1] ?? 'get') : (name as string),
+          path: path.replace(/\$\{[^}]+\}/g, '{id}'),
+        }),
+      ),
+    );
+  return routes.map(({ method, path }) => ({ method: method.toUpperCase(), path }));
+}
+
+it.each([
+  ['langsmith/dist/_openapi_client/resources', 60],
+  ['langsmith-0-12/resources', 80],
+])('knows every route that %s calls', async (folder, atLeast) => {
+  const routes = listClientRoutes(folder);
+  expect(routes.length).toBeGreaterThan(atLeast);
+  for (const route of routes) {
+    const { body } = await send(route);
+    expect(body, `${route.method} ${route.path}`).not.toMatch(/ROUTE_NOT_FOUND|METHOD_NOT_ALLOWED/);
   }
 });
 

@@ -29,6 +29,25 @@ async function addDataset() {
 const readMetadata = async (id: string, asOf = 'latest') =>
   (await api.ask(key, 'GET', `/examples/${id}?as_of=${asOf}`)).body.metadata;
 
+it('lets the stock SDK delete an example of a dataset; earlier versions keep it, and a second call has no effect', async () => {
+  const [{ id, examples }, other] = [await addDataset(), await addDataset()];
+  const { as_of: before } = await client.readDatasetVersion({ datasetId: id, tag: 'latest' });
+  const remove = (exampleId: string, dataset_id = id) => client.datasets.examples.delete(exampleId, { dataset_id });
+  await remove(examples[0]);
+  const { as_of: after } = await client.readDatasetVersion({ datasetId: id, tag: 'latest' });
+  await remove(examples[0]);
+  expect((await client.readDatasetVersion({ datasetId: id, tag: 'latest' })).as_of).toBe(after);
+  const list = async (asOf: string) =>
+    (await api.ask(key, 'GET', `/examples?dataset=${id}&as_of=${encodeURIComponent(asOf)}`)).body.length;
+  expect([await list(before), await list('latest')]).toEqual([2, 1]);
+  for (const [exampleId, datasetId] of [
+    [examples[1], other.id],
+    [randomUUID(), id],
+  ] as const)
+    await expect(remove(exampleId, datasetId)).rejects.toMatchObject({ status: 404 });
+  expect(await list('latest')).toBe(1);
+});
+
 describe('changes of metadata', () => {
   const change = (datasetId: string, payload: object) =>
     api.ask(key, 'PATCH', `/v1/platform/datasets/${datasetId}/examples/metadata`, payload);

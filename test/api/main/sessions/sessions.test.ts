@@ -229,3 +229,53 @@ describe('PATCH and DELETE', () => {
     expect((await ask('DELETE', '/sessions')).status).toBe(422);
   });
 });
+
+describe('version 2', () => {
+  const make = async (more: object, query = '') =>
+    ask('POST', `/api/v2/sessions${query}`, { name: randomUUID(), type: 'PROJECT', ...more });
+
+  it('creates and reads projects and experiments, with tiers and types in upper case', async () => {
+    const made = await make({ trace_tier: 'SHORT_LIVED', extra: { metadata: { a: 1 } }, kicked_off_by: 'x' });
+    expect(made).toMatchObject({ status: 200, body: { type: 'PROJECT', trace_tier: 'SHORT_LIVED', run_count: null } });
+    expect((await ask('GET', `/sessions/${made.body.id}`)).body.trace_tier).toBe('shortlived');
+    const { status, body } = await ask('GET', `/api/v2/sessions/${made.body.id}?include_stats=true`);
+    expect([status, body]).toEqual([200, { ...made.body, ...body }]);
+    expect(body).toMatchObject({ run_count: 0, extra: { metadata: { a: 1 } } });
+    const reference_dataset_id = randomUUID();
+    const experiment = await make({ type: 'EXPERIMENT', reference_dataset_id, num_examples: 3 });
+    expect(experiment.body).toMatchObject({ type: 'EXPERIMENT', reference_dataset_id, num_examples: 3 });
+    const again = { name: made.body.name, description: 'again' };
+    expect((await make(again)).status).toBe(409);
+    expect((await make(again, '?upsert=true')).body).toMatchObject({ id: made.body.id, description: 'again' });
+  });
+
+  it.each<[object, number, RegExp]>([
+    [{ type: undefined }, 422, /type/],
+    [{ type: 'AGENT' }, 400, /Agents are not built/],
+    [{ type: 'EXPERIMENT' }, 400, /needs `reference_dataset_id`/],
+    [{ reference_dataset_id: randomUUID() }, 400, /needs no `reference_dataset_id`/],
+    [{ trace_tier: 'shortlived' }, 422, /trace_tier/],
+  ])('refuses to create %j', async (more, status, detail) => {
+    const answer = await make(more);
+    expect(answer).toMatchObject({ status, body: { status, detail: expect.stringMatching(detail) } });
+  });
+
+  it('changes given fields, clears those that are null, and merges extra', async () => {
+    const fields = { description: 'd', end_time: '2026-01-02T03:04:05Z', default_dataset_id: randomUUID() };
+    const { id } = (await make({ ...fields, extra: { metadata: { a: 1 }, b: 2, c: 3 } })).body;
+    const change = async (body: object) => (await ask('PATCH', `/api/v2/sessions/${id}`, body)).body;
+    expect(await change({ extra: { b: null, d: 4 } })).toMatchObject({ description: 'd' });
+    expect((await change({})).extra).toEqual({ metadata: { a: 1 }, c: 3, d: 4 });
+    expect(await names(`id=${id}&metadata={"a":1}`)).toHaveLength(1);
+    const cleared = await change({ description: null, end_time: null, default_dataset_id: null, extra: null });
+    expect(cleared).toMatchObject({ description: null, end_time: null, default_dataset_id: null, extra: null });
+    expect(await names(`id=${id}&metadata={"a":1}`)).toEqual([]);
+    expect(await change({ name: 'renamed', trace_tier: 'LONG_LIVED' })).toMatchObject({
+      name: 'renamed',
+      trace_tier: 'LONG_LIVED',
+    });
+    for (const wrong of [{ name: null }, { name: '' }, { trace_tier: null }])
+      expect((await change(wrong)).status).toBe(422);
+    expect((await ask('PATCH', `/api/v2/sessions/${randomUUID()}`, {})).status).toBe(404);
+  });
+});
