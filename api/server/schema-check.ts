@@ -55,9 +55,18 @@ export function exceedsMaxElements(value: unknown): boolean {
   return false;
 }
 
-function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location: string): FieldError[] {
+/** What a value of a format must be. */
+const formats: Readonly<Record<string, string>> = {
+  uuid: 'a UUID',
+  email: 'an email address',
+  'date-time': 'an ISO 8601 date and time, such as 2026-01-05T00:00:00Z',
+};
+
+function toFieldErrors(allErrors: readonly SchemaError[], schema: TSchema, location: string): FieldError[] {
   const listed = new Set<string>();
-  return removeUnionErrors(errors).flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
+  const mismatched = new Set<string>();
+  const errors = removeUnionErrors(allErrors);
+  return errors.flatMap(({ keyword, schemaPath, instancePath, message, params }) => {
     const path = [location, ...splitPointer(instancePath)];
     // Each allowed value of an enum produces an error of its own, and only the first few errors are reported. Therefore
     // one message lists all allowed values.
@@ -71,12 +80,41 @@ function toFieldErrors(errors: readonly SchemaError[], schema: TSchema, location
     // A closed object produces one error for each unknown field, so the error for the object itself is redundant.
     if (keyword === 'boolean') return [{ loc: path, msg: 'Field not known', type: 'extra_forbidden' }];
     if (keyword === 'additionalProperties') return [];
+    if (isMismatch({ keyword })) {
+      if (mismatched.has(instancePath)) return [];
+      mismatched.add(instancePath);
+      const msg = describeMismatch(errors, instancePath);
+      return msg === undefined ? [] : [{ loc: path, msg, type: formatErrorType(keyword, params) }];
+    }
     if (keyword === 'required') {
       const missing = Array.isArray(params.requiredProperties) ? params.requiredProperties : [];
       return missing.map((name) => ({ loc: [...path, String(name)], msg: 'Field required', type: 'missing' }));
     }
-    return [{ loc: path, msg: message, type: formatErrorType(keyword, params) }];
+    const format = keyword === 'format' ? formats[String(params.format)] : undefined;
+    const msg = format === undefined ? message : `must be ${format}`;
+    return [{ loc: path, msg, type: formatErrorType(keyword, params) }];
   });
+}
+
+/** Whether the value is of another type than the schema, or is not its constant. */
+const isMismatch = ({ keyword }: Pick<SchemaError, 'keyword'>) => keyword === 'type' || keyword === 'const';
+
+/**
+ * Describes what the value at `instancePath` must be: one of the types and constants of a union. Returns undefined if
+ * another error is closer to what was sent, because the value is of the type of an alternative.
+ */
+function describeMismatch(errors: readonly SchemaError[], instancePath: string): string | undefined {
+  const here = errors.filter((error) => error.instancePath === instancePath);
+  const isCloser = here.some((error) => !isMismatch(error));
+  if (isCloser || errors.some((error) => error.instancePath.startsWith(`${instancePath}/`))) return undefined;
+  const constants = new Set(here.filter(({ keyword }) => keyword === 'const').map(({ schemaPath }) => schemaPath));
+  const words = here
+    // A constant of another type produces two errors.
+    .filter(({ keyword, schemaPath }) => keyword === 'const' || !constants.has(schemaPath))
+    .map(({ keyword, params }) => (keyword === 'const' ? JSON.stringify(params.allowedValue) : String(params.type)));
+  const distinct = [...new Set(words)];
+  const last = distinct.pop();
+  return `must be ${distinct.length > 0 ? `${distinct.join(', ')} or ` : ''}${last}`;
 }
 
 /**

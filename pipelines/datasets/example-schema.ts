@@ -5,7 +5,10 @@ import addFormats from 'ajv-formats';
 import { LRUCache } from 'lru-cache';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 
-/** Returns the error for a value, with the path at which it occurs; undefined if the value is valid. */
+/**
+ * Returns the error for a value, to be appended to its name, such as `/a/0 must be string`; undefined if the value is
+ * valid.
+ */
 export type ExampleSchemaValidator = (value: unknown) => string | undefined;
 
 const maxSchemaCharacters = 256 * 1024;
@@ -72,7 +75,7 @@ function compile(field: string, text: string): ExampleSchemaValidator {
     try {
       return runWithTimeout(() => validate(value)) ? undefined : describeError(validate.errors?.[0]);
     } catch (error) {
-      return `cannot be validated: ${describeFailure(error)}`;
+      return ` cannot be validated: ${describeFailure(error)}`;
     }
   };
 }

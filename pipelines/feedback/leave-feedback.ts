@@ -28,7 +28,7 @@ export async function leaveFeedback(
   // Link previews also open links, but without content.
   if ([score, value, comment, correction].every((content) => content === undefined || content === null)) {
     throw runlakeError('INVALID_FEEDBACK', {
-      feedback: 'the link',
+      feedback: 'of the link',
       reason: 'must have score, value, comment or correction',
     });
   }

@@ -25,7 +25,7 @@ describe('compileCheck', () => {
     [null, [{ loc: ['body'], msg: 'must be object', type: 'object_type' }]],
     [
       { name: 'a', items: [{ id: 'x' }] },
-      [{ loc: ['body', 'items', 0, 'id'], msg: 'must match format "uuid"', type: 'uuid_format' }],
+      [{ loc: ['body', 'items', 0, 'id'], msg: 'must be a UUID', type: 'uuid_format' }],
     ],
   ])('%j', (value, result) => {
     expect(check(schema, value)).toEqual(result);
@@ -98,12 +98,35 @@ describe('compileCheck', () => {
     [
       { inner: { id: 'x', time: 'y' } },
       [
-        { loc: ['body', 'inner', 'id'], msg: 'must match format "uuid"', type: 'uuid_format' },
-        { loc: ['body', 'inner', 'time'], msg: 'must match format "date-time"', type: 'date_time_format' },
+        { loc: ['body', 'inner', 'id'], msg: 'must be a UUID', type: 'uuid_format' },
+        {
+          loc: ['body', 'inner', 'time'],
+          msg: 'must be an ISO 8601 date and time, such as 2026-01-05T00:00:00Z',
+          type: 'date_time_format',
+        },
       ],
     ],
   ])('does not report a nullable value as not null: %j', (value, result) => {
     expect(check(nullable, value)).toEqual(result);
+  });
+
+  const unions = Type.Object({
+    ids: Type.Optional(Type.Union([Type.Union([Uuid(), Type.Array(Uuid())]), Type.Null()])),
+    split: Type.Optional(Type.Union([Type.String(), Type.Array(Type.String())])),
+    root: Type.Optional(Type.Union([Type.Boolean(), Type.Literal(0), Type.Literal(1), Type.Null()])),
+    object: Type.Optional(Type.Union([Type.Object({ id: Uuid() }), Type.Array(Type.Object({ id: Uuid() }))])),
+  });
+
+  it.each<[object, (string | number)[], string]>([
+    [{ ids: 'x' }, ['ids'], 'must be a UUID'],
+    [{ ids: ['x'] }, ['ids', 0], 'must be a UUID'],
+    [{ ids: 5 }, ['ids'], 'must be string or array'],
+    [{ split: ['a', 5] }, ['split', 1], 'must be string'],
+    [{ root: 'true' }, ['root'], 'must be boolean, 0 or 1'],
+    [{ object: {} }, ['object', 'id'], 'Field required'],
+    [{ object: [{ id: 1 }] }, ['object', 0, 'id'], 'must be string'],
+  ])('reports only the alternative of a union that is closest: %j', (value, loc, msg) => {
+    expect(check(unions, value)).toMatchObject([{ loc: ['body', ...loc], msg }]);
   });
 
   it('reports a value that must be null', () => {

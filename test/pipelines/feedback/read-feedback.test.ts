@@ -176,7 +176,7 @@ describe('a feedback part', () => {
 
   it('is identified in errors by its id, or by its part if it has no id', () => {
     expect(() => read(feedback({ key: '1' }))).toThrow(`Feedback ${id}: key`);
-    expect(() => read(feedback({ id: 'null' }))).toThrow('Feedback feedback.x: id');
+    expect(() => read(feedback({ id: 'null' }))).toThrow('Feedback of feedback.x: id');
   });
 });
 
