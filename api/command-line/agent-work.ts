@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os';
-import { buildGraphEnvironment, parseAgentsRevision } from '../../infra/config/graph-environment.ts';
+import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
 import { readGraphTracing } from '../../infra/config/graph-tracing.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -199,7 +199,7 @@ export function startWork(
     heartbeats: heartbeatDatabase,
     leaseMs: config.agentsLeaseMs,
     runTimeoutMs: config.agentsRunTimeoutMs,
-    revisionId: parseAgentsRevision(config)?.id,
+    revisionId: config.agentsRevision?.id,
   });
   shutdown.add('graph runs', () => executor.stop(config.drainTimeoutMs));
   watch.onDeleted(() => executor.stop(0));

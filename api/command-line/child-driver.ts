@@ -9,6 +9,7 @@
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { revisionVariable } from '../../infra/config/graph-environment.ts';
 import { buildChildEnvironment } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { LastLines } from '../../infra/embedded/child-program.ts';
@@ -46,7 +47,6 @@ export function createChildDriver({ config, addresses, secretKey }: ChildDeps): 
         metricsPort: 0,
         agentsFile: replica.agentsFile,
         agentsDeployment: replica.agentsDeployment,
-        agentsRevision: replica.agentsRevision,
         agentsHost: replica.agentsHost,
         agentsPort: port,
         agentsPublicUrl: replica.agentsPublicUrl,
@@ -55,7 +55,7 @@ export function createChildDriver({ config, addresses, secretKey }: ChildDeps): 
         agentsWorkerHeapMegabytes: replica.agentsWorkerHeapMegabytes,
       });
       const child = fork(process.argv[1] as string, ['agents'], {
-        env: environment,
+        env: { ...environment, [revisionVariable]: JSON.stringify(replica.agentsRevision) },
         // A signal to the process group of this process, such as Ctrl+C, must not reach the child: the host drains it.
         detached: true,
         stdio: ['ignore', 'ignore', 'pipe', 'ipc'],

@@ -1,5 +1,4 @@
 /** What the drivers that start agent servers on this machine have in common. */
-import type { AgentsRevision } from '../../infra/config/graph-environment.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { findFreePorts, isPortInUse } from '../../infra/embedded/free-port.ts';
 import { catalogue, type ErrorCode } from '../../infra/errors/catalogue.ts';
@@ -24,7 +23,7 @@ export function configureReplica(
     ...config,
     agentsFile,
     agentsDeployment: deploymentId,
-    agentsRevision: JSON.stringify({ id: revisionId, environment } satisfies AgentsRevision),
+    agentsRevision: { id: revisionId, environment },
     agentsHost: '127.0.0.1',
     agentsPort: port,
     agentsPublicUrl: publicUrl && `${publicUrl}/deployments/${slug}`,

@@ -7,7 +7,7 @@
  * webhooks stop first; then HTTP refuses new requests. Runs that do not finish within the drain timeout are requeued.
  */
 import { join } from 'node:path';
-import { buildGraphEnvironment, parseAgentsRevision } from '../../infra/config/graph-environment.ts';
+import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { listen } from '../../infra/postgres/listen.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
@@ -107,7 +107,7 @@ export async function startAgentWork(
   shutdown: ShutdownSteps,
 ): Promise<Pick<StartedAgents, 'graphCode'>> {
   const { config, logger, databaseUrl, stores } = parts;
-  const file = await readGraphsFile(config.agentsFile, parseAgentsRevision(config)?.environment);
+  const file = await readGraphsFile(config.agentsFile, config.agentsRevision?.environment);
   const servedDeployment = await openDeployment(stores.database, config);
   const isolatedGraphs = await isolateGraphs(parts, file, servedDeployment, shutdown);
   const pool = await openGraphPool(parts, isolatedGraphs, 'work', shutdown);
@@ -159,7 +159,7 @@ export async function openAgents(
 ): Promise<OpenedAgents> {
   const { config, logger, log } = parts;
   const { database, clickhouse } = parts.stores;
-  const file = await readGraphsFile(config.agentsFile, parseAgentsRevision(config)?.environment);
+  const file = await readGraphsFile(config.agentsFile, config.agentsRevision?.environment);
   if (file.ignoredFields.length > 0)
     logger.warn({ file: file.path, fields: file.ignoredFields }, 'unsupported fields of langgraph.json are ignored');
   const deployment = await openDeployment(database, config);

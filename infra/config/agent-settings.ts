@@ -68,6 +68,12 @@ export const agentSettings = {
     hourMs,
     'Timeout of one attempt of a run, in milliseconds; after it the run ends with the status timeout.',
   ),
+  agentsAllowTruncate: required(
+    'RUNLAKE_AGENTS_ALLOW_TRUNCATE',
+    Type.Boolean(),
+    false,
+    'Let POST /internal/truncate delete all runs, threads and assistants of the deployment. For test suites only.',
+  ),
   agentsStreamHours: required(
     'RUNLAKE_AGENTS_STREAM_HOURS',
     count(1, 8_760),

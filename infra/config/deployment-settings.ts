@@ -46,10 +46,4 @@ export const deploymentSettings = {
     Type.String({ pattern: '^\\d{1,5}-\\d{1,5}$' }),
     'Loopback ports for replicas of deployments, as first-last. Unset: free ports that the operating system picks.',
   ),
-  agentsRevision: optional(
-    'RUNLAKE_AGENTS_REVISION',
-    Type.String({ pattern: '^\\{' }),
-    'Revision of RUNLAKE_AGENTS_DEPLOYMENT that the agent server runs, as a JSON object: `id`, and `environment` with variables that override `env` of the langgraph.json. It executes runs only while this is the active revision. The control plane sets it. Unset: it always executes runs.',
-    true,
-  ),
 } as const satisfies Record<string, Setting>;

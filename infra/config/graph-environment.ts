@@ -1,6 +1,3 @@
-import { runlakeError } from '../errors/runlake-error.ts';
-import type { Config } from './settings.ts';
-
 /**
  * Environment variables that describe the machine. The list must not contain variables that may hold secrets of
  * Runlake.
@@ -51,19 +48,21 @@ export interface AgentsRevision {
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** Parses RUNLAKE_AGENTS_REVISION. @returns undefined if it is not set. @throws INVALID_CONFIG, without the value */
-export function parseAgentsRevision({
-  agentsRevision: text,
-}: Pick<Config, 'agentsRevision'>): AgentsRevision | undefined {
-  if (text === undefined) return undefined;
+/**
+ * Variable in which a host passes the revision to the agent server of a replica. It is not a setting: only the control
+ * plane knows the revisions.
+ */
+export const revisionVariable = 'RUNLAKE_AGENTS_REVISION';
+
+/** Parses the value of {@link revisionVariable}. @returns undefined if it is not valid */
+export function parseAgentsRevision(text: string): AgentsRevision | undefined {
   try {
     const { id, environment } = JSON.parse(text) as Partial<AgentsRevision>;
     const values = Object.values(environment ?? {});
-    if (typeof id === 'string' && environment && values.every((value) => typeof value === 'string'))
-      return { id, environment };
+    return typeof id === 'string' && environment && values.every((value) => typeof value === 'string')
+      ? { id, environment }
+      : undefined;
   } catch {
-    // Invalid JSON has the same error as other values.
+    return undefined;
   }
-  const errors = '  - RUNLAKE_AGENTS_REVISION must be a JSON object with `id` and `environment`, an object of texts.';
-  throw runlakeError('INVALID_CONFIG', { count: 1, errors });
 }

@@ -90,8 +90,6 @@ export const internals = {
   agentsHeartbeatMs: 5_000,
   /** Timeout for the app of `http.app` to start a response, and for each further chunk of the response. */
   agentsAppTimeoutMs: 300_000,
-  /** Whether POST /internal/truncate may delete all runs, threads and assistants of the deployment. For tests only. */
-  agentsAllowTruncate: false,
   /** Maximum number of child runs (nodes, model calls, tools) in the trace of one graph run. */
   agentsTraceChildRuns: 10_000,
 
@@ -152,7 +150,7 @@ export const internals = {
   maxOAuthTokens: 100_000,
   /** Maximum number of authentications that wait for a user; each waits for at most ten minutes. */
   maxOAuthAuthentications: 10_000,
-} as const satisfies Record<string, number | boolean>;
+} as const satisfies Record<string, number>;
 
 /** Shares of RUNLAKE_MEMORY_BYTES. The first three are for buffers of one process. */
 export const memoryShares = {

@@ -3,15 +3,16 @@ import { Compile } from 'typebox/compile';
 import Format from 'typebox/format';
 import { runlakeError } from '../errors/runlake-error.ts';
 import { findUnknownSslMode, sslModes } from '../postgres/address.ts';
+import { parseAgentsRevision, revisionVariable } from './graph-environment.ts';
 import { internals, memoryShares } from './internals.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
 
 /**
- * Matches variables that are not settings: those of the tests, the credentials of `runlake tools --stdio`, and those that
- * Kubernetes adds for a service named `runlake`.
+ * Matches variables that are not settings: those of the tests, the credentials of `runlake tools --stdio`, the revision
+ * of a replica, and those that Kubernetes adds for a service named `runlake`.
  */
 const foreignVariablePattern =
-  /^RUNLAKE_(STACK|TEST)_|^RUNLAKE_(?:API_KEY|WORKSPACE_ID|ENDPOINT)$|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$/;
+  /^RUNLAKE_(STACK|TEST)_|^RUNLAKE_(?:API_KEY|WORKSPACE_ID|ENDPOINT|AGENTS_REVISION)$|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$/;
 
 export type SettingSource = 'environment' | 'default' | 'not set';
 
@@ -51,6 +52,11 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
     sources[name] = 'environment';
   }
   Object.assign(values, computeMemoryShares(Number(values.memoryBytes)), internals);
+  const revision = environment[revisionVariable];
+  values.agentsRevision = revision && parseAgentsRevision(revision);
+  if (revision && values.agentsRevision === undefined) {
+    errors.push(`${revisionVariable} must be a JSON object with \`id\` and \`environment\`, an object of texts.`);
+  }
   errors.push(
     ...overrideForTests(values, environment),
     ...findContradictions(values),

@@ -2,6 +2,7 @@ import { type Static, Type } from 'typebox';
 import { agentSettings } from './agent-settings.ts';
 import { deploymentSettings } from './deployment-settings.ts';
 import { exportSettings } from './export-settings.ts';
+import type { AgentsRevision } from './graph-environment.ts';
 import type { InternalConfig } from './internals.ts';
 import { bytes, count, MIB, optional, origins, required, type Setting, text, url, urls } from './setting.ts';
 
@@ -275,4 +276,10 @@ type SettingValue<N extends SettingName> = (typeof settings)[N]['fallback'] exte
   : Static<(typeof settings)[N]['schema']>;
 
 /** The complete, frozen configuration: the settings, and the constants that tests change. */
-export type Config = { readonly [N in SettingName]: SettingValue<N> } & InternalConfig;
+export type Config = { readonly [N in SettingName]: SettingValue<N> } & InternalConfig & {
+    /**
+     * Revision of `agentsDeployment` that the agent server runs; it executes runs only while this is the active revision.
+     * Undefined outside of replicas: it always executes runs.
+     */
+    readonly agentsRevision: AgentsRevision | undefined;
+  };

@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { expect, it } from 'vitest';
 import { configureReplica, PortRange, toStartError } from '../../../api/command-line/configure-replica.ts';
 import { createReplicaLogger } from '../../../api/command-line/front-driver.ts';
-import { parseAgentsRevision } from '../../../infra/config/graph-environment.ts';
+import { revisionVariable } from '../../../infra/config/graph-environment.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -52,7 +52,9 @@ it('gives a replica its deployment, its revision, its secrets and its limits', (
       agentsWorkerHeapMegabytes: 256,
     },
   });
-  expect(parseAgentsRevision(replica)).toEqual({ id: 'r', environment: { KEY: 'value' } });
+  expect(replica.agentsRevision).toEqual({ id: 'r', environment: { KEY: 'value' } });
+  const passed = { [revisionVariable]: JSON.stringify(replica.agentsRevision) };
+  expect(loadConfig(passed).config.agentsRevision).toEqual(replica.agentsRevision);
   const { agentsFile: _, ...image } = spec;
   expect(() => configureReplica(config, image, 4_000)).toThrow(/does not run images/);
 });
@@ -77,8 +79,11 @@ it('masks secrets in the log of the operator as in that of the revision', () => 
 
 it.each(['{', '{}', '{"id": 1, "environment": {}}', '{"id": "r", "environment": {"A": 1}}'])(
   'refuses the revision %j without quoting it',
-  (agentsRevision) => {
-    expect(() => parseAgentsRevision({ agentsRevision })).toThrow(/RUNLAKE_AGENTS_REVISION must be/);
+  (revision) => {
+    const load = () => loadConfig({ [revisionVariable]: revision });
+    expect(load).toThrow(
+      /\n {2}- RUNLAKE_AGENTS_REVISION must be a JSON object with `id` and `environment`, an object of texts\.$/,
+    );
   },
 );
 

@@ -156,7 +156,7 @@ describe('loadConfig', () => {
   });
 
   it('replaces constants by RUNLAKE_TEST_SETTINGS, in tests only', () => {
-    const environment = testSettings({ drainTimeoutMs: 100, maxFetchedBytes: 8_192, agentsAllowTruncate: true });
+    const environment = testSettings({ drainTimeoutMs: 100, maxFetchedBytes: 8_192 });
     expect(loadConfig(environment).config).toMatchObject({ drainTimeoutMs: 100, maxFetchedBytes: 8_192 });
     expect(readConfigError({ ...environment, NODE_ENV: 'production' })).toContain('NODE_ENV is not test');
     expect(readConfigError({ RUNLAKE_TEST_SETTINGS: '{}' })).toContain('NODE_ENV is not test');
