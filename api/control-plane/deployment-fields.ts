@@ -86,7 +86,10 @@ const Secret = Type.Object({
   value: Text({ maxLength: 65_536, description: 'Empty in responses. An empty value keeps the stored value.' }),
 });
 export const Secrets = () =>
-  Type.Array(Secret, { maxItems: maxSecrets, description: 'Environment variables of graph code, stored encrypted.' });
+  Type.Array(Secret, {
+    maxItems: maxSecrets,
+    description: 'Environment variables of graph code, stored encrypted; at most 100,000 bytes together.',
+  });
 
 const SecretReference = Type.Object({
   name: Text({ minLength: 1, maxLength: 255 }),

@@ -19,9 +19,11 @@ export const gitTokenName = 'GIT_TOKEN';
 
 const namePattern = /^[A-Za-z_][A-Za-z0-9_]*$/;
 export const maxSecrets = 200;
+/** Linux limits an environment variable to 128 KiB, and a host passes all secrets to a replica in one. */
+const maxSecretBytes = 100_000;
 
 /**
- * Checks names, and returns the values by name. A secret with an empty value keeps its value in `stored`, because
+ * Checks names and sizes, and returns the values by name. A secret with an empty value keeps its value in `stored`, because
  * clients that send a deployment back have only its names.
  *
  * @throws DEPLOYMENT_INVALID
@@ -42,6 +44,11 @@ export function mergeSecrets(secrets: readonly DeploymentSecret[], stored: Secre
       throw runlakeError('DEPLOYMENT_INVALID', { field, reason: `the value of ${name} is empty` });
     }
     values[name] = kept;
+  }
+  const bytes = Buffer.byteLength(JSON.stringify(values));
+  if (bytes > maxSecretBytes) {
+    const reason = `together they have ${bytes} bytes as JSON; environment variables can have at most ${maxSecretBytes}`;
+    throw runlakeError('DEPLOYMENT_INVALID', { field: 'secrets', reason });
   }
   return { ...values };
 }

@@ -61,8 +61,11 @@ export async function fetchGit(
       options,
     );
   await run('init', '--quiet');
+  // Git gets a URL whose host was parsed here, because other parsers may find another host in the given text. The short form
+  // of ssh has no such URL: its path is relative to a home.
+  const target = parsed.protocol === 'ssh:' ? url : parsed.href;
   const wanted = commit !== undefined && shaPattern.test(commit) ? commit : reference;
-  await run('fetch', '--quiet', '--depth=1', '--no-tags', '--no-recurse-submodules', '--', url, wanted).catch(
+  await run('fetch', '--quiet', '--depth=1', '--no-tags', '--no-recurse-submodules', '--', target, wanted).catch(
     (cause: unknown) => {
       if (!isRunlakeError(cause) || cause.code !== 'BUILD_FAILED' || options.signal.aborted) throw cause;
       const access = token === undefined ? `; a private repository needs the secret ${gitTokenName}` : '';

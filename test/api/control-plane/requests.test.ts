@@ -94,6 +94,16 @@ describe.each<[what: string, change: object, field: RegExp]>([
     /secret_references: .*DRIVER kubernetes/,
   ],
   ['a name of a secret with a space', { secrets: [{ name: 'A B', value: 'x' }] }, /secrets\[0\]/],
+  [
+    'a secret that no process could get',
+    { secrets: [{ name: 'A', value: '€'.repeat(40_000) }] },
+    /secrets: .*120008 bytes/,
+  ],
+  [
+    'secrets that are too large together',
+    { secrets: [1, 2, 3].map((index) => ({ name: `A${index}`, value: 'x'.repeat(40_000) })) },
+    /secrets: together/,
+  ],
   ['an empty secret', { secrets: [{ name: 'A', value: '' }] }, /secrets\[0\]/],
   [
     'a repeated secret',

@@ -146,6 +146,18 @@ it.each([
   await expect(fetchSource(source)).rejects.toMatchObject({ code: 'BUILD_FAILED' });
 });
 
+it.each(['http://2130706433', 'http://0x7f.1', 'http://[::ffff:127.0.0.1]', 'http://LOCALHOST', 'git@2130706433:x'])(
+  'finds the private address in %s',
+  async (host) => {
+    const refused = fetchSource({ url: `${host}/repo.git` }, false);
+    await expect(refused).rejects.toMatchObject({ message: expect.stringMatching(/loopback address/) });
+  },
+);
+
+it('gives git the host that was checked', async () => {
+  expect(await fetchSource({ url: url.replace('127.0.0.1', '0x7F.1') })).toBe(commits[1]);
+});
+
 it('refuses private addresses unless they are allowed, and metadata addresses always', async () => {
   await expect(fetchSource({}, false)).rejects.toMatchObject({ message: expect.stringMatching(/loopback address/) });
   const metadata = fetchSource({ url: 'http://169.254.169.254/latest' });

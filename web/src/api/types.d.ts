@@ -8154,7 +8154,7 @@ export interface operations {
                         /** @description Read-only. */
                         repo_commit_sha?: string | null;
                     };
-                    /** @description Environment variables of graph code, stored encrypted. */
+                    /** @description Environment variables of graph code, stored encrypted; at most 100,000 bytes together. */
                     secrets: {
                         name: string;
                         /** @description Empty in responses. An empty value keeps the stored value. */
