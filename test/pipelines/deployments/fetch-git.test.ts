@@ -1,87 +1,29 @@
-import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
 import { fetchGit, type GitSource } from '../../../pipelines/deployments/build/fetch-git.ts';
 import { checkReference, checkRepositoryUrl } from '../../../pipelines/deployments/check-source.ts';
+import { type GitServer, startGitServer } from './git-server.ts';
 
-/** A real repository, served by git over HTTP on loopback. */
-let root: string;
-let server: Server;
+let server: GitServer;
 let url: string;
 let folder: string;
 let commits: string[];
-/** Authorization headers of requests. */
-let authorizations: (string | undefined)[];
-
-const git = (...args: string[]) =>
-  execFileSync('git', ['-C', join(root, 'work'), '-c', 'user.name=t', '-c', 'user.email=t@example.com', ...args], {
-    encoding: 'utf8',
-    env: { PATH: process.env.PATH, GIT_CONFIG_GLOBAL: '/dev/null', GIT_CONFIG_NOSYSTEM: '1' },
-  }).trim();
 
 beforeAll(async () => {
-  root = mkdtempSync(join(tmpdir(), 'runlake-git-'));
-  mkdirSync(join(root, 'work'));
-  git('init', '--quiet', '--initial-branch=main');
-  commits = ['one', 'two'].map((text) => {
-    writeFileSync(join(root, 'work', 'file.txt'), text);
-    git('add', '.');
-    git('commit', '--quiet', '-m', text);
-    return git('rev-parse', 'HEAD');
-  });
-  git('tag', 'v1', commits[0]!);
-  execFileSync('git', ['clone', '--quiet', '--bare', join(root, 'work'), join(root, 'repo.git')]);
-  execFileSync('git', ['-C', join(root, 'repo.git'), 'config', 'uploadpack.allowAnySHA1InWant', 'true']);
-  server = createServer((request, response) => {
-    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost');
-    authorizations.push(request.headers.authorization);
-    if (pathname.startsWith('/private/') && request.headers.authorization === undefined) {
-      response.writeHead(401, { 'www-authenticate': 'Basic' }).end();
-      return;
-    }
-    const backend = spawn('git', ['http-backend'], {
-      env: {
-        PATH: process.env.PATH,
-        GIT_PROJECT_ROOT: root,
-        GIT_HTTP_EXPORT_ALL: '1',
-        PATH_INFO: pathname.replace('/private', ''),
-        QUERY_STRING: searchParams.toString(),
-        REQUEST_METHOD: request.method,
-        CONTENT_TYPE: request.headers['content-type'] ?? '',
-        GIT_PROTOCOL: String(request.headers['git-protocol'] ?? ''),
-        REMOTE_ADDR: '127.0.0.1',
-      },
-    });
-    request.pipe(backend.stdin);
-    const chunks: Buffer[] = [];
-    backend.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
-    backend.once('close', () => {
-      const answer = Buffer.concat(chunks);
-      const end = answer.indexOf('\r\n\r\n');
-      const lines = answer.subarray(0, end).toString().split('\r\n');
-      const status = Number(/^Status: (\d+)/.exec(lines.find((line) => line.startsWith('Status:')) ?? '')?.[1] ?? 200);
-      for (const line of lines) {
-        const [name = '', value = ''] = line.split(': ');
-        if (name !== 'Status') response.setHeader(name, value);
-      }
-      response.writeHead(status).end(answer.subarray(end + 4));
-    });
-  }).listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/repo.git`;
+  server = await startGitServer();
+  ({ url } = server);
+  commits = ['one', 'two'].map((text) => server.commit({ 'file.txt': text }));
+  server.tag('v1', commits[0]!);
 });
-afterAll(() => {
-  server?.close();
-  rmSync(root, { recursive: true, force: true });
-});
+afterAll(() => server?.close());
 beforeEach(() => {
-  folder = mkdtempSync(join(root, 'fetched-'));
-  authorizations = [];
+  folder = mkdtempSync(join(server.root, 'fetched-'));
+  server.authorizations.length = 0;
 });
 
 const fetchSource = (source: Partial<GitSource>, allowPrivate = true, environment = buildGraphEnvironment()) =>
@@ -123,19 +65,19 @@ it('fetches the newest commit of a branch', async () => {
 it('fetches a tag, and a commit', async () => {
   expect(await fetchSource({ reference: 'refs/tags/v1' })).toBe(commits[0]);
   expect(content()).toBe('one');
-  folder = mkdtempSync(join(root, 'fetched-'));
+  folder = mkdtempSync(join(server.root, 'fetched-'));
   expect(await fetchSource({ commit: commits[0]! })).toBe(commits[0]);
   expect(content()).toBe('one');
 });
 
 it('sends a token, which appears in no file', async () => {
-  await expect(fetchSource({ url: url.replace('/repo.git', '/private/repo.git') })).rejects.toMatchObject({
+  await expect(fetchSource({ url: server.privateUrl })).rejects.toMatchObject({
     ...{ code: 'BUILD_FAILED', message: expect.stringContaining('a private repository needs the secret GIT_TOKEN') },
   });
-  folder = mkdtempSync(join(root, 'fetched-'));
-  await fetchSource({ url: url.replace('/repo.git', '/private/repo.git'), token: 'token-of-the-test' });
+  folder = mkdtempSync(join(server.root, 'fetched-'));
+  await fetchSource({ url: server.privateUrl, token: 'token-of-the-test' });
   const expected = `Basic ${Buffer.from('x-access-token:token-of-the-test').toString('base64')}`;
-  expect(authorizations).toContain(expected);
+  expect(server.authorizations).toContain(expected);
   expect(spawnSync('grep', ['-r', 'token-of-the-test', folder]).status).toBe(1);
 });
 
