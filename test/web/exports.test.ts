@@ -79,6 +79,7 @@ const status = (name: string) => page.locator('.page-head').getByText(name, { ex
 async function createFolder(name: string, prefix: string): Promise<void> {
   await page.goto('/exports?tab=Destinations');
   await page.getByRole('button', { name: 'New destination' }).click();
+  expect(await page.evaluate(() => document.activeElement?.getAttribute('name'))).toBe('name');
   await page.getByLabel('Name').fill(name);
   await page.getByLabel('Type').selectOption('local');
   await page.getByLabel('Folder below the root').fill(prefix);

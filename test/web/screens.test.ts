@@ -198,6 +198,8 @@ const others: readonly (readonly [path: () => string, ready: string | RegExp])[]
   [() => '/settings?tab=Workspaces', /^Created$|^Since$|^Name$/],
   [() => '/settings?tab=Retention', 'support-agent'],
   [() => '/settings/absent', 'There is no such page'],
+  [() => '/runs/mistyped', 'There is no such page'],
+  [() => '/agents/mistyped', 'There is no such page'],
 ];
 
 const agentPath = (tab: string, more = '') => `/agents/${data.agent.deploymentId}?tab=${tab}${more}`;
@@ -234,6 +236,12 @@ async function openSignedIn(options: Parameters<typeof openContext>[2]): Promise
   return context;
 }
 
+/** The title of the page, in tabs and in the history, is the heading of the screen. */
+async function expectTitle(page: Page): Promise<void> {
+  const heading = await page.getByRole('heading', { level: 1 }).textContent();
+  await eventually(() => page.title()).toBe(`${heading} · Runlake`);
+}
+
 /** Returns what does not fit: the page, which does not scroll (tables do), or a head that covers what is below it. */
 const findOverflow = (page: Page) =>
   page.evaluate(() => {
@@ -259,6 +267,7 @@ describe.each([
     await page.goto(path());
     await ready(page);
     await expectAccessible(page);
+    await expectTitle(page);
     expect(await findOverflow(page)).toBe('');
     if (writesScreens) await page.screenshot({ path: `${folder}${name}-${theme}${width < 800 ? '-narrow' : ''}.png` });
     expect(problems).toEqual([]);
@@ -272,6 +281,7 @@ describe.each([
       await page.goto(path());
       await page.getByText(ready).first().waitFor();
       await expectAccessible(page);
+      await expectTitle(page);
       expect(await findOverflow(page), path()).toBe('');
     }
     expect(problems).toEqual([]);

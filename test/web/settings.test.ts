@@ -29,7 +29,8 @@ describe('the settings screen', () => {
     await page.getByLabel('Description').fill('robot <b>1</b>');
     await page.getByLabel('Lifetime').selectOption({ label: 'Expires in 30 days' });
     await page.getByLabel('Read only').check();
-    await page.getByRole('button', { name: 'Create a key' }).click();
+    // The second click of a double click must not create a key that nobody has seen.
+    await page.getByRole('button', { name: 'Create a key' }).dblclick();
     const key = (await page.getByRole('region', { name: 'The new key' }).textContent()) ?? '';
     expect(await statusOf(key)).toBe(200);
     const row = page.getByRole('row').filter({ hasText: 'robot <b>1</b>' });
@@ -37,9 +38,12 @@ describe('the settings screen', () => {
     await expectAccessible(page);
     await page.reload();
     await row.waitFor();
+    expect(await row.count()).toBe(1);
     expect(await page.getByRole('main').textContent()).not.toContain(key);
-    await row.getByRole('button', { name: /^Revoke/ }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
+    // Enter that is pressed too long does not confirm.
+    await row.getByRole('button', { name: /^Revoke/ }).press('Enter');
+    await page.keyboard.press('Enter');
+    await eventually(() => page.getByRole('dialog').count()).toBe(0);
     expect(await statusOf(key)).toBe(200);
     await row.getByRole('button', { name: /^Revoke/ }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();

@@ -13,6 +13,16 @@ import { applyTheme } from './theme.tsx';
 
 applyTheme();
 acceptLanguage();
+// The second click of a double click would send a form again before the answer to the first one disables the button.
+document.addEventListener(
+  'click',
+  (event) => {
+    if (event.detail < 2 || !(event.target instanceof Element && event.target.closest('button[type="submit"]'))) return;
+    event.preventDefault();
+    event.stopPropagation();
+  },
+  true,
+);
 
 /** Sets a valid language if the browser has none: Chromium has `en-US@posix` if LANG is C, with which uPlot does not load. */
 function acceptLanguage(): void {

@@ -3,7 +3,9 @@ import {
   createRootRouteWithContext,
   createRoute,
   createRouter,
+  Link,
   lazyRouteComponent,
+  notFound,
   Outlet,
   redirect,
 } from '@tanstack/react-router';
@@ -24,11 +26,12 @@ const rootRoute = createRootRouteWithContext<{ readonly queries: QueryClient }>(
   notFoundComponent: () => (
     <main>
       <EmptyState isPage title="There is no such page">
-        Check the address.
+        Check the address, or <Link to="/">go to the start</Link>.
       </EmptyState>
     </main>
   ),
 });
+const uuidPattern = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
 const optionalText = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined);
 
 const signIn = createRoute({
@@ -58,9 +61,12 @@ const shell = createRoute({
   getParentRoute: () => rootRoute,
   id: 'shell',
   component: Shell,
-  beforeLoad: async ({ context, location }) => {
-    if ((await context.queries.ensureQueryData(sessionQuery)) !== null) return;
-    throw redirect({ to: '/signin', search: location.href === '/' ? {} : { to: location.href }, replace: true });
+  beforeLoad: async ({ context, location, params }) => {
+    if ((await context.queries.ensureQueryData(sessionQuery)) === null)
+      throw redirect({ to: '/signin', search: location.href === '/' ? {} : { to: location.href }, replace: true });
+    // The API would refuse an address with a mistyped id in words about its parameters.
+    for (const [name, value] of Object.entries<string>(params))
+      if (name.endsWith('Id') && name !== 'tenantId' && !uuidPattern.test(value)) throw notFound();
   },
 });
 const home = createRoute({

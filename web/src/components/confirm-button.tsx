@@ -21,6 +21,7 @@ export function ConfirmButton({
   readonly onConfirm: () => void;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const dismissButton = useRef<HTMLButtonElement>(null);
   const id = useId();
   const [text, setText] = useState('');
   const wanted = typed === undefined ? '' : showInvisible(typed).trim();
@@ -33,6 +34,8 @@ export function ConfirmButton({
         onClick={() => {
           setText('');
           dialog.current?.showModal();
+          // The first button, which would have the focus, does what a repeated Enter must not do.
+          if (typed === undefined) dismissButton.current?.focus();
         }}
       >
         {label}
@@ -64,7 +67,7 @@ export function ConfirmButton({
             >
               {label}
             </button>
-            <button type="submit" className="button" formNoValidate>
+            <button ref={dismissButton} type="submit" className="button" formNoValidate>
               {dismiss}
             </button>
           </div>

@@ -76,3 +76,10 @@ export function ShortcutList() {
     </dialog>
   );
 }
+
+/** Returns a ref for a form that a button opens: its first field gets the focus, which the button had. */
+export function useFirstFieldFocus() {
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => form.current?.querySelector<HTMLElement>('input, select, textarea')?.focus(), []);
+  return form;
+}

@@ -1,6 +1,7 @@
 import type { ReactNode } from 'react';
 import { ApiError } from '../api/client.ts';
 import { usePermission } from '../api/session.ts';
+import { Heading } from './heading.tsx';
 
 export function LoadingState({ label = 'Loading' }: { readonly label?: string }) {
   return (
@@ -22,7 +23,7 @@ export function EmptyState({
 }) {
   return (
     <div className="state">
-      {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
+      {isPage ? <Heading text={title} /> : <h2>{title}</h2>}
       <div className="muted">{children}</div>
     </div>
   );
@@ -47,7 +48,7 @@ export function ErrorState({
         : 'This did not load';
   return (
     <div className="state" role="alert">
-      {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
+      {isPage ? <Heading text={title} /> : <h2>{title}</h2>}
       <p className="muted">{error instanceof Error ? error.message : String(error)}</p>
       {isKnown && error.requestId && <code className="muted">request {error.requestId}</code>}
       {onRetry && (

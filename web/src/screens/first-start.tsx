@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { call } from '../api/client.ts';
 import { usePermission } from '../api/session.ts';
 import { CodeBlock } from '../components/copy-button.tsx';
+import { Heading } from '../components/heading.tsx';
 import { Problem, QueryState } from '../components/states.tsx';
 import { Tabs } from '../components/tabs.tsx';
 
@@ -41,7 +42,7 @@ export function FirstStart() {
   const shownKey = key.data?.key ?? '<your API key>';
   return (
     <div className="page-body first-start stack">
-      <h1>Send the first trace</h1>
+      <Heading text="Send the first trace" />
       <p>This installation has no traces yet. Run these lines; this page opens the trace when it arrives.</p>
       {canCreate && key.data === undefined && (
         <div className="row wrap">

@@ -8,6 +8,7 @@ import { EmptyState, ErrorState, LoadingState, MoreButton, PartProblem, Permitte
 import { Time, Value } from '../components/text.tsx';
 import { FirstStart } from './first-start.tsx';
 import './projects.css';
+import { Heading } from '../components/heading.tsx';
 
 const route = getRouteApi('/shell/projects');
 const pageSize = 100;
@@ -73,7 +74,7 @@ function ProjectList() {
   return (
     <>
       <header className="page-head">
-        <h1>Projects</h1>
+        <Heading text="Projects" />
         <span className="muted">Figures of the last {statsDays} days</span>
         <span className="spacer" />
         <input

@@ -3,6 +3,7 @@ import { getRouteApi, useNavigate, useRouter } from '@tanstack/react-router';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { call } from '../api/client.ts';
 import { sessionQuery, useSessionChanges } from '../api/session.ts';
+import { Heading } from '../components/heading.tsx';
 import { Problem } from '../components/states.tsx';
 import { Brand } from '../shell.tsx';
 
@@ -73,7 +74,7 @@ export function SignIn() {
         <div className="brand">
           <Brand />
         </div>
-        <h1>Sign in</h1>
+        <Heading text="Sign in" />
         {to !== undefined && <p className="muted">This page needs a session. Sign in to continue.</p>}
         <label className="field">
           API key

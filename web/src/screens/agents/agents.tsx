@@ -8,6 +8,7 @@ import { Time, Value } from '../../components/text.tsx';
 import { CreateDeployment } from './create-deployment.tsx';
 import { finalStatuses, RevisionStatus } from './status.tsx';
 import './agents.css';
+import { Heading } from '../../components/heading.tsx';
 
 export type Deployment = Answer<'get', '/api/v2/deployments/{deployment_id}'>;
 const route = getRouteApi('/shell/agents');
@@ -41,7 +42,7 @@ function DeploymentList() {
   return (
     <>
       <header className="page-head">
-        <h1>Agents</h1>
+        <Heading text="Agents" />
         <span className="spacer" />
         <input
           className="input"

@@ -17,6 +17,7 @@ import { Threads } from './threads.tsx';
 import { useDeploymentSearch } from './use-deployment-search.ts';
 import '../trace/trace.css';
 import './agents.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/agents/$deploymentId');
 
@@ -51,9 +52,7 @@ function DeploymentView({ id }: { readonly id: string }) {
     <>
       <header className="page-head">
         <Crumb to="/agents" label="Agents" />
-        <h1>
-          <Value text={data.name} />
-        </h1>
+        <Heading text={data.name} />
         {data.status === 'AWAITING_DELETE' && <span className="badge">is being deleted</span>}
         {deployment.error && <span className="error-text">Not up to date: {deployment.error.message}</span>}
         <span className="spacer" />

@@ -13,6 +13,7 @@ import '../trace/trace.css';
 import '../traces/traces.css';
 import './datasets.css';
 import './compare.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/datasets/$datasetId/compare');
 
@@ -56,7 +57,7 @@ function CompareView() {
           <Value text={dataset.data?.name ?? '…'} />
         </Link>
         <CrumbSeparator />
-        <h1>Experiments</h1>
+        <Heading text="Experiments" />
         <span className="spacer" />
         <Link
           to="/datasets/$datasetId"

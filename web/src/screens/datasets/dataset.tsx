@@ -14,6 +14,7 @@ import type { DatasetSearch } from './search.ts';
 import { Versions } from './versions.tsx';
 import '../trace/trace.css';
 import './datasets.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/datasets/$datasetId');
 const tabs = ['Examples', 'Experiments', 'Versions'] as const;
@@ -44,9 +45,7 @@ function DatasetView() {
     <div className="dataset">
       <header className="page-head">
         <Crumb to="/datasets" label="Datasets" />
-        <h1>
-          <Value text={dataset.data?.name ?? '…'} />
-        </h1>
+        <Heading text={dataset.data?.name ?? '…'} />
         {dataset.data && <span className="muted">{formatCount(dataset.data.example_count)} examples</span>}
         <span className="spacer" />
         <ShareButton datasetId={datasetId} />

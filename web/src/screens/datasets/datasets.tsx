@@ -6,6 +6,7 @@ import { formatCount } from '../../components/format.ts';
 import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './datasets.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/datasets');
 const pageSize = 100;
@@ -42,7 +43,7 @@ function DatasetList() {
   return (
     <>
       <header className="page-head">
-        <h1>Datasets</h1>
+        <Heading text="Datasets" />
         <span className="spacer" />
         <input
           className="input"

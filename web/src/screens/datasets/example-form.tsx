@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
 import { v4 as createUuid } from 'uuid';
 import { fillPath, send } from '../../api/client.ts';
+import { useFirstFieldFocus } from '../../components/shortcuts.tsx';
 import { Problem } from '../../components/states.tsx';
 import { formatExact, isJsonObject } from '../../components/values/exact-json.ts';
 import { type Example, listSplits, omitSplits } from './example-source.ts';
@@ -22,6 +23,7 @@ export function ExampleForm({
   readonly onCancel: () => void;
 }) {
   const client = useQueryClient();
+  const form = useFirstFieldFocus();
   const [problems, setProblems] = useState<Partial<Record<Field, string>>>({});
   const splits = example ? listSplits(example).join(', ') : '';
   const initial: Readonly<Record<Field, string>> = {
@@ -66,7 +68,13 @@ export function ExampleForm({
     });
   };
   return (
-    <form className="stack" onSubmit={submit} aria-label={example ? 'Change the example' : 'Add an example'} noValidate>
+    <form
+      ref={form}
+      className="stack"
+      onSubmit={submit}
+      aria-label={example ? 'Change the example' : 'Add an example'}
+      noValidate
+    >
       {fields.map((field) => (
         <JsonField key={field} name={field} initial={initial[field]} problem={problems[field]} />
       ))}

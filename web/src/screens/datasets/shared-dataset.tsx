@@ -5,12 +5,12 @@ import { call } from '../../api/client.ts';
 import { formatCount } from '../../components/format.ts';
 import { SharedPage } from '../../components/shared-page.tsx';
 import { ErrorState, LoadingState } from '../../components/states.tsx';
-import { Value } from '../../components/text.tsx';
 import { ExampleDetail } from './example-detail.tsx';
 import { createSharedSource, useExamples } from './example-source.ts';
 import { Examples } from './examples.tsx';
 import '../trace/trace.css';
 import './datasets.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/public/$shareToken/d');
 
@@ -32,9 +32,7 @@ export function SharedDataset() {
       {dataset.data ? (
         <>
           <header className="page-head">
-            <h1>
-              <Value text={dataset.data.name} />
-            </h1>
+            <Heading text={dataset.data.name} />
             <span className="muted">{formatCount(dataset.data.example_count)} examples</span>
           </header>
           <Examples pages={pages} selectedId={example} isFiltered={false} onSelect={select}>

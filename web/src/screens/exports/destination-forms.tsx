@@ -1,6 +1,7 @@
 import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
+import { useFirstFieldFocus } from '../../components/shortcuts.tsx';
 import { Problem } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import type { Destination } from './paths.ts';
@@ -13,6 +14,7 @@ interface FormProps {
 /** Creates a destination; the API writes a test object first. */
 export function NewDestination({ onSaved, onCancel }: FormProps) {
   const [type, setType] = useState<'s3' | 'local'>('s3');
+  const form = useFirstFieldFocus();
   const create = useMutation({
     mutationFn: (data: FormData) => {
       const read = (name: string) => readText(data, name);
@@ -32,7 +34,7 @@ export function NewDestination({ onSaved, onCancel }: FormProps) {
     onSuccess: onSaved,
   });
   return (
-    <form className="stack" aria-label="New destination" onSubmit={(event) => submit(event, create.mutate)}>
+    <form ref={form} className="stack" aria-label="New destination" onSubmit={(event) => submit(event, create.mutate)}>
       <div className="export-form">
         <label className="field">
           Name
@@ -84,6 +86,7 @@ export function RotateCredentials({
   onSaved,
   onCancel,
 }: FormProps & { readonly destination: Destination }) {
+  const form = useFirstFieldFocus();
   const update = useMutation({
     mutationFn: (data: FormData) =>
       call('patch', '/api/v1/bulk-exports/destinations/{destination_id}', {
@@ -94,6 +97,7 @@ export function RotateCredentials({
   });
   return (
     <form
+      ref={form}
       className="export-preview stack"
       aria-label="Replace the credentials"
       onSubmit={(event) => submit(event, update.mutate)}

@@ -8,7 +8,7 @@ import { CrumbSeparator } from '../../components/crumb.tsx';
 import { formatBytes, formatCompact, formatCount, formatSeconds } from '../../components/format.ts';
 import { ErrorState, LoadingState, PartProblem, Permitted, Problem } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
-import { showInvisible, Time, Value } from '../../components/text.tsx';
+import { showInvisible, Time } from '../../components/text.tsx';
 import { ExportDays } from './export-days.tsx';
 import { describeRange, ExportList } from './export-list.tsx';
 import { ExportStatus, ProgressBar } from './export-marks.tsx';
@@ -16,6 +16,7 @@ import { type BulkExport, buildExportFolder, describeLocation } from './paths.ts
 import { buildSnippet, readers } from './snippets.ts';
 import { isFinished, livePollMs, useDestinations, useProjectNames } from './use-exports.ts';
 import './exports.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/exports/$exportId');
 
@@ -64,9 +65,7 @@ function ExportView() {
           {isSchedule ? 'Schedules' : 'Exports'}
         </Link>
         <CrumbSeparator />
-        <h1>
-          <Value text={projects.nameOf(each.session_id)} />
-        </h1>
+        <Heading text={projects.nameOf(each.session_id)} />
         <span role="status">
           <ExportStatus status={each.status} />
         </span>

@@ -6,6 +6,7 @@ import { Destinations } from './destinations.tsx';
 import { ExportList } from './export-list.tsx';
 import { exportsTabs } from './search.ts';
 import './exports.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/exports');
 
@@ -17,7 +18,7 @@ export function Exports() {
   return (
     <Permitted permission="bulk-exports:read">
       <header className="page-head">
-        <h1>Exports</h1>
+        <Heading text="Exports" />
         <span className="muted">Runs as Parquet files in your bucket</span>
         <span className="spacer" />
         {canManage && (

@@ -12,6 +12,7 @@ import { ProjectInput } from './project-input.tsx';
 import type { NewExportSearch } from './search.ts';
 import { useDestinations } from './use-exports.ts';
 import './exports.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/exports/new');
 const dayMs = 86_400_000;
@@ -25,7 +26,7 @@ export function NewExport() {
     <Permitted permission="bulk-exports:manage">
       <header className="page-head">
         <Crumb to="/exports" label="Exports" />
-        <h1>New export</h1>
+        <Heading text="New export" />
       </header>
       <div className="page-body">
         <QueryState query={destinations}>

@@ -11,6 +11,7 @@ import { CommitView } from './commit-view.tsx';
 import type { PromptSearch } from './search.ts';
 import { ownOwner, toCommit, useCommit, useCommits, useTags } from './use-commits.ts';
 import './prompts.css';
+import { Heading } from '../../components/heading.tsx';
 
 const latest = 'latest';
 
@@ -68,9 +69,7 @@ function PromptView() {
             <CrumbSeparator />
           </>
         )}
-        <h1>
-          <Value text={owner === ownOwner ? repo : `${owner}/${repo}`} />
-        </h1>
+        <Heading text={owner === ownOwner ? repo : `${owner}/${repo}`} />
         {info && <span className="badge">{info.repo_type}</span>}
         {info?.is_public && <span className="badge">public</span>}
         {!isOwn && <span className="badge">read-only</span>}

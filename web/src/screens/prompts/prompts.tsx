@@ -10,6 +10,7 @@ import { type PromptsSearch, type RepoKind, repoKinds } from './search.ts';
 import { ownOwner, toRepo } from './use-commits.ts';
 import '../traces/traces.css';
 import './prompts.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/prompts');
 const pageSize = 100;
@@ -53,7 +54,7 @@ function PromptList() {
   return (
     <>
       <header className="page-head">
-        <h1>Prompts</h1>
+        <Heading text="Prompts" />
         <span className="spacer" />
         <fieldset className="choices">
           <legend className="visually-hidden">Workspaces</legend>

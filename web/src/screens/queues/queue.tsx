@@ -15,12 +15,13 @@ import {
   Problem,
   QueryState,
 } from '../../components/states.tsx';
-import { showInvisible, Value } from '../../components/text.tsx';
+import { showInvisible } from '../../components/text.tsx';
 import { ThreadTurns } from '../threads/thread.tsx';
 import { RunDetail, runTabs } from '../trace/run-detail.tsx';
 import '../trace/trace.css';
 import { workspaceSource } from '../trace/trace-source.ts';
 import './queues.css';
+import { Heading } from '../../components/heading.tsx';
 import { emptyRating, leaveField, type Queue, type Rating, Rubric, toFeedback, useConfigs } from './rubric.tsx';
 import { type QueueItem, useReview } from './use-review.ts';
 
@@ -68,9 +69,7 @@ function Review({ queue }: { readonly queue: Queue }) {
     <div className="queue">
       <header className="page-head">
         <Crumb to="/queues" label="Queues" />
-        <h1>
-          <Value text={queue.name} />
-        </h1>
+        <Heading text={queue.name} />
         <span className="muted" role="status">
           {counts.data &&
             `${formatCount(counts.data.mine)} to review, ${formatCount(counts.data.others)} with others, ${formatCount(counts.data.done)} done`}

@@ -15,6 +15,7 @@ import {
 } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './queues.css';
+import { Heading } from '../../components/heading.tsx';
 
 const pageSize = 50;
 
@@ -63,7 +64,7 @@ function QueueList() {
   return (
     <>
       <header className="page-head">
-        <h1>Annotation queues</h1>
+        <Heading text="Annotation queues" />
       </header>
       {canCreate && (
         <form className="row wrap queue-create" onSubmit={submit} aria-label="Create a queue">

@@ -6,6 +6,7 @@ import { Keys } from './keys.tsx';
 import { Members } from './members.tsx';
 import { Retention } from './retention.tsx';
 import './settings.css';
+import { Heading } from '../../components/heading.tsx';
 import { Workspaces } from './workspaces.tsx';
 
 const route = getRouteApi('/shell/settings');
@@ -19,7 +20,7 @@ export function Settings() {
   return (
     <>
       <header className="page-head">
-        <h1>Settings</h1>
+        <Heading text="Settings" />
       </header>
       <div className="settings">
         <Tabs

@@ -5,6 +5,7 @@ import { Status } from '../../components/run-marks.tsx';
 import { Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './system.css';
+import { Heading } from '../../components/heading.tsx';
 
 type Report = Answer<'get', '/api/v1/system'>;
 const pollMs = 10_000;
@@ -27,7 +28,7 @@ function SystemReport() {
   return (
     <>
       <header className="page-head">
-        <h1>System</h1>
+        <Heading text="System" />
         {system.data && <span className="muted">Runlake {system.data.version}</span>}
       </header>
       <QueryState query={system}>

@@ -13,6 +13,7 @@ import { Figures, useProject } from '../traces/project-head.tsx';
 import { type RunRow, useRunPages } from '../traces/use-runs.ts';
 import { buildThreadFilter } from './search.ts';
 import './threads.css';
+import { Heading } from '../../components/heading.tsx';
 import { type NumberedTurn, Turns } from './turns.tsx';
 
 const allTime = '1970-01-01T00:00:00Z';
@@ -51,9 +52,7 @@ export function Thread({ projectId, threadId }: { readonly projectId: string; re
           Threads
         </Link>
         <CrumbSeparator />
-        <h1>
-          <Value text={threadId} />
-        </h1>
+        <Heading text={threadId} />
       </header>
       <Figures
         query={summary}

@@ -1,11 +1,11 @@
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { CrumbSeparator } from '../../components/crumb.tsx';
 import { ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
-import { Value } from '../../components/text.tsx';
 import { RunDetail, type RunTab, runTabs } from './run-detail.tsx';
 import { RunTree } from './run-tree.tsx';
 import { type TraceSource, useTrace, workspaceSource } from './trace-source.ts';
 import './trace.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/runs/$runId');
 
@@ -56,9 +56,7 @@ export function TraceView({
             <CrumbSeparator />
           </>
         )}
-        <h1>
-          <Value text={root ? root.run.name || '(no name)' : 'Trace'} />
-        </h1>
+        <Heading text={root ? root.run.name || '(no name)' : 'Trace'} />
         {tree?.isRunning && (
           <span className="badge live-badge" role="status">
             running

@@ -3,8 +3,8 @@ import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { call } from '../../api/client.ts';
 import { Crumb } from '../../components/crumb.tsx';
+import { Heading } from '../../components/heading.tsx';
 import { PartProblem } from '../../components/states.tsx';
-import { Value } from '../../components/text.tsx';
 import type { TracesSearch } from './search.ts';
 
 export function useProject(projectId: string) {
@@ -32,9 +32,7 @@ export function ProjectHead({
   return (
     <header className="page-head">
       <Crumb to="/projects" label="Projects" />
-      <h1>
-        <Value text={name ?? '…'} />
-      </h1>
+      <Heading text={name ?? '…'} />
       <nav className="project-tabs" aria-label="Project">
         <Link to="/projects/$projectId" {...link} activeOptions={{ exact: true, includeSearch: false }}>
           Traces

@@ -18,6 +18,7 @@ import { buildSeries, metricFormats, type UsageSeries } from './series.ts';
 import { StackedChart } from './stacked-chart.tsx';
 import { formatUsageCsv, saveFile } from './usage-csv.ts';
 import './usage.css';
+import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/usage');
 const defaultUsageRange: UsageRange = '31d';
@@ -59,7 +60,7 @@ function UsageReport() {
   return (
     <>
       <header className="page-head">
-        <h1>Usage</h1>
+        <Heading text="Usage" />
         <span className="muted">Traces by start, {usageRanges[range].note}</span>
         <span className="spacer" />
         <label className="row">
