@@ -1,18 +1,20 @@
 /**
  * Two sinks insert events at the same time, in batches that are split, repeated and out of order. The result must be
- * the same runs and traces as in the model: each value comes from the event with the highest version; project and time
- * of a trace come from the event with the lowest version that names a project. Each of the two sinks determines these
- * in another order.
+ * the same runs, traces and usage as in the model: each value comes from the event with the highest version; project and
+ * time of a trace come from the event with the lowest version that names a project. Each of the two sinks determines
+ * these in another order. Roll-up runs count meanwhile.
  */
 import { afterEach, expect, test, vi } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { nilUuid, type RunEvent, type RunValues } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { runOnStoredTable } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { Random } from '../../../histories/random.ts';
 import { isFullExtent } from '../../../house/extent.ts';
 import { deriveUuid, json, noonMicros, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
+import { readCountsBy } from '../../usage/trace-rows.ts';
 import { type ManualSink, openDrivenSink } from './driven-sink.ts';
 import { framed } from './sink-under-test.ts';
 
@@ -128,6 +130,12 @@ function buildModel(log: readonly LoggedEvent[]) {
   return { runs, traces };
 }
 
+function countBy(names: readonly string[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
+  return counts;
+}
+
 async function stored() {
   const runs = await stores.clickhouse.query<Record<string, unknown>>({
     name: 'test',
@@ -183,7 +191,7 @@ function batchesOf(random: Random, log: readonly LoggedEvent[], isRequired: (ind
 const randomSeed = Math.floor(Math.random() * 2 ** 31);
 const seeds = isFullExtent ? [1, randomSeed] : [randomSeed];
 
-test.each(seeds)('the runs and traces equal the model: seed %i', async (seed) => {
+test.each(seeds)('the runs, traces and usage equal the model: seed %i', async (seed) => {
   const random = new Random(seed);
   stores = await freshStores();
   sinks = await Promise.all([0, 1].map(() => openDrivenSink({ stores, isShared: true })));
@@ -191,10 +199,18 @@ test.each(seeds)('the runs and traces equal the model: seed %i', async (seed) =>
   const plans = sinks.map((_, sink) => batchesOf(random, log, (index) => index % sinks.length === sink));
   await Promise.all(
     sinks.map(async (sink, index) => {
-      for (const batch of plans[index] ?? []) await sink.deliver(runEvents, batch);
+      for (const [number, batch] of (plans[index] ?? []).entries()) {
+        await sink.deliver(runEvents, batch);
+        if (number % 8 === 7) await runRollUp(stores);
+      }
     }),
   );
+  await runRollUp(stores);
   const model = buildModel(log);
+  for (const dimension of ['project', 'user'] as const) {
+    const expected = countBy([...model.traces.values()].map((trace) => `${trace.hour} ${trace[dimension]}`));
+    expect(await readCountsBy(stores.clickhouse, dimension), dimension).toEqual(expected);
+  }
   for (const state of ['as inserted', 'merged']) {
     const found = await stored();
     expect(found.rows, state).toBe(model.runs.size);
