@@ -45,21 +45,25 @@ function startDemo(traces: number, node = process.execPath, environment: Readonl
   return { child, said, seen, ended };
 }
 
+const formatNumber = (count: number) => count.toLocaleString('en-US');
+
 function leftovers(): string[] {
   return readdirSync(folder).filter((name) => name.startsWith('runlake-'));
 }
 
 describe('the demo', () => {
   it('sends, counts, compares, and says how to go on', async () => {
-    const { ended, said } = startDemo(120);
+    // `make test-all` sends as many traces as `make demo`.
+    const traces = isFullExtent ? 1_000 : 120;
+    const { ended, said } = startDemo(traces);
     expect(await ended, said.output).toBe(0);
-    expect(said.output).toContain('120 of 120 traces');
+    expect(said.output).toContain(`${formatNumber(traces)} of ${formatNumber(traces)} traces`);
     expect(said.output).toMatch(/└─ reply agent \(chain\) +\d+\.\d\d s/);
-    expect(said.output).toMatch(/ {2}total( +[\d,]+){4} +120\n/);
+    expect(said.output).toMatch(new RegExp(` {2}total( +[\\d,]+){4} +${formatNumber(traces)}\\n`));
     for (const what of ['workspace and day', 'project and day', 'user and day', 'api key and day', 'project and hour'])
-      expect(said.output).toMatch(new RegExp(`✓ by ${what}: all \\d+ figures equal`));
+      expect(said.output).toMatch(new RegExp(`✓ by ${what}: all [\\d,]+ figures equal`));
     expect(said.output).toMatch(/^ {2}project +runs +traces +failed +tokens +cost +seconds$/m);
-    expect(said.output).toMatch(/✓ in the Parquet files, value by value: all \d+ rows equal/);
+    expect(said.output).toMatch(/✓ in the Parquet files, value by value: all [\d,]+ rows equal/);
     expect(said.output).toContain('✓ resumed where it stood; 2 runs of the graph in the usage, project trip');
     expect(said.output).not.toMatch(/✗ (by|in)|warn/i);
     expect(said.output).toMatch(/In the dashboard, until the demo ends .*: http:\S+\/runs\/[0-9a-f-]{36}$/m);
