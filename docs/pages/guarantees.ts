@@ -49,7 +49,7 @@ export function guaranteesPage(): Page {
       '- **No request waits without a limit.** Each request gets a response: accepted, rejected (4xx), or 503 with `Retry-After`, ' +
         'within 10 s for each 16 MiB that goes to Kafka and 30 s for each query.',
       '- **Memory is bounded** while servers are down, by shares of `RUNLAKE_MEMORY_BYTES`: the API uses half of it for bodies and a ' +
-        'quarter for events that wait for the log; the sink uses a quarter for fetched events.',
+        'quarter for events that wait for the log; the sink uses a sixteenth for fetched events, which need about three times as much.',
       '- **Fair shares between organisations.** While queries, the memory for bodies, the batches of the in-process log or the workers ' +
         'of exports are scarce, Runlake divides them between organisations. A single active organisation may use all of them.',
       '- **Fair shares of run slots.** Each deployment has its own run slots, in its own processes. Its callers share them: end users ' +
