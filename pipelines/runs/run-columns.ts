@@ -19,14 +19,14 @@ export const isModelCallSql = `run_type IN ('llm', 'embedding')`;
 export const isRootSql = '(id = trace_id OR isNull(parent_run_id))';
 const restrictToModelCalls = (name: string) => `if(${isModelCallSql}, ${name}, NULL)`;
 const readableExtraSql = toReadableJson(`ifNull(extra, '')`);
-const buildMetadataTextSql = (key: string) =>
-  `nullIf(JSONExtractString(${readableExtraSql}, 'metadata', '${key}'), '')`;
+const buildMetadataTextSql = (key: string) => `nullIf(JSONExtractString(json, 'metadata', '${key}'), '')`;
 
 /**
  * SQL: thread (conversation) of a run, null if it has none. The thread is the first of three metadata keys that is not
- * null or empty.
+ * null or empty. The list binds `json`: ClickHouse analyses the long expression once, which is 10 % of the CPU time of
+ * a page of threads.
  */
-export const threadIdSql = `coalesce(${['thread_id', 'session_id', 'conversation_id'].map(buildMetadataTextSql).join(', ')})`;
+export const threadIdSql = `arrayMap(json -> coalesce(${['thread_id', 'session_id', 'conversation_id'].map(buildMetadataTextSql).join(', ')}), [${readableExtraSql}])[1]`;
 
 /** Type of a run for which no event has stated a type yet. */
 export const defaultRunType: RunType = 'chain';

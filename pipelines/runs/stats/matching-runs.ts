@@ -32,6 +32,12 @@ export interface RunGrouping {
   readonly keepsTracesTogether?: boolean;
 }
 
+export interface ListedRun {
+  readonly id: string;
+  readonly traceId: string;
+  readonly group: string;
+}
+
 /** The runs from which statistics are computed. */
 export interface RunSet {
   readonly scope: RunScope;
@@ -41,6 +47,8 @@ export interface RunSet {
   readonly groupBy?: RunGrouping | undefined;
   /** If present, only these groups are considered. */
   readonly groups?: readonly string[] | undefined;
+  /** If present, the matching runs, which were read before. Then their conditions are not analysed and evaluated again. */
+  readonly listed?: readonly ListedRun[] | undefined;
   /** If present, runs that start in other hours are read from `run_facts`, which has what the other fields need. */
   readonly dirtyHours?: DirtyHourList | undefined;
 }
@@ -72,6 +80,7 @@ function findEdge({ startedFromMicros }: RunFilter) {
  */
 export function buildStatRows(set: RunSet, columns: readonly StatColumn[], idCondition?: string): MatchingRuns {
   const { scope, filter, groupBy, dirtyHours } = set;
+  if (set.listed !== undefined) return buildListedRows(set.listed, scope, columns, idCondition);
   const select = columns.map((name) => `${statColumns[name]} AS ${name}`);
   if (dirtyHours === undefined)
     return buildMatchingRuns(set, select, idCondition === undefined ? undefined : { sql: idCondition });
@@ -100,6 +109,28 @@ export function buildStatRows(set: RunSet, columns: readonly StatColumn[], idCon
     ...query,
     sql: addGroupConditions(set, hours.runs === undefined ? ofFacts : `${ofFacts} UNION ALL ${ofRuns}`),
     params: { ...query.params, ...projects.params, ...hours.facts.params },
+  };
+}
+
+function buildListedRows(
+  listed: readonly ListedRun[],
+  { tenantId }: RunScope,
+  columns: readonly StatColumn[],
+  idCondition: string | undefined,
+): MatchingRuns {
+  // External tables are sent without escapes, so the names of the groups are a parameter.
+  const groups = [...new Set(listed.map(({ group }) => group))];
+  const numbers = new Map(groups.map((group, index) => [group, index + 1]));
+  const condition = idCondition === undefined ? '' : `WHERE ${idCondition}`;
+  return {
+    sql: `SELECT ${columns.join(', ')}, {listed_groups:Array(String)}[group_number] AS grp FROM listed_runs ${condition}`,
+    params: { tenant: tenantId, listed_groups: groups },
+    externalTable: {
+      name: 'listed_runs',
+      structure: 'id UUID, trace_id UUID, group_number UInt32',
+      rows: listed.map(({ id, traceId, group }) => [id, traceId, numbers.get(group) as number]),
+    },
+    settings: {},
   };
 }
 

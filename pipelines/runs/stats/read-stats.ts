@@ -12,7 +12,7 @@ import { readFeedbackStatsByTarget } from '../../feedback/feedback-stats.ts';
 import { formatTime } from '../../ingest/run-event/times.ts';
 import { readDirtyHours } from './fact-rows.ts';
 import { buildDetailQuery, buildFigureQuery, type DetailRow, type FigureRow } from './figure-sums.ts';
-import { buildStatRows, canReadFacts, type RunSet } from './matching-runs.ts';
+import { buildStatRows, canReadFacts, type ListedRun, type RunSet } from './matching-runs.ts';
 import { detailStats, type FacetName, figureStats, type RunFacet, type RunStats, type StatName } from './stat-names.ts';
 
 export interface StatsRequest extends RunSet {
@@ -30,6 +30,8 @@ interface CountRow {
   readonly error_rate: number;
   readonly streaming_rate: number;
   readonly last_start: number;
+  /** Ids and traces of the runs, at most one more than {@link maxListedRuns}. */
+  readonly listed?: readonly (readonly [id: string, traceId: string])[];
   readonly facets?: Readonly<Record<FacetName, readonly (readonly [value: string, count: number, error: number])[]>>;
 }
 
@@ -37,6 +39,11 @@ interface CountRow {
 export const wholeSetGroup = '';
 
 const defaultMaxGroups = 1_000;
+/**
+ * Maximum number of runs of a group that the first query lists if the groups are given, such as the threads of a page. The
+ * analysis of the conditions takes most of the time of such a query, and step 2 would repeat it seven times.
+ */
+const maxListedRuns = 200;
 const facetNames = ['name', 'run_type', 'status'] as const satisfies FacetName[];
 const maxFacetValues = 10;
 /** Facets as SQL over rows of `statColumns`. */
@@ -66,7 +73,11 @@ export async function readRunStats(
   if (counts.length === 0) return new Map();
   // The queries must list the groups only if there may be more groups than the maximum.
   const isGroupLimitReached = groupBy !== undefined && counts.length >= (request.maxGroups ?? defaultMaxGroups);
-  const set: RunSet = isGroupLimitReached ? { ...request, groups: counts.map(({ grp }) => grp) } : request;
+  const set: RunSet = {
+    ...request,
+    ...(isGroupLimitReached && { groups: counts.map(({ grp }) => grp) }),
+    listed: listRuns(counts),
+  };
   const figures = figureStats
     .filter(({ stats }) => stats.some((name) => selected.has(name)))
     .map(({ figure, stats: [, ...percentiles] }) => ({
@@ -94,6 +105,12 @@ export async function readRunStats(
       return [group, Object.fromEntries(Object.entries(stats).filter(([name]) => selected.has(name as StatName)))];
     }),
   );
+}
+
+/** Returns the runs of all groups; undefined if the first query did not list all of them. */
+function listRuns(counts: readonly CountRow[]): ListedRun[] | undefined {
+  const runs = counts.flatMap(({ grp: group, listed = [] }) => listed.map(([id, traceId]) => ({ id, traceId, group })));
+  return counts.every(({ runs: count, listed }) => listed?.length === count) ? runs : undefined;
 }
 
 function groupRows(rows: readonly DetailRow[]): Map<string, DetailRow[]> {
@@ -128,7 +145,7 @@ export function createEmptyStats(selected: ReadonlySet<StatName>): RunStats {
 }
 
 async function countRuns(clickhouse: ClickHouse, request: StatsRequest): Promise<CountRow[]> {
-  const { selected, groupBy, maxGroups = defaultMaxGroups } = request;
+  const { selected, groupBy, groups, maxGroups = defaultMaxGroups } = request;
   const names = selected.has('run_facets') ? facetNames : [];
   const { sql, ...query } = buildStatRows(request, [
     'started',
@@ -136,7 +153,10 @@ async function countRuns(clickhouse: ClickHouse, request: StatsRequest): Promise
     'first_token',
     'failed',
     ...(names.length > 0 ? (['shown_name', 'shown_type'] as const) : []),
+    ...(groups === undefined ? [] : (['id', 'trace_id'] as const)),
   ]);
+  // A query has only one external table.
+  const listsRuns = groups !== undefined && query.externalTable === undefined;
   const facetSql = `tuple(${names.map((name) => `topK(${maxFacetValues}, 100, 'counts')(${facetSqls[name]}) AS ${name}`).join(', ')})`;
   return clickhouse.query<CountRow>({
     ...query,
@@ -144,6 +164,7 @@ async function countRuns(clickhouse: ClickHouse, request: StatsRequest): Promise
     sql: `SELECT grp, count() AS runs, quantilesExactInclusive(0.5, 0.99)(latency) AS latencies, avg(latency) AS latency_avg,
         quantilesExactInclusive(0.5, 0.99)(first_token) AS first_tokens, avg(failed) AS error_rate,
         avg(isNotNull(first_token)) AS streaming_rate, max(started) AS last_start
+        ${listsRuns ? `, groupArray(${maxListedRuns + 1})((id, trace_id)) AS listed` : ''}
         ${names.length > 0 ? `, CAST(${facetSql}, 'Tuple(${names.map((name) => `${name} Array(Tuple(String, UInt64, UInt64))`).join(', ')})') AS facets` : ''}
       FROM (${sql})
       GROUP BY grp

@@ -230,6 +230,9 @@ describe(`statistics (seed ${seed})`, () => {
       const [largest] = [...expected].sort(([x, a], [y, b]) => b.length - a.length || (x < y ? -1 : 1));
       const one = await readRunStats(reading.deps.clickhouse, { scope, filter, selected, groupBy, maxGroups: 1 });
       expect([...one.values()]).toMatchObject([evaluate(largest?.[1] ?? [])]);
+      const [omitted, ...groups] = names;
+      const given = await readRunStats(reading.deps.clickhouse, { scope, filter, selected, groupBy, groups });
+      expect(given).toEqual(new Map([...stats].filter(([name]) => name !== omitted)));
     }
   });
 
@@ -272,6 +275,12 @@ describe(`statistics (seed ${seed})`, () => {
     for (const startedFromMicros of [undefined, noonMicros])
       expect(await read({ isRoot: true, startedFromMicros })).toMatchObject({ run_count: 1, total_tokens: 7 });
     expect(await read({})).toMatchObject({ run_count: 2, total_tokens: 14 });
+  });
+
+  it('are tested with groups of more runs than the first query lists', async () => {
+    const groupBy = buildGrouping('run_type', '');
+    const sizes = [...(await readRunStats(reading.deps.clickhouse, { scope, filter: {}, selected, groupBy })).values()];
+    expect(Math.max(...sizes.map(({ run_count: count }) => Number(count)))).toBeGreaterThan(200);
   });
 
   it('of some runs, of which only the model calls have details', async () => {
