@@ -287,6 +287,20 @@ test('a cluster has one layout, and migrations refuse another one or a server th
   );
 });
 
+test('queries are spread over the servers', async () => {
+  const { clickhouseCluster: cluster = '' } = shards.addresses;
+  const servers: number[] = [];
+  for (let query = 0; query < 4; query++) {
+    const sql = 'SELECT shard_num AS shard FROM system.clusters WHERE cluster = {cluster:String} AND is_local';
+    servers.push(
+      ...(await both.clickhouse.query<{ shard: number }>({ name: 'test', sql, params: { cluster } })).map(
+        ({ shard }) => shard,
+      ),
+    );
+  }
+  expect(servers.toSorted()).toEqual([1, 1, 2, 2]);
+});
+
 test('a query goes to another server if one does not respond', async () => {
   const { clickhouseCluster: cluster } = shards.addresses;
   const url = `http://u:p@127.0.0.1:9/both,${both.clickhouseUrl}`;
