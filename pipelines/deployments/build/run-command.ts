@@ -28,6 +28,7 @@ export interface CommandOptions {
 }
 
 const maxOutputBytes = 4 * 1024 ** 2;
+const maxEndCharacters = 16 * 1024;
 
 /** Runs a command. @throws BUILD_FAILED if it fails; the reason of the signal. @returns its standard output, limited. */
 export async function runCommand(command: BuildCommand, { signal, onOutput }: CommandOptions): Promise<string> {
@@ -44,10 +45,15 @@ export async function runCommand(command: BuildCommand, { signal, onOutput }: Co
   signal.addEventListener('abort', kill, { once: true });
   let output = '';
   let shownBytes = 0;
+  /** The end of an output that is too long. It usually contains the reason of a failure. */
+  let end = '';
   const show = (chunk: string) => {
-    if (shownBytes > maxOutputBytes) return;
+    if (shownBytes > maxOutputBytes) {
+      end = (end + chunk).slice(-maxEndCharacters);
+      return;
+    }
     shownBytes += Buffer.byteLength(chunk);
-    onOutput(shownBytes > maxOutputBytes ? '(the output is too long, and is not shown any more)' : chunk);
+    onOutput(shownBytes > maxOutputBytes ? '(the output is too long; only its end is shown)' : chunk);
   };
   readText(child.stdout, (chunk) => {
     if (output.length < maxOutputBytes) output += chunk;
@@ -76,6 +82,9 @@ export async function runCommand(command: BuildCommand, { signal, onOutput }: Co
     kill();
     child.stdout.destroy();
     child.stderr.destroy();
+    // The first line may begin within a secret, which is then not found.
+    const begin = end.indexOf('\n');
+    if (begin !== -1) onOutput(end.slice(begin + 1));
   }
 }
 

@@ -206,6 +206,14 @@ it.each<[what: string, source: Source]>([
   await expect(build({ files: inEnvironment })).rejects.toMatchObject(failed(/outside of the source/));
 });
 
+it('shows the end of an output that is too long', async () => {
+  const command = 'yes | head -c 8000000; echo "the reason" >&2; exit 3';
+  await expect(build({ files: echoSource('hi'), install: command })).rejects.toMatchObject(failed(/ended with code 3/));
+  expect(lines.join('\n')).toContain('only its end is shown');
+  expect(lines.join('\n')).toMatch(/\nthe reason\s*$/);
+  expect(lines.join('').length).toBeLessThan(5 * 1024 ** 2);
+});
+
 it('kills all processes of a build at its timeout', async () => {
   const by = createBuilder(depsOf({ deploymentsBuildTimeoutMs: 1_000 }));
   const mark = `runlake-build-${randomUUID()}`;
