@@ -47,13 +47,16 @@ export function redactSecrets(value: unknown, convertError: (error: Error) => ob
   return copy(value, 0);
 }
 
+// Texts can be the output of untrusted code, so these patterns must take linear time: a name is matched from its first
+// character only, and a scheme within a bound.
+
 /** Matches user and password of a URL, up to the last `@` before the path, because passwords may contain `@`. */
-const userInfoPattern = /([a-z][a-z0-9+.-]*:\/\/)[^\s/?#"'`]*@/gi;
+const userInfoPattern = /([a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/?#"'`]*@/gi;
 const authorizationPattern = /\b(bearer|basic)\s+(?!\*)[\w.~+/=-]{6,}/gi;
 const apiKeyPattern = /\b(rlk_|lsv2_[a-z]{2}_)[\w-]{8,}/g;
 /** Matches `password=…`, `"api_key": "…"` and `?secret=…`: name, separator, value. */
 const assignmentPattern =
-  /([\w-]*(?:password|passwd|passphrase|secret|api[-_]?key|secret[-_]?key|access[-_]?key|private[-_]?key|authorization|credentials?|(?:access|refresh|session|auth)[-_]?token))(\\?["'`]?\s*(?:=|:)\s*)(\\?"(?:[^"\\]|\\[^"])*\\?"|'[^']*'|`[^`]*`|(?:(?:bearer|basic)\s+)?[^\s,;&"'`}\])]+)/gi;
+  /(?<![\w-])([\w-]+)(?<=password|passwd|passphrase|secret|api[-_]?key|secret[-_]?key|access[-_]?key|private[-_]?key|authorization|credentials?|(?:access|refresh|session|auth)[-_]?token)(\\?["'`]?\s*(?:=|:)\s*)(\\?"(?:[^"\\]|\\[^"])*\\?"|'[^']*'|`[^`]*`|(?:(?:bearer|basic)\s+)?[^\s,;&"'`}\])]+)/gi;
 
 /** Replaces everything in `text` that looks like a secret. */
 export function scrubText(text: string): string {

@@ -27,6 +27,8 @@ const maxLineCharacters = 4_000;
 const maxLogChunks = 500;
 /** Lines that are buffered while Postgres is slow; further lines are dropped and counted. */
 const maxBufferedLines = 5_000;
+/** Lines that are kept to explain a failure. */
+const maxTailLines = 50;
 /** Shorter values are not masked, because they may be parts of many words. */
 const minMaskedCharacters = 6;
 
@@ -67,10 +69,16 @@ export function openRevisionLog(
   }: { readonly revisionId: string; readonly stage: LogStage; readonly values: Iterable<string> },
 ): RevisionLog {
   const maskSecrets = createMask(values);
-  const buildFolder = new RegExp(`(?:file://)?/[^\\s'"():]*/${revisionId}/`, 'g');
-  const mask = (text: string) => maskSecrets(text).replace(buildFolder, '');
+  const mask = (text: string) => shortenPaths(maskSecrets(text), revisionId);
+  const clean = (line: string) =>
+    mask(line)
+      .slice(0, maxLineCharacters)
+      .toWellFormed()
+      // NUL characters cannot be stored, and other control characters would change a terminal.
+      .replace(/[^\P{Cc}\t]/gu, '');
   let lines: string[] = [];
-  let last: string[] = [];
+  /** The last lines as they arrived, also those that were dropped. */
+  const last: string[] = [];
   let dropped = 0;
   let timer: NodeJS.Timeout | undefined;
   let writing: Promise<void> = Promise.resolve();
@@ -107,25 +115,43 @@ export function openRevisionLog(
   return {
     write(text) {
       for (const line of text.split('\n')) {
-        // NUL characters cannot be stored, and other control characters would change a terminal.
-        const clean = mask(line)
-          .slice(0, maxLineCharacters)
-          .toWellFormed()
-          .replace(/[^\P{Cc}\t]/gu, '');
-        if (clean === '') continue;
+        if (line === '') continue;
+        last.push(line);
+        if (last.length > maxTailLines) last.shift();
+        // Before the line is masked, which takes time: untrusted code can write millions of lines.
         if (lines.length >= maxBufferedLines) {
           dropped += 1;
           continue;
         }
-        lines.push(clean);
-        last = [...last.slice(-49), clean];
+        const cleaned = clean(line);
+        if (cleaned !== '') lines.push(cleaned);
       }
       timer ??= setTimeout(() => void flush(), flushIntervalMs);
     },
     mask,
-    tail: (count) => last.slice(-count).join('\n'),
+    tail: (count) =>
+      last
+        .map(clean)
+        .filter((line) => line !== '')
+        .slice(-count)
+        .join('\n'),
     flush,
   };
+}
+
+/** Removes the paths of the build folder of a revision, `/…/<id>/`, also as URLs, in linear time. */
+function shortenPaths(text: string, revisionId: string): string {
+  const marker = `/${revisionId}/`;
+  const parts = text.split(marker);
+  const end = parts.pop() ?? '';
+  const shortened = parts.map((part) => {
+    let start = part.length;
+    while (start > 0 && !/[\s'"():]/.test(part.charAt(start - 1))) start -= 1;
+    const slash = part.indexOf('/', start);
+    if (slash === -1) return part + marker;
+    return part.slice(0, slash).replace(/file:$/, '');
+  });
+  return shortened.join('') + end;
 }
 
 function toChunks(lines: readonly string[]): string[] {

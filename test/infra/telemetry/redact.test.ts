@@ -122,3 +122,13 @@ it.each([
 ])('does not change %s', (text) => {
   expect(scrubText(text)).toBe(text);
 });
+
+it.each(['a', 'a-', 'secret', 'password="', 'http://a:', '://', '\\"', 'bearer ', ' ='])(
+  'takes linear time for long texts of %j, which untrusted code can write',
+  (part) => {
+    const text = part.repeat(200_000 / part.length);
+    const startMs = performance.now();
+    scrubText(text);
+    expect(performance.now() - startMs).toBeLessThan(3_000);
+  },
+);

@@ -28,6 +28,22 @@ it('stores no line of a secret, however it is written', async () => {
   for (const part of ['MIIEvQ', 'second-line', 'BEGIN PRIVATE', 'long-s']) expect(text).not.toContain(part);
 });
 
+it.each([
+  ['very many lines', 'y\n'.repeat(2_000_000)],
+  ['a very long line', 'a'.repeat(1_000_000)],
+  ['a very long path', '/'.repeat(1_000_000)],
+])('does not block the process with %s, and keeps the last lines', async (_what, output) => {
+  const { latestRevisionId } = await under.create(`flood of ${output.length}${output[0]}`);
+  const revisionId = String(latestRevisionId);
+  const log = openRevisionLog(under, { revisionId, stage: 'build', values: ['secret-at-the-end'] });
+  const startMs = performance.now();
+  log.write(output);
+  log.write('the reason: secret-at-the-end');
+  expect(performance.now() - startMs).toBeLessThan(5_000);
+  expect(log.tail(1)).toBe('the reason: ***');
+  await log.flush();
+});
+
 it('leaves what only resembles a secret', () => {
   const mask = createMask(['{\n  "a": 1\n}', 'four']);
   expect(mask('function () { return 1; } // four')).toBe('function () { return 1; } // four');
@@ -40,5 +56,8 @@ it('shows no path of the machine for files of the build', async () => {
   expect(log.mask(`'/data/builds/${revisionId}/src/a.js' cannot be loaded`)).toBe("'src/a.js' cannot be loaded");
   expect(log.mask(`at file:///data/builds/${revisionId}/src/a.js:1:2 (/usr/lib/x.js)`)).toBe(
     'at src/a.js:1:2 (/usr/lib/x.js)',
+  );
+  expect(log.mask(`/b/${revisionId}/a.js and "/b/${revisionId}/b.js" in /${revisionId}/ and ${revisionId}`)).toBe(
+    `a.js and "b.js" in /${revisionId}/ and ${revisionId}`,
   );
 });
