@@ -44,33 +44,38 @@ describe('the system screen', () => {
   it('shows a record that ClickHouse refused, and replays it after the cause is gone', async () => {
     await page.goto('/system');
     await page.getByText('The queue is empty').waitFor();
+    const checks = page.getByRole('region', { name: 'Checks' }).getByRole('listitem');
+    await checks.filter({ hasText: 'ClickHouse' }).getByText('ok', { exact: true }).waitFor();
+    await page.getByRole('region', { name: 'Freshness' }).getByText('Usage is behind by').waitFor();
     await alterRuns(`ADD CONSTRAINT web CHECK toUInt8(if(ifNull(ranked_name.2, '') = '${poison}', 'x', '1')) = 1`);
     const traces = [poison, 'good'].map((name) => buildTrace('agent', Date.now() - 1000, { name, until: 10 }));
     await sendRuns(runlake.url, runlake.apiKey, traces.flat());
     const [refused, stored] = traces.map(([run]) => run?.id ?? '') as [string, string];
     await eventually(() => statusOf(stored)).toBe(200);
 
-    const queue = page.getByRole('region', { name: 'Newest dead-letter records' });
     // The screen reads the state of the installation every ten seconds.
+    page.setDefaultTimeout(30_000);
+    const afterPoll = (read: () => Promise<number>) => expect.poll(read, { timeout: 30_000 });
+    const queue = page.getByRole('region', { name: 'Newest dead-letter records' });
     await queue.getByRole('cell', { name: 'run-events', exact: true }).waitFor();
     await queue.getByRole('cell', { name: 'insert', exact: true }).waitFor();
-    await page.getByText('1 records were not replayed').waitFor();
+    await page.getByText('1 record was not replayed').waitFor();
     await expectAccessible(page);
     expect(await statusOf(refused)).toBe(404);
 
     // While the cause remains, the record comes back.
-    await page.getByRole('button', { name: 'Replay these 1' }).click();
+    await page.getByRole('button', { name: 'Replay this record' }).click();
     await page.getByText('1 replayed, 0 refused.').waitFor();
-    await eventually(() => queue.getByRole('row').count()).toBe(3);
-    await page.getByText('1 records were not replayed').waitFor();
+    await afterPoll(() => queue.getByRole('row').count()).toBe(3);
+    await page.getByText('1 record was not replayed').waitFor();
     expect(await statusOf(refused)).toBe(404);
 
     await alterRuns('DROP CONSTRAINT web');
-    await page.getByRole('button', { name: 'Replay these 1' }).click();
+    await page.getByRole('button', { name: 'Replay this record' }).click();
     await page.getByText('0 records were not replayed').waitFor();
     await eventually(() => statusOf(refused)).toBe(200);
     expect(await page.getByRole('button', { name: /^Replay/ }).count()).toBe(0);
-    await eventually(() => queue.getByRole('time').count()).toBe(4);
+    await afterPoll(() => queue.getByRole('time').count()).toBe(4);
     await expectAccessible(page);
     await page.goto(`/runs/${refused}`);
     await page.getByRole('heading', { name: poison }).waitFor();

@@ -152,7 +152,7 @@ describe('the trace screen', () => {
   it('shows a trace of 10,000 runs, of which only those in view are rendered', async () => {
     const runs = buildLargeTrace('large', Date.now() - 300_000, 10_000);
     await open(runs);
-    await page.getByText('10000 runs').waitFor();
+    await page.getByText('10,000 runs').waitFor();
     expect(await page.getByRole('treeitem').count()).toBeLessThan(80);
     await page.getByRole('searchbox', { name: 'Find a run' }).fill('failed at 997');
     await eventually(() => page.getByRole('treeitem').count()).toBeLessThan(20);

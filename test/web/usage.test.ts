@@ -164,7 +164,7 @@ describe('the usage screen', () => {
 
   it.each(['24h', '31d', '13w'] as const)('saves the CSV that the API exports: %s', async (range) => {
     const buckets = listBuckets(range, Date.now());
-    for (const group of ['project', 'api_key']) {
+    for (const group of ['project', 'user', 'api_key']) {
       await open(`range=${range}&group=${group}`);
       const { text } = await download();
       const exported = await readCsv(group, buckets[0]!.startMs, buckets.at(-1)!.endMs - 1);

@@ -26,7 +26,10 @@ const rootRoute = createRootRouteWithContext<{ readonly queries: QueryClient }>(
   notFoundComponent: () => (
     <main>
       <EmptyState isPage title="There is no such page">
-        Check the address, or <Link to="/">go to the start</Link>.
+        <p>Check the address.</p>
+        <Link to="/" className="button">
+          Go to the start
+        </Link>
       </EmptyState>
     </main>
   ),

@@ -7,6 +7,11 @@ export function formatCount(value: number | null | undefined): string {
   return value === null || value === undefined ? '–' : integer.format(value);
 }
 
+/** Formats a number of things: `1 run`, `2,000 runs`. */
+export function formatQuantity(count: number | null | undefined, noun: string): string {
+  return `${formatCount(count)} ${noun}${count === 1 ? '' : 's'}`;
+}
+
 export function formatCompact(value: number | null | undefined): string {
   if (value === null || value === undefined) return '–';
   return value < 10_000 ? integer.format(value) : compact.format(value);

@@ -3,7 +3,14 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useDeferredValue } from 'react';
 import { type Answer, call } from '../api/client.ts';
 import { usePermission, useWorkspaces } from '../api/session.ts';
-import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../components/format.ts';
+import {
+  formatCompact,
+  formatCost,
+  formatCount,
+  formatPercent,
+  formatQuantity,
+  formatSeconds,
+} from '../components/format.ts';
 import { EmptyState, ErrorState, LoadingState, MoreButton, PartProblem, Permitted } from '../components/states.tsx';
 import { Time, Value } from '../components/text.tsx';
 import { FirstStart } from './first-start.tsx';
@@ -140,7 +147,9 @@ function ProjectRow({
         </Link>
       </td>
       <td>
-        {counts && <Sparkline values={counts} label={`${formatCount(sum(counts))} traces in ${sparklineDays} days`} />}
+        {counts && (
+          <Sparkline values={counts} label={`${formatQuantity(sum(counts), 'trace')} in ${sparklineDays} days`} />
+        )}
       </td>
       <td className="number">{formatCount(run_count)}</td>
       <td className={error_rate ? 'number error-text' : 'number'}>{formatPercent(error_rate)}</td>

@@ -1,5 +1,5 @@
 import { useCallback, useMemo } from 'react';
-import { formatCost, formatCount, formatSeconds } from '../../components/format.ts';
+import { formatCost, formatCount, formatQuantity, formatSeconds } from '../../components/format.ts';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState, PagesFooter } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
@@ -68,7 +68,7 @@ export function CompareTable({
         </fieldset>
         {show !== undefined && (
           <span className="muted" role="status">
-            {formatCount(rows.length)} of {formatCount(compared.length)} examples
+            {formatCount(rows.length)} of {formatQuantity(compared.length, 'example')}
             {hasNextPage && ' that are loaded'}
           </span>
         )}
@@ -100,7 +100,7 @@ export function CompareTable({
             currentKey={example}
             onOpen={(row) => onChange({ example: getKey(row) })}
             onNearEnd={onNearEnd}
-            footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} examples`} />}
+            footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'example')} />}
           />
         )}
         {open && (

@@ -3,7 +3,7 @@ import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Crumb } from '../../components/crumb.tsx';
-import { formatCount } from '../../components/format.ts';
+import { formatQuantity } from '../../components/format.ts';
 import { ShareMenu } from '../../components/share-menu.tsx';
 import { ErrorState, Permitted } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
@@ -46,7 +46,7 @@ function DatasetView() {
       <header className="page-head">
         <Crumb to="/datasets" label="Datasets" />
         <Heading text={dataset.data?.name ?? '…'} />
-        {dataset.data && <span className="muted">{formatCount(dataset.data.example_count)} examples</span>}
+        {dataset.data && <span className="muted">{formatQuantity(dataset.data.example_count, 'example')}</span>}
         <span className="spacer" />
         <ShareButton datasetId={datasetId} />
       </header>

@@ -1,5 +1,5 @@
 import { type ReactNode, useCallback } from 'react';
-import { formatCount } from '../../components/format.ts';
+import { formatQuantity } from '../../components/format.ts';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState, PagesFooter } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
@@ -52,7 +52,7 @@ export function Examples({
           currentKey={selectedId}
           onOpen={({ id }) => onSelect(id)}
           onNearEnd={onNearEnd}
-          footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} examples`} />}
+          footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'example')} />}
         />
       )}
       {children && <div className="pane-detail">{children}</div>}

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { call } from '../../api/client.ts';
-import { formatCount } from '../../components/format.ts';
+import { formatQuantity } from '../../components/format.ts';
 import { SharedPage } from '../../components/shared-page.tsx';
 import { ErrorState, LoadingState } from '../../components/states.tsx';
 import { ExampleDetail } from './example-detail.tsx';
@@ -33,7 +33,7 @@ export function SharedDataset() {
         <>
           <header className="page-head">
             <Heading text={dataset.data.name} />
-            <span className="muted">{formatCount(dataset.data.example_count)} examples</span>
+            <span className="muted">{formatQuantity(dataset.data.example_count, 'example')}</span>
           </header>
           <Examples pages={pages} selectedId={example} isFiltered={false} onSelect={select}>
             {example !== undefined && (

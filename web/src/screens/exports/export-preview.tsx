@@ -1,7 +1,7 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { call } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
-import { formatCount } from '../../components/format.ts';
+import { formatCount, formatQuantity } from '../../components/format.ts';
 import { PartProblem } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { type BulkExport, buildDayFolder, buildExportFolder, type Destination, listDays } from './paths.ts';
@@ -101,7 +101,7 @@ function RunCount({
   if (!canRead) return <p className="muted">The number of runs needs the permission runs:read.</p>;
   if (stats.error) return <PartProblem what="The number of runs" query={{ ...stats, data: undefined }} />;
   const { run_count: count } = (stats.data ?? {}) as { readonly run_count?: number | null };
-  return <p role="status">{count === undefined ? 'Counting the runs …' : `${formatCount(count)} runs so far`}</p>;
+  return <p role="status">{count === undefined ? 'Counting the runs …' : `${formatQuantity(count, 'run')} so far`}</p>;
 }
 
 function describeSchedule(start: number, everyHours: number): string {

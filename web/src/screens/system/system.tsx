@@ -103,11 +103,13 @@ function DeadLetters({
     <section aria-labelledby="dead-letters" className="stack">
       <div className="row">
         <h2 id="dead-letters">Dead-letter queue</h2>
-        <span className="muted">{formatCount(count)} records were not replayed</span>
+        <span className="muted">
+          {count === 1 ? '1 record was' : `${formatCount(count)} records were`} not replayed
+        </span>
         <span className="spacer" />
         {ids.length > 0 && (
           <button type="button" className="button" disabled={replay.isPending} onClick={() => replay.mutate(ids)}>
-            Replay these {ids.length}
+            {ids.length === 1 ? 'Replay this record' : `Replay these ${ids.length}`}
           </button>
         )}
       </div>

@@ -3,7 +3,14 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useCallback, useMemo } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { useReadTime } from '../../api/read-time.ts';
-import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
+import {
+  formatCompact,
+  formatCost,
+  formatCount,
+  formatPercent,
+  formatQuantity,
+  formatSeconds,
+} from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState, PagesFooter, Permitted } from '../../components/states.tsx';
@@ -175,7 +182,7 @@ function ThreadsOfProject() {
           getKey={getKey}
           onOpen={({ thread_id }) => void navigate({ search: (before) => ({ ...before, thread: thread_id }) })}
           onNearEnd={onNearEnd}
-          footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} threads`} />}
+          footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'thread')} />}
         />
       )}
     </div>

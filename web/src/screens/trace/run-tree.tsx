@@ -1,6 +1,6 @@
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { memo, useCallback, useEffect, useMemo, useRef, useState } from 'react';
-import { formatSeconds } from '../../components/format.ts';
+import { formatQuantity, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { RunType, Status } from '../../components/run-marks.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
@@ -96,7 +96,7 @@ export function RunTree({
         />
         <span className="muted">
           {visible.length === tree.nodes.length ? '' : `${visible.length} of `}
-          {tree.nodes.length} {tree.nodes.length === 1 ? 'run' : 'runs'}
+          {formatQuantity(tree.nodes.length, 'run')}
         </span>
         <span className="spacer" />
         <span className="muted">{formatSeconds(spanMs / 1000)}</span>

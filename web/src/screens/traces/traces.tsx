@@ -1,6 +1,13 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useCallback, useMemo, useState } from 'react';
-import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
+import {
+  formatCompact,
+  formatCost,
+  formatCount,
+  formatPercent,
+  formatQuantity,
+  formatSeconds,
+} from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
@@ -132,7 +139,7 @@ function TracesOfProject() {
           getKey={getKey}
           onOpen={({ id = '' }) => void navigate({ to: '/runs/$runId', params: { runId: id } })}
           onNearEnd={onNearEnd}
-          footer={<PagesFooter pages={pages} shown={`${formatCount(rows.length)} runs`} />}
+          footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'run')} />}
         />
       )}
     </div>
