@@ -39,6 +39,11 @@ export async function validateExamples(
   await validate(examples);
 }
 
+/** Time that each value may take without counting for the request. Values of typical schemas take less than a millisecond. */
+const usualMs = 10;
+/** Maximum time beyond {@link usualMs} of all values of a request: many slow values would block the process for long. */
+const maxSlowMs = 1_000;
+
 /**
  * Reads the schemas of the dataset once, and returns a function that validates examples in the same way as {@link
  * validateExamples}.
@@ -59,20 +64,40 @@ export async function createExampleValidator(
     inputs: compile('inputs_schema_definition', dataset.inputs),
     outputs: compile('outputs_schema_definition', dataset.outputs),
   };
-  return (examples) => runInTimeSlices(checkAll(examples, schemas, config.maxRunBytes));
+  const validate = limitTime();
+  return (examples) => runInTimeSlices(checkAll(examples, { schemas, validate, maxBytes: config.maxRunBytes }));
+}
+
+/** Returns a function that validates values, and refuses them once they have taken too long together. */
+function limitTime(): (schema: ExampleSchemaValidator, value: unknown) => string | undefined {
+  let slowMs = 0;
+  return (schema, value) => {
+    const began = performance.now();
+    const error = schema(value);
+    slowMs += Math.max(0, performance.now() - began - usualMs);
+    if (error !== undefined || slowMs <= maxSlowMs) return error;
+    return ` cannot be validated: the values of the request take ${maxSlowMs} ms longer than ${usualMs} ms each`;
+  };
 }
 
 function* checkAll(
   examples: readonly ValidatedExample[],
-  schemas: Readonly<Record<'inputs' | 'outputs', ExampleSchemaValidator | undefined>>,
-  maxBytes: number,
+  {
+    schemas,
+    validate,
+    maxBytes,
+  }: {
+    readonly schemas: Readonly<Record<'inputs' | 'outputs', ExampleSchemaValidator | undefined>>;
+    readonly validate: ReturnType<typeof limitTime>;
+    readonly maxBytes: number;
+  },
 ): StepwiseWork<void> {
   for (const example of examples) {
     checkSizes(example, maxBytes);
     for (const field of ['inputs', 'outputs'] as const) {
       const [text, schema] = [example[field], schemas[field]];
       if (text == null || schema === undefined) continue;
-      const error = schema(JSON.parse(text));
+      const error = validate(schema, JSON.parse(text));
       if (error !== undefined) throw createExampleError(example.id, `${field}${error}`);
     }
     yield;
