@@ -24,7 +24,9 @@ let projectId: string;
 beforeAll(async () => {
   const environment = { RUNLAKE_SHARE_PUBLIC_PROMPTS: 'true' };
   signedIn = await startSignedIn(
-    async ({ url, apiKey }) => {
+    async (started) => {
+      const { url, apiKey } = started;
+      await createKey(started, { description: 'listed' });
       trace = buildAgentTrace('agent', Date.now() - 60_000, 1);
       await sendRuns(url, apiKey, trace);
       const headers = { 'x-api-key': apiKey };
