@@ -40,8 +40,8 @@ export async function validateExamples(
 }
 
 /** Time that each value may take without counting for the request. Values of typical schemas take less than a millisecond. */
-const usualMs = 10;
-/** Maximum time beyond {@link usualMs} of all values of a request: many slow values would block the process for long. */
+const freeMs = 10;
+/** Maximum time beyond {@link freeMs} of all values of a request: many slow values would block the process for long. */
 const maxSlowMs = 1_000;
 
 /**
@@ -74,9 +74,9 @@ function limitTime(): (schema: ExampleSchemaValidator, value: unknown) => string
   return (schema, value) => {
     const began = performance.now();
     const error = schema(value);
-    slowMs += Math.max(0, performance.now() - began - usualMs);
+    slowMs += Math.max(0, performance.now() - began - freeMs);
     if (error !== undefined || slowMs <= maxSlowMs) return error;
-    return ` cannot be validated: the values of the request take ${maxSlowMs} ms longer than ${usualMs} ms each`;
+    return ` cannot be validated: the values of the request take ${maxSlowMs} ms longer than ${freeMs} ms each`;
   };
 }
 
