@@ -7,6 +7,7 @@ import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
 import { addReplicas, readProgress } from '../../../pipelines/deployments/replicas.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { createDeployment, redeploy, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
+import { untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
 import { createRecordingDriver, type Recording } from './recording-driver.ts';
@@ -287,11 +288,10 @@ it('fails a revision whose replicas do not answer in time', async () => {
   const stuck = { ...under, config: { ...under.config, deploymentsStartTimeoutMs: 500 } };
   const driver: DeploymentDriver = {
     name: 'docker',
-    start: (_spec, { signal, onLog }) =>
-      new Promise((_resolve, reject) => {
-        onLog('waiting for a database');
-        signal.addEventListener('abort', () => reject(signal.reason));
-      }),
+    start: (_spec, { signal, onLog }) => {
+      onLog('waiting for a database');
+      return untilAborted(signal);
+    },
   };
   const sourceStore = { open: async () => ({}) as never, close: async () => undefined };
   hosts.push(

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import type { ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
@@ -30,10 +31,7 @@ function createPausedSource() {
       ...source,
       read: async (chunk, folder, signal) => {
         reads += 1;
-        const aborted = new Promise<never>((_, reject) =>
-          signal.addEventListener('abort', () => reject(signal.reason)),
-        );
-        await Promise.race([resumed, aborted]);
+        await raceWithAbort(resumed, signal);
         return source.read(chunk, folder, signal);
       },
     };

@@ -3,6 +3,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { untilAborted } from '../../infra/deferred.ts';
 import { failingDeps } from './disturbed.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
@@ -75,11 +76,7 @@ describe('the pending upload of an ended run', () => {
       openStore: async (destination) => {
         const store = await shop.deps.openStore(destination);
         const abortUploads: ObjectStore['abortUploads'] = (key, ids, options) =>
-          key.includes(hanging.exportId)
-            ? new Promise((_, reject) => {
-                options?.signal?.addEventListener('abort', () => reject(options.signal?.reason));
-              })
-            : store.abortUploads(key, ids, options);
+          key.includes(hanging.exportId) ? untilAborted(options?.signal) : store.abortUploads(key, ids, options);
         return { ...store, abortUploads };
       },
     });

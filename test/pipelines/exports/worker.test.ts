@@ -6,7 +6,7 @@ import { exportErrors } from '../../../infra/errors/export-errors.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
-import { deferred } from '../../infra/deferred.ts';
+import { deferred, untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { createDisturbedDeps, type Disturbance, failingDeps, failureParams, type Step } from './disturbed.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
@@ -191,8 +191,7 @@ describe('an attempt that takes too long', () => {
       const slow = short.worker({
         openSource: (...scope) => ({
           ...short.deps.openSource(...scope),
-          read: (_chunk, _folder, signal) =>
-            new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
+          read: (_chunk, _folder, signal) => untilAborted(signal),
         }),
       });
       await slow.attempt(runId);
@@ -211,7 +210,7 @@ describe('an attempt that takes too long', () => {
 describe('a worker detects within two seconds', () => {
   const stuck = (reached: () => void) => async (signal: AbortSignal | undefined) => {
     reached();
-    await new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
+    await untilAborted(signal);
   };
 
   it.each(['count', 'find', 'read', 'encode', 'upload'] as const)('a cancellation during %s', async (step) => {
@@ -277,7 +276,7 @@ describe('a process that stops', () => {
       disturbed('upload', async (signal) => {
         if (++uploads < 3) return;
         reached();
-        await new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
+        await untilAborted(signal);
       }),
     );
     const working = worker.attempt(runId);
