@@ -14,8 +14,8 @@
  */
 import { execFile } from 'node:child_process';
 import { randomInt } from 'node:crypto';
-import { chmodSync, chownSync, existsSync, lstatSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { lstat, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -98,8 +98,9 @@ function createAccount(folder: string, { first, count }: (typeof userIdRanges)[n
     release() {
       for (let sweep = 0; sweep < maxSweeps && killProcesses(uid); sweep += 1);
       // Not awaited, because deleting many files takes time.
-      for (const path of [home, ...listShared(uid)])
-        void rm(path, { recursive: true, force: true }).catch(() => undefined);
+      const remove = (path: string) => rm(path, { recursive: true, force: true }).catch(() => undefined);
+      void remove(home);
+      void listShared(uid).then((paths) => Promise.all(paths.map(remove)));
     },
   };
 }
@@ -107,14 +108,17 @@ function createAccount(folder: string, { first, count }: (typeof userIdRanges)[n
 /** Folders in which all users can create files. */
 const sharedFolders = new Set([tmpdir(), '/tmp', '/var/tmp', '/dev/shm']);
 
-/** Lists what a user id has created in the folders that all users can write to. */
-export function listShared(uid: number): string[] {
-  return [...sharedFolders].flatMap((folder) => {
-    const names = existsSync(folder) ? readdirSync(folder) : [];
-    return names
-      .map((name) => join(folder, name))
-      .filter((path) => lstatSync(path, { throwIfNoEntry: false })?.uid === uid);
-  });
+/** Lists what a user id has created in the folders that all users can write to. Never rejects. */
+export async function listShared(uid: number): Promise<string[]> {
+  const found: string[] = [];
+  for (const folder of sharedFolders) {
+    for (const name of await readdir(folder).catch(() => [])) {
+      const path = join(folder, name);
+      const stats = await lstat(path).catch(() => undefined);
+      if (stats?.uid === uid) found.push(path);
+    }
+  }
+  return found;
 }
 
 /** Kills all processes of a user id. @returns whether there were any. */

@@ -112,7 +112,7 @@ export class BuildLimit {
   /** @throws BUILD_FAILED if the build uses too much disk space */
   async check(): Promise<void> {
     let bytes = 0;
-    const elsewhere = this.#account === undefined ? [] : listShared(this.#account.uid);
+    const elsewhere = this.#account === undefined ? [] : await listShared(this.#account.uid);
     for (const { path, formerBytes } of [...this.#folders, ...elsewhere.map((path) => ({ path, formerBytes: 0 }))]) {
       if (bytes > this.#maxBytes) break;
       bytes += Math.max((await measureFolder(path, formerBytes + this.#maxBytes)) - formerBytes, 0);
