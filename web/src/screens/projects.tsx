@@ -11,11 +11,11 @@ import {
   formatQuantity,
   formatSeconds,
 } from '../components/format.ts';
+import { Heading } from '../components/heading.tsx';
 import { EmptyState, ErrorState, LoadingState, MoreButton, PartProblem, Permitted } from '../components/states.tsx';
 import { Time, Value } from '../components/text.tsx';
 import { FirstStart } from './first-start.tsx';
 import './projects.css';
-import { Heading } from '../components/heading.tsx';
 
 const route = getRouteApi('/shell/projects');
 const pageSize = 100;

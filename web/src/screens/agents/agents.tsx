@@ -3,12 +3,12 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { CodeBlock } from '../../components/copy-button.tsx';
+import { Heading } from '../../components/heading.tsx';
 import { EmptyState, ErrorState, LoadingState, MoreButton, PartProblem, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { CreateDeployment } from './create-deployment.tsx';
 import { finalStatuses, RevisionStatus } from './status.tsx';
 import './agents.css';
-import { Heading } from '../../components/heading.tsx';
 
 export type Deployment = Answer<'get', '/api/v2/deployments/{deployment_id}'>;
 const route = getRouteApi('/shell/agents');

@@ -3,6 +3,7 @@ import { getRouteApi, Link } from '@tanstack/react-router';
 import { call } from '../../api/client.ts';
 import { CopyButton } from '../../components/copy-button.tsx';
 import { Crumb } from '../../components/crumb.tsx';
+import { Heading } from '../../components/heading.tsx';
 import { ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { Value } from '../../components/text.tsx';
@@ -17,7 +18,6 @@ import { Threads } from './threads.tsx';
 import { useDeploymentSearch } from './use-deployment-search.ts';
 import '../trace/trace.css';
 import './agents.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/agents/$deploymentId');
 

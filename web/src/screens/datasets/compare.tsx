@@ -3,6 +3,7 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { call } from '../../api/client.ts';
 import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
+import { Heading } from '../../components/heading.tsx';
 import { EmptyState, ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import { CompareTable } from './compare-table.tsx';
@@ -13,7 +14,6 @@ import '../trace/trace.css';
 import '../traces/traces.css';
 import './datasets.css';
 import './compare.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/datasets/$datasetId/compare');
 

@@ -4,6 +4,7 @@ import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Crumb } from '../../components/crumb.tsx';
 import { formatQuantity } from '../../components/format.ts';
+import { Heading } from '../../components/heading.tsx';
 import { ShareMenu } from '../../components/share-menu.tsx';
 import { ErrorState, Permitted } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
@@ -14,7 +15,6 @@ import type { DatasetSearch } from './search.ts';
 import { Versions } from './versions.tsx';
 import '../trace/trace.css';
 import './datasets.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/datasets/$datasetId');
 const tabs = ['Examples', 'Experiments', 'Versions'] as const;

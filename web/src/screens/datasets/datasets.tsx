@@ -3,10 +3,10 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useDeferredValue } from 'react';
 import { call } from '../../api/client.ts';
 import { formatCount } from '../../components/format.ts';
+import { Heading } from '../../components/heading.tsx';
 import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './datasets.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/datasets');
 const pageSize = 100;

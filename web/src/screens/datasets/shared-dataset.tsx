@@ -3,6 +3,7 @@ import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { call } from '../../api/client.ts';
 import { formatQuantity } from '../../components/format.ts';
+import { Heading } from '../../components/heading.tsx';
 import { SharedPage } from '../../components/shared-page.tsx';
 import { ErrorState, LoadingState } from '../../components/states.tsx';
 import { ExampleDetail } from './example-detail.tsx';
@@ -10,7 +11,6 @@ import { createSharedSource, useExamples } from './example-source.ts';
 import { Examples } from './examples.tsx';
 import '../trace/trace.css';
 import './datasets.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/public/$shareToken/d');
 

@@ -6,6 +6,7 @@ import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { CrumbSeparator } from '../../components/crumb.tsx';
 import { formatBytes, formatCompact, formatCount, formatSeconds } from '../../components/format.ts';
+import { Heading } from '../../components/heading.tsx';
 import { ErrorState, LoadingState, PartProblem, Permitted, Problem } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { showInvisible, Time } from '../../components/text.tsx';
@@ -16,7 +17,6 @@ import { type BulkExport, buildExportFolder, describeLocation } from './paths.ts
 import { buildSnippet, readers } from './snippets.ts';
 import { isFinished, livePollMs, useDestinations, useProjectNames } from './use-exports.ts';
 import './exports.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/exports/$exportId');
 

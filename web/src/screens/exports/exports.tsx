@@ -1,12 +1,12 @@
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { usePermission } from '../../api/session.ts';
+import { Heading } from '../../components/heading.tsx';
 import { Permitted } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { Destinations } from './destinations.tsx';
 import { ExportList } from './export-list.tsx';
 import { exportsTabs } from './search.ts';
 import './exports.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/exports');
 

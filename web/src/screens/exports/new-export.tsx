@@ -3,6 +3,7 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
 import { Crumb } from '../../components/crumb.tsx';
+import { Heading } from '../../components/heading.tsx';
 import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { toExpression } from '../traces/filter-language.ts';
@@ -12,7 +13,6 @@ import { ProjectInput } from './project-input.tsx';
 import type { NewExportSearch } from './search.ts';
 import { useDestinations } from './use-exports.ts';
 import './exports.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/exports/new');
 const dayMs = 86_400_000;

@@ -3,6 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router'
 import { call } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
+import { Heading } from '../../components/heading.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, PartProblem, Permitted, QueryState } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
@@ -11,7 +12,6 @@ import { CommitView } from './commit-view.tsx';
 import type { PromptSearch } from './search.ts';
 import { ownOwner, toCommit, useCommit, useCommits, useTags } from './use-commits.ts';
 import './prompts.css';
-import { Heading } from '../../components/heading.tsx';
 
 const latest = 'latest';
 

@@ -4,13 +4,13 @@ import { useDeferredValue } from 'react';
 import { call } from '../../api/client.ts';
 import { useSession, useWorkspaces } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
+import { Heading } from '../../components/heading.tsx';
 import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { type PromptsSearch, type RepoKind, repoKinds } from './search.ts';
 import { ownOwner, toRepo } from './use-commits.ts';
 import '../traces/traces.css';
 import './prompts.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/prompts');
 const pageSize = 100;

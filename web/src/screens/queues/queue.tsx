@@ -5,6 +5,7 @@ import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Crumb } from '../../components/crumb.tsx';
 import { formatCount } from '../../components/format.ts';
+import { Heading } from '../../components/heading.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import {
   EmptyState,
@@ -21,7 +22,6 @@ import { RunDetail, runTabs } from '../trace/run-detail.tsx';
 import '../trace/trace.css';
 import { workspaceSource } from '../trace/trace-source.ts';
 import './queues.css';
-import { Heading } from '../../components/heading.tsx';
 import { emptyRating, leaveField, type Queue, type Rating, Rubric, toFeedback, useConfigs } from './rubric.tsx';
 import { type QueueItem, useReview } from './use-review.ts';
 

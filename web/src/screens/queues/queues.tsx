@@ -4,6 +4,7 @@ import type { FormEvent } from 'react';
 import { type Body, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
+import { Heading } from '../../components/heading.tsx';
 import {
   EmptyState,
   ErrorState,
@@ -15,7 +16,6 @@ import {
 } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './queues.css';
-import { Heading } from '../../components/heading.tsx';
 
 const pageSize = 50;
 

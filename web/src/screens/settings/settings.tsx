@@ -1,4 +1,5 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
+import { Heading } from '../../components/heading.tsx';
 import { Permitted } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { AuditLog } from './audit-log.tsx';
@@ -6,7 +7,6 @@ import { Keys } from './keys.tsx';
 import { Members } from './members.tsx';
 import { Retention } from './retention.tsx';
 import './settings.css';
-import { Heading } from '../../components/heading.tsx';
 import { Workspaces } from './workspaces.tsx';
 
 const route = getRouteApi('/shell/settings');

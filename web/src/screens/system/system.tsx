@@ -1,11 +1,11 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { type Answer, call } from '../../api/client.ts';
 import { formatBytes, formatCount, formatSeconds } from '../../components/format.ts';
+import { Heading } from '../../components/heading.tsx';
 import { Status } from '../../components/run-marks.tsx';
 import { Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './system.css';
-import { Heading } from '../../components/heading.tsx';
 
 type Report = Answer<'get', '/api/v1/system'>;
 const pollMs = 10_000;

@@ -4,6 +4,7 @@ import { useRef } from 'react';
 import { call } from '../../api/client.ts';
 import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
 import { formatCompact, formatCost, formatCount, formatSeconds } from '../../components/format.ts';
+import { Heading } from '../../components/heading.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
@@ -13,7 +14,6 @@ import { Figures, useProject } from '../traces/project-head.tsx';
 import { type RunRow, useRunPages } from '../traces/use-runs.ts';
 import { buildThreadFilter } from './search.ts';
 import './threads.css';
-import { Heading } from '../../components/heading.tsx';
 import { type NumberedTurn, Turns } from './turns.tsx';
 
 const allTime = '1970-01-01T00:00:00Z';

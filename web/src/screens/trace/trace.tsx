@@ -1,11 +1,11 @@
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { CrumbSeparator } from '../../components/crumb.tsx';
+import { Heading } from '../../components/heading.tsx';
 import { ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
 import { RunDetail, type RunTab, runTabs } from './run-detail.tsx';
 import { RunTree } from './run-tree.tsx';
 import { type TraceSource, useTrace, workspaceSource } from './trace-source.ts';
 import './trace.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/runs/$runId');
 

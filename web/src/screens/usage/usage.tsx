@@ -3,6 +3,7 @@ import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { formatCost, formatCount, formatPercent, formatUtc } from '../../components/format.ts';
+import { Heading } from '../../components/heading.tsx';
 import { EmptyState, PartProblem, Permitted, QueryState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import { listBuckets, readUsage } from './report.ts';
@@ -18,7 +19,6 @@ import { buildSeries, metricFormats, type UsageSeries } from './series.ts';
 import { StackedChart } from './stacked-chart.tsx';
 import { formatUsageCsv, saveFile } from './usage-csv.ts';
 import './usage.css';
-import { Heading } from '../../components/heading.tsx';
 
 const route = getRouteApi('/shell/usage');
 const defaultUsageRange: UsageRange = '31d';
