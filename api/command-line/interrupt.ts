@@ -1,5 +1,6 @@
 /** Signals and prompts of commands. */
 import { createInterface } from 'node:readline/promises';
+import { raceWithAbort } from '../../infra/timeouts/with-timeout.ts';
 
 const signals = ['SIGINT', 'SIGTERM'] as const;
 
@@ -44,13 +45,11 @@ export async function prompt(question: string, interrupted: AbortSignal): Promis
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   // A terminal that is read by line sends no signal.
   terminal.once('SIGINT', () => process.kill(process.pid, 'SIGINT'));
-  const isInterrupted = new Promise<never>((_resolve, reject) =>
-    interrupted.addEventListener('abort', () => reject(interrupted.reason), { once: true }),
-  );
   // At the end of the input, `question` rejects on a terminal, and stays pending elsewhere.
   const isClosed = new Promise<string>((resolve) => terminal.once('close', () => resolve('')));
   try {
-    return await Promise.race([isInterrupted, terminal.question(question).catch(() => isClosed), isClosed]);
+    const answer = Promise.race([terminal.question(question).catch(() => isClosed), isClosed]);
+    return await raceWithAbort(answer, interrupted);
   } finally {
     terminal.close();
     if (interrupted.aborted) process.stderr.write('\n');

@@ -111,6 +111,13 @@ export const createSession = defineOperation({
     formatSession(await storeSession(services, caller, body, query.upsert)),
 });
 
+/** Why a session cannot have the type, which must agree with its other fields. */
+const typeReasons = {
+  PROJECT: 'A session of the type PROJECT needs no `reference_dataset_id`.',
+  EXPERIMENT: 'A session of the type EXPERIMENT needs `reference_dataset_id`.',
+  AGENT: 'Agents are not built: use the type `PROJECT`.',
+};
+
 export const createV2Session = defineOperation({
   ...creation,
   operationId: 'createV2Session',
@@ -118,17 +125,8 @@ export const createV2Session = defineOperation({
   errorStyle: 'problem',
   schema: { query: CreationQuery, body: NewV2Session, response: { 200: V2Session } },
   handler: async ({ caller, query, body: { type, trace_tier: tier, ...fields }, services }) => {
-    const found = fields.reference_dataset_id ? 'EXPERIMENT' : 'PROJECT';
-    if (type !== found) {
-      const need = { PROJECT: 'no `reference_dataset_id`', EXPERIMENT: '`reference_dataset_id`', AGENT: undefined }[
-        type
-      ];
-      const reason =
-        need === undefined
-          ? 'Agents are not built: use the type `PROJECT`.'
-          : `A session of the type ${type} needs ${need}.`;
-      throw runlakeError('BAD_REQUEST', { reason });
-    }
+    if (type !== (fields.reference_dataset_id ? 'EXPERIMENT' : 'PROJECT'))
+      throw runlakeError('BAD_REQUEST', { reason: typeReasons[type] });
     const body = { ...fields, trace_tier: fromV2Tier(tier) ?? null };
     return formatV2Session({ project: await storeSession(services, caller, body, query.upsert) });
   },

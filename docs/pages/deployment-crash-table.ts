@@ -44,8 +44,8 @@ export const deploymentRows: readonly CrashRow[] = [
   {
     where: 'Host',
     what: 'Cannot write that it has released a revision or a replica',
-    happens: 'It does not renew the lease any more. The lease expires, and any host continues.',
-    proofs: deletions('a lease of %s that could not be released expires, and the work goes on'),
+    happens: 'It no longer renews the lease. The lease expires, and any host can claim it.',
+    proofs: deletions('a lease of %s that could not be released expires, and the work continues'),
   },
   {
     where: 'Driver',

@@ -53,7 +53,7 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
   }
   Object.assign(values, computeMemoryShares(Number(values.memoryBytes)), internals);
   const revision = environment[revisionVariable];
-  values.agentsRevision = revision && parseAgentsRevision(revision);
+  values.agentsRevision = revision ? parseAgentsRevision(revision) : undefined;
   if (revision && values.agentsRevision === undefined) {
     errors.push(`${revisionVariable} must be a JSON object with \`id\` and \`environment\`, an object of texts.`);
   }

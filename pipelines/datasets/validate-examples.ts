@@ -39,7 +39,7 @@ export async function validateExamples(
   await validate(examples);
 }
 
-/** Time that each value may take without counting for the request. Values of typical schemas take less than a millisecond. */
+/** Time of each value that does not count for the request. Values of typical schemas take less than a millisecond. */
 const freeMs = 10;
 /** Maximum time beyond {@link freeMs} of all values of a request: many slow values would block the process for long. */
 const maxSlowMs = 1_000;

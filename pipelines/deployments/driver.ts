@@ -7,9 +7,9 @@ export interface DeploymentDriver {
   /**
    * Starts a replica. Resolves when `/ok` of the replica responds and all graphs are loaded.
    *
-   * @throws DEPLOYMENT_START_FAILED or DEPLOYMENT_INVALID with a reason for the owner of the deployment. A rejected call, or one whose signal
-   *   is aborted, leaves nothing running. If the reason of the signal is REVISION_TAKEN_OVER, replicas that outlive
-   *   their host are left to the host that has taken them over.
+   * @throws DEPLOYMENT_START_FAILED or DEPLOYMENT_INVALID with a reason for the owner of the deployment. A rejected
+   *   call, or one whose signal is aborted, leaves nothing running. If the reason of the signal is
+   *   REVISION_TAKEN_OVER, replicas that outlive their host are left to the host that has taken them over.
    */
   start(spec: ReplicaSpec, options: StartOptions): Promise<StartedReplica>;
   /**

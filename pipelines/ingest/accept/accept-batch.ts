@@ -182,10 +182,10 @@ function toDraftAtLocation({ dottedOrder: _none, ...run }: ParsedRun, location: 
 /**
  * Builds the draft for the first post of a run that has no dotted_order. A root run starts its own trace; a child run
  * belongs to the trace that the request names or, if it names none, to the trace of its parent, for which the request
- * waits. It is not accepted without a trace, because its project, its partition and its usage follow from the trace. The key time is the
- * start time of the run. If the run has no start time, the key time is taken from an id of UUID version 7, so that a
- * repeated request gets the same key. If a concurrent request for the same run determines another key time, the sink
- * gives both events the same key time.
+ * waits. It is not accepted without a trace, because its project, its partition and its usage follow from the trace.
+ * The key time is the start time of the run. If the run has no start time, the key time is taken from an id of UUID
+ * version 7, so that a repeated request gets the same key. If a concurrent request for the same run determines another
+ * key time, the sink gives both events the same key time.
  */
 async function buildNewDraft(
   sender: Sender,

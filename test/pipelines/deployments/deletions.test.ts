@@ -140,7 +140,7 @@ it.each([
   ['deployment_replicas', 1, 'NEW.lease_until IS NULL AND OLD.lease_until IS NOT NULL'],
   // The first step and the release after it.
   ['deployment_revisions', 2, `OLD.status = 'CREATING' AND (NEW.status = 'QUEUED' OR NEW.lease_until IS NULL)`],
-])('a lease of %s that could not be released expires, and the work goes on', async (table, refusals, condition) => {
+])('a lease of %s that could not be released expires, and the work continues', async (table, refusals, condition) => {
   await under.database.execute(`CREATE SEQUENCE updates`);
   await under.database.execute(
     `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
