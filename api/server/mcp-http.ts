@@ -100,6 +100,8 @@ export function toWebRequest({ method, headers: sent }: FastifyRequest): Request
 }
 
 const eventStream = 'text/event-stream';
+/** Begin of the line that contains the message of an event, which is empty in the first event of a stream. */
+const dataPrefix = 'data: ';
 /** A line of an event stream that clients ignore. */
 const comment = Buffer.from(':\n\n');
 
@@ -122,7 +124,8 @@ export interface StreamOptions {
 
 /**
  * Sends the body of `response` as it is produced, until the client disconnects or loses its access. A body that ends
- * within `holdMs` is sent in one write, because each write costs more than the few bytes of an event.
+ * within `holdMs` is sent in one write, because each write costs more than the few bytes of an event, and as JSON if it is
+ * a single message, because clients read JSON faster than a stream.
  */
 export async function streamResponse(
   response: Response,
@@ -144,7 +147,7 @@ export async function streamResponse(
   const expired = pause(holdMs, undefined, { ref: false });
   let next = reader.read();
   for (let read = await Promise.race([next, expired]); read !== undefined; read = await Promise.race([next, expired])) {
-    if (read.done) return new RawResponse({ ...copyHead(response), body: Buffer.concat(held) });
+    if (read.done) return toJsonResponse(response, Buffer.concat(held));
     held.push(read.value);
     next = reader.read();
   }
@@ -175,6 +178,18 @@ export async function streamResponse(
     for (const signal of ends) signal?.removeEventListener('abort', end);
   });
   return new RawResponse({ ...copyHead(response), body });
+}
+
+function toJsonResponse(response: Response, events: Buffer): RawResponse {
+  const { status, headers } = copyHead(response);
+  const messages = events
+    .toString('utf8')
+    .split('\n')
+    .filter((line) => line.startsWith(dataPrefix) && line.length > dataPrefix.length);
+  const [message] = messages;
+  if (message === undefined || messages.length > 1) return new RawResponse({ status, headers, body: events });
+  const body = Buffer.from(message.slice(dataPrefix.length));
+  return new RawResponse({ status, headers: { ...headers, 'content-type': 'application/json' }, body });
 }
 
 function copyHead({ status, headers }: Response) {

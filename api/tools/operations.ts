@@ -32,7 +32,10 @@ function defineToolOperation<const A extends Access, const S extends OperationSc
   return { ...operation, mount: 'root', errorStyle: 'error' };
 }
 
-/** Most calls end within this time. A client whose connection breaks earlier has no event from which it can resume. */
+/**
+ * Most calls end within this time, and get JSON. A client whose connection breaks earlier has no event from which it can
+ * resume.
+ */
 const holdMs = 100;
 
 /** Each tool needs the permissions of the operations of the main API that it uses. */
@@ -68,8 +71,8 @@ export const postToolsMcp = defineToolOperation({
   tag: 'mcp',
   summary: 'Send a message of the Model Context Protocol',
   description:
-    'Streamable HTTP. `initialize` creates a session: the client sends its id in `Mcp-Session-Id` with further requests, and their ' +
-    'responses are event streams that it can resume. Requests without a session get JSON.',
+    'Streamable HTTP. `initialize` creates a session: the client sends its id in `Mcp-Session-Id` with further requests. A response ' +
+    'that takes longer is an event stream that the client can resume, others are JSON. Requests without a session get JSON.',
   access: anyKey,
   errors: accessErrors,
   schema: {

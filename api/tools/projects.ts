@@ -43,16 +43,16 @@ async function findReferenceDataset(
   return (await findDataset(api, dataset)).id as string;
 }
 
-/** The first `deployment_id` anywhere in the project. */
+/** The first `deployment_id` in the project, searched level by level. */
 function findDeployment(project: StoredRecord): { readonly agent_deployment_id?: unknown } {
-  const waiting: unknown[] = [project];
-  for (let each = waiting.shift(); each !== undefined; each = waiting.shift()) {
-    if (typeof each !== 'object' || each === null) continue;
-    const { deployment_id: id } = each as StoredRecord;
-    if (id) return { agent_deployment_id: id };
-    waiting.push(...Object.values(each));
+  for (let level: StoredRecord[] = [project]; level.length > 0; level = level.flatMap(listNested)) {
+    for (const { deployment_id: id } of level) if (id) return { agent_deployment_id: id };
   }
   return {};
+}
+
+function listNested(record: StoredRecord): StoredRecord[] {
+  return Object.values(record).filter((value) => typeof value === 'object' && value !== null) as StoredRecord[];
 }
 
 const experimentCosts = ['total_cost', 'prompt_cost', 'completion_cost'] as const;

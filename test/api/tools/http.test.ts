@@ -220,8 +220,13 @@ describe('requests without a session', () => {
   });
 });
 
-/** The events of a stream: their ids and their messages. */
-async function readEvents(response: Response): Promise<{ id: string; data: string }[]> {
+/** An event of a stream: its id and its message. */
+interface Event {
+  readonly id: string;
+  readonly data: string;
+}
+
+async function readEvents(response: Response): Promise<Event[]> {
   const text = await response.text();
   return [...text.matchAll(/^id: (.*)\n(?:retry: .*\n)?data: (.*)$/gm)].map(([, id = '', data = '']) => ({ id, data }));
 }
@@ -236,19 +241,27 @@ describe('a session', () => {
 
   it('has streams that can be resumed', async () => {
     const session = { 'mcp-session-id': await open(), 'mcp-protocol-version': '2025-11-25' };
-    const events = await readEvents(await send('POST', list, withKey(session)));
-    expect(events).toHaveLength(2);
-    const [priming, answer] = events as [{ id: string; data: string }, { id: string; data: string }];
-    expect([priming.data, JSON.parse(answer.data).result.tools.length]).toEqual(['', 19]);
+    const answer = await send('POST', [list, { ...list, id: 2 }], withKey(session));
+    expect(answer.headers.get('content-type')).toBe('text/event-stream');
+    const events = await readEvents(answer);
+    expect(events.map(({ data }) => data && JSON.parse(data).result.tools.length)).toEqual(['', 19, 19]);
+    const [priming, , last] = events as [Event, Event, Event];
     const resumed = await send('GET', undefined, withKey({ ...session, 'last-event-id': priming.id }));
     expect(resumed.status).toBe(200);
     const reader = resumed.body?.pipeThrough(new TextDecoderStream()).getReader();
     let text = '';
-    while (!text.includes('"tools"')) text += (await reader?.read())?.value ?? '';
-    expect(text).toContain(`id: ${answer.id}`);
+    while (!text.includes('"id":2')) text += (await reader?.read())?.value ?? '';
+    expect(text).toContain(`id: ${last.id}`);
     await reader?.cancel();
     const unknown = await send('GET', undefined, withKey({ ...session, 'last-event-id': 'unknown' }));
     expect(unknown.status).toBe(400);
+  });
+
+  it('answers a quick request with JSON', async () => {
+    const session = { 'mcp-session-id': await open(), 'mcp-protocol-version': '2025-11-25' };
+    const answer = await send('POST', list, withKey(session));
+    expect(answer.headers.get('content-type')).toBe('application/json');
+    expect(((await answer.json()) as { result: { tools: unknown[] } }).result.tools).toHaveLength(19);
   });
 
   it('answers a call whose connection broke when the client returns', async () => {
@@ -258,7 +271,7 @@ describe('a session', () => {
     const broken = await fetch(`${server.url}/mcp`, {
       method: 'POST',
       headers: { accept, 'content-type': 'application/json', ...withKey(session) },
-      body: JSON.stringify(call),
+      body: JSON.stringify([list, call]),
       signal: abort.signal,
     });
     const reader = broken.body?.pipeThrough(new TextDecoderStream()).getReader();
