@@ -13,7 +13,7 @@
  *      the repeated events merge with those in the batch.
  *   5. A partition queue whose batch has been in flight for longer than the limit refuses new requests at once.
  */
-import { type Message, Partitioners } from 'kafkajs';
+import type { Message } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import { pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
@@ -40,7 +40,6 @@ const bytesPerTimeout = 16 * 1024 * 1024;
 export class Publisher {
   readonly #options: PublisherOptions;
   readonly #queues = new Map<string, PartitionQueue[]>();
-  readonly #partitioner = Partitioners.DefaultPartitioner();
   #pendingBytes = 0;
   #closed = false;
 
@@ -112,12 +111,9 @@ export class Publisher {
 
   #divide(topic: string, messages: readonly Message[]): Share[] {
     const queues = this.#queues.get(topic) ?? [];
-    const partitionMetadata = queues.map((_, partitionId) => ({ partitionId, leader: 0 })) as never;
     const shares = new Map<PartitionQueue, { queue: PartitionQueue; messages: Message[]; bytes: number }>();
     for (const message of messages) {
-      const queue = queues[
-        queues.length === 1 ? 0 : this.#partitioner({ topic, partitionMetadata, message })
-      ] as PartitionQueue;
+      const queue = queues[choosePartition(message.key ?? '', queues.length)] as PartitionQueue;
       const share = shares.get(queue) ?? { queue, messages: [], bytes: 0 };
       shares.set(queue, share);
       share.messages.push(message);
@@ -125,6 +121,29 @@ export class Publisher {
     }
     return [...shares.values()];
   }
+}
+
+const hashSeed = 0x9747b28c;
+const hashFactor = 0x5bd1e995;
+
+/**
+ * Returns the partition that Kafka's own clients choose for a key: its murmur2 hash, without the sign, modulo the number
+ * of partitions. The partitioner of kafkajs calculates the same with objects of 64 bits, which took 9 % of the CPU time
+ * of accepting runs. Source: `Utils.murmur2` of Apache Kafka.
+ */
+export function choosePartition(key: string | Buffer, partitions: number): number {
+  const data = typeof key === 'string' ? Buffer.from(key) : key;
+  const wordsEnd = data.length & ~3;
+  let hash = hashSeed ^ data.length;
+  for (let at = 0; at < wordsEnd; at += 4) {
+    let word = Math.imul(data.readInt32LE(at), hashFactor);
+    word = Math.imul(word ^ (word >>> 24), hashFactor);
+    hash = Math.imul(hash, hashFactor) ^ word;
+  }
+  for (let at = data.length - 1; at >= wordsEnd; at--) hash ^= (data[at] as number) << (8 * (at - wordsEnd));
+  if (wordsEnd < data.length) hash = Math.imul(hash, hashFactor);
+  hash = Math.imul(hash ^ (hash >>> 13), hashFactor);
+  return ((hash ^ (hash >>> 15)) & 0x7fffffff) % partitions;
 }
 
 interface Share {

@@ -13,6 +13,8 @@ import { readUsage } from './usage-of-run.ts';
 /** Maximum size in bytes of a field that is stored in decoded form, such as a name. */
 const maxTextBytes = 64 * 1024;
 
+const backslash = 0x5c;
+
 /** Builds the error for an invalid member. `name` identifies the run or item in the request. */
 export type CreateInvalidError = (name: string, reason: string) => Error;
 
@@ -40,7 +42,10 @@ export class MemberReader<K extends string = RunKey> {
     if (value === undefined) return undefined;
     if (value.kind !== 'string') throw this.createError(key, 'must be a string');
     if (value.bytes.length > maxTextBytes) throw this.createError(key, `is longer than ${maxTextBytes} bytes`);
-    return JSON.parse(value.bytes.toString('utf8')) as string;
+    const { bytes } = value;
+    return bytes.includes(backslash)
+      ? (JSON.parse(bytes.toString('utf8')) as string)
+      : bytes.toString('utf8', 1, bytes.length - 1);
   }
 
   uuid(key: K): string | undefined {
@@ -250,8 +255,9 @@ export function toBatchDraft(run: ParsedRun): RunDraft {
     const reason = 'dotted_order is missing: runs of a batch need trace_id and dotted_order';
     throw runlakeError('INVALID_RUN', { run: run.runId, reason });
   }
-  const { text, startTimeMicros, traceTimeMicros } = run.dottedOrder;
-  return { ...run, traceId: run.traceId, startTimeMicros, traceTimeMicros, dottedOrder: text };
+  const { kind, runId, traceId, projectId, projectName, values } = run;
+  const { text: dottedOrder, startTimeMicros, traceTimeMicros } = run.dottedOrder;
+  return { kind, runId, traceId, projectId, projectName, values, dottedOrder, startTimeMicros, traceTimeMicros };
 }
 
 const knownKeys = new KeySet(runKeys);

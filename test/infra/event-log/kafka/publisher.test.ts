@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto';
+import { Partitioners } from 'kafkajs';
 import { afterEach, expect, test } from 'vitest';
 import type { IdempotentProducer } from '../../../../infra/event-log/kafka/producer.ts';
-import { Publisher } from '../../../../infra/event-log/kafka/publisher.ts';
+import { choosePartition, Publisher } from '../../../../infra/event-log/kafka/publisher.ts';
 
 const topic = 'events';
 let acknowledgements: (() => void)[] = [];
@@ -83,4 +85,26 @@ test('accepts requests again when the late batch is acknowledged', async () => {
   await expect.poll(() => acknowledgements.length).toBe(1);
   acknowledgements.shift()?.();
   await next;
+});
+
+test('an event is in the partition that kafkajs and other clients choose for its key', () => {
+  const partitioner = Partitioners.DefaultPartitioner();
+  const partitions = 24;
+  const partitionMetadata = Array.from({ length: partitions }, (_, partitionId) => ({
+    partitionId,
+    leader: 0,
+  })) as never;
+  const keys = [
+    ...['', 'a', 'ab', 'abc', 'abcd', 'ä', '日本', '\u0000', '😀😀'],
+    ...Array.from({ length: 2_000 }, (_, index) => `${randomUUID()}:${randomUUID()}`.slice(index % 40)),
+  ];
+  for (const key of keys) {
+    const expected = partitioner({ topic, partitionMetadata, message: { key, value: null } });
+    expect(choosePartition(key, partitions), key).toBe(expected);
+    expect(choosePartition(Buffer.from(key), partitions), key).toBe(expected);
+  }
+  const bytes = Buffer.from([255, 254, 128, 0, 200, 129, 250]);
+  expect(choosePartition(bytes, partitions)).toBe(
+    partitioner({ topic, partitionMetadata, message: { key: bytes, value: null } }),
+  );
 });
