@@ -51,27 +51,24 @@ function* encodeRuns(
 ): StepwiseWork<EncodedRun[]> {
   const prefix = buildWirePrefix(log.schemaId(runEvents));
   const receivedAtMicros = Date.now() * 1_000;
+  const { workspaceId: tenantId, userId, keyId } = sender;
   const writer = new AvroWriter(estimateBytes(drafts));
   const messages: EncodedRun[] = [];
   for (const draft of drafts) {
-    if (prices && mayHavePrice(draft.values)) priceRun(draft.values, draft.startTimeMicros, prices);
+    const { kind, runId, traceId, startTimeMicros, traceTimeMicros, dottedOrder, values } = draft;
+    if (prices && mayHavePrice(values)) priceRun(values, startTimeMicros, prices);
     const start = writer.position;
     writer.raw(prefix);
-    encodeRunEvent(writer, {
-      ...draft,
-      tenantId: sender.workspaceId,
-      userId: sender.userId,
-      keyId: sender.keyId,
-      projectId: nilUuid,
-      receivedAtMicros,
-    });
+    const keys = { tenantId, traceId, runId, projectId: nilUuid, startTimeMicros, traceTimeMicros };
+    // Spreading a draft would cost a tenth of the CPU time of accepting runs.
+    encodeRunEvent(writer, { kind, ...keys, receivedAtMicros, userId, keyId, dottedOrder, values });
     const value = writer.since(start);
     if (value.length > maxRunBytes) {
       writer.rewind(start);
-      rejected.push({ run: draft.runId, error: createRunTooLargeError(draft.runId, maxRunBytes) });
+      rejected.push({ run: runId, error: createRunTooLargeError(runId, maxRunBytes) });
       continue;
     }
-    messages.push({ key: `${sender.workspaceId}:${draft.traceId}`, value, runId: draft.runId, draft });
+    messages.push({ key: `${tenantId}:${traceId}`, value, runId, draft });
     yield;
   }
   return messages;

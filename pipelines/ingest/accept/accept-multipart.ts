@@ -134,17 +134,31 @@ function* collect<Item, Result>(
   return results;
 }
 
+/** Groups the parts of a body. A name is `post.<id>`, `post.<id>.inputs`, `feedback.<id>`, `attachment.<id>.<name>` or the like. */
 function groupParts(parts: readonly FormPart[], rejected: Rejection[]): GroupedParts {
   const runs = new Map<string, RunParts>();
+  /** Runs by the begin of the names of their parts, so that the id is parsed once for all parts of a run. */
+  const runsByName = new Map<string, RunParts>();
   const feedback: FormPart[] = [];
   const attachments: { part: FormPart; runId: string; name: string }[] = [];
   for (const part of parts) {
     try {
-      const [kind, id = '', ...rest] = part.name.split('.');
+      const [itemName, rest] = cutName(part.name);
+      const known = runsByName.get(itemName);
+      if (known !== undefined) {
+        addToRun(known, rest, part);
+        continue;
+      }
+      const [kind, id = ''] = itemName.split('.');
       if (kind === 'feedback') feedback.push(part);
-      else if (kind === 'attachment') attachments.push({ part, runId: readItemId(part, id), name: rest.join('.') });
-      else if (kind === 'post' || kind === 'patch') addToRun(runs, kind, readItemId(part, id), rest.join('.'), part);
-      else throw createPartNameError(part, 'does not begin with post, patch, feedback or attachment');
+      else if (kind === 'attachment') attachments.push({ part, runId: readItemId(part, id), name: rest });
+      else if (kind === 'post' || kind === 'patch') {
+        const runId = readItemId(part, id);
+        const run = runs.get(`${kind}.${runId}`) ?? { kind, id: runId, main: undefined, fields: new Map() };
+        addToRun(run, rest, part);
+        runs.set(`${kind}.${runId}`, run);
+        runsByName.set(itemName, run);
+      } else throw createPartNameError(part, 'does not begin with post, patch, feedback or attachment');
     } catch (error) {
       rejected.push(toRejection(part.name, error));
     }
@@ -152,20 +166,16 @@ function groupParts(parts: readonly FormPart[], rejected: Rejection[]): GroupedP
   return { runs: runs.values(), feedback, attachments };
 }
 
-function addToRun(
-  runs: Map<string, RunParts>,
-  kind: 'post' | 'patch',
-  id: string,
-  field: string,
-  part: FormPart,
-): void {
-  if (field !== '' && !isPartKey(field))
-    throw createPartNameError(part, `does not name one of the fields ${partKeys.join(', ')}`);
-  const key = `${kind}.${id}`;
-  const run = runs.get(key) ?? { kind, id, main: undefined, fields: new Map() };
-  runs.set(key, run);
+/** Divides the name of a part at its second dot. */
+function cutName(name: string): [itemName: string, rest: string] {
+  const end = name.indexOf('.', name.indexOf('.') + 1);
+  return end === -1 ? [name, ''] : [name.slice(0, end), name.slice(end + 1)];
+}
+
+function addToRun(run: RunParts, field: string, part: FormPart): void {
   if (field === '') run.main = part;
-  else run.fields.set(field as PartKey, part);
+  else if (isPartKey(field)) run.fields.set(field, part);
+  else throw createPartNameError(part, `does not name one of the fields ${partKeys.join(', ')}`);
 }
 
 function readRunParts(
