@@ -153,7 +153,7 @@ interface Share {
 }
 
 function toKafkaMessage({ key, value, headers }: LogMessage): Message {
-  return { key, value, ...(headers ? { headers: { ...headers } } : {}) };
+  return { key, value, headers: { ...headers } };
 }
 
 function sumShareBytes(shares: readonly Share[]): number {
