@@ -51,8 +51,8 @@ export class KeyTimes {
   }
 
   /**
-   * Returns `events` in their order, with `mayBeRepeat`. Records whose time differs from the key time of their run are
-   * replaced by copies.
+   * Sets `mayBeRepeat` of the events, and returns them in their order. Events whose time differs from the key time of their
+   * run are replaced by copies.
    *
    * @param traces Locations of the traces of the events, by `readTraceKey`.
    */
@@ -88,8 +88,8 @@ export class KeyTimes {
         this.#known.set(keys, at, readStartTimeMicros(event.record.value), wereUnknown.has(at) ? -1 : this.#events);
       }
       const firstEvent = this.#known.get(keys, at, 1) as number;
-      const mayBeRepeat = firstEvent <= Math.max(this.#eventsBeforeGap, this.#events - minRememberedEvents);
-      return moveToKeyTime({ ...event, mayBeRepeat }, this.#known.get(keys, at) as number);
+      event.mayBeRepeat = firstEvent <= Math.max(this.#eventsBeforeGap, this.#events - minRememberedEvents);
+      return moveToKeyTime(event, this.#known.get(keys, at) as number);
     });
   }
 }

@@ -67,7 +67,7 @@ export class EventVersions {
   }
 
   /**
-   * Assigns versions.
+   * Assigns versions, and sets `stamp` of the events.
    *
    * @param events Events in the order of their versions. An event with `mayBeRepeat` false is looked up in memory only.
    * @throws errors of ClickHouse.
@@ -101,13 +101,14 @@ export class EventVersions {
       const known = this.#get(digests, at);
       const isAfter = known !== undefined && record.version >= known.version;
       if (isAfter && receivedAtMicros - known.receivedAtMicros <= repeatWindowMicros) {
-        const stamp = { digest, receivedAtMicros: known.receivedAtMicros };
-        if (record.version === known.version) return { ...event, stamp };
+        event.stamp = { digest, receivedAtMicros: known.receivedAtMicros };
+        if (record.version === known.version) return event;
         repeats++;
-        return { ...event, record: { ...record, version: known.version }, original, stamp };
+        return { ...event, record: { ...record, version: known.version }, original };
       }
       if (known === undefined || isAfter) this.#set(digests, at, record.version, receivedAtMicros);
-      return { ...event, stamp: { digest, receivedAtMicros } };
+      event.stamp = { digest, receivedAtMicros };
+      return event;
     });
     return { events: stamped, repeats };
   }
