@@ -69,7 +69,7 @@ await withStack(async (stack) => {
       JSON.stringify({
         bench: 'ingest-kafka',
         ratio: of(({ perSecond, floor }) => perSecond / floor, 3),
-        target: 0.5,
+        target: 0.55,
         higher_is_better: true,
         runs_per_second: of(({ perSecond }) => perSecond, 0),
         floor_runs_per_second: of(({ floor }) => floor, 0),
