@@ -127,7 +127,7 @@ export class IdempotentProducer {
         topic,
         acks: -1,
         timeout: this.#requestTimeoutMs,
-        messages: messages.map((message) => ({ ...message, partition })),
+        messages: messages.map(({ key, value, headers = {} }) => ({ key: key ?? null, value, headers, partition })),
       }),
     );
     let outcome: Outcome = 'hung';
