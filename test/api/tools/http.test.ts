@@ -264,29 +264,6 @@ describe('a session', () => {
     expect(((await answer.json()) as { result: { tools: unknown[] } }).result.tools).toHaveLength(19);
   });
 
-  it('answers a call whose connection broke when the client returns', async () => {
-    const session = { 'mcp-session-id': await open(), 'mcp-protocol-version': '2025-11-25' };
-    const call = { ...list, id: 7, method: 'tools/call', params: { name: 'list_projects', arguments: {} } };
-    const abort = new AbortController();
-    const broken = await fetch(`${server.url}/mcp`, {
-      method: 'POST',
-      headers: { accept, 'content-type': 'application/json', ...withKey(session) },
-      body: JSON.stringify([list, call]),
-      signal: abort.signal,
-    });
-    const reader = broken.body?.pipeThrough(new TextDecoderStream()).getReader();
-    const first = (await reader?.read())?.value ?? '';
-    abort.abort();
-    await reader?.read().catch(() => undefined);
-    const id = /^id: (.*)$/m.exec(first)?.[1] ?? '';
-    const resumed = await send('GET', undefined, withKey({ ...session, 'last-event-id': id }));
-    const rest = resumed.body?.pipeThrough(new TextDecoderStream()).getReader();
-    let text = '';
-    while (!text.includes('"id":7')) text += (await rest?.read())?.value ?? '';
-    expect(text).toContain('projects');
-    await rest?.cancel();
-  });
-
   it('belongs to its key, and ends when it is deleted', async () => {
     const sessionId = await open();
     const foreign = { 'langsmith-api-key': server.owner.workspaceKeys[1], 'mcp-session-id': sessionId };
