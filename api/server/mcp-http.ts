@@ -116,7 +116,10 @@ export interface StreamOptions {
   readonly request: FastifyRequest;
   /** Aborting this signal also ends the body. */
   readonly stopping?: AbortSignal;
-  /** How long to buffer the first events, in milliseconds. */
+  /**
+   * How long to buffer the first events of the response to a POST, in milliseconds. The response to a GET is always a
+   * stream.
+   */
   readonly holdMs?: number;
   /** Called if the client disconnects before an event was sent, after which it cannot resume the stream. */
   readonly onNothingSent?: () => void;
@@ -147,7 +150,7 @@ export async function streamResponse(
   const expired = pause(holdMs, undefined, { ref: false });
   let next = reader.read();
   for (let read = await Promise.race([next, expired]); read !== undefined; read = await Promise.race([next, expired])) {
-    if (read.done) return toJsonResponse(response, Buffer.concat(held));
+    if (read.done) return buildHeldResponse(response, Buffer.concat(held), holdMs > 0);
     held.push(read.value);
     next = reader.read();
   }
@@ -180,14 +183,15 @@ export async function streamResponse(
   return new RawResponse({ ...copyHead(response), body });
 }
 
-function toJsonResponse(response: Response, events: Buffer): RawResponse {
+function buildHeldResponse(response: Response, events: Buffer, mayBeJson: boolean): RawResponse {
   const { status, headers } = copyHead(response);
   const messages = events
     .toString('utf8')
     .split('\n')
     .filter((line) => line.startsWith(dataPrefix) && line.length > dataPrefix.length);
   const [message] = messages;
-  if (message === undefined || messages.length > 1) return new RawResponse({ status, headers, body: events });
+  if (!mayBeJson || message === undefined || messages.length > 1)
+    return new RawResponse({ status, headers, body: events });
   const body = Buffer.from(message.slice(dataPrefix.length));
   return new RawResponse({ status, headers: { ...headers, 'content-type': 'application/json' }, body });
 }
