@@ -100,8 +100,8 @@ export function toWebRequest({ method, headers: sent }: FastifyRequest): Request
 }
 
 const eventStream = 'text/event-stream';
-/** Begin of the line that contains the message of an event, which is empty in the first event of a stream. */
-const dataPrefix = 'data: ';
+/** Begin of the line with the message of an event. The first event of a resumable stream has no message. */
+const messageLine = '\ndata: {';
 /** A line of an event stream that clients ignore. */
 const comment = Buffer.from(':\n\n');
 
@@ -185,15 +185,18 @@ export async function streamResponse(
 
 function buildHeldResponse(response: Response, events: Buffer, mayBeJson: boolean): RawResponse {
   const { status, headers } = copyHead(response);
-  const messages = events
-    .toString('utf8')
-    .split('\n')
-    .filter((line) => line.startsWith(dataPrefix) && line.length > dataPrefix.length);
-  const [message] = messages;
-  if (!mayBeJson || message === undefined || messages.length > 1)
-    return new RawResponse({ status, headers, body: events });
-  const body = Buffer.from(message.slice(dataPrefix.length));
-  return new RawResponse({ status, headers: { ...headers, 'content-type': 'application/json' }, body });
+  const message = mayBeJson ? findOnlyMessage(events) : undefined;
+  if (message === undefined) return new RawResponse({ status, headers, body: events });
+  return new RawResponse({ status, headers: { ...headers, 'content-type': 'application/json' }, body: message });
+}
+
+/** Returns the message of an event stream, without copying; undefined if there are several or none. */
+function findOnlyMessage(events: Buffer): Buffer | undefined {
+  const at = events.indexOf(messageLine);
+  if (at === -1 || at !== events.lastIndexOf(messageLine)) return undefined;
+  // The message is an object, which begins at the end of `messageLine`, and contains no line feed.
+  const start = at + messageLine.length - 1;
+  return events.subarray(start, events.indexOf('\n', start));
 }
 
 function copyHead({ status, headers }: Response) {

@@ -247,7 +247,7 @@ describe('a session', () => {
     expect(events.map(({ data }) => data && JSON.parse(data).result.tools.length)).toEqual(['', 19, 19]);
     const [priming, , last] = events as [Event, Event, Event];
     const resumed = await send('GET', undefined, withKey({ ...session, 'last-event-id': priming.id }));
-    expect(resumed.status).toBe(200);
+    expect([resumed.status, resumed.headers.get('content-type')]).toEqual([200, 'text/event-stream']);
     const reader = resumed.body?.pipeThrough(new TextDecoderStream()).getReader();
     let text = '';
     while (!text.includes('"id":2')) text += (await reader?.read())?.value ?? '';
