@@ -59,9 +59,21 @@ function* encodeRuns(
     if (prices && mayHavePrice(values)) priceRun(values, startTimeMicros, prices);
     const start = writer.position;
     writer.raw(prefix);
-    const keys = { tenantId, traceId, runId, projectId: nilUuid, startTimeMicros, traceTimeMicros };
     // Spreading a draft would cost a tenth of the CPU time of accepting runs.
-    encodeRunEvent(writer, { kind, ...keys, receivedAtMicros, userId, keyId, dottedOrder, values });
+    encodeRunEvent(writer, {
+      kind,
+      tenantId,
+      traceId,
+      runId,
+      projectId: nilUuid,
+      startTimeMicros,
+      traceTimeMicros,
+      receivedAtMicros,
+      userId,
+      keyId,
+      dottedOrder,
+      values,
+    });
     const value = writer.since(start);
     if (value.length > maxRunBytes) {
       writer.rewind(start);

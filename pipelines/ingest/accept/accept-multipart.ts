@@ -134,7 +134,10 @@ function* collect<Item, Result>(
   return results;
 }
 
-/** Groups the parts of a body. A name is `post.<id>`, `post.<id>.inputs`, `feedback.<id>`, `attachment.<id>.<name>` or the like. */
+/**
+ * Groups the parts of a body. A name is `post.<id>`, `post.<id>.inputs`, `feedback.<id>`, `attachment.<id>.<name>` or the
+ * like.
+ */
 function groupParts(parts: readonly FormPart[], rejected: Rejection[]): GroupedParts {
   const runs = new Map<string, RunParts>();
   /** Runs by the begin of the names of their parts, so that the id is parsed once for all parts of a run. */
@@ -154,9 +157,10 @@ function groupParts(parts: readonly FormPart[], rejected: Rejection[]): GroupedP
       else if (kind === 'attachment') attachments.push({ part, runId: readItemId(part, id), name: rest });
       else if (kind === 'post' || kind === 'patch') {
         const runId = readItemId(part, id);
-        const run = runs.get(`${kind}.${runId}`) ?? { kind, id: runId, main: undefined, fields: new Map() };
+        const key = `${kind}.${runId}`;
+        const run = runs.get(key) ?? { kind, id: runId, main: undefined, fields: new Map() };
         addToRun(run, rest, part);
-        runs.set(`${kind}.${runId}`, run);
+        runs.set(key, run);
         runsByName.set(itemName, run);
       } else throw createPartNameError(part, 'does not begin with post, patch, feedback or attachment');
     } catch (error) {

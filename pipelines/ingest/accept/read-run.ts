@@ -3,6 +3,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type ScanOptions, scanObject } from '../json/scan.ts';
 import { KeySet } from '../json/scan-any.ts';
+import { decodeStringBytes } from '../json/scan-string.ts';
 import { parseDottedOrder } from '../run-event/dotted-order.ts';
 import { assignValue, type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
 import { parseTime } from '../run-event/times.ts';
@@ -12,8 +13,6 @@ import { readUsage } from './usage-of-run.ts';
 
 /** Maximum size in bytes of a field that is stored in decoded form, such as a name. */
 const maxTextBytes = 64 * 1024;
-
-const backslash = 0x5c;
 
 /** Builds the error for an invalid member. `name` identifies the run or item in the request. */
 export type CreateInvalidError = (name: string, reason: string) => Error;
@@ -42,10 +41,7 @@ export class MemberReader<K extends string = RunKey> {
     if (value === undefined) return undefined;
     if (value.kind !== 'string') throw this.createError(key, 'must be a string');
     if (value.bytes.length > maxTextBytes) throw this.createError(key, `is longer than ${maxTextBytes} bytes`);
-    const { bytes } = value;
-    return bytes.includes(backslash)
-      ? (JSON.parse(bytes.toString('utf8')) as string)
-      : bytes.toString('utf8', 1, bytes.length - 1);
+    return decodeStringBytes(value.bytes, 0, value.bytes.length);
   }
 
   uuid(key: K): string | undefined {
