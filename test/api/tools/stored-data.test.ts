@@ -193,7 +193,6 @@ describe('usage and exports', () => {
     await sendRuns(server, [rootRun('usage a'), rootRun('usage b'), rootRun('usage c')]);
     await server.api.settled();
     await runRollUp(server.api.services);
-    const today = new Date().toISOString().slice(0, 10);
     const range = { starting_on: '2020-01-01', ending_before: '2100-01-01' };
     const admin = (name: string, args: object) => server.call(name, { ...args }, server.owner.adminKey);
     const { usage } = await admin('get_billing_usage', range);
@@ -217,7 +216,11 @@ describe('usage and exports', () => {
       /^HTTP 422: .*starting_on/,
     );
 
-    const granular = { start_time: `${today}T00:00:00Z`, end_time: new Date(Date.now() + 3_600_000).toISOString() };
+    // The runs started an hour ago, which can be yesterday.
+    const granular = {
+      start_time: `${new Date(Date.now() - 86_400_000).toISOString().slice(0, 10)}T00:00:00Z`,
+      end_time: new Date(Date.now() + 3_600_000).toISOString(),
+    };
     const byProject = await admin('query_usage', { ...granular, group_by: 'project', limit: 2 });
     expect(byProject.usage).toHaveLength(2);
     expect(byProject.total_rows).toBeGreaterThan(2);
