@@ -59,7 +59,9 @@ SHARD BY (tenant_id, trace_id);
 
 -- Runs: one row per run once merged. Every column is merged by a minimum or a maximum, so that neither the order nor the
 -- number of inserts of an event can change a value: a value that several events set is that of the highest rank. The rank
--- of an event is its version, with the highest bit set for a patch, so that a patch wins over every post. The key times
+-- of an event is its version, with the highest bit set for a patch, so that a patch wins over every post. A ranked column is
+-- a pair of rank and value, or, for texts, one string: the rank in eight bytes, most significant first, then the text. It
+-- takes half of the files of a pair. A null has rank 0, or the empty string, so that it never replaces a value. The key times
 -- come from dotted_order and never change, so a run is never in two partitions. Granules and blocks are small, because
 -- pages read single runs by their keys, each from one granule, and skip indexes select few runs.
 CREATE TABLE runs (
@@ -78,81 +80,84 @@ CREATE TABLE runs (
   expires_at SimpleAggregateFunction(max, DateTime('UTC')),
   -- Time, user and key of the event that was accepted first.
   sender SimpleAggregateFunction(min, Tuple(DateTime64(6, 'UTC'), UUID, UUID)),
-  ranked_dotted_order SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
+  ranked_dotted_order SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
   -- Once set, it stays set: after a lightweight DELETE a late patch would restore half a run.
   deleted_at SimpleAggregateFunction(max, Nullable(DateTime64(6, 'UTC'))),
-  ranked_name SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
-  ranked_run_type SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
-  ranked_started_at SimpleAggregateFunction(max, Tuple(UInt64, Nullable(DateTime64(6, 'UTC')))),
-  ranked_ended_at SimpleAggregateFunction(max, Tuple(UInt64, Nullable(DateTime64(6, 'UTC')))),
-  ranked_parent_run_id SimpleAggregateFunction(max, Tuple(UInt64, Nullable(UUID))),
-  ranked_reference_example_id SimpleAggregateFunction(max, Tuple(UInt64, Nullable(UUID))),
-  ranked_tags SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
-  ranked_inputs SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
-  ranked_outputs SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
-  ranked_error SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
-  ranked_events SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
-  ranked_extra SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
-  ranked_serialized SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
-  ranked_prompt_tokens SimpleAggregateFunction(max, Tuple(UInt64, Nullable(Int64))),
-  ranked_completion_tokens SimpleAggregateFunction(max, Tuple(UInt64, Nullable(Int64))),
-  ranked_total_tokens SimpleAggregateFunction(max, Tuple(UInt64, Nullable(Int64))),
-  ranked_prompt_cost SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))),
-  ranked_completion_cost SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))),
-  ranked_total_cost SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))),
-  ranked_usage_details SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))) CODEC(ZSTD(1)),
-  ranked_first_token_time SimpleAggregateFunction(max, Tuple(UInt64, Nullable(DateTime64(6, 'UTC')))),
-  ranked_post_bytes SimpleAggregateFunction(max, Tuple(UInt64, Nullable(Int64))),
-  ranked_patch_bytes SimpleAggregateFunction(max, Tuple(UInt64, Nullable(Int64))),
+  ranked_name SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+  ranked_run_type SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+  ranked_started_at SimpleAggregateFunction(max, Tuple(UInt64, DateTime64(6, 'UTC'))),
+  ranked_ended_at SimpleAggregateFunction(max, Tuple(UInt64, DateTime64(6, 'UTC'))),
+  ranked_parent_run_id SimpleAggregateFunction(max, Tuple(UInt64, UUID)),
+  ranked_reference_example_id SimpleAggregateFunction(max, Tuple(UInt64, UUID)),
+  ranked_tags SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+  ranked_inputs SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+  ranked_outputs SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+  ranked_error SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+  ranked_events SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+  ranked_extra SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+  ranked_serialized SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+  ranked_prompt_tokens SimpleAggregateFunction(max, Tuple(UInt64, Int64)),
+  ranked_completion_tokens SimpleAggregateFunction(max, Tuple(UInt64, Int64)),
+  ranked_total_tokens SimpleAggregateFunction(max, Tuple(UInt64, Int64)),
+  ranked_prompt_cost SimpleAggregateFunction(max, String),
+  ranked_completion_cost SimpleAggregateFunction(max, String),
+  ranked_total_cost SimpleAggregateFunction(max, String),
+  ranked_usage_details SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
+  ranked_first_token_time SimpleAggregateFunction(max, Tuple(UInt64, DateTime64(6, 'UTC'))),
+  ranked_post_bytes SimpleAggregateFunction(max, Tuple(UInt64, Int64)),
+  ranked_patch_bytes SimpleAggregateFunction(max, Tuple(UInt64, Int64)),
   -- Source, rank, id, dollars a prompt token and a completion token, and dollars a token of the kinds of prompt and of
   -- completion tokens that have their own price. The price of the strongest source wins, then rank. An event that states
   -- costs has the strongest source, and no price.
   ranked_price SimpleAggregateFunction(max, Tuple(UInt8, UInt64, Nullable(UUID), Nullable(Decimal(76, 20)), Nullable(Decimal(76, 20)),
     Array(Tuple(String, Decimal(76, 20))), Array(Tuple(String, Decimal(76, 20))))) CODEC(ZSTD(1)),
   trace_time DateTime64(6, 'UTC') ALIAS ranked_trace_time.2,
-  dotted_order Nullable(String) ALIAS ranked_dotted_order.2,
-  name Nullable(String) ALIAS ranked_name.2,
-  run_type Nullable(String) ALIAS ranked_run_type.2,
-  started_at Nullable(DateTime64(6, 'UTC')) ALIAS ranked_started_at.2,
-  ended_at Nullable(DateTime64(6, 'UTC')) ALIAS ranked_ended_at.2,
-  parent_run_id Nullable(UUID) ALIAS ranked_parent_run_id.2,
-  reference_example_id Nullable(UUID) ALIAS ranked_reference_example_id.2,
-  tags Nullable(String) ALIAS ranked_tags.2,
-  inputs Nullable(String) ALIAS ranked_inputs.2,
-  outputs Nullable(String) ALIAS ranked_outputs.2,
-  error Nullable(String) ALIAS ranked_error.2,
-  events Nullable(String) ALIAS ranked_events.2,
-  extra Nullable(String) ALIAS ranked_extra.2,
-  serialized Nullable(String) ALIAS ranked_serialized.2,
-  prompt_tokens Nullable(Int64) ALIAS ranked_prompt_tokens.2,
-  completion_tokens Nullable(Int64) ALIAS ranked_completion_tokens.2,
-  total_tokens Nullable(Int64) ALIAS ranked_total_tokens.2,
+  dotted_order Nullable(String) ALIAS if(empty(ranked_dotted_order), NULL, substring(ranked_dotted_order, 9)),
+  name Nullable(String) ALIAS if(empty(ranked_name), NULL, substring(ranked_name, 9)),
+  run_type Nullable(String) ALIAS if(empty(ranked_run_type), NULL, substring(ranked_run_type, 9)),
+  started_at Nullable(DateTime64(6, 'UTC')) ALIAS if(ranked_started_at.1 = 0, NULL, ranked_started_at.2),
+  ended_at Nullable(DateTime64(6, 'UTC')) ALIAS if(ranked_ended_at.1 = 0, NULL, ranked_ended_at.2),
+  parent_run_id Nullable(UUID) ALIAS if(ranked_parent_run_id.1 = 0, NULL, ranked_parent_run_id.2),
+  reference_example_id Nullable(UUID) ALIAS if(ranked_reference_example_id.1 = 0, NULL, ranked_reference_example_id.2),
+  tags Nullable(String) ALIAS if(empty(ranked_tags), NULL, substring(ranked_tags, 9)),
+  inputs Nullable(String) ALIAS if(empty(ranked_inputs), NULL, substring(ranked_inputs, 9)),
+  outputs Nullable(String) ALIAS if(empty(ranked_outputs), NULL, substring(ranked_outputs, 9)),
+  error Nullable(String) ALIAS if(empty(ranked_error), NULL, substring(ranked_error, 9)),
+  events Nullable(String) ALIAS if(empty(ranked_events), NULL, substring(ranked_events, 9)),
+  extra Nullable(String) ALIAS if(empty(ranked_extra), NULL, substring(ranked_extra, 9)),
+  serialized Nullable(String) ALIAS if(empty(ranked_serialized), NULL, substring(ranked_serialized, 9)),
+  prompt_tokens Nullable(Int64) ALIAS if(ranked_prompt_tokens.1 = 0, NULL, ranked_prompt_tokens.2),
+  completion_tokens Nullable(Int64) ALIAS if(ranked_completion_tokens.1 = 0, NULL, ranked_completion_tokens.2),
+  total_tokens Nullable(Int64) ALIAS if(ranked_total_tokens.1 = 0, NULL, ranked_total_tokens.2),
   -- Costs that no event states are those of the tokens: each kind of token with its own price at that price, the others
   -- at the price of prompt or completion tokens. See docs/decisions/0141-costs.md.
   price_model_id Nullable(UUID) ALIAS ranked_price.3,
   prompt_kinds Array(Tuple(String, UInt64, Decimal(76, 20))) ALIAS arrayMap(
-    price -> (price.1, JSONExtractUInt(ifNull(ranked_usage_details.2, ''), 'prompt_token_details', price.1), price.2), ranked_price.6),
+    price -> (price.1, JSONExtractUInt(substring(ranked_usage_details, 9), 'prompt_token_details', price.1), price.2), ranked_price.6),
   completion_kinds Array(Tuple(String, UInt64, Decimal(76, 20))) ALIAS arrayMap(
-    price -> (price.1, JSONExtractUInt(ifNull(ranked_usage_details.2, ''), 'completion_token_details', price.1), price.2), ranked_price.7),
-  prompt_cost_by_price Nullable(Decimal(76, 20)) ALIAS if(isNull(ranked_prompt_tokens.2), NULL,
-    ranked_price.4 * greatest(0, ranked_prompt_tokens.2 - arraySum(prompt_kinds.2)) + arraySum(kind -> kind.2 * kind.3, prompt_kinds)),
-  completion_cost_by_price Nullable(Decimal(76, 20)) ALIAS if(isNull(ranked_completion_tokens.2), NULL,
-    ranked_price.5 * greatest(0, ranked_completion_tokens.2 - arraySum(completion_kinds.2)) + arraySum(kind -> kind.2 * kind.3, completion_kinds)),
-  prompt_cost Nullable(String) ALIAS coalesce(ranked_prompt_cost.2, toString(prompt_cost_by_price)),
-  completion_cost Nullable(String) ALIAS coalesce(ranked_completion_cost.2, toString(completion_cost_by_price)),
-  total_cost Nullable(String) ALIAS coalesce(ranked_total_cost.2,
+    price -> (price.1, JSONExtractUInt(substring(ranked_usage_details, 9), 'completion_token_details', price.1), price.2), ranked_price.7),
+  prompt_cost_by_price Nullable(Decimal(76, 20)) ALIAS if(isNull(prompt_tokens), NULL,
+    ranked_price.4 * greatest(0, prompt_tokens - arraySum(prompt_kinds.2)) + arraySum(kind -> kind.2 * kind.3, prompt_kinds)),
+  completion_cost_by_price Nullable(Decimal(76, 20)) ALIAS if(isNull(completion_tokens), NULL,
+    ranked_price.5 * greatest(0, completion_tokens - arraySum(completion_kinds.2)) + arraySum(kind -> kind.2 * kind.3, completion_kinds)),
+  prompt_cost Nullable(String) ALIAS coalesce(if(empty(ranked_prompt_cost), NULL, substring(ranked_prompt_cost, 9)), toString(prompt_cost_by_price)),
+  completion_cost Nullable(String) ALIAS coalesce(if(empty(ranked_completion_cost), NULL, substring(ranked_completion_cost, 9)), toString(completion_cost_by_price)),
+  total_cost Nullable(String) ALIAS coalesce(if(empty(ranked_total_cost), NULL, substring(ranked_total_cost, 9)),
     toString(arrayReduce('sum', [prompt_cost_by_price, completion_cost_by_price]))),
-  usage_details Nullable(String) ALIAS if(empty(ranked_price.6) AND empty(ranked_price.7), ranked_usage_details.2,
-    concat(substring(ranked_usage_details.2, 1, length(ranked_usage_details.2) - 1),
+  usage_details Nullable(String) ALIAS multiIf(empty(ranked_usage_details), NULL,
+    empty(ranked_price.6) AND empty(ranked_price.7), substring(ranked_usage_details, 9),
+    concat(substring(ranked_usage_details, 9, length(ranked_usage_details) - 9),
       replaceOne(concat(',"prompt_cost_details":{', arrayStringConcat(arrayMap(
         kind -> concat('"', kind.1, '":"', toString(kind.2 * kind.3), '"'), arrayFilter(kind -> kind.2 > 0, prompt_kinds)), ','), '}'),
         ',"prompt_cost_details":{}', ''),
       replaceOne(concat(',"completion_cost_details":{', arrayStringConcat(arrayMap(
         kind -> concat('"', kind.1, '":"', toString(kind.2 * kind.3), '"'), arrayFilter(kind -> kind.2 > 0, completion_kinds)), ','), '}'),
         ',"completion_cost_details":{}', ''), '}')),
-  first_token_time Nullable(DateTime64(6, 'UTC')) ALIAS ranked_first_token_time.2,
-  post_bytes Nullable(Int64) ALIAS ranked_post_bytes.2,
-  patch_bytes Nullable(Int64) ALIAS ranked_patch_bytes.2,
+  first_token_time Nullable(DateTime64(6, 'UTC')) ALIAS if(ranked_first_token_time.1 = 0, NULL, ranked_first_token_time.2),
+  post_bytes Nullable(Int64) ALIAS if(ranked_post_bytes.1 = 0, NULL, ranked_post_bytes.2),
+  patch_bytes Nullable(Int64) ALIAS if(ranked_patch_bytes.1 = 0, NULL, ranked_patch_bytes.2),
+  states_usage Bool ALIAS greatest(ranked_prompt_tokens.1, ranked_completion_tokens.1, ranked_total_tokens.1) > 0 OR
+    notEmpty(ranked_prompt_cost) OR notEmpty(ranked_completion_cost) OR notEmpty(ranked_total_cost) OR notEmpty(ranked_usage_details),
   INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
   -- For filters (`pipelines/runs/filter/indexed-condition.ts` has the same expressions). JSON that ClickHouse cannot parse is
   -- marked by '\x01'. Metadata is indexed as key and value, and nested metadata as its key alone.
@@ -172,37 +177,36 @@ ORDER BY (tenant_id, session_id, start_time, trace_id, id)
 TTL expires_at + INTERVAL 7 DAY DELETE
 SETTINGS merge_with_ttl_timeout = 86400, index_granularity = 1024, index_granularity_bytes = 262144, min_compress_block_size = 16384;
 
--- A null has rank 0, so that it never replaces a value.
 CREATE MATERIALIZED VIEW runs_of_events TO runs AS
-WITH bitOr(version, bitShiftLeft(toUInt64(is_patch), 63)) AS rank
+WITH bitOr(version, bitShiftLeft(toUInt64(is_patch), 63)) AS rank, reinterpretAsFixedString(byteSwap(rank)) AS rank_bytes
 SELECT
   tenant_id, session_id, start_time, trace_id, id, (toUInt64(0), trace_time) AS ranked_trace_time, location_version,
   first_received_at, trace_tier, expires_at, (first_received_at, user_id, key_id) AS sender,
-  (if(isNull(dotted_order), 0, rank), dotted_order) AS ranked_dotted_order,
+  ifNull(concat(rank_bytes, dotted_order), '') AS ranked_dotted_order,
   deleted_at,
-  (if(isNull(name), 0, rank), name) AS ranked_name,
-  (if(isNull(run_type), 0, rank), run_type) AS ranked_run_type,
-  (if(isNull(started_at), 0, rank), started_at) AS ranked_started_at,
-  (if(isNull(ended_at), 0, rank), ended_at) AS ranked_ended_at,
-  (if(isNull(parent_run_id), 0, rank), parent_run_id) AS ranked_parent_run_id,
-  (if(isNull(reference_example_id), 0, rank), reference_example_id) AS ranked_reference_example_id,
-  (if(isNull(tags), 0, rank), tags) AS ranked_tags,
-  (if(isNull(inputs), 0, rank), inputs) AS ranked_inputs,
-  (if(isNull(outputs), 0, rank), outputs) AS ranked_outputs,
-  (if(isNull(error), 0, rank), error) AS ranked_error,
-  (if(isNull(events), 0, rank), events) AS ranked_events,
-  (if(isNull(extra), 0, rank), extra) AS ranked_extra,
-  (if(isNull(serialized), 0, rank), serialized) AS ranked_serialized,
-  (if(isNull(prompt_tokens), 0, rank), prompt_tokens) AS ranked_prompt_tokens,
-  (if(isNull(completion_tokens), 0, rank), completion_tokens) AS ranked_completion_tokens,
-  (if(isNull(total_tokens), 0, rank), total_tokens) AS ranked_total_tokens,
-  (if(isNull(prompt_cost), 0, rank), prompt_cost) AS ranked_prompt_cost,
-  (if(isNull(completion_cost), 0, rank), completion_cost) AS ranked_completion_cost,
-  (if(isNull(total_cost), 0, rank), total_cost) AS ranked_total_cost,
-  (if(isNull(usage_details), 0, rank), usage_details) AS ranked_usage_details,
-  (if(isNull(first_token_time), 0, rank), first_token_time) AS ranked_first_token_time,
-  (if(is_patch, 0, rank), if(is_patch, NULL, bytes)) AS ranked_post_bytes,
-  (if(is_patch, rank, 0), if(is_patch, bytes, NULL)) AS ranked_patch_bytes,
+  ifNull(concat(rank_bytes, name), '') AS ranked_name,
+  ifNull(concat(rank_bytes, run_type), '') AS ranked_run_type,
+  (if(isNull(started_at), 0, rank), assumeNotNull(started_at)) AS ranked_started_at,
+  (if(isNull(ended_at), 0, rank), assumeNotNull(ended_at)) AS ranked_ended_at,
+  (if(isNull(parent_run_id), 0, rank), assumeNotNull(parent_run_id)) AS ranked_parent_run_id,
+  (if(isNull(reference_example_id), 0, rank), assumeNotNull(reference_example_id)) AS ranked_reference_example_id,
+  ifNull(concat(rank_bytes, tags), '') AS ranked_tags,
+  ifNull(concat(rank_bytes, inputs), '') AS ranked_inputs,
+  ifNull(concat(rank_bytes, outputs), '') AS ranked_outputs,
+  ifNull(concat(rank_bytes, error), '') AS ranked_error,
+  ifNull(concat(rank_bytes, events), '') AS ranked_events,
+  ifNull(concat(rank_bytes, extra), '') AS ranked_extra,
+  ifNull(concat(rank_bytes, serialized), '') AS ranked_serialized,
+  (if(isNull(prompt_tokens), 0, rank), assumeNotNull(prompt_tokens)) AS ranked_prompt_tokens,
+  (if(isNull(completion_tokens), 0, rank), assumeNotNull(completion_tokens)) AS ranked_completion_tokens,
+  (if(isNull(total_tokens), 0, rank), assumeNotNull(total_tokens)) AS ranked_total_tokens,
+  ifNull(concat(rank_bytes, prompt_cost), '') AS ranked_prompt_cost,
+  ifNull(concat(rank_bytes, completion_cost), '') AS ranked_completion_cost,
+  ifNull(concat(rank_bytes, total_cost), '') AS ranked_total_cost,
+  ifNull(concat(rank_bytes, usage_details), '') AS ranked_usage_details,
+  (if(isNull(first_token_time), 0, rank), assumeNotNull(first_token_time)) AS ranked_first_token_time,
+  (if(isNull(bytes) OR is_patch, 0, rank), assumeNotNull(bytes)) AS ranked_post_bytes,
+  (if(isNull(bytes) OR NOT is_patch, 0, rank), assumeNotNull(bytes)) AS ranked_patch_bytes,
   (toUInt8(ifNull(price_source, 0)), if(isNull(price_source), 0, rank), price_model_id,
     toDecimal256OrNull(prompt_price, 20), toDecimal256OrNull(completion_price, 20),
     JSONExtract(ifNull(price_details, ''), 'prompt', 'Array(Tuple(String, Decimal(76, 20)))'),
@@ -230,12 +234,10 @@ CREATE TABLE run_keys (
 ENGINE = Null
 SHARD BY (tenant_id, trace_id);
 
--- A value is not null if its rank is not 0.
 CREATE MATERIALIZED VIEW run_keys_of_runs TO run_keys AS
 SELECT tenant_id, session_id, start_time, trace_id, id, ranked_trace_time.2 AS trace_time, location_version, trace_tier,
   expires_at, sender.1 AS received_at, sender.2 AS user_id, sender.3 AS key_id,
-  if(greatest(ranked_prompt_tokens.1, ranked_completion_tokens.1, ranked_total_tokens.1, ranked_prompt_cost.1, ranked_completion_cost.1,
-    ranked_total_cost.1, ranked_usage_details.1) > 0, start_time, NULL) AS usage_time
+  if(states_usage, start_time, NULL) AS usage_time
 FROM runs;
 
 -- The basis of usage: one row per trace. `pick` is a minimum, so that the order of arrival cannot change it. Read it

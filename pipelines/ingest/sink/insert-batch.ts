@@ -238,8 +238,7 @@ export const refillRunKeysSql = `INSERT INTO run_keys
   (tenant_id, session_id, start_time, trace_id, id, trace_time, location_version, trace_tier, expires_at, received_at, user_id, key_id,
   usage_time)
 SELECT tenant_id, session_id, start_time, trace_id, id, trace_time, location_version, trace_tier, expires_at, sender.1, sender.2, sender.3,
-  if(greatest(ranked_prompt_tokens.1, ranked_completion_tokens.1, ranked_total_tokens.1, ranked_prompt_cost.1, ranked_completion_cost.1,
-    ranked_total_cost.1, ranked_usage_details.1) > 0, start_time, NULL)
+  if(states_usage, start_time, NULL)
 FROM runs FINAL`;
 
 /**

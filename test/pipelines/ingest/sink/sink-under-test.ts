@@ -102,14 +102,14 @@ export async function addWeather(clickhouse: ClickHouse): Promise<void> {
   await addColumns(
     clickhouse,
     'runs',
-    `ADD COLUMN ranked_weather SimpleAggregateFunction(max, Tuple(UInt64, Nullable(String))),
-    ADD COLUMN weather Nullable(String) ALIAS ranked_weather.2`,
+    `ADD COLUMN ranked_weather SimpleAggregateFunction(max, String),
+    ADD COLUMN weather Nullable(String) ALIAS if(empty(ranked_weather), NULL, substring(ranked_weather, 9))`,
   );
   const [view] = await clickhouse.query<{ select: string }>({
     name: 'test',
     sql: `SELECT as_select AS select FROM system.tables WHERE database = currentDatabase() AND name = 'runs_of_events'`,
   });
-  const column = ', (if(isNull(weather), 0, rank), weather) AS ranked_weather';
+  const column = ", ifNull(concat(rank_bytes, weather), '') AS ranked_weather";
   const select = view?.select.replace(' FROM ', `${column} FROM `);
   await runOnEveryServer(clickhouse, `ALTER TABLE runs_of_events MODIFY QUERY ${select}`);
 }
