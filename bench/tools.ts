@@ -16,7 +16,7 @@ import { startRunlake } from '../test/runlake-process.ts';
 import { quantile, round, timedMs } from './figures.ts';
 
 const rounds = Number(process.env.BENCH_ROUNDS ?? 60);
-const warmUpRounds = 10;
+const warmUpRounds = 300;
 const runsOfTrace = 500;
 const projects = 50;
 const target = 1.5;

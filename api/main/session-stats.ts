@@ -78,17 +78,20 @@ export const statsParameters = {
   stats_start_time: Type.Optional(Timestamp({ description: 'Statistics of runs that started at or after this time.' })),
 };
 
-const nullStats = Object.fromEntries(sessionStats.map((name) => [name, null]));
+/**
+ * Returns an object with all properties of `schema`, which are null. Copying it and replacing values takes a hundredth of
+ * the time of adding as many properties to an object.
+ */
+export function buildNullRecord<S extends { readonly properties: object }>(schema: S): Record<string, null> {
+  return Object.fromEntries(Object.keys(schema.properties).map((name) => [name, null]));
+}
 
-/** Formats the statistics of a project for a response. */
+/** Formats the requested statistics of a project for a response. */
 export function formatSessionStats(stats: RunStats | undefined, ownFeedback: FeedbackStats | undefined) {
-  const formattedStats = Object.fromEntries(
-    Object.entries(stats ?? {}).map(([name, value]) => [
-      name,
-      costStatNames.includes(name) && value !== null ? formatDecimal(Number(value)) : value,
-    ]),
-  );
-  return { ...nullStats, session_feedback_stats: ownFeedback ?? null, test_run_number: null, ...formattedStats };
+  const formattedStats: Record<string, unknown> = { session_feedback_stats: ownFeedback ?? null };
+  for (const [name, value] of Object.entries(stats ?? {}))
+    formattedStats[name] = costStatNames.includes(name) && value !== null ? formatDecimal(Number(value)) : value;
+  return formattedStats;
 }
 
 /** Formats a number without an exponent, because costs are often less than a millionth. */

@@ -20,6 +20,7 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { statSelects } from './run-stats.ts';
 import {
+  buildNullRecord,
   formatSessionStats,
   parseSessionFilter,
   selectSessionStats,
@@ -34,9 +35,11 @@ export const SessionParams = Type.Object({ session_id: Uuid() });
 /** A project in responses to reads. */
 const SessionWithStats = Type.Object({ ...sessionFields, ...sessionStatsFields });
 
+const emptySession = buildNullRecord(SessionWithStats);
+
 function formatSession({ project, stats, ownFeedback }: ProjectWithStats): Static<typeof SessionWithStats> {
   const figures = formatSessionStats(stats, ownFeedback);
-  return { ...project, last_run_start_time_live: null, ...figures } as Static<typeof SessionWithStats>;
+  return { ...emptySession, ...project, ...figures } as unknown as Static<typeof SessionWithStats>;
 }
 
 export const deleteSession = defineOperation({

@@ -12,7 +12,13 @@ import {
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { RunStats as RunStatsShape, statSelects } from './run-stats.ts';
-import { formatSessionStats, sessionFields, sessionStatsFields, statsParameters } from './session-stats.ts';
+import {
+  buildNullRecord,
+  formatSessionStats,
+  sessionFields,
+  sessionStatsFields,
+  statsParameters,
+} from './session-stats.ts';
 import { datasetVersionParameter, readSession, readSessions, SessionParams } from './sessions.ts';
 import { PageResponse } from './v2-runs.ts';
 
@@ -35,19 +41,21 @@ export const V2Session = Type.Object({
   ...Type.Pick(RunStatsShape, [...costs]).properties,
 });
 
+const emptySession = buildNullRecord(V2Session);
+
 export function formatV2Session({
   project,
   stats,
   ownFeedback,
 }: Pick<ProjectWithStats, 'project'> & Partial<ProjectWithStats>): Static<typeof V2Session> {
   return {
+    ...emptySession,
     ...project,
     ...formatSessionStats(stats, ownFeedback),
     ...Object.fromEntries(costs.map((name) => [name, stats?.[name] ?? null])),
     type: project.reference_dataset_id === null ? ('PROJECT' as const) : ('EXPERIMENT' as const),
     trace_tier: project.trace_tier === null ? null : v2Tiers[project.trace_tier as keyof typeof v2Tiers],
-    last_run_start_time_live: null,
-  } as Static<typeof V2Session>;
+  } as unknown as Static<typeof V2Session>;
 }
 
 export const getV2Session = defineOperation({
