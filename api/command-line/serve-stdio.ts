@@ -3,8 +3,9 @@
  * It uses no store: the tools ask the main API over HTTP, with the key of the client. Standard output carries the messages
  * of the protocol; the log goes to standard error, as always.
  */
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { loadConfig } from '../../infra/config/load.ts';
 import { readToolEnvironment } from '../../infra/config/tool-credentials.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -17,7 +18,11 @@ import { mainApiUrl } from './check-port.ts';
 
 const keyTimeoutMs = 5_000;
 
-/** Resolves when the client closes standard input, or after a signal. @throws INVALID_CONFIG, TOOLS_STDIO_KEY_INVALID */
+/**
+ * Resolves when the client has closed standard input and the requests before it are answered, or after a signal.
+ *
+ * @throws INVALID_CONFIG, TOOLS_STDIO_KEY_INVALID
+ */
 export async function serveToolsOverStdio(): Promise<void> {
   const { config } = loadConfig();
   const { key, workspace, endpoint: named = mainApiUrl(config, config.port) } = readToolEnvironment();
@@ -37,13 +42,39 @@ export async function serveToolsOverStdio(): Promise<void> {
   await checkKey(send, credentials, endpoint);
   const logger = createLogger(config.logLevel, 'tools');
   const server = createToolServers({ config, logger })({ keyId: 'stdio', credentials, send, endpoint });
-  const closed = once(process.stdin, 'close');
+  const transport = new StdioServerTransport();
   const stopped = ['SIGTERM', 'SIGINT'].map((signal) => once(process, signal));
-  await server.connect(new StdioServerTransport());
-  await Promise.race([closed, once(process.stdin, 'end'), ...stopped]);
+  const ended = Promise.race([once(process.stdin, 'end'), once(process.stdin, 'close')]);
+  await server.connect(transport);
+  const answered = trackAnswers(transport);
+  await Promise.race([ended.then(answered), ...stopped]);
   await server.close();
   endpoints.close();
   process.stdin.destroy();
+}
+
+/** Returns a function that waits until every request so far is answered or cancelled. The transport is connected. */
+function trackAnswers(transport: Transport): () => Promise<void> {
+  const open = new Set<unknown>();
+  const closings = new EventEmitter();
+  const close = (id: unknown) => {
+    open.delete(id);
+    closings.emit('closed');
+  };
+  const receive = transport.onmessage;
+  transport.onmessage = (message, extra) => {
+    if ('method' in message && 'id' in message) open.add(message.id);
+    receive?.(message, extra);
+    if ('method' in message && message.method === 'notifications/cancelled') close(message.params?.requestId);
+  };
+  const send = transport.send.bind(transport);
+  transport.send = async (message, options) => {
+    await send(message, options);
+    if (!('method' in message)) close(message.id);
+  };
+  return async () => {
+    while (open.size > 0) await once(closings, 'closed');
+  };
 }
 
 /** An endpoint that does not answer yet is not an error: the client may start before it. */

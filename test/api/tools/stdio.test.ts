@@ -33,15 +33,19 @@ async function connect(environment: Record<string, string>): Promise<Client> {
   return client;
 }
 
-/** Runs a program; resolves with its exit code and its output. */
-async function run(words: readonly string[], environment: Record<string, string> = {}, node = process.execPath) {
+/** Starts a program; the result has its exit code and its output. */
+function startProgram(words: readonly string[], environment: Record<string, string> = {}, node = process.execPath) {
   const env = { PATH: process.env.PATH, HOME: '/nonexistent', ...environment };
   const options = { env, timeout: 60_000, maxBuffer: 64 * 1024 ** 2 };
-  return promisify(execFile)(node, [...words], options).then(
+  const running = promisify(execFile)(node, [...words], options);
+  const result = running.then(
     ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
     (error: { code: number; stdout: string; stderr: string }) => error,
   );
+  return { child: running.child, result };
 }
+
+const run = (...program: Parameters<typeof startProgram>) => startProgram(...program).result;
 
 describe('over standard input and output', () => {
   it.each(['LANGSMITH', 'RUNLAKE'])('the official client calls tools, with variables of %s', async (prefix) => {
@@ -64,6 +68,22 @@ describe('over standard input and output', () => {
     const result = readResult((await client.callTool({ name: 'list_projects', arguments: {} })) as CallToolResult);
     expect(result).toEqual({ projects: [] });
     await client.close();
+  });
+
+  it('answers the requests that it has received when standard input ends', async () => {
+    const request = (id: number, method: string, params: object) => ({ jsonrpc: '2.0', id, method, params });
+    const cancelled = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 2 } };
+    const list = (id: number) => request(id, 'tools/call', { name: 'list_projects', arguments: {} });
+    const messages = [request(1, 'ping', {}), list(2), cancelled, list(3)];
+    const running = startProgram([builtProgram, 'tools', '--stdio'], variables());
+    running.child.stdin?.end(messages.map((message) => `${JSON.stringify(message)}\n`).join(''));
+    const { code, stdout } = await running.result;
+    const answers = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect([code, answers.map(({ id }) => id)]).toEqual([0, [1, 3]]);
+    expect(readResult(answers.at(-1).result)).toMatchObject({ projects: [{ name: 'stdio' }] });
   });
 
   it('starts before its endpoint, and calls say that it is down', async () => {
