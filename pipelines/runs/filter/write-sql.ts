@@ -45,8 +45,17 @@ const parameterTypes: Readonly<Record<string, string>> = {
   number: 'Float64',
 };
 
-/** Columns that are searched by `search` without a field. Each column contains JSON, except the name. */
-const searched = { name: shownValues.name, error: 'error', inputs: 'inputs', outputs: 'outputs' } as const;
+/**
+ * Texts that are searched by `search` without a field; empty if the run has none. Each is JSON, except the name. They are
+ * read without their rank (`schemas/clickhouse/0001_runs.sql`) instead of by their names, because a column that can be null
+ * would be copied once more.
+ */
+const searched = {
+  name: 'substring(ranked_name, 9)',
+  error: 'substring(ranked_error, 9)',
+  inputs: 'substring(ranked_inputs, 9)',
+  outputs: 'substring(ranked_outputs, 9)',
+} as const;
 
 /** Writes the SQL of one condition on a row of `runs FINAL`. The value of the SQL is 0 or 1, never null. */
 export function writeCondition(condition: RunCondition, context: FilterContext): string {
@@ -137,7 +146,7 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
   const needle = context.bind('String', text);
   const found = fields.map((name) => {
     if (name === 'name') return buildContainsSql(searched.name, text, needle);
-    const json = `ifNull(${searched[name]}, '')`;
+    const json = searched[name];
     // Text without a backslash needs no decoding, so it is not copied.
     return `if(position(${json}, '\\\\') = 0, ${buildContainsSql(json, text, needle)}, ${buildContainsSql(toDecodedText(json), text, needle)})`;
   });
