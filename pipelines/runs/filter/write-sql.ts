@@ -45,17 +45,8 @@ const parameterTypes: Readonly<Record<string, string>> = {
   number: 'Float64',
 };
 
-/**
- * Texts that are searched by `search` without a field; empty if the run has none. Each is JSON, except the name. They are
- * read without their rank (`schemas/clickhouse/0001_runs.sql`) instead of by their names, because a column that can be null
- * would be copied once more.
- */
-const searched = {
-  name: 'substring(ranked_name, 9)',
-  error: 'substring(ranked_error, 9)',
-  inputs: 'substring(ranked_inputs, 9)',
-  outputs: 'substring(ranked_outputs, 9)',
-} as const;
+/** Texts that are searched by `search` without a field. Each is JSON, except the name. */
+const searched = ['name', 'error', 'inputs', 'outputs'] as const;
 
 /** Writes the SQL of one condition on a row of `runs FINAL`. The value of the SQL is 0 or 1, never null. */
 export function writeCondition(condition: RunCondition, context: FilterContext): string {
@@ -142,13 +133,15 @@ function writeMetadata(operator: string, value: string, context: FilterContext):
 }
 
 function writeSearch(field: RunFilterField | undefined, text: string, context: FilterContext): string {
-  const fields = (field === undefined ? Object.keys(searched) : [field]) as (keyof typeof searched)[];
+  const names = field === undefined ? searched : [field as (typeof searched)[number]];
   const needle = context.bind('String', text);
-  const found = fields.map((name) => {
-    if (name === 'name') return buildContainsSql(searched.name, text, needle);
-    const json = searched[name];
+  const found = names.map((name) => {
+    // The text after its rank, empty if the run has none. The column without `ranked_` can be null, and would be copied
+    // once more.
+    const stored = `substring(ranked_${name}, 9)`;
+    if (name === 'name') return buildContainsSql(stored, text, needle);
     // Text without a backslash needs no decoding, so it is not copied.
-    return `if(position(${json}, '\\\\') = 0, ${buildContainsSql(json, text, needle)}, ${buildContainsSql(toDecodedText(json), text, needle)})`;
+    return `if(position(${stored}, '\\\\') = 0, ${buildContainsSql(stored, text, needle)}, ${buildContainsSql(toDecodedText(stored), text, needle)})`;
   });
   return `(${found.join(' OR ')})`;
 }
