@@ -217,10 +217,8 @@ describe('usage and exports', () => {
     );
 
     // The runs started an hour ago, which can be yesterday.
-    const granular = {
-      start_time: `${new Date(Date.now() - 86_400_000).toISOString().slice(0, 10)}T00:00:00Z`,
-      end_time: new Date(Date.now() + 3_600_000).toISOString(),
-    };
+    const [start_time, end_time] = [-86_400_000, 3_600_000].map((ms) => new Date(Date.now() + ms).toISOString());
+    const granular = { start_time, end_time };
     const byProject = await admin('query_usage', { ...granular, group_by: 'project', limit: 2 });
     expect(byProject.usage).toHaveLength(2);
     expect(byProject.total_rows).toBeGreaterThan(2);
