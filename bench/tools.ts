@@ -16,6 +16,7 @@ import { startRunlake } from '../test/runlake-process.ts';
 import { quantile, round, timedMs } from './figures.ts';
 
 const rounds = Number(process.env.BENCH_ROUNDS ?? 60);
+/** Until V8 has compiled the code of both. */
 const warmUpRounds = 300;
 const runsOfTrace = 500;
 const projects = 50;

@@ -82,7 +82,7 @@ export const statsParameters = {
  * Returns an object with all properties of `schema`, which are null. Copying it and replacing values takes a hundredth of
  * the time of adding as many properties to an object.
  */
-export function buildNullRecord<S extends { readonly properties: object }>(schema: S): Record<string, null> {
+export function buildNullRecord(schema: { readonly properties: object }): Record<string, null> {
   return Object.fromEntries(Object.keys(schema.properties).map((name) => [name, null]));
 }
 
