@@ -70,6 +70,7 @@ interface ComparativeExperimentTable {
 }
 
 interface ProjectTable {
+  readonly workspace_id: string;
   readonly reference_dataset_id: string | null;
   readonly start_time: string;
   readonly deleted_at: string | null;

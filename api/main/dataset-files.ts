@@ -7,6 +7,7 @@ import {
 } from '../../pipelines/datasets/files/download-dataset.ts';
 import { createFormError, readUploadForm } from '../../pipelines/datasets/files/read-upload-form.ts';
 import { uploadDataset as storeUpload } from '../../pipelines/datasets/files/upload-dataset.ts';
+import { maxParsedDepth, parseJsonBody } from '../server/json-body.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { Dataset, DatasetParams, formatDataset, NewDataset } from './datasets.ts';
 import { AsOf } from './example-fields.ts';
@@ -76,12 +77,12 @@ function readField<T extends string | undefined>(field: string, value: T, schema
 function parseSchema(field: string, text: string | undefined): Record<string, unknown> | undefined {
   if (text === undefined) return undefined;
   try {
-    const schema: unknown = JSON.parse(text);
+    const schema = parseJsonBody(Buffer.from(text), maxParsedDepth);
     if (typeof schema === 'object' && !Array.isArray(schema)) return (schema ?? undefined) as Record<string, unknown>;
   } catch {
-    // Invalid JSON has the same error as JSON that is not an object.
+    // Invalid and too deep JSON has the same error as JSON that is not an object.
   }
-  throw createFormError(field, 'must be a JSON object');
+  throw createFormError(field, `must be a JSON object of at most ${maxParsedDepth} levels`);
 }
 
 const ndjsonMediaType = 'application/x-ndjson; charset=utf-8';

@@ -3,6 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 import type { Page } from '../../infra/postgres/list-page.ts';
 import { optional, Uuid } from './formats.ts';
+import { maxParsedDepth, parseJsonBody } from './json-body.ts';
 import { RawResponse } from './operation.ts';
 
 /** Parameters of lists that are paged by offset. */
@@ -37,16 +38,20 @@ export const metadataParameter = Type.Optional(
   Type.String({ description: 'A JSON object. Only items whose metadata contains all of its pairs.' }),
 );
 
-/** Parses {@link metadataParameter}. @throws INVALID_REQUEST if the text is not a JSON object. */
+/** Parses {@link metadataParameter}. @throws INVALID_REQUEST if the text is not a JSON object, or too deep. */
 export function parseMetadata(text: string | undefined): JsonObject | undefined {
   if (text === undefined) return undefined;
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseJsonBody(Buffer.from(text), maxParsedDepth);
     if (isJsonObject(value)) return value;
   } catch {
-    // Invalid JSON has the same error as JSON that is not an object.
+    // Invalid and too deep JSON has the same error as JSON that is not an object.
   }
-  const field = { loc: ['query', 'metadata'], msg: 'must be a JSON object', type: 'json_object' };
+  const field = {
+    loc: ['query', 'metadata'],
+    msg: `must be a JSON object of at most ${maxParsedDepth} levels`,
+    type: 'json_object',
+  };
   throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }
 

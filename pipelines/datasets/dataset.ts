@@ -66,6 +66,8 @@ function selectDatasets(workspaceId: string) {
             sql<number>`count(*)`.as('session_count'),
             project.fn.max<string | null>('start_time').as('last_session_start_time'),
           ])
+          // Another workspace may have named the dataset in an experiment of its own.
+          .whereRef('projects.workspace_id', '=', 'datasets.workspace_id')
           .whereRef('reference_dataset_id', '=', 'datasets.id')
           .where('deleted_at', 'is', null)
           .as('experiments'),

@@ -1,4 +1,5 @@
 import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { scanJson } from '../../ingest/json/scan.ts';
 import { parseTime } from '../../ingest/run-event/times.ts';
 import { parseUuid } from '../../ingest/run-event/uuid.ts';
 import { type Field, operatorsByType, runFilterFields } from './fields.ts';
@@ -130,7 +131,7 @@ function checkValue(literal: Literal, name: string, field: Field): Scalar {
     case 'object': {
       const object = typeof value === 'string' ? parseJson(value) : undefined;
       if (typeof object !== 'object' || object === null || Array.isArray(object))
-        throw createExpectationError('a JSON object in a string');
+        throw createExpectationError(`a JSON object of at most ${maxObjectDepth} levels in a string`);
       return value as string;
     }
     case 'pair-value':
@@ -159,8 +160,13 @@ function parseDuration(value: Literal['value']): number | undefined {
   return match === null ? undefined : Number(match[1]) * unitMicros[match[2]!]!;
 }
 
+/** Maximum nesting depth of an object in a filter. */
+const maxObjectDepth = 100;
+
 function parseJson(text: string): unknown {
   try {
+    const bytes = Buffer.from(text);
+    scanJson(bytes, 0, bytes.length, { part: 'filter', maxDepth: maxObjectDepth });
     return JSON.parse(text);
   } catch {
     return undefined;

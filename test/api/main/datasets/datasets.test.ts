@@ -91,11 +91,29 @@ describe('a list of datasets', () => {
   });
 
   it('refuses invalid parameters', async () => {
-    for (const query of ['limit=0', 'limit=101', 'offset=-1', 'sort_by=size', 'data_type=x', 'metadata=[]', 'id=1']) {
+    const deep = `metadata={"a":${'['.repeat(4_500)}${']'.repeat(4_500)}}`;
+    for (const query of [
+      'limit=0',
+      'limit=101',
+      'offset=-1',
+      'sort_by=size',
+      'data_type=x',
+      'metadata=[]',
+      'id=1',
+      deep,
+    ]) {
       expect([query, (await ask('GET', `/datasets?${query}`)).status]).toEqual([query, 422]);
     }
     expect((await ask('GET', `/datasets?tag_value_id=x`)).status).toBe(422);
   });
+});
+
+it('counts the experiments of its own workspace only', async () => {
+  const { id } = (await ask('POST', '/datasets', { name: randomUUID() })).body;
+  const foreign = { name: randomUUID(), reference_dataset_id: id, start_time: '9999-01-01T00:00:00Z' };
+  expect((await send(acme.workspaceKeys[0], 'POST', '/sessions', foreign)).status).toBe(200);
+  const expected = { session_count: 0, last_session_start_time: null };
+  expect((await ask('GET', `/datasets/${id}`)).body).toMatchObject(expected);
 });
 
 describe('a dataset', () => {

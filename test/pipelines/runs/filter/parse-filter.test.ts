@@ -64,7 +64,16 @@ describe('an invalid expression', () => {
       16,
       'found `"yesterday"` for `start_time`, expected an ISO 8601 date and time in a string',
     ],
-    ['has(metadata, "[1]")', 15, 'found `"[1]"` for `metadata`, expected a JSON object in a string'],
+    [
+      'has(metadata, "[1]")',
+      15,
+      'found `"[1]"` for `metadata`, expected a JSON object of at most 100 levels in a string',
+    ],
+    [
+      `has(metadata, "{'a':${'['.repeat(100)}1${']'.repeat(100)}}")`.replaceAll("'", '\\"'),
+      15,
+      expect.stringContaining('expected a JSON object of at most 100 levels in a string') as never,
+    ],
     ['gt(metadata_value, "5")', 20, 'found `"5"` for `metadata_value`, expected a number'],
     ['search(tags, "x")', 8, 'found `tags`, expected a field with text: name, error, inputs, outputs'],
     ['eq(execution_order, 2)', 21, 'found `2` for `execution_order`, expected 1, which means a root run'],
