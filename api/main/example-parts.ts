@@ -79,6 +79,7 @@ export const updateExampleParts = defineOperation({
     const contentType = request.headers['content-type'] ?? '';
     return withBody({ request, caller }, services.config, async (body) => {
       const changes = await readExampleParts({ body, contentType }, services.config);
+      requireRunAccess(caller, changes);
       return buildWrittenResponse(await updateExamples(services, caller.workspaceId, params.dataset_id, changes));
     });
   },

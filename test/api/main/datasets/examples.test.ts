@@ -366,5 +366,17 @@ describe('permissions', () => {
     expect((await createFromRun({ use_source_run_io: true })).status).toBe(403);
     expect((await createFromRun({ use_source_run_attachments: ['a'] })).status).toBe(403);
     expect((await createFromRun({})).status).toBe(200);
+    for (const method of ['POST', 'PATCH'] as const) {
+      const part = (name: string, json: object) =>
+        `--cut\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${JSON.stringify(json)}\r\n`;
+      const exampleId = method === 'PATCH' ? id : randomUUID();
+      const { statusCode } = await api.server.inject({
+        method,
+        url: `/v1/platform/datasets/${dataset_id}/examples`,
+        headers: { 'x-api-key': writer, 'content-type': 'multipart/form-data; boundary=cut' },
+        payload: `${part(exampleId, { source_run_id: id, use_source_run_attachments: ['a'] })}${part(`${exampleId}.inputs`, {})}--cut--\r\n`,
+      });
+      expect([method, statusCode]).toEqual([method, 403]);
+    }
   });
 });
