@@ -1,5 +1,6 @@
 /** Runs and threads of a queue as items: their positions, page by page. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parseTime } from '../ingest/run-event/times.ts';
 import { requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readAllRuns } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
@@ -32,7 +33,7 @@ export async function listItems(
 ): Promise<QueueItem[]> {
   const stored = await listStoredItems(deps, caller, queueId, wanted);
   return stored.filter(({ location, last_reviewed_time }) => {
-    const reviewedMicros = last_reviewed_time === null ? undefined : Date.parse(last_reviewed_time) * 1_000;
+    const reviewedMicros = last_reviewed_time === null ? undefined : parseTime(last_reviewed_time);
     return (
       isBetween(location?.startTimeMicros, times.startedFromMicros, times.startedBeforeMicros) &&
       isBetween(reviewedMicros, times.reviewedFromMicros, times.reviewedBeforeMicros)
@@ -76,8 +77,9 @@ export function takePage(
  * the position where it was.
  */
 function findCursorIndex(items: readonly QueueItem[], [addedAt, position]: CursorPosition) {
+  const addedMicros = parseTime(addedAt) ?? 0;
   const index = items.findIndex((item) => {
-    const difference = Date.parse(item.effective_added_at) - Date.parse(addedAt);
+    const difference = (parseTime(item.effective_added_at) ?? 0) - addedMicros;
     return difference > 0 || (difference === 0 && item.position >= position);
   });
   return { index: index < 0 ? items.length : index, isFound: items[index]?.position === position };
@@ -93,7 +95,7 @@ function readCursor(text: string): CursorPosition {
   try {
     const value: unknown = JSON.parse(Buffer.from(text, 'base64url').toString('utf8'));
     const [addedAt, position] = Array.isArray(value) ? (value as unknown[]) : [];
-    const isTime = typeof addedAt === 'string' && !Number.isNaN(Date.parse(addedAt));
+    const isTime = typeof addedAt === 'string' && parseTime(addedAt) !== undefined;
     if (isTime && Number.isSafeInteger(position)) return [addedAt, position as number];
   } catch {
     // Throw the same error as for other invalid values.

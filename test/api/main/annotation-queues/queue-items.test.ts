@@ -94,6 +94,33 @@ describe('items, by the stock SDK', () => {
     expect(after.items?.map(({ run_id }) => run_id)).toEqual(runIds.slice(2, 4));
   });
 
+  it('are paged in their order, also within a millisecond', async () => {
+    const queueId = await addQueue();
+    const runIds = await addRuns(3);
+    const { items = [] } = await client.annotationQueues.items.create(queueId, {
+      items: runIds.map((run_id) => ({ item_type: 'RUN' as const, run_id })),
+    });
+    const ids = items.map(({ id = '' }) => id);
+    for (const [index, id] of ids.entries())
+      await client.annotationQueues.items.update(id, {
+        queue_id: queueId,
+        added_at: `2026-01-01T00:00:00.000${9 - index}00Z`,
+      });
+    for (const direction of ['forward', 'backward'] as const) {
+      const listed: string[] = [];
+      let cursor: string | undefined;
+      do {
+        const page = await client.annotationQueues.items.list(queueId, {
+          ...{ status: 'needs_my_review' as const, page_size: 1, direction },
+          ...(cursor && { cursor }),
+        });
+        listed.push(...(page.items ?? []).map(({ id = '' }) => id));
+        cursor = page.next_cursor || undefined;
+      } while (cursor !== undefined && listed.length < 10);
+      expect(listed).toEqual(direction === 'forward' ? ids.toReversed() : ids);
+    }
+  });
+
   it.each([
     ['GET', 'items?status=other', undefined, 422],
     ['GET', 'items', undefined, 422],
@@ -172,6 +199,19 @@ describe('threads, by the stock SDK', () => {
     expect((await ask('GET', `/annotation-queues/${queueId}/runs/resolve/${second}`)).status).toBe(404);
     await client.annotationQueues.items.deleteAll(queueId, { item_ids: [second] });
     expect(await list({})).toEqual([run]);
+  });
+
+  it('may have long ids', async () => {
+    // 3,000 bytes that Postgres cannot compress.
+    const thread_id = Array.from({ length: 1_000 }, (_, n) =>
+      String.fromCodePoint(0x4e00 + ((n * 7_919) % 20_000)),
+    ).join('');
+    const queueId = await addQueue();
+    const items = [{ thread_id, project_id: await sendThread(thread_id, 'long ids') }];
+    const add = async () => (await ask('POST', `/v1/platform/annotation-queues/${queueId}/items`, { items })).body;
+    const added = await add();
+    expect(added).toMatchObject({ items });
+    expect(await add()).toEqual(added);
   });
 
   it('need a stored trace in the project, all or none, and go with the project', async () => {

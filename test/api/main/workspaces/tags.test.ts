@@ -195,6 +195,35 @@ describe('tags', () => {
     expect((await ask('GET', `/taggings?tag_value_id=${value.id}`)).body[0].resources.projects).toEqual([]);
   });
 
+  it('end with their resource', async () => {
+    const tagKey = (await ask('POST', '/tag-keys', { key: 'of deleted resources' })).body;
+    const value = (await ask('POST', `/tag-keys/${tagKey.id}/tag-values`, { value: 'v' })).body;
+    const tag = async (resource_type: string, resource_id: string) => {
+      expect((await ask('POST', '/taggings', { tag_value_id: value.id, resource_type, resource_id })).status).toBe(200);
+    };
+    const make = async (url: string, payload: object) => (await send(acme.adminKey, 'POST', url, payload)).body;
+    const dataset = { id: randomUUID(), name: randomUUID() };
+    await make('/datasets', dataset);
+    const { id: projectId } = await make('/sessions', { name: randomUUID() });
+    const { id: experimentId } = await make('/sessions', { name: randomUUID(), reference_dataset_id: dataset.id });
+    const { id: queueId } = await make('/annotation-queues', { name: 'queue' });
+    const { repo } = await make('/repos', { repo_handle: 'tagged', is_public: false });
+    const resources = [
+      ['project', projectId, `/sessions/${projectId}`],
+      ['experiment', experimentId, `/sessions/${experimentId}`],
+      ['queue', queueId, `/annotation-queues/${queueId}`],
+      ['prompt', repo.id, `/repos/-/${repo.repo_handle}`],
+      ['dataset', dataset.id, `/datasets/${dataset.id}`],
+    ] as const;
+    for (const [type, id] of resources) await tag(type, id);
+    for (const [type, , url] of resources) {
+      const { status } = await send(acme.adminKey, 'DELETE', url);
+      expect([type, status < 300]).toEqual([type, true]);
+    }
+    const rows = await api.database.query('SELECT resource_type FROM taggings WHERE tag_value_id = $1', [value.id]);
+    expect(rows).toEqual([]);
+  });
+
   it('are given to projects and datasets at their creation by the SDK', async () => {
     const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
     const options = { autoBatchTracing: false, callerOptions: { maxRetries: 0 } };
