@@ -3,7 +3,9 @@
  *
  *   1. The owner requests a link, which is signed, valid for an hour, and names one object.
  *   2. The body of the PUT request is written to a file of this process, within the limit of its size.
- *   3. The file is stored through the object port; then the row is marked as uploaded. A link works once.
+ *   3. The row gets the hash of the content. From then on the link accepts no other content, so that concurrent requests
+ *      do not replace each other's object.
+ *   4. The file is stored through the object port; then the row is marked as uploaded, after which the link is invalid.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
@@ -93,11 +95,17 @@ export async function receiveUpload(
     const meter = createMeter(config.deploymentsMaxSourceBytes);
     await pipeline(body, meter.stream, createWriteStream(path, { mode: 0o600 }));
     const { sha256, bytes } = meter.result();
+    const claimed = await database.execute(
+      `UPDATE source_uploads SET size_bytes = $2, sha256 = $3
+       WHERE id = $1 AND uploaded_at IS NULL AND coalesce(sha256, $3) = $3`,
+      [upload.id, bytes, sha256],
+    );
+    if (claimed === 0) throw runlakeError('UPLOAD_LINK_INVALID');
     const store = await sourceStore.open();
     await store.upload(upload.objectPath, path);
     const marked = await database.execute(
-      `UPDATE source_uploads SET uploaded_at = now(), size_bytes = $2, sha256 = $3 WHERE id = $1 AND uploaded_at IS NULL`,
-      [upload.id, bytes, sha256],
+      `UPDATE source_uploads SET uploaded_at = now() WHERE id = $1 AND uploaded_at IS NULL`,
+      [upload.id],
     );
     if (marked > 0) return;
     // Another request has used the link, or the deployment was deleted with its objects in the meantime.

@@ -339,6 +339,19 @@ it('a link for an upload works once, and only while it is valid', async () => {
   await expect(readSource(deps, deploymentId, objectPath, wait)).rejects.toMatchObject({ code: 'BUILD_FAILED' });
 });
 
+it('a link accepts one content if several are sent at a time', async () => {
+  const deps = depsOf();
+  const { token, objectPath } = await createUpload(deps, under.workspaceId, deploymentId);
+  const send = (body: AsyncIterable<Buffer> | Buffer[]) => receiveUpload(deps, token, Readable.from(body));
+  const second = async function* () {
+    yield Buffer.from('second');
+    // The first request is served while the second one is being received.
+    await send([Buffer.from('first')]);
+  };
+  await expect(send(second())).rejects.toMatchObject({ code: 'UPLOAD_LINK_INVALID' });
+  expect((await readSource(deps, deploymentId, objectPath, wait)).toString()).toBe('first');
+});
+
 it('leaves no source of a deployment that is deleted during its upload', async () => {
   const deps = depsOf();
   const { id } = await under.create('deleted during its upload');
