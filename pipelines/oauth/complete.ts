@@ -108,6 +108,9 @@ function createDenial({ provider_id: provider }: Provider, { error }: CallbackPa
 /** Step 4 of the header comment. */
 async function storeGrant(deps: OAuthDeps, tx: Sql, pending: PendingAuthentication, grant: Grant): Promise<void> {
   const { workspaceId, userId, provider, agentId, scopes: asked } = pending;
+  // The user may have been removed while the code was redeemed.
+  const [kept] = await tx.query('SELECT FROM oauth_authentications WHERE id = $1 FOR UPDATE', [pending.id]);
+  if (kept === undefined) throw runlakeError('OAUTH_STATE_INVALID');
   // Completions for the same user and provider wait for each other, so that both do not add a token.
   await tx.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [
     `oauth ${workspaceId} ${provider} ${userId}`,

@@ -110,8 +110,9 @@ export async function removeMember(
     // The id, as text, is the user of tokens.
     const ofUser = 'workspace_id IN (SELECT id FROM workspaces WHERE organization_id = $1) AND user_id = $2';
     const owner = [caller.organizationId, userId.toLowerCase()];
-    await tx.execute(`DELETE FROM oauth_tokens WHERE ${ofUser}`, owner);
+    // In this order: an authentication that completes meanwhile is locked until it has stored its token.
     await tx.execute(`DELETE FROM oauth_authentications WHERE ${ofUser}`, owner);
+    await tx.execute(`DELETE FROM oauth_tokens WHERE ${ofUser}`, owner);
   });
   authenticator.forgetAll();
 }

@@ -1,6 +1,12 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addKey } from '../start-api.ts';
 import { type OAuthFlow, startOAuthFlow } from './oauth-flow.ts';
+import { client } from './oauth-server.ts';
 
 let flow: OAuthFlow;
 
@@ -61,6 +67,32 @@ describe('the redirect', () => {
     expect(await flow.redirect(other)).toEqual({ status: 400, sentence: usedUp });
     expect(flow.server.grants.length).toBe(before);
     expect(await flow.redirect(redirect)).toMatchObject({ status: 200 });
+  });
+
+  it('stores no token of a user who is removed while the code is redeemed', async () => {
+    const userId = randomUUID();
+    await flow.api.database.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
+      ...[userId, flow.organization.id, `${userId}@zebra.example`],
+    ]);
+    const slow = createServer(async (request, response) => {
+      const body = await text(request);
+      await flow.ask('DELETE', `/orgs/current/members/${userId}`);
+      const headers = { 'content-type': String(request.headers['content-type']) };
+      const granted = await fetch(flow.server.tokenUrl, { method: 'POST', headers, body });
+      response.writeHead(granted.status, { 'content-type': 'application/json' }).end(await granted.text());
+    }).listen(0, '127.0.0.1');
+    await once(slow, 'listening');
+    const created = await flow.ask('POST', '/v2/auth/providers', {
+      ...{ provider_id: 'other', name: 'slow', client_id: client.id, client_secret: client.secret },
+      ...{ auth_url: flow.server.authUrl, token_url: `http://127.0.0.1:${(slow.address() as AddressInfo).port}/token` },
+    });
+    const { url } = await start(userId, { provider: 'other' });
+    const redirect = await flow.server.visit(url);
+    expect(await flow.redirect(redirect)).toEqual({ status: 400, sentence: usedUp });
+    expect(flow.server.grants.at(-1)).toBe('authorization_code success');
+    expect(await flow.api.database.query('SELECT FROM oauth_tokens WHERE user_id = $1', [userId])).toEqual([]);
+    slow.close();
+    await flow.ask('DELETE', `/v2/auth/providers/${created.body.id}`);
   });
 
   it('refuses a code that the provider has seen before', async () => {
