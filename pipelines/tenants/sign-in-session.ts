@@ -4,7 +4,8 @@
  *
  * Invariant: at any time a browser holds a value of the cookie that is valid, although responses may be lost.
  *   1. `rotateToken` adds a value and returns it; the earlier values stay valid.
- *   2. When the new value is first used, the browser has it: the others then expire after {@link overlapSeconds}.
+ *   2. When the new value is first used, the browser has it: the others then expire after {@link overlapSeconds}. Two
+ *      requests at a time may have got two new values, so a value that is used for the first time no longer expires.
  */
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import type { Sql } from '../../infra/postgres/database.ts';
@@ -120,7 +121,8 @@ function toSession(row: SessionRow): SignInSession {
 async function confirmToken(database: Database, hash: Buffer): Promise<void> {
   await database.execute(
     `WITH confirmed AS (
-       UPDATE sign_in_tokens SET used_at = now() WHERE hash = $1 AND used_at IS NULL RETURNING session_id
+       UPDATE sign_in_tokens SET used_at = now(), valid_until = NULL WHERE hash = $1 AND used_at IS NULL
+       RETURNING session_id
      ), gone AS (
        DELETE FROM sign_in_tokens t USING confirmed c WHERE t.session_id = c.session_id AND t.valid_until < now()
      )
