@@ -32,7 +32,7 @@ const pagePolicy =
  * it. `prefix` is the path of the deployment, `ticket` replaces the session.
  */
 export function toReplicaHeaders(request: FastifyRequest, prefix: string, ticket?: string): OutgoingHttpHeaders {
-  const { headers, protocol, ip, method } = request;
+  const { headers, protocol, method, socket } = request;
   const sent: OutgoingHttpHeaders = removeHopByHop(headers);
   // Graph code must not get the session of the user, which has all permissions of a key.
   if (sent.cookie !== undefined) sent.cookie = removeOwnCookies(String(sent.cookie));
@@ -47,10 +47,10 @@ export function toReplicaHeaders(request: FastifyRequest, prefix: string, ticket
   delete sent.expect;
   // Fastify does not read the bodies of these methods.
   if (method === 'GET' || method === 'HEAD') delete sent['content-length'];
-  const { 'x-forwarded-for': senders } = headers;
+  const addresses = [headers['x-forwarded-for'], socket.remoteAddress].filter(Boolean);
   return {
     ...sent,
-    'x-forwarded-for': senders === undefined ? ip : `${senders}, ${ip}`,
+    'x-forwarded-for': addresses.join(', '),
     'x-forwarded-host': headers['x-forwarded-host'] ?? headers.host,
     'x-forwarded-proto': headers['x-forwarded-proto'] ?? protocol,
     [forwardedPrefixHeader]: prefix,

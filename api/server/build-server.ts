@@ -9,6 +9,7 @@ import Fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify';
+import { splitList } from '../../infra/config/setting.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
@@ -156,6 +157,7 @@ export async function buildServer({
     logController: new LogController({ disableRequestLogging: true }),
     genReqId: () => randomUUID(),
     bodyLimit: form.bodyLimit.bytes,
+    trustProxy: config.trustedProxies === undefined ? false : splitList(config.trustedProxies),
     requestTimeout: config.requestTimeoutMs,
     return503OnClosing: false,
     forceCloseConnections: true,

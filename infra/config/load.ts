@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { type TStringOptions, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import Format from 'typebox/format';
@@ -5,6 +6,7 @@ import { runlakeError } from '../errors/runlake-error.ts';
 import { findUnknownSslMode, sslModes } from '../postgres/address.ts';
 import { parseAgentsRevision, revisionVariable } from './graph-environment.ts';
 import { internals, memoryShares } from './internals.ts';
+import { splitList } from './setting.ts';
 import { type Config, type Setting, type SettingName, settings } from './settings.ts';
 
 /**
@@ -138,6 +140,11 @@ function findContradictions(values: Readonly<Record<string, unknown>>): string[]
   if ((values.oidcIssuer === undefined) !== (values.oidcClientId === undefined)) {
     found.push('RUNLAKE_OIDC_ISSUER and RUNLAKE_OIDC_CLIENT_ID must be set together');
   }
+  const proxies = values.trustedProxies === undefined ? [] : splitList(String(values.trustedProxies));
+  const malformed = proxies.find((network) => !isNetwork(network));
+  if (malformed !== undefined) {
+    found.push(`RUNLAKE_TRUSTED_PROXIES: '${malformed}' is not an IP address or a network such as 10.0.0.0/8`);
+  }
   const unsupportedSslMode = findUnknownSslMode(String(values.databaseUrl));
   if (unsupportedSslMode !== undefined) {
     found.push(`RUNLAKE_DATABASE_URL: sslmode is '${unsupportedSslMode}' but must be one of ${sslModes.join(', ')}`);
@@ -159,6 +166,12 @@ function findContradictions(values: Readonly<Record<string, unknown>>): string[]
     found.push('RUNLAKE_RETENTION_SHORTLIVED_DAYS must not be larger than RUNLAKE_RETENTION_LONGLIVED_DAYS');
   }
   return found;
+}
+
+function isNetwork(text: string): boolean {
+  const [, address = '', bits] = /^([^/]*)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  const version = isIP(address);
+  return version !== 0 && Number(bits ?? 0) <= (version === 4 ? 32 : 128);
 }
 
 /**

@@ -10,7 +10,7 @@ export type { Setting } from './setting.ts';
 
 const web = url('http', 'https');
 
-/** Every setting of Runlake, at most 77. Only `infra/config` reads the environment. */
+/** Every setting of Runlake, at most 78. Only `infra/config` reads the environment. */
 export const settings = {
   // Addresses and folders
   dataDir: required('RUNLAKE_DATA_DIR', text, '.runlake', 'Folder for the embedded engines and for work files.'),
@@ -39,6 +39,11 @@ export const settings = {
     web,
     'URL under which clients reach the main API; used for links in responses. Unset: the host of each request.',
     true,
+  ),
+  trustedProxies: optional(
+    'RUNLAKE_TRUSTED_PROXIES',
+    text,
+    'Addresses and networks of proxies in front of Runlake, separated by commas, such as 10.0.0.0/8. For their requests, X-Forwarded-For gives the client address, by which sign-ins are limited and which the audit log contains, and X-Forwarded-Proto the protocol. Unset: the address of the connection.',
   ),
   // Sign-in of members
   oidcIssuer: optional(

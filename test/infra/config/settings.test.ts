@@ -23,8 +23,8 @@ function uses(): string {
   return files.map((file) => readFileSync(new URL(file, root), 'utf8')).join('\n');
 }
 
-it('are at most 77, each with a variable of its own', () => {
-  expect(variables.length).toBeLessThanOrEqual(77);
+it('are at most 78, each with a variable of its own', () => {
+  expect(variables.length).toBeLessThanOrEqual(78);
   expect(new Set(variables).size).toBe(variables.length);
 });
 

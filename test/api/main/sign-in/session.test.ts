@@ -113,6 +113,25 @@ describe('signing in', () => {
     expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0);
     expect((await attempt(acme.adminKey, '192.0.2.3')).statusCode).toBe(201);
   });
+
+  it('limits failures per client behind a trusted proxy', async () => {
+    const behind = await startApi({ config: { trustedProxies: '10.0.0.0/8, 192.0.2.7' } });
+    const { adminKey } = await addOrganization(behind.database, 'behind');
+    const attempt = async (api_key: string, forwarded: string, remoteAddress = '10.1.2.3') => {
+      const headers = { 'x-forwarded-for': forwarded };
+      const sent = { method: 'POST', url: '/api/v1/session', payload: { api_key }, headers, remoteAddress } as const;
+      return (await behind.server.inject(sent)).statusCode;
+    };
+    for (let i = 0; i < 20; i++) expect(await attempt('rlk_guess', '198.51.100.1')).toBe(401);
+    // The client can send the header, too, but the proxy appends the address that it sees.
+    expect(await attempt(adminKey, '203.0.113.9, 198.51.100.1')).toBe(429);
+    expect(await attempt(adminKey, '198.51.100.1, 192.0.2.7')).toBe(429);
+    expect(await attempt(adminKey, '198.51.100.2')).toBe(201);
+    // The header of others is ignored.
+    for (let i = 0; i < 20; i++) expect(await attempt('rlk_guess', `198.51.100.${i}`, '192.0.2.8')).toBe(401);
+    expect(await attempt(adminKey, '198.51.100.99', '192.0.2.8')).toBe(429);
+    await behind.close();
+  });
 });
 
 describe('a session', () => {
@@ -285,6 +304,21 @@ describe('the rotation of the cookie', () => {
     await api.database.execute(`UPDATE sign_in_tokens SET valid_until = valid_until - interval '61 seconds'`);
     api.services.authenticator.forgetSession(first);
     expect((await former.send('GET', '/api/v1/sessions')).json().code).toBe('SESSION_INVALID');
+    expect((await browser.send('GET', '/api/v1/sessions')).statusCode).toBe(200);
+  });
+
+  it('leaves a valid value if the responses to two requests arrive in another order', async () => {
+    const [browser, second] = [await signIn(acme.adminKey), openBrowser(api.server)];
+    second.session = browser.session;
+    await age('16 minutes');
+    await browser.send('GET', '/api/v1/session');
+    await second.send('GET', '/api/v1/session');
+    expect(browser.session).not.toBe(second.session);
+    expect((await second.send('GET', '/api/v1/sessions')).statusCode).toBe(200);
+    // Now the first response arrives, and the browser keeps its value.
+    expect((await browser.send('GET', '/api/v1/sessions')).statusCode).toBe(200);
+    await api.database.execute(`UPDATE sign_in_tokens SET valid_until = valid_until - interval '61 seconds'`);
+    api.services.authenticator.forgetAll();
     expect((await browser.send('GET', '/api/v1/sessions')).statusCode).toBe(200);
   });
 });
