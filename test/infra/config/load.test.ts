@@ -108,9 +108,9 @@ describe('loadConfig', () => {
       /RUNLAKE_MAX_BODY_BYTES must not be larger than half of RUNLAKE_MEMORY_BYTES/,
     ],
     [{ RUNLAKE_CLICKHOUSE_CLUSTER: 'c' }, /RUNLAKE_CLICKHOUSE_CLUSTER requires RUNLAKE_CLICKHOUSE_URL/],
-    ...['10.0.0.0/33', 'proxy', '::1/129', '10.0.0.1,', '10.0.0.1/'].map(
-      (list) => [{ RUNLAKE_TRUSTED_PROXIES: list }, /RUNLAKE_TRUSTED_PROXIES: '.*' is not an IP address/] as const,
-    ),
+    [{ RUNLAKE_TRUSTED_PROXIES: '10.0.0.0/33' }, /RUNLAKE_TRUSTED_PROXIES: '10.0.0.0.33' is not an IP address/],
+    [{ RUNLAKE_TRUSTED_PROXIES: '10.0.0.1, proxy' }, /RUNLAKE_TRUSTED_PROXIES: 'proxy' is not an IP address/],
+    [{ RUNLAKE_TRUSTED_PROXIES: '::1/64,' }, /RUNLAKE_TRUSTED_PROXIES: '' is not an IP address/],
     [{ RUNLAKE_CLICKHOUSE_URL: 'http://a/d,http://b/d' }, /lists several servers, which requires/],
     [
       { RUNLAKE_CLICKHOUSE_URL: 'http://a/d, http://b/e', RUNLAKE_CLICKHOUSE_CLUSTER: 'c' },
