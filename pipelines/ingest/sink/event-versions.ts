@@ -54,6 +54,12 @@ interface StampedEvents<R> {
   readonly repeats: number;
 }
 
+/** What is known of the events with one digest. */
+interface KnownEvent {
+  readonly version: bigint;
+  readonly receivedAtMicros: number;
+}
+
 /** A version in two numbers, because a number has only 53 bits. */
 const lowBits = 22n;
 const lowMask = (1n << lowBits) - 1n;
@@ -80,6 +86,8 @@ export class EventVersions {
     const { repeats: identity } = topic;
     if (identity === undefined) return { events, repeats: 0 };
     const digests = new Uint32Array(events.length * digestWords);
+    // By digest. The memory may forget an event while the others of the batch are added to it.
+    const knownInBatch = new Map<bigint, KnownEvent>();
     const unknown: { readonly value: Buffer; readonly at: number }[] = [];
     const times = events.map(({ record, original = record, mayBeRepeat = true }, index) => {
       const at = index * digestWords;
@@ -87,10 +95,13 @@ export class EventVersions {
       const receivedAt = findReceivedAt(topic, identity.receivedAt, value);
       if (receivedAt === undefined) return undefined;
       writeDigest(topic, value, receivedAt, digests, at);
-      if (mayBeRepeat && this.#known.get(digests, at) === undefined) unknown.push({ value, at });
+      const known = this.#get(digests, at);
+      if (known !== undefined) knownInBatch.set(toDigest(digests, at), known);
+      else if (mayBeRepeat) unknown.push({ value, at });
       return readTimeMicrosAt(value, receivedAt);
     });
-    await this.#readStored(topic, identity.id, unknown, digests, clickhouse);
+    const stored = await this.#readStored(topic, identity.id, unknown, digests, clickhouse);
+    for (const [digest, known] of stored) knownInBatch.set(digest, known);
     let repeats = 0;
     const stamped = events.map((event, index): R => {
       const receivedAtMicros = times[index];
@@ -98,7 +109,7 @@ export class EventVersions {
       const at = index * digestWords;
       const { record, original = record } = event;
       const digest = toDigest(digests, at);
-      const known = this.#get(digests, at);
+      const known = knownInBatch.get(digest) ?? this.#get(digests, at);
       const isAfter = known !== undefined && record.version >= known.version;
       if (isAfter && receivedAtMicros - known.receivedAtMicros <= repeatWindowMicros) {
         event.stamp = { digest, receivedAtMicros: known.receivedAtMicros };
@@ -106,14 +117,17 @@ export class EventVersions {
         repeats++;
         return { ...event, record: { ...record, version: known.version }, original };
       }
-      if (known === undefined || isAfter) this.#set(digests, at, record.version, receivedAtMicros);
+      if (known === undefined || isAfter) {
+        knownInBatch.set(digest, { version: record.version, receivedAtMicros });
+        this.#set(digests, at, record.version, receivedAtMicros);
+      }
       event.stamp = { digest, receivedAtMicros };
       return event;
     });
     return { events: stamped, repeats };
   }
 
-  #get(digests: Uint32Array, at: number): { version: bigint; receivedAtMicros: number } | undefined {
+  #get(digests: Uint32Array, at: number): KnownEvent | undefined {
     const high = this.#known.get(digests, at);
     if (high === undefined) return undefined;
     const low = this.#known.get(digests, at, 1) as number;
@@ -127,15 +141,16 @@ export class EventVersions {
     this.#known.set(digests, at, Number(version >> lowBits), Number(version & lowMask), receivedAtMicros);
   }
 
-  /** Reads the stored versions of events that are not in memory, and remembers them. */
+  /** Reads the stored versions of events that are not in memory, remembers them, and returns them by digest. */
   async #readStored(
     topic: Topic,
     idField: string,
     unknown: readonly { readonly value: Buffer; readonly at: number }[],
     digests: Uint32Array,
     clickhouse: ClickHouse,
-  ): Promise<void> {
-    if (unknown.length === 0) return;
+  ): Promise<Map<bigint, KnownEvent>> {
+    const found = new Map<bigint, KnownEvent>();
+    if (unknown.length === 0) return found;
     const tenantAt = getFieldOffset(topic, 'tenant_id');
     const idAt = getFieldOffset(topic, idField);
     const rows = await clickhouse.query<{ high: number; low: number; stored: string; micros: number }>({
@@ -157,8 +172,11 @@ export class EventVersions {
     const words = new Uint32Array(digestWords);
     for (const { high, low, stored, micros } of rows) {
       words.set([high, low]);
-      this.#set(words, 0, BigInt(stored), micros);
+      const known = { version: BigInt(stored), receivedAtMicros: micros };
+      found.set(toDigest(words, 0), known);
+      this.#set(words, 0, known.version, known.receivedAtMicros);
     }
+    return found;
   }
 }
 

@@ -270,9 +270,9 @@ describe('repeats of other events', () => {
     expect(await query(`SELECT score FROM feedback FINAL WHERE id = '${id}'`)).toEqual([{ score: '1' }]);
   });
 
-  test.each([false, true])('attachments; new process: %s', async (isRestarted) => {
-    const runId = deriveUuid(`attachments ${isRestarted}`);
-    const attachment = (content: string, seconds: number, name = 'file'): LogMessage => {
+  const attachmentOf =
+    (runId: string) =>
+    (content: string, seconds: number, name = 'file'): LogMessage => {
       const writer = new AvroWriter(1_024);
       writer.raw(buildWirePrefix(sink.log.schemaId(attachmentEvents)));
       encodeAttachment(writer, {
@@ -281,6 +281,10 @@ describe('repeats of other events', () => {
       });
       return { key: 'k', value: writer.since(0) };
     };
+
+  test.each([false, true])('attachments; new process: %s', async (isRestarted) => {
+    const runId = deriveUuid(`attachments ${isRestarted}`);
+    const attachment = attachmentOf(runId);
     const log = toRecordsAtOffset(1, [
       attachment('v1', 0),
       attachment('v2', 1),
@@ -293,6 +297,35 @@ describe('repeats of other events', () => {
     expect(await query(`SELECT name, content FROM attachments FINAL WHERE run_id = '${runId}' ORDER BY name`)).toEqual([
       { name: 'file', content: 'v2' },
       { name: 'other', content: 'v1' },
+    ]);
+  });
+
+  // More events in a batch than the sink remembers.
+  const many = Array.from({ length: 2_500 }, (_, index) => `${index}`);
+
+  test.each([false, true])('a large batch of attachments that is sent again; new process: %s', async (isRestarted) => {
+    const runId = deriveUuid(`many attachments ${isRestarted}`);
+    const attachment = attachmentOf(runId);
+    const batch = (seconds: number) => many.map((name) => attachment('v1', seconds, name));
+    const log = toRecordsAtOffset(1, [...batch(0), ...batch(1)]);
+    await sink.deliver(attachmentEvents, log.slice(0, many.length));
+    if (isRestarted) await restart();
+    await sink.deliver(attachmentEvents, log.slice(many.length));
+    const newest = log[many.length - 1]?.version;
+    expect(
+      await query(`SELECT uniqExact(name) AS names, toString(max(version)) AS newest
+                   FROM attachments WHERE run_id = '${runId}'`),
+    ).toEqual([{ names: many.length, newest: String(newest) }]);
+  });
+
+  test('v1, v2, many others and v1 again in one batch', async () => {
+    const runId = deriveUuid('all in one batch');
+    const attachment = attachmentOf(runId);
+    const others = many.map((name) => attachment('v1', 2, name));
+    const batch = [attachment('v1', 0), attachment('v2', 1), ...others, attachment('v1', 3)];
+    await sink.deliver(attachmentEvents, toRecordsAtOffset(1, batch));
+    expect(await query(`SELECT content FROM attachments FINAL WHERE run_id = '${runId}' AND name = 'file'`)).toEqual([
+      { content: 'v2' },
     ]);
   });
 });
