@@ -17,6 +17,7 @@ const statementTimeoutMs = 3_600_000;
 /** Time after which requests are dropped if their traces are still not stored. */
 const maxWaitMicros = 86_400_000_000;
 
+/** A request to keep a trace; several requests may name the same trace. */
 interface TraceToKeep {
   readonly tenantId: string;
   readonly traceId: string;
@@ -40,26 +41,38 @@ export async function keepTraces(
 ): Promise<number[]> {
   if (changes.length === 0) return [];
   const { traces, waiting } = await findTraces(clickhouse, changes);
-  const tracesById = new Map(traces.map((trace) => [`${trace.tenantId} ${trace.traceId}`, trace]));
+  const requestsById = new Map<string, TraceToKeep[]>();
+  for (const trace of traces) {
+    const key = `${trace.tenantId} ${trace.traceId}`;
+    const requests = requestsById.get(key);
+    if (requests === undefined) requestsById.set(key, [trace]);
+    else requests.push(trace);
+  }
   const rows: (string | number)[][] = [];
   const located = await readLocations(clickhouse, traces);
   const projectIds = located.map(({ locations }) => (locations as readonly [TraceLocation])[0].projectId);
   const retentions = await readRetentions(database, projectIds);
   for (const { trace, locations } of located) {
-    const { projectId, requestedAtMicros, isSecond } = tracesById.get(
-      `${trace.tenantId} ${trace.traceId}`,
-    ) as TraceToKeep;
+    const requests = requestsById.get(`${trace.tenantId} ${trace.traceId}`) as TraceToKeep[];
     const [location] = locations as readonly [TraceLocation];
+    if (!requests.some((request) => isEffective(request, location))) continue;
     const { lifetime, traceTimeMicros } = location;
-    if (projectId !== null && projectId !== location.projectId) continue;
-    if (lifetime.expiresAtSeconds * 1_000_000 <= requestedAtMicros) continue;
-    if (lifetime.tier === 'longlived' && !isSecond) continue;
     const retention = { ...(retentions.get(location.projectId) ?? defaultRetention), tier: 'longlived' } as const;
     const { expiresAtSeconds } = mergeLifetimes(lifetime, computeLifetime(config, retention, traceTimeMicros));
     for (const each of locations) rows.push([trace.tenantId, trace.traceId, each.projectId, expiresAtSeconds]);
   }
   if (rows.length > 0) await copyRows({ clickhouse, database }, rows, signal);
   return changes.filter(({ id }) => !waiting.has(id)).map(({ id }) => id);
+}
+
+/** Returns whether a request changes a trace at `location`, which must be its winning location. */
+function isEffective(
+  { projectId, requestedAtMicros, isSecond }: TraceToKeep,
+  { projectId: storedProjectId, lifetime }: TraceLocation,
+): boolean {
+  if (projectId !== null && projectId !== storedProjectId) return false;
+  if (lifetime.expiresAtSeconds * 1_000_000 <= requestedAtMicros) return false;
+  return lifetime.tier !== 'longlived' || isSecond;
 }
 
 /** Finds the traces of the requests, and the requests whose run is not stored yet. */

@@ -132,6 +132,22 @@ describe('keeping a trace', () => {
     expect(await under.storedRows(later)).toMatchObject(oneTrace);
   });
 
+  it.each([
+    ['before', [1, 0]],
+    ['after', [0, 1]],
+  ])('is not prevented by a request in another project %s it', async (_, order) => {
+    const projects = [await under.addProject('shortlived'), await under.addProject()] as const;
+    const { traceId } = await under.sendTrace(projects[0], 10);
+    for (const index of order) {
+      const body = { session_id: projects[index], trace_ids: [traceId] };
+      expect((await under.ask('POST', '/runs/keep', body)).status).toBe(200);
+    }
+    await under.change();
+    expect(await under.sql(`SELECT max(trace_tier) AS tier FROM runs WHERE trace_id = '${traceId}'`)).toEqual([
+      { tier: 2 },
+    ]);
+  });
+
   it('does not concern traces of another project', async () => {
     const trace = await under.sendTrace(await under.addProject('shortlived'), 10);
     const body = { session_id: await under.addProject(), trace_ids: [trace.traceId] };
