@@ -9,6 +9,7 @@ import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhou
 import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
+import { toPlainText, toReadableJson } from '../runs/json-sql.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
 import { liveCondition, neverSeconds, traceTiers } from './lifetimes.ts';
@@ -37,22 +38,31 @@ export async function deleteTraces(
   return changes.map(({ id }) => id);
 }
 
-/** Marks the traces of a request as deleted if they are stored in the project of the request. */
+/** Tolerance for clocks when the acceptance of a trace is compared with the time of a request. */
+const clockToleranceMicros = 1_000_000;
+
+/**
+ * Marks the traces of a request as deleted if they are stored in the project of the request. Of the traces with the
+ * metadata, only those whose first run was accepted before the request: the second execution finds newer traces, too.
+ */
 async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<void> {
   const { tenantId, projectId, traceIds, metadata, requestedAtMicros } = change;
   const pairs = Object.entries(metadata === null ? {} : (JSON.parse(metadata) as Record<string, string>));
-  // If the value is not a string, its JSON text is compared.
-  const buildMetadataCondition = (key: number) =>
-    `(JSONExtractString(extra_text, 'metadata', {key${key}:String}) = {value${key}:String}
-      OR JSONExtractRaw(extra_text, 'metadata', {key${key}:String}) = {value${key}:String})`;
+  // If the value is not a string, its JSON text is compared. A missing key is not an empty value.
+  const buildMetadataCondition = (key: number) => {
+    const valueSql = `JSONExtractRaw(readable_extra, 'metadata', {key${key}:String})`;
+    return `${valueSql} != '' AND ${toPlainText(valueSql)} = {value${key}:String}`;
+  };
   const traceIdsSql =
     metadata === null
       ? `SELECT trace_id FROM trace_locations WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
          AND trace_id IN {traces:Array(UUID)}`
-      : `SELECT trace_id FROM (
-           SELECT trace_id, ifNull(extra, '') AS extra_text
-           FROM runs FINAL PREWHERE ${projectCondition} WHERE ${liveCondition}
-         ) WHERE ${pairs.map((_, index) => buildMetadataCondition(index)).join(' AND ')}`;
+      : `SELECT trace_id FROM runs WHERE ${projectCondition} AND trace_id IN (
+           SELECT trace_id FROM (
+             SELECT trace_id, ${toReadableJson(`ifNull(extra, '')`)} AS readable_extra
+             FROM runs FINAL PREWHERE ${projectCondition} WHERE ${liveCondition}
+           ) WHERE ${pairs.map((_, index) => buildMetadataCondition(index)).join(' AND ')}
+         ) GROUP BY trace_id HAVING min(first_received_at) <= fromUnixTimestamp64Micro({acceptedUntil:Int64})`;
   await clickhouse.command({
     name: 'mark-deleted-traces',
     sql: buildMarksSql(traceIdsSql),
@@ -60,6 +70,7 @@ async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<
       tenant: tenantId,
       project: projectId,
       since: requestedAtMicros,
+      acceptedUntil: requestedAtMicros + clockToleranceMicros,
       ...(traceIds && { traces: traceIds }),
       ...Object.fromEntries(
         pairs.flatMap(([key, value], index) => [

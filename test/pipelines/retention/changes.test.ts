@@ -158,17 +158,6 @@ describe('keeping a trace', () => {
   });
 });
 
-/** Returns the number of rows in ClickHouse, in any table, that contain a text which only the deleted trace has. */
-async function contents({ traceId, childId }: SentTrace): Promise<number> {
-  const ids = `('${traceId}', '${childId}')`;
-  const [row] = await under.sql<{ rows: number }>(
-    `SELECT (SELECT count() FROM runs WHERE trace_id = '${traceId}' AND isNotNull(inputs))
-       + (SELECT count() FROM attachments WHERE run_id IN ${ids}) + (SELECT count() FROM feedback WHERE run_id IN ${ids})
-       + (SELECT count() FROM stream_events WHERE run_id IN ${ids}) AS rows`,
-  );
-  return row?.rows ?? -1;
-}
-
 async function addStreamEvent(runId: string): Promise<void> {
   await under.command(
     `INSERT INTO stream_events (version, organization_id, thread_id, run_id, attempt, seq, expires_at, data)
@@ -194,12 +183,12 @@ describe('deleting traces', () => {
     for (const id of [gone.traceId, gone.childId]) expect((await under.ask('GET', `/runs/${id}`)).status).toBe(404);
     const link = new URL(urls['attachment.notes'].presigned_url).pathname;
     expect((await under.api.server.inject({ url: link })).statusCode).toBe(404);
-    expect(await contents(gone)).toBe(0);
+    expect(await under.contents(gone)).toBe(0);
     expect(await under.storedRows(gone)).toMatchObject({ runs: 0, run_locator: 0, attachments: 0, feedback: 0 });
     await under.change('again');
     expect(await under.storedRows(gone)).toEqual(nothing);
     expect(await under.storedRows(stays)).toEqual({ ...oneTrace, feedback: 1 });
-    expect(await contents(stays)).toBe(5);
+    expect(await under.contents(stays)).toBe(5);
     expect(await under.billed()).toBe(billed);
   });
 
@@ -215,7 +204,7 @@ describe('deleting traces', () => {
     const body = { session_id: projectId, metadata: { customer: 'x" OR 1', plan: '7' } };
     expect((await under.ask('POST', '/runs/delete', body)).status).toBe(200);
     await under.change();
-    expect(await contents(gone)).toBe(0);
+    expect(await under.contents(gone)).toBe(0);
     for (const trace of stay) expect((await under.readRuns(trace.traceId)).length).toBe(2);
   });
 
@@ -245,7 +234,7 @@ describe('deleting traces', () => {
     await publishFeedback(late);
     await publishFeedback(trace.traceId);
     await under.change('again');
-    expect(await contents({ ...trace, childId: late })).toBe(0);
+    expect(await under.contents({ ...trace, childId: late })).toBe(0);
     expect((await under.ask('GET', `/runs/${late}`)).status).toBe(404);
     expect(await under.storedRows(trace)).toEqual(nothing);
     expect(

@@ -31,7 +31,7 @@ export interface RetentionUnderTest {
   addProject(tier?: TraceTier): Promise<string>;
   /** Stores a trace that began `daysAgo` and consists of a root with an attachment, and a child. */
   sendTrace(projectId: string, daysAgo: number, metadata?: object): Promise<SentTrace>;
-  sendLateChild(trace: SentTrace, daysAgo: number): Promise<string>;
+  sendLateChild(trace: SentTrace, daysAgo: number, metadata?: object): Promise<string>;
   ask: ApiUnderTest['ask'] extends (key: string, ...rest: infer Rest) => infer Answer
     ? (...rest: Rest) => Answer
     : never;
@@ -39,6 +39,8 @@ export interface RetentionUnderTest {
   readRuns(traceId: string): Promise<string[]>;
   /** Returns the number of rows that belong to a trace, by table, after merging. */
   storedRows(trace: SentTrace): Promise<Record<ExpiringTable, number>>;
+  /** Returns the number of rows in ClickHouse, in any table, that contain a text which only the trace has. */
+  contents(trace: SentTrace): Promise<number>;
   /** Runs the job. `again` makes the requests due that wait for their second execution. */
   change(again?: 'again'): Promise<void>;
   /** Returns the number of traces on the bill of the workspace. */
@@ -115,10 +117,10 @@ export async function openRetention(): Promise<RetentionUnderTest> {
       ]);
       return trace;
     },
-    async sendLateChild(trace, daysAgo) {
+    async sendLateChild(trace, daysAgo, metadata = {}) {
       const id = randomUUID();
       await sendParts([
-        post(run(id, trace, daysAgo)),
+        post(run(id, trace, daysAgo, { extra: { metadata } })),
         { name: `attachment.${id}.notes`, type: 'text/plain', body: 'content of the attachment' },
       ]);
       return id;
@@ -142,6 +144,15 @@ export async function openRetention(): Promise<RetentionUnderTest> {
         return [table, row?.rows ?? -1] as const;
       };
       return Object.fromEntries(await Promise.all(expiring.map(count))) as Record<ExpiringTable, number>;
+    },
+    async contents({ traceId, childId }) {
+      const ids = `('${traceId}', '${childId}')`;
+      const [row] = await sql<{ rows: number }>(
+        `SELECT (SELECT count() FROM runs WHERE trace_id = '${traceId}' AND isNotNull(inputs))
+           + (SELECT count() FROM attachments WHERE run_id IN ${ids}) + (SELECT count() FROM feedback WHERE run_id IN ${ids})
+           + (SELECT count() FROM stream_events WHERE run_id IN ${ids}) AS rows`,
+      );
+      return row?.rows ?? -1;
     },
     async change(again) {
       if (again) await api.database.execute('UPDATE trace_changes SET due_at = now()');

@@ -1,0 +1,61 @@
+/** Which traces a deletion covers, and what it leaves, over its two executions. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { until } from '../../infra/until.ts';
+import { openRetention, type RetentionUnderTest } from './retention-under-test.ts';
+
+let under: RetentionUnderTest;
+beforeAll(async () => {
+  under = await openRetention();
+});
+afterAll(() => under?.api.close());
+
+async function requestDeletion(projectId: string, traces: object): Promise<void> {
+  expect((await under.ask('POST', '/runs/delete', { session_id: projectId, ...traces })).status).toBe(200);
+}
+
+it('by metadata covers traces that were accepted before the request, also if the run with the metadata comes later', async () => {
+  const [projectId, customer] = [await under.addProject(), { customer: 'acme' }];
+  const before = await under.sendTrace(projectId, 1);
+  await requestDeletion(projectId, { metadata: customer });
+  await under.change();
+  const isOld = `SELECT FROM trace_changes WHERE session_id = $1 AND requested_at < now() - interval '2 seconds'`;
+  await until('the request to be older than the tolerance for clocks', async () => {
+    return (await under.api.database.query(isOld, [projectId])).length > 0;
+  });
+  const late = await under.sendLateChild(before, 1, customer);
+  const after = await under.sendTrace(projectId, 1, customer);
+  await under.change('again');
+  expect(await under.contents({ ...before, childId: late })).toBe(0);
+  expect(await under.readRuns(after.traceId)).toHaveLength(2);
+});
+
+it.each([
+  ['an escape of a lone surrogate', '"\\ud800"'],
+  ['an integer beyond 64 bits', '123456789012345678901234567890'],
+])('by metadata finds runs whose extra contains %s', async (_, value) => {
+  const [projectId, id] = [await under.addProject(), randomUUID()];
+  const { statusCode } = await under.api.server.inject({
+    method: 'POST',
+    url: '/runs',
+    headers: { 'x-api-key': under.key, 'content-type': 'application/json' },
+    payload: `{"id":"${id}","session_id":"${projectId}","name":"run","run_type":"chain",
+      "start_time":"${new Date().toISOString()}","extra":{"other":${value},"metadata":{"customer":"acme"}}}`,
+  });
+  expect(statusCode).toBe(202);
+  await under.api.settled();
+  expect(await under.readRuns(id)).toEqual([id]);
+  await requestDeletion(projectId, { metadata: { customer: 'acme' } });
+  await under.change();
+  expect(await under.readRuns(id)).toEqual([]);
+});
+
+it('by metadata with an empty value leaves runs without the key', async () => {
+  const projectId = await under.addProject();
+  const empty = await under.sendTrace(projectId, 1, { customer: '' });
+  const stay = [await under.sendTrace(projectId, 1), await under.sendTrace(projectId, 1, { customer: 7 })];
+  await requestDeletion(projectId, { metadata: { customer: '' } });
+  await under.change();
+  expect(await under.contents(empty)).toBe(0);
+  for (const { traceId } of stay) expect(await under.readRuns(traceId)).toHaveLength(2);
+});
