@@ -125,14 +125,12 @@ async function deleteMarkedTraces(
   });
   const tenantCondition = 'tenant_id = {tenant:UUID}';
   const tracesCondition = `${projectCondition} AND trace_id IN ${traces}`;
+  // The second time, runs that are deleted already have a mark. A root run has the same id as its trace.
+  const runCondition = `(run_id IN ${runs} OR run_id IN ${traces})`;
   // Delete runs last, because a repeated deletion needs them to find their attachments and feedback.
   const content = [
-    { table: 'attachments', condition: `${tenantCondition} AND run_id IN ${runs}` },
-    // A root run has the same id as its trace.
-    {
-      table: 'feedback',
-      condition: `${tenantCondition} AND (run_id IN ${runs} OR run_id IN ${traces}) OR (${tracesCondition})`,
-    },
+    { table: 'attachments', condition: `${tenantCondition} AND ${runCondition}` },
+    { table: 'feedback', condition: `${tenantCondition} AND ${runCondition} OR (${tracesCondition})` },
     // The trace of a graph run has the same id as the graph run.
     { table: 'stream_events', condition: `organization_id IN {deployments:Array(UUID)} AND run_id IN ${traces}` },
     { table: 'run_locator', condition: `${tenantCondition} AND id IN ${runs}` },

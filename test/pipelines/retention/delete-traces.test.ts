@@ -59,3 +59,17 @@ it('by metadata with an empty value leaves runs without the key', async () => {
   expect(await under.contents(empty)).toBe(0);
   for (const { traceId } of stay) expect(await under.readRuns(traceId)).toHaveLength(2);
 });
+
+it('covers attachments that arrive after their runs were deleted', async () => {
+  const trace = await under.sendTrace(await under.addProject(), 1);
+  await requestDeletion(trace.projectId, { trace_ids: [trace.traceId] });
+  await under.change();
+  for (const runId of [trace.traceId, trace.childId]) {
+    await under.command(
+      `INSERT INTO attachments (version, tenant_id, run_id, name, content)
+       SELECT 1, '${under.workspaceId}', '${runId}', 'late', 'content of the attachment'`,
+    );
+  }
+  await under.change('again');
+  expect(await under.contents(trace)).toBe(0);
+});
