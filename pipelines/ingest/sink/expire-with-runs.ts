@@ -15,7 +15,8 @@ import {
 } from '../../retention/lifetimes.ts';
 import type { TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
 import { locateRunsOfTenants } from '../../runs/locate-run.ts';
-import { nilUuid } from '../run-event/run-event.ts';
+import { buildTraceKey, nilUuid } from '../run-event/run-event.ts';
+import { parseTraceKey, readLocations } from './assign-trace-locations.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
 interface ExpiryDeps {
@@ -31,8 +32,9 @@ function canExpire({ retentionShortlivedDays, retentionLonglivedDays }: Retentio
 }
 
 /**
- * Sets the lifetime of attachments and feedback to that of their run: as it is stored, else as the event states it. If
- * neither is known, the tier is longlived and the lifetime begins now. Leaves out what belongs to deleted traces.
+ * Sets the lifetime of attachments and feedback to that of their run: as it is stored with the run, else with the trace
+ * that the event names, else as the event states it. If none is known, the tier is longlived and the lifetime begins
+ * now. Leaves out what belongs to deleted traces.
  *
  * @throws errors of the stores.
  */
@@ -49,6 +51,14 @@ export async function expireWithRuns(
     readLifetimes(deps.clickhouse, topic, kept),
     deps.retentions.of(projects),
   ]);
+  const ofRuns = kept.map(({ record }) => stored.get(readTenantRunKey(topic, record.value)));
+  const traceKeys = kept.map(({ record }, index) => {
+    const trace = ofRuns[index] === undefined ? stated[index] : undefined;
+    return trace && buildTraceKey(readUuidAt(record.value, getFieldOffset(topic, 'tenant_id')), trace.traceId);
+  });
+  const unstored = new Set(traceKeys.filter((key) => key !== undefined));
+  const located = await readLocations(deps.clickhouse, [...unstored].map(parseTraceKey));
+  const ofTraces = new Map(located.map(({ key, locations }) => [key, locations[0]?.lifetime]));
   return kept.map((event, index) => {
     const trace = stated[index];
     const retention = retentions.get(trace?.projectId ?? nilUuid);
@@ -56,7 +66,7 @@ export async function expireWithRuns(
       trace === undefined || retention === undefined
         ? computeLifetime(deps.config, defaultRetention, Date.now() * 1_000)
         : computeLifetime(deps.config, retention, trace.traceTimeMicros);
-    return { ...event, lifetime: stored.get(readTenantRunKey(topic, event.record.value)) ?? fallback };
+    return { ...event, lifetime: ofRuns[index] ?? ofTraces.get(traceKeys[index] ?? '') ?? fallback };
   });
 }
 

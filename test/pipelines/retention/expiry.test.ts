@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { buildTraceHeaders, readAttachment } from '../../../pipelines/attachments/read-attachment.ts';
 import { countMembers } from '../../../pipelines/exports/members.ts';
 import { readDiskUse } from '../../../pipelines/retention/disk-use.ts';
 import { allTimes } from '../../../pipelines/runs/run-columns.ts';
+import { attachmentEvents } from '../../../schemas/topics.ts';
 import { listTenantTables, storedBytes } from '../../engines/on-stored-table.ts';
 import { dayMs, expiring, openRetention, type RetentionUnderTest } from './retention-under-test.ts';
 
@@ -80,6 +82,26 @@ describe('a trace', () => {
     expect((await under.ask('GET', `/runs/${late}`)).body).toMatchObject({ trace_tier: 'shortlived' });
     const rows = await under.sql(`SELECT DISTINCT expires_at FROM runs WHERE trace_id = '${trace.traceId}'`);
     expect(rows).toHaveLength(1);
+  });
+
+  it('that was kept gives its lifetime to an attachment whose run is not stored yet', async () => {
+    const trace = await under.sendTrace(await under.addProject('shortlived'), 10);
+    const body = { session_id: trace.projectId, trace_ids: [trace.traceId] };
+    expect((await under.ask('POST', '/runs/keep', body)).status).toBe(200);
+    await under.change();
+    const { log } = under.api.services.accept;
+    const runId = randomUUID();
+    const sender = { workspaceId: under.workspaceId, userId: runId, keyId: runId };
+    const attachment = { runId, name: 'late', mimeType: 'text/plain', content: Buffer.from('content') };
+    const message = readAttachment(sender, attachment, { log, config: under.api.services.config });
+    const headers = buildTraceHeaders({ ...trace, traceTimeMicros: (Date.now() - 10 * dayMs) * 1_000 });
+    await log.publish(attachmentEvents, [{ ...message, headers }]);
+    await under.api.settled();
+    const lifetimes = (table: string, condition: string) =>
+      under.sql(`SELECT DISTINCT trace_tier, expires_at FROM ${table} FINAL WHERE ${condition}`);
+    expect(await lifetimes('attachments', `run_id = '${runId}'`)).toEqual(
+      await lifetimes('runs', `trace_id = '${trace.traceId}'`),
+    );
   });
 });
 
