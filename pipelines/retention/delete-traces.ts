@@ -53,16 +53,18 @@ async function markTraces(clickhouse: ClickHouse, change: TraceChange): Promise<
     const valueSql = `JSONExtractRaw(readable_extra, 'metadata', {key${key}:String})`;
     return `${valueSql} != '' AND ${toPlainText(valueSql)} = {value${key}:String}`;
   };
-  const traceIdsSql =
+  const candidatesSql =
     metadata === null
-      ? `SELECT trace_id FROM trace_locations WHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
-         AND trace_id IN {traces:Array(UUID)}`
-      : `SELECT trace_id FROM runs WHERE ${projectCondition} AND trace_id IN (
+      ? '{traces:Array(UUID)}'
+      : `(SELECT trace_id FROM runs WHERE ${projectCondition} AND trace_id IN (
            SELECT trace_id FROM (
              SELECT trace_id, ${toReadableJson(`ifNull(extra, '')`)} AS readable_extra
              FROM runs FINAL PREWHERE ${projectCondition} WHERE ${liveCondition}
            ) WHERE ${pairs.map((_, index) => buildMetadataCondition(index)).join(' AND ')}
-         ) GROUP BY trace_id HAVING min(first_received_at) <= fromUnixTimestamp64Micro({acceptedUntil:Int64})`;
+         ) GROUP BY trace_id HAVING min(first_received_at) <= fromUnixTimestamp64Micro({acceptedUntil:Int64}))`;
+  // A trace that was moved still has a location in its former project, which must not delete it.
+  const traceIdsSql = `SELECT trace_id FROM trace_locations WHERE tenant_id = {tenant:UUID} AND trace_id IN ${candidatesSql}
+    GROUP BY trace_id HAVING argMin(session_id, version) = {project:UUID}`;
   await clickhouse.command({
     name: 'mark-deleted-traces',
     sql: buildMarksSql(traceIdsSql),

@@ -73,3 +73,18 @@ it('covers attachments that arrive after their runs were deleted', async () => {
   await under.change('again');
   expect(await under.contents(trace)).toBe(0);
 });
+
+it('in a project that a trace was moved from leaves the trace', async () => {
+  const trace = await under.sendTrace(await under.addProject(), 0);
+  const otherProject = await under.addProject();
+  await under.command(
+    `INSERT INTO trace_locations SELECT * REPLACE ('${otherProject}' AS session_id, version + 1 AS version)
+     FROM trace_locations WHERE trace_id = '${trace.traceId}'`,
+  );
+  await requestDeletion(otherProject, { trace_ids: [trace.traceId] });
+  await under.change();
+  expect(await under.sql(`SELECT trace_id FROM trace_marks WHERE trace_id = '${trace.traceId}'`)).toEqual([]);
+  expect((await under.ask('PATCH', `/runs/${trace.childId}`, { outputs: { done: true } })).status).toBe(202);
+  await under.api.settled();
+  expect((await under.ask('GET', `/runs/${trace.childId}`)).body).toMatchObject({ outputs: { done: true } });
+});
