@@ -11,8 +11,9 @@
  *      request.
  *
  * After a crash in steps 2 to 4 the request is due again an hour later. After an error, it is due again in a minute,
- * with the other requests of its group. The groups are: the deletions in a project, and the requests of a workspace to
- * keep traces. Other groups are not affected.
+ * with the other requests of its group. The groups are: the deletions in a project that are handled for the first time,
+ * those that are handled for the second time, and the requests of a workspace to keep traces. Other groups are not
+ * affected.
  */
 
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
@@ -131,8 +132,8 @@ export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Prom
 function groupChanges(changes: readonly TraceChange[]): TraceChange[][] {
   const groups = new Map<string, TraceChange[]>();
   for (const change of changes) {
-    const { kind, tenantId, projectId } = change;
-    const key = kind === 'delete' ? `delete ${tenantId} ${projectId}` : `keep ${tenantId}`;
+    const { kind, tenantId, projectId, isSecond } = change;
+    const key = kind === 'delete' ? `delete ${tenantId} ${projectId} ${isSecond}` : `keep ${tenantId}`;
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [change]);
     else group.push(change);

@@ -23,7 +23,7 @@ const requestTimeCondition =
 const projectCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 
 /**
- * Deletes the traces of requests that concern one project.
+ * Deletes the traces of requests that concern one project and are all handled for the first or for the second time.
  *
  * @returns the ids of the requests, all of which are done.
  * @throws errors of the stores.
@@ -99,7 +99,7 @@ async function deleteMarkedTraces(
   changes: readonly TraceChange[],
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  const [{ tenantId, projectId }] = changes as readonly [TraceChange];
+  const [{ tenantId, projectId, isSecond }] = changes as readonly [TraceChange];
   const deployments = await database.query<{ id: string }>(
     'SELECT deployment_id AS id FROM agents.deployments WHERE workspace_id = $1',
     [tenantId],
@@ -138,9 +138,7 @@ async function deleteMarkedTraces(
     { table: 'run_locator', condition: `${tenantCondition} AND id IN ${runs}` },
     { table: 'runs', condition: tracesCondition },
   ];
-  // Requests that are handled for the first time still need the locations.
   const locations = { table: 'trace_locations', condition: tracesCondition };
-  const isSecond = changes.every((change) => change.isSecond);
   for (const { table, condition } of isSecond ? [...content, locations] : content) {
     await deleteRows(clickhouse, { name: `delete-traces-${table}`, table, condition, ...rest });
   }

@@ -88,3 +88,17 @@ it('in a project that a trace was moved from leaves the trace', async () => {
   await under.api.settled();
   expect((await under.ask('GET', `/runs/${trace.childId}`)).body).toMatchObject({ outputs: { done: true } });
 });
+
+it('deletes the locations the second time, also if others are deleted the first time in the same round', async () => {
+  const countLocations = async (traceId: string) =>
+    (await under.sql(`SELECT DISTINCT session_id FROM trace_locations WHERE trace_id = '${traceId}'`)).length;
+  const projectId = await under.addProject();
+  const [first, second] = [await under.sendTrace(projectId, 1), await under.sendTrace(projectId, 1)];
+  await requestDeletion(projectId, { trace_ids: [first.traceId] });
+  await under.change();
+  await requestDeletion(projectId, { trace_ids: [second.traceId] });
+  await under.change('again');
+  expect([await countLocations(first.traceId), await countLocations(second.traceId)]).toEqual([0, 1]);
+  await under.change('again');
+  expect(await countLocations(second.traceId)).toBe(0);
+});
