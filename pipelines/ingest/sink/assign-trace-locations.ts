@@ -198,7 +198,8 @@ export function assignTraceLocations(
     const own = getStatedLifetime(projectId, traceTimeMicros);
     // A lifetime is never shortened, because stored rows already have the longer lifetime.
     const lifetime = known === undefined ? own : mergeLifetimes(known.lifetime, own);
-    const stated = { projectId, traceTimeMicros, version: record.version, lifetime };
+    // Of the known location, only `wasRead` stays.
+    const stated = { ...known, projectId, traceTimeMicros, version: record.version, lifetime };
     locations.set(key, stated);
     if (known === undefined) newTraces.add(key);
     else if (!newTraces.has(key) && !isSameLocation(known, stated)) contested.add(key);

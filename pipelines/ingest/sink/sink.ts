@@ -348,8 +348,8 @@ export class Sink {
         return this.#insert(batch, moved);
       });
       if (winner === undefined) continue;
-      locations.set(key, winner);
-      this.#known.remember(key, winner);
+      locations.set(key, { ...winner, wasRead: true });
+      this.#known.remember(key, { ...winner, wasRead: true });
     }
   }
 

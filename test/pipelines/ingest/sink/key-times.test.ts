@@ -1,9 +1,12 @@
 /** Events of one run with different key times are stored as one run. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { locateRun } from '../../../../pipelines/runs/locate-run.ts';
-import { deriveUuid, json, noonMicros, runEvent, tenantId } from '../../runs/run-events.ts';
-import { openSink, type SinkUnderTest } from './sink-under-test.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { deriveUuid, json, noonMicros, otherProjectId, runEvent, tenantId } from '../../runs/run-events.ts';
+import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
+import { openSink, type SinkUnderTest, toLogMessage } from './sink-under-test.ts';
 
 let under: SinkUnderTest;
 beforeEach(async () => {
@@ -65,6 +68,28 @@ test('a run of another trace or workspace keeps its time', async () => {
     `SELECT toUnixTimestamp64Micro(start_time) - ${noonMicros} AS offset FROM runs FINAL WHERE id = '${post.runId}' ORDER BY 1`,
   );
   expect(rows.map(({ offset }) => offset)).toEqual([0, 7, 8]);
+});
+
+test.each([
+  ['in the next batch', [1, 2]],
+  ['in the same batch', [2]],
+])('a sink that moves a trace finds the stored times of its runs: %s', async (_what, ends) => {
+  const inOtherProject = { ...sibling, projectId: otherProjectId };
+  const log = toRecordsAtOffset(1, [inOtherProject, otherPost, post].map(toLogMessage));
+  const [stored, ...others] = [log[2], log[0], log[1]] as const;
+  const sinks = [];
+  for (let sink = 0; sink < 2; sink++) sinks.push(await openDrivenSink({ stores: under.stores, isShared: true }));
+  try {
+    await sinks[0]?.deliver(runEvents, [stored as LogRecord]);
+    let from = 0;
+    for (const end of ends) {
+      await sinks[1]?.deliver(runEvents, others.slice(from, end) as LogRecord[]);
+      from = end;
+    }
+    expect(await read()).toMatchObject([{ micros: post.startTimeMicros, inputs: '"in"' }]);
+  } finally {
+    for (const sink of sinks) await sink.close();
+  }
 });
 
 test('does not look up runs that were posted recently, nor new posts', async () => {
