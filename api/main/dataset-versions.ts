@@ -149,6 +149,6 @@ export const updateDatasetSplit = defineOperation({
   },
   handler: async ({ caller, params, body, services }) => {
     const change = { name: body.split_name, exampleIds: body.examples, remove: body.remove ?? false };
-    return changeSplit(services.database, caller.workspaceId, params.dataset_id, change);
+    return changeSplit(services, caller.workspaceId, params.dataset_id, change);
   },
 });

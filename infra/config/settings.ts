@@ -200,7 +200,12 @@ export const settings = {
     1024 * MIB,
     'Memory budget of one process, from which its buffers get fixed shares: half for ingest bodies that are being received or processed, a quarter for accepted events that wait for the event log, a sixteenth for events fetched from Kafka and not stored yet, which need about three times as much. Beyond a share, requests get 503, or fetching pauses. On top come the code and heap of the process. Each encoder process of bulk exports and each process that runs graph code may buffer another quarter.',
   ),
-  maxBodyBytes: required('RUNLAKE_MAX_BODY_BYTES', bytes(), 100 * MIB, 'Maximum size of a decompressed request body.'),
+  maxBodyBytes: required(
+    'RUNLAKE_MAX_BODY_BYTES',
+    bytes(),
+    100 * MIB,
+    'Maximum size of a decompressed request body, and of what one request copies into examples of a dataset.',
+  ),
   maxRunBytes: required(
     'RUNLAKE_MAX_RUN_BYTES',
     bytes(512 * MIB),

@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
-import { addSplits, defaultSplit, splitKey } from './example.ts';
+import { addSplits, defaultSplit, requireWriteSize, splitKey } from './example.ts';
 import { requireDataset, writeVersion } from './versions.ts';
 import { findCurrentExamples, replaceExampleRows } from './write-examples.ts';
 
@@ -23,30 +23,40 @@ export interface MetadataChange {
  * are not in the dataset are skipped. If all are skipped, no version is created.
  *
  * @returns the ids of the changed examples.
- * @throws NOT_FOUND for an unknown dataset; EXAMPLE_TOO_LARGE; DATASET_FULL.
+ * @throws NOT_FOUND for an unknown dataset; EXAMPLE_TOO_LARGE; BAD_REQUEST if the metadata of all examples together is
+ *   too large; DATASET_FULL.
  */
 export async function changeMetadata(
-  { database, config }: { readonly database: Database; readonly config: Pick<Config, 'maxRunBytes'> },
+  { database, config }: { readonly database: Database; readonly config: Pick<Config, 'maxRunBytes' | 'maxBodyBytes'> },
   workspaceId: string,
   datasetId: string,
   { exampleIds, changes }: { readonly exampleIds: readonly string[]; readonly changes: readonly MetadataChange[] },
 ): Promise<ReadonlySet<string>> {
   const ids = toUniqueIds(exampleIds);
-  const dataset = { workspaceId, id: datasetId };
-  if ((await findCurrentExamples(database, dataset, ids)).size === 0) {
+  const [found] = await database.query(
+    `SELECT FROM examples WHERE workspace_id = $1 AND dataset_id = $2 AND id = ANY ($3::uuid[]) AND valid_to = 'infinity'
+     LIMIT 1`,
+    [workspaceId, datasetId, ids],
+  );
+  if (!found) {
     // Distinguish an unknown dataset, which is an error, from a dataset that does not contain these examples.
     await requireDataset(database, workspaceId, datasetId);
     return new Set();
   }
   const changed = new Set<string>();
   await writeVersion(database, workspaceId, datasetId, async (tx, locked) => {
-    const rows = [...(await findCurrentExamples(tx, locked, ids))].map(([id, { metadata, attachments }]) => {
+    const former = await findCurrentExamples({ tx, config }, locked, ids);
+    let totalBytes = 0;
+    const rows = [...former].map(([id, { metadata, attachments }]) => {
       changed.add(id);
       const result = addSplits(changes.reduce(applyChange, metadata), undefined);
-      if (Buffer.byteLength(JSON.stringify(result)) > config.maxRunBytes) {
+      const bytes = Buffer.byteLength(JSON.stringify(result));
+      if (bytes > config.maxRunBytes) {
         const limits = { limitBytes: config.maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' };
         throw runlakeError('EXAMPLE_TOO_LARGE', { example: id, ...limits });
       }
+      totalBytes += bytes;
+      requireWriteSize(totalBytes, config);
       return { id, attachments, metadata: result };
     });
     await replaceExampleRows(tx, locked, rows);

@@ -1,3 +1,4 @@
+import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { type AttachmentLocation, buildExampleAttachmentUrls } from '../attachments/attachment-sets.ts';
@@ -69,6 +70,17 @@ export function addSplits(
 
 /** Maximum nesting depth of JSON. It is limited because metadata is formatted again and validation is recursive. */
 export const maxExampleDepth = 1_000;
+
+/**
+ * Checks the total size of what a request copies into examples in addition to its body. All of it is in memory together.
+ *
+ * @throws BAD_REQUEST
+ */
+export function requireWriteSize(bytes: number, { maxBodyBytes }: Pick<Config, 'maxBodyBytes'>): void {
+  if (bytes <= maxBodyBytes) return;
+  const limit = `${maxBodyBytes} bytes (RUNLAKE_MAX_BODY_BYTES)`;
+  throw runlakeError('BAD_REQUEST', { reason: `The examples together exceed ${limit}. Write fewer per request.` });
+}
 
 export function createExampleError(example: string, reason: string): Error {
   return runlakeError('INVALID_EXAMPLE', { example, reason });

@@ -1,7 +1,8 @@
+import type { Config } from '../../infra/config/settings.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import type { RunExtras } from '../runs/run-columns.ts';
 import { selectFields } from '../runs/run-select.ts';
-import { createExampleError } from './example.ts';
+import { createExampleError, requireWriteSize } from './example.ts';
 
 const runsPerQuery = 100;
 const selected = selectFields(['inputs', 'outputs']);
@@ -30,19 +31,24 @@ const noExtras: RunExtras = {
 /**
  * Reads the runs from which examples copy inputs and outputs, as they are stored.
  *
- * @throws INVALID_EXAMPLE if a run does not exist; BAD_REQUEST if a hundred runs are larger than 64 MiB; errors of the
- *   stores.
+ * @throws INVALID_EXAMPLE if a run does not exist; BAD_REQUEST if the copies together exceed `maxBodyBytes`, or if a
+ *   hundred runs are larger than 64 MiB; errors of the stores.
  */
 export async function readSourceRuns(
-  deps: Omit<ReadDeps, 'extras'>,
+  deps: Omit<ReadDeps, 'extras'> & { readonly config: Pick<Config, 'maxBodyBytes'> },
   tenantId: string,
   examples: readonly ExampleWithSource[],
 ): Promise<Map<string, SourceRun>> {
   const examplesWithSource = examples.filter(({ useSourceRunIo }) => useSourceRunIo === true);
   const missing = examplesWithSource.find(({ sourceRunId }) => !sourceRunId);
   if (missing) throw createExampleError(missing.id, 'use_source_run_io needs source_run_id');
-  const runIds = [...new Set(examplesWithSource.map(({ sourceRunId }) => sourceRunId as string))];
+  const copies = new Map<string, number>();
+  for (const { sourceRunId } of examplesWithSource) {
+    copies.set(sourceRunId as string, (copies.get(sourceRunId as string) ?? 0) + 1);
+  }
+  const runIds = [...copies.keys()];
   const found = new Map<string, SourceRun>();
+  let bytes = 0;
   for (let at = 0; at < runIds.length; at += runsPerQuery) {
     const query = {
       tenantId,
@@ -52,7 +58,10 @@ export async function readSourceRuns(
       order: 'asc',
     } as const;
     for (const { row } of await readEachRun({ ...deps, extras: noExtras }, query)) {
-      found.set(row.key.runId, { inputs: row.text('inputs') ?? '{}', outputs: row.text('outputs') ?? null });
+      const run = { inputs: row.text('inputs') ?? '{}', outputs: row.text('outputs') ?? null };
+      bytes += copies.get(row.key.runId)! * (Buffer.byteLength(run.inputs) + Buffer.byteLength(run.outputs ?? ''));
+      requireWriteSize(bytes, deps.config);
+      found.set(row.key.runId, run);
     }
   }
   const unknown = examplesWithSource.find(({ sourceRunId }) => !found.has(sourceRunId as string));

@@ -1,3 +1,4 @@
+import type { Config } from '../../infra/config/settings.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { addSplits, splitKey } from './example.ts';
@@ -28,10 +29,11 @@ export async function listSplits(
 /**
  * Adds examples to a split or removes them from it, and creates one new version.
  *
- * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset.
+ * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset; BAD_REQUEST if the metadata of all examples
+ *   together is too large; DATASET_FULL.
  */
 export async function changeSplit(
-  database: Database,
+  { database, config }: { readonly database: Database; readonly config: Pick<Config, 'maxBodyBytes'> },
   workspaceId: string,
   datasetId: string,
   {
@@ -42,7 +44,7 @@ export async function changeSplit(
 ): Promise<string[]> {
   const ids = toUniqueIds(exampleIds);
   await writeVersion(database, workspaceId, datasetId, async (tx, dataset) => {
-    const current = await readCurrentExamples(tx, dataset, ids);
+    const current = await readCurrentExamples({ tx, config }, dataset, ids);
     const rows = [...current].map(([id, { metadata, attachments }]) => {
       const splits = [metadata[splitKey] ?? []].flat().filter((split) => split !== name) as string[];
       return { id, attachments, metadata: addSplits(metadata, remove ? splits : [...splits, name]) };

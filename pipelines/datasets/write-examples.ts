@@ -20,7 +20,7 @@ import {
   storeAttachmentSets,
 } from '../attachments/attachment-sets.ts';
 import { normaliseMimeType, validateAttachmentName } from '../attachments/read-attachment.ts';
-import { addSplits, createExampleError, splitKey } from './example.ts';
+import { addSplits, createExampleError, requireWriteSize, splitKey } from './example.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
 import { readSourceRuns, type SourceRun } from './source-runs.ts';
 import { validateExamples } from './validate-examples.ts';
@@ -29,7 +29,7 @@ import { type LockedDataset, writeVersion } from './versions.ts';
 export interface ExampleDeps {
   readonly database: Database;
   readonly clickhouse: ClickHouse;
-  readonly config: Pick<Config, 'maxRunBytes' | 'maxPageBytes'>;
+  readonly config: Pick<Config, 'maxRunBytes' | 'maxPageBytes' | 'maxBodyBytes'>;
 }
 
 type JsonObject = Readonly<Record<string, unknown>>;
@@ -64,8 +64,8 @@ export interface WrittenExamples {
 /**
  * Creates examples in a dataset.
  *
- * @throws NOT_FOUND; CONFLICT if an id already exists; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; DATASET_FULL; errors of the
- *   stores.
+ * @throws NOT_FOUND; CONFLICT if an id already exists; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; BAD_REQUEST if the source runs
+ *   are too large; DATASET_FULL; errors of the stores.
  */
 export async function createExamples(
   deps: ExampleDeps,
@@ -148,8 +148,10 @@ export interface AttachmentsOperations {
 }
 
 /**
- * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; errors of
- *   the stores.
+ * Changes examples of a dataset.
+ *
+ * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; BAD_REQUEST
+ *   if the stored metadata is too large; errors of the stores.
  */
 export async function updateExamples(
   deps: ExampleDeps,
@@ -161,11 +163,8 @@ export async function updateExamples(
   await validateExamples(deps, { workspaceId, datasetId }, changes);
   const added = await storeAttachments(deps, workspaceId, changes);
   const asOf = await writeVersion(deps.database, workspaceId, datasetId, async (tx, dataset) => {
-    const former = await readCurrentExamples(
-      tx,
-      dataset,
-      changes.map(({ id }) => id),
-    );
+    const ids = changes.map(({ id }) => id);
+    const former = await readCurrentExamples({ tx, config: deps.config }, dataset, ids);
     const rows = changes.map((change) => {
       const { metadata, attachments } = former.get(change.id)!;
       const changed =
@@ -192,18 +191,23 @@ interface CurrentExample {
   readonly attachments: Readonly<Record<string, AttachmentLocation>>;
 }
 
+interface ChangeDeps {
+  /** Transaction that has locked the dataset. */
+  readonly tx: Sql;
+  readonly config: Pick<Config, 'maxBodyBytes'>;
+}
+
 /**
- * Changes examples of a dataset.
+ * Returns the newest state of the given examples, by id.
  *
- * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; errors of
- *   the stores.
+ * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset; BAD_REQUEST if they are too large together.
  */
 export async function readCurrentExamples(
-  tx: Sql,
-  dataset: Pick<LockedDataset, 'workspaceId' | 'id'>,
+  { tx, config }: ChangeDeps,
+  dataset: LockedDataset,
   ids: readonly string[],
 ): Promise<Map<string, CurrentExample>> {
-  const found = await findCurrentExamples(tx, dataset, ids);
+  const found = await findCurrentExamples({ tx, config }, dataset, ids);
   const missing = ids.filter((id) => !found.has(id));
   if (missing.length === 0) return found;
   const [elsewhere] = await tx.query<{ id: string }>(
@@ -214,16 +218,27 @@ export async function readCurrentExamples(
   throw runlakeError('NOT_FOUND', { what: `Example ${missing[0]}` });
 }
 
-/** Returns the newest state of the given examples, by id. Examples that are not in the dataset are omitted. */
+/**
+ * Like {@link readCurrentExamples}, but omits examples that are not in the dataset.
+ *
+ * @throws BAD_REQUEST if the examples are too large together.
+ */
 export async function findCurrentExamples(
-  database: Sql,
-  { workspaceId, id: datasetId }: Pick<LockedDataset, 'workspaceId' | 'id'>,
+  { tx, config }: ChangeDeps,
+  { workspaceId, id: datasetId }: LockedDataset,
   ids: readonly string[],
 ): Promise<Map<string, CurrentExample>> {
-  const rows = await database.query<{ id: string; metadata: string } & Pick<CurrentExample, 'attachments'>>(
-    `SELECT id, metadata, attachments FROM examples
-     WHERE workspace_id = $1 AND dataset_id = $2 AND id = ANY ($3::uuid[]) AND valid_to = 'infinity'`,
-    [workspaceId, datasetId, ids],
+  const selected = `FROM examples
+     WHERE workspace_id = $1 AND dataset_id = $2 AND id = ANY ($3::uuid[]) AND valid_to = 'infinity'`;
+  const params = [workspaceId, datasetId, ids];
+  const [size] = await tx.query<{ bytes: number }>(
+    `SELECT coalesce(sum(octet_length(metadata) + octet_length(attachments::text)), 0)::bigint AS bytes ${selected}`,
+    params,
+  );
+  requireWriteSize(size!.bytes, config);
+  const rows = await tx.query<{ id: string; metadata: string } & Pick<CurrentExample, 'attachments'>>(
+    `SELECT id, metadata, attachments ${selected}`,
+    params,
   );
   return new Map(
     rows.map(({ id, metadata, attachments }) => [id, { metadata: JSON.parse(metadata) as JsonObject, attachments }]),
