@@ -14,6 +14,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { copyAttachmentSets, deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { type ExampleLinkDeps, formatExample, selectableFields } from './example.ts';
+import { limitLockWait, queueForDatasets } from './lock-dataset.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
 import { buildSelectionSql, openVersion, resolveVersion, toSelectionParameters } from './stream-version.ts';
 import { createExampleValidator } from './validate-examples.ts';
@@ -70,19 +71,19 @@ export async function cloneExamples(
        FROM examples WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${buildSelectionSql(6)}`,
       [sourceId, time, targetId, as_of, JSON.stringify(copies), ...toSelectionParameters(choice)],
     );
-  const made = await database.transaction(
-    async (tx) => {
-      // Lock the datasets in the same order as all other writes.
-      if (sourceId < targetId) await lockSource(tx, sourceId);
-      return writeVersionInTransaction(tx, workspaceId, targetId, async (_, target) => {
-        if (sourceId > targetId) await lockSource(tx, sourceId);
-        const copied = await writeCopies(tx, target.asOf);
-        await deleteAttachmentSets(deps.clickhouse, workspaceId, await findUnusedSets(tx, target, sets));
-        await confirmAttachmentSets(tx, sets);
-        return copied;
-      });
-    },
-    { timeoutMs: writeTimeoutMs },
+  const write = async (tx: Sql) => {
+    // Lock the datasets in the same order as all other writes.
+    if (sourceId < targetId) await lockSource(tx, sourceId);
+    return writeVersionInTransaction(tx, workspaceId, targetId, async (_, target) => {
+      if (sourceId > targetId) await lockSource(tx, sourceId);
+      const copied = await writeCopies(tx, target.asOf);
+      await deleteAttachmentSets(deps.clickhouse, workspaceId, await findUnusedSets(tx, target, sets));
+      await confirmAttachmentSets(tx, sets);
+      return copied;
+    });
+  };
+  const made = await queueForDatasets([sourceId, targetId], () =>
+    database.transaction(write, { timeoutMs: writeTimeoutMs }),
   );
   const target = { datasetId: targetId, asOf: made };
   const readCopies = await openVersion(database, workspaceId, target, { changedAt: made });
@@ -105,6 +106,7 @@ export async function cloneExamples(
  * @throws NOT_FOUND
  */
 async function lockSource(tx: Sql, datasetId: string): Promise<void> {
+  await limitLockWait(tx);
   const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 FOR SHARE', [datasetId]);
   if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
 }

@@ -16,6 +16,7 @@ import {
 } from '../../infra/postgres/list-page.ts';
 import { readFeedbackStatsByComparison } from '../feedback/feedback-stats.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
+import { limitLockWait, queueForDatasets } from './lock-dataset.ts';
 import { requireDataset } from './versions.ts';
 
 /** A comparative experiment. It compares experiments on one dataset, and feedback can refer to it. */
@@ -60,42 +61,42 @@ export async function createComparison(
 ): Promise<Comparison> {
   const id = comparison.id?.toLowerCase() ?? randomUUID();
   const ids = toUniqueIds(experimentIds);
-  await database
-    .transaction(async (tx) => {
-      const datasetId = await findDataset(tx, workspaceId, ids, comparison.datasetId?.toLowerCase());
-      const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2 FOR NO KEY UPDATE', [
-        datasetId,
-        workspaceId,
-      ]);
-      if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
-      await tx.execute(
-        `INSERT INTO comparative_experiments (id, workspace_id, dataset_id, experiment_ids, name, description, extra,
+  const datasetId = await findDataset(database, workspaceId, ids, comparison.datasetId?.toLowerCase());
+  const insert = async (tx: Sql) => {
+    await limitLockWait(tx);
+    const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2 FOR NO KEY UPDATE', [
+      datasetId,
+      workspaceId,
+    ]);
+    if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+    await tx.execute(
+      `INSERT INTO comparative_experiments (id, workspace_id, dataset_id, experiment_ids, name, description, extra,
            created_at)
          VALUES ($1, $2, $3, $4::uuid[], $5, $6, $7, coalesce($8, now()))`,
-        [
-          id,
-          workspaceId,
-          datasetId,
-          ids,
-          comparison.name ?? null,
-          comparison.description ?? null,
-          comparison.extra == null ? null : JSON.stringify(comparison.extra),
-          comparison.createdAt ?? null,
-        ],
-      );
-      const [found] = await tx.query<{ count: number }>(
-        'SELECT count(*) AS count FROM comparative_experiments WHERE dataset_id = $1',
-        [datasetId],
-      );
-      if (found!.count > maxComparisons) {
-        const what = 'comparative experiments of the dataset';
-        throw runlakeError('LIMIT_REACHED', { limit: maxComparisons, what, hint: 'Delete those that are not needed' });
-      }
-    })
-    .catch((error: unknown) => {
-      if (getViolatedConstraint(error) === undefined) throw error;
-      throw runlakeError('CONFLICT', { reason: 'A comparative experiment with this id already exists.' });
-    });
+      [
+        id,
+        workspaceId,
+        datasetId,
+        ids,
+        comparison.name ?? null,
+        comparison.description ?? null,
+        comparison.extra == null ? null : JSON.stringify(comparison.extra),
+        comparison.createdAt ?? null,
+      ],
+    );
+    const [found] = await tx.query<{ count: number }>(
+      'SELECT count(*) AS count FROM comparative_experiments WHERE dataset_id = $1',
+      [datasetId],
+    );
+    if (found!.count > maxComparisons) {
+      const what = 'comparative experiments of the dataset';
+      throw runlakeError('LIMIT_REACHED', { limit: maxComparisons, what, hint: 'Delete those that are not needed' });
+    }
+  };
+  await queueForDatasets([datasetId], () => database.transaction(insert)).catch((error: unknown) => {
+    if (getViolatedConstraint(error) === undefined) throw error;
+    throw runlakeError('CONFLICT', { reason: 'A comparative experiment with this id already exists.' });
+  });
   const [row] = await fetchRows(database, selectComparisons(workspaceId).where('id', '=', id));
   if (row === undefined) throw runlakeError('NOT_FOUND', { what: 'Comparative experiment' });
   const { experiment_ids: _, ...made } = row;
@@ -103,8 +104,8 @@ export async function createComparison(
 }
 
 /** Returns the dataset to which all the experiments belong. */
-async function findDataset(tx: Sql, workspaceId: string, ids: readonly string[], expected: string | undefined) {
-  const experiments = await tx.query<{ dataset: string | null }>(
+async function findDataset(database: Sql, workspaceId: string, ids: readonly string[], expected: string | undefined) {
+  const experiments = await database.query<{ dataset: string | null }>(
     `SELECT reference_dataset_id AS dataset FROM projects
      WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND deleted_at IS NULL`,
     [workspaceId, ids],

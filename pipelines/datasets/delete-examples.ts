@@ -5,6 +5,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { recordAuditLog } from '../tenants/audit-logs.ts';
+import { queueForDatasets } from './lock-dataset.ts';
 import { writeVersionInTransaction } from './versions.ts';
 
 /**
@@ -15,8 +16,8 @@ import { writeVersionInTransaction } from './versions.ts';
  */
 export async function deleteExamples(database: Database, workspaceId: string, ids: readonly string[]): Promise<void> {
   const exampleIds = toUniqueIds(ids);
-  await database.transaction(async (tx) => {
-    const condition = `workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity'`;
+  const condition = `workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity'`;
+  const remove = async (tx: Sql) => {
     let deleted = 0;
     for (const datasetId of await findDatasets(tx, condition, workspaceId, exampleIds)) {
       await writeVersionInTransaction(tx, workspaceId, datasetId, async (_, { asOf }) => {
@@ -31,7 +32,9 @@ export async function deleteExamples(database: Database, workspaceId: string, id
       });
     }
     if (deleted < exampleIds.length) throw runlakeError('NOT_FOUND', { what: 'Example' });
-  });
+  };
+  const datasetIds = await findDatasets(database, condition, workspaceId, exampleIds);
+  await queueForDatasets(datasetIds, () => database.transaction(remove));
 }
 
 /**
@@ -66,8 +69,8 @@ export async function hardDeleteExamples(
   ids: readonly string[],
 ): Promise<void> {
   const exampleIds = toUniqueIds(ids);
-  await database.transaction(async (tx) => {
-    const condition = 'workspace_id = $1 AND id = ANY ($2::uuid[])';
+  const condition = 'workspace_id = $1 AND id = ANY ($2::uuid[])';
+  const remove = async (tx: Sql) => {
     const deleted = new Set<string>();
     const sets = new Set<string>();
     for (const datasetId of await findDatasets(tx, condition, workspaceId, exampleIds)) {
@@ -88,7 +91,9 @@ export async function hardDeleteExamples(
     }
     if (deleted.size < exampleIds.length) throw runlakeError('NOT_FOUND', { what: 'Example' });
     await deleteAttachmentSets(clickhouse, workspaceId, [...sets]);
-  });
+  };
+  const datasetIds = await findDatasets(database, condition, workspaceId, exampleIds);
+  await queueForDatasets(datasetIds, () => database.transaction(remove));
 }
 
 /** Returns the ids of the datasets that contain the examples, in the order in which the datasets must be locked. */

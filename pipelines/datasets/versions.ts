@@ -3,7 +3,7 @@
  *
  * Invariant: the content of a version never changes, except that a hard deletion removes an example from all versions.
  *
- *   1. A write locks the row of the dataset, so writes to one dataset are serialised.
+ *   1. A write locks the row of the dataset, so writes to one dataset are serialised; see `lock-dataset.ts`.
  *   2. The time of the new version is the next whole millisecond that is after both the clock of Postgres and the
  *      previous version. It is later than the time of every read that did not wait for the lock.
  *   3. The write adds rows with `valid_from`, and ends rows with `valid_to`, at the time of the new version.
@@ -17,9 +17,10 @@ import { type Expression, type ExpressionBuilder, type SqlBool, sql } from 'kyse
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { fetchRows, listPage, type Page, type PageRequest, statements } from '../../infra/postgres/list-page.ts';
-import type { Database } from '../../infra/postgres/pool.ts';
+import { type Database, runInTransaction } from '../../infra/postgres/pool.ts';
 import type { Tables } from '../../schemas/tables.ts';
 import { formatTimeWithZone, parseTime } from '../ingest/run-event/times.ts';
+import { limitLockWait, queueForDatasets } from './lock-dataset.ts';
 
 /** Tag of the newest version. Clients cannot set this tag. */
 const latest = 'latest';
@@ -44,10 +45,10 @@ export interface LockedDataset {
 export const writeTimeoutMs = 120_000;
 
 /**
- * Creates a version in a new transaction. `work` writes the rows and returns by how much the number of examples
- * changes.
+ * Creates a version in a new transaction, when it is the turn of this write. `work` writes the rows and returns by how
+ * much the number of examples changes.
  *
- * @throws NOT_FOUND; DATASET_FULL; errors of `work`.
+ * @throws NOT_FOUND; DATASET_FULL; DATABASE_UNAVAILABLE if other writes take too long; errors of `work`.
  */
 export async function writeVersion(
   database: Database,
@@ -55,14 +56,13 @@ export async function writeVersion(
   datasetId: string,
   work: (tx: Sql, dataset: LockedDataset) => Promise<number>,
 ): Promise<string> {
-  return database.transaction((tx) => writeVersionInTransaction(tx, workspaceId, datasetId, work), {
-    timeoutMs: writeTimeoutMs,
-  });
+  const write = (tx: Sql) => writeVersionInTransaction(tx, workspaceId, datasetId, work);
+  return queueForDatasets([datasetId], () => database.transaction(write, { timeoutMs: writeTimeoutMs }));
 }
 
 /**
- * Like {@link writeVersion}, but uses the transaction `tx` of the caller. A transaction that locks several datasets
- * must lock them in the order of their ids.
+ * Like {@link writeVersion}, but uses the transaction `tx` of the caller, who calls {@link queueForDatasets} unless `tx`
+ * has created the dataset. A transaction that locks several datasets must lock them in the order of their ids.
  */
 export async function writeVersionInTransaction(
   tx: Sql,
@@ -70,6 +70,7 @@ export async function writeVersionInTransaction(
   datasetId: string,
   work: (tx: Sql, dataset: LockedDataset) => Promise<number>,
 ): Promise<string> {
+  await limitLockWait(tx);
   const [locked] = await tx.query<{ versions: number }>(
     'SELECT version_count AS versions FROM datasets WHERE id = $1 AND workspace_id = $2 FOR UPDATE',
     [datasetId, workspaceId],
@@ -113,7 +114,8 @@ export async function requireDataset(database: Sql, workspaceId: string, dataset
  *
  * @param waits If false and the time is after the newest version, the time of the newest version is returned without
  *   waiting for a lock.
- * @throws NOT_FOUND if the workspace has no such dataset, or if the dataset has no such tag.
+ * @throws NOT_FOUND if the workspace has no such dataset, or if the dataset has no such tag; DATABASE_UNAVAILABLE if
+ *   writes take too long.
  */
 export async function resolveAsOf(
   database: Sql,
@@ -129,8 +131,7 @@ export async function resolveAsOf(
     // The version of an uncommitted write is always later than the newest version.
     if (micros <= Number(parseTime(newest))) return formatTimeWithZone(micros);
     if (!waits) return newest;
-    // Wait for the write that holds the lock.
-    await database.query('SELECT FROM datasets WHERE id = $1 FOR SHARE', [datasetId]);
+    await waitForWrite(database, datasetId);
     return formatTimeWithZone(micros);
   }
   const [found] = await database.query<{ as_of: string }>(
@@ -139,6 +140,19 @@ export async function resolveAsOf(
   );
   if (!found) throw runlakeError('NOT_FOUND', { what: 'Dataset version' });
   return found.as_of;
+}
+
+/** Waits for the write that holds the lock, if there is one. */
+async function waitForWrite(database: Sql, datasetId: string): Promise<void> {
+  const lock = 'SELECT FROM datasets WHERE id = $1 FOR SHARE';
+  const unlocked = await database.query(`${lock} SKIP LOCKED`, [datasetId]);
+  if (unlocked.length > 0) return;
+  await queueForDatasets([datasetId], () =>
+    runInTransaction(database, async (tx) => {
+      await limitLockWait(tx);
+      await tx.query(lock, [datasetId]);
+    }),
+  );
 }
 
 /**
@@ -254,7 +268,8 @@ export async function tagVersion(
     throw runlakeError('BAD_REQUEST', { reason: 'A tag must be neither `latest` nor a time.' });
   }
   const version = await readVersion(database, workspaceId, datasetId, asOf);
-  await database.transaction(async (tx) => {
+  const write = async (tx: Sql) => {
+    await limitLockWait(tx);
     await tx.execute('SELECT FROM datasets WHERE id = $1 FOR NO KEY UPDATE', [datasetId]);
     await tx.execute(
       `INSERT INTO dataset_tags (dataset_id, tag, as_of) VALUES ($1, $2, $3)
@@ -266,7 +281,8 @@ export async function tagVersion(
       [datasetId],
     );
     if (found!.tags > maxTags) throw runlakeError('DATASET_FULL', { limit: maxTags, what: 'tags' });
-  });
+  };
+  await queueForDatasets([datasetId], () => database.transaction(write));
   return readVersion(database, workspaceId, datasetId, version.as_of);
 }
 

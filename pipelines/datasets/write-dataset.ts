@@ -10,6 +10,7 @@ import { addTaggings } from '../tags/taggings.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
 import { compileExampleSchema } from './example-schema.ts';
+import { limitLockWait, queueForDatasets } from './lock-dataset.ts';
 import { writeTimeoutMs } from './versions.ts';
 
 /** Limit on the number of datasets in an organisation. */
@@ -113,12 +114,12 @@ export async function updateDataset(
   };
   const changed = Object.entries(columns).filter(([, value]) => value !== undefined);
   const assignments = changed.map(([column], index) => `${column} = $${index + 3}`);
-  await database
-    .execute(
+  await queueForDatasets([datasetId], () =>
+    database.execute(
       `UPDATE datasets SET ${['modified_at = now()', ...assignments].join(', ')} WHERE id = $1 AND workspace_id = $2`,
       [datasetId, workspaceId, ...changed.map(([, value]) => value)],
-    )
-    .catch(refuseDuplicate);
+    ),
+  ).catch(refuseDuplicate);
   return readDataset(database, workspaceId, datasetId);
 }
 
@@ -133,28 +134,27 @@ export async function deleteDataset(
   workspaceId: string,
   datasetId: string,
 ): Promise<void> {
-  await database.transaction(
-    async (tx) => {
-      const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2 FOR UPDATE', [
-        datasetId,
-        workspaceId,
-      ]);
-      if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
-      const sets = await tx.query<{ id: string }>(
-        `SELECT DISTINCT entry.value ->> 'set' AS id FROM examples, jsonb_each(attachments) AS entry
-         WHERE dataset_id = $1`,
-        [datasetId],
-      );
-      await deleteAttachmentSets(
-        clickhouse,
-        workspaceId,
-        sets.map(({ id }) => id),
-      );
-      await deleteShares(tx, { kind: 'dataset', workspaceId }, [datasetId]);
-      await tx.execute('DELETE FROM datasets WHERE id = $1', [datasetId]);
-    },
-    { timeoutMs: deletionTimeoutMs },
-  );
+  const remove = async (tx: Sql) => {
+    await limitLockWait(tx);
+    const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2 FOR UPDATE', [
+      datasetId,
+      workspaceId,
+    ]);
+    if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+    const sets = await tx.query<{ id: string }>(
+      `SELECT DISTINCT entry.value ->> 'set' AS id FROM examples, jsonb_each(attachments) AS entry
+       WHERE dataset_id = $1`,
+      [datasetId],
+    );
+    await deleteAttachmentSets(
+      clickhouse,
+      workspaceId,
+      sets.map(({ id }) => id),
+    );
+    await deleteShares(tx, { kind: 'dataset', workspaceId }, [datasetId]);
+    await tx.execute('DELETE FROM datasets WHERE id = $1', [datasetId]);
+  };
+  await queueForDatasets([datasetId], () => database.transaction(remove, { timeoutMs: deletionTimeoutMs }));
 }
 
 /** Timeout of the deletion. A dataset may have a million rows of examples. */

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runExclusive } from '../../infra/fairness/run-exclusive.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
@@ -17,29 +18,6 @@ import { findLastEvent } from './list-feedback.ts';
 import { openPreparation } from './prepare-feedback.ts';
 import { type FeedbackSender, readFeedback } from './read-feedback.ts';
 import { readSentConfig } from './sent-config.ts';
-
-/**
- * Serialises read-modify-write operations on the same object.
- *
- * Invariant: in this process, at most one operation per key runs at a time, in the order of the calls. There is no such
- * guarantee across processes: the later write of a feedback entry completely replaces the earlier write.
- *
- *   1. An operation waits until the previous operation for its key has succeeded or failed.
- *   2. The last operation for a key removes the key.
- */
-const lastOperationByKey = new Map<string, Promise<unknown>>();
-
-/** Runs `work` while no other operation for `key` runs. Resolves or rejects with the result of `work`. */
-export async function runExclusive<T>(key: string, work: () => Promise<T>): Promise<T> {
-  const previous = lastOperationByKey.get(key) ?? Promise.resolve();
-  const current = previous.then(work, work);
-  lastOperationByKey.set(key, current);
-  try {
-    return await current;
-  } finally {
-    if (lastOperationByKey.get(key) === current) lastOperationByKey.delete(key);
-  }
-}
 
 /**
  * Time for which recently sent feedback is remembered. It is longer than the usual delay between the log and

@@ -2,8 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Sql } from '../../../../infra/postgres/database.ts';
+import { deleteAttachmentSets } from '../../../../pipelines/attachments/attachment-sets.ts';
 import { cloneExamples } from '../../../../pipelines/datasets/clone-examples.ts';
 import { hardDeleteExamples } from '../../../../pipelines/datasets/delete-examples.ts';
+import { writeVersionInTransaction } from '../../../../pipelines/datasets/versions.ts';
 import { wrapCommands } from '../../../engines/on-stored-table.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
@@ -95,7 +98,7 @@ describe('a clone beside a permanent deletion', () => {
     JSON.parse(
       await text(await cloneExamples(services, workspaceId, { sourceId: datasetId, targetId }, links())),
     ) as object[];
-  const hardDelete = (id: string, services = api.services) => hardDeleteExamples(services, workspaceId, [id]);
+  const hardDelete = (id: string) => hardDeleteExamples(api.services, workspaceId, [id]);
   const addTarget = async () => (await client.createDataset(randomUUID())).id;
 
   async function listCopies(targetId: string) {
@@ -138,16 +141,22 @@ describe('a clone beside a permanent deletion', () => {
       let targetId = await addTarget();
       while (targetId < datasetId !== (order === 'smaller')) targetId = await addTarget();
       let cloning: Promise<object[]> | undefined;
-      const services = wrapCommand('delete-attachment-sets', async (remove) => {
-        await remove();
+      // As another process does, which does not share the queue of this one.
+      const remove = (tx: Sql) => async () => {
+        const [row] = await tx.query<{ sets: string[] }>(
+          `DELETE FROM examples WHERE id = $1 RETURNING array(SELECT value ->> 'set' FROM jsonb_each(attachments)) AS sets`,
+          [id],
+        );
+        await deleteAttachmentSets(api.services.clickhouse, workspaceId, row?.sets ?? []);
         let isDone = false;
         cloning = clone(targetId).finally(() => {
           isDone = true;
         });
         const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
         await until('the clone', async () => isDone || (await api.database.query(waiting)).length > 0);
-      });
-      await hardDelete(id, services);
+        return -1;
+      };
+      await api.database.transaction((tx) => writeVersionInTransaction(tx, workspaceId, datasetId, remove(tx)));
       expect(await cloning).toEqual([]);
       expect(await pending()).toEqual([]);
     },

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { runExclusive } from '../../../pipelines/feedback/write-feedback.ts';
+import { runExclusive } from '../../../infra/fairness/run-exclusive.ts';
 
 it('runs work of one key sequentially, also after failures, and work of other keys concurrently', async () => {
   const steps: string[] = [];

@@ -1,0 +1,39 @@
+/**
+ * Waits for the lock of a dataset.
+ *
+ * Invariant: of all operations of this process that lock the same dataset, only one holds a connection. Otherwise the
+ * writers of one dataset could hold the whole connection pool while they wait for each other.
+ *
+ *   1. An operation waits in this process until it is its turn for all datasets that it locks.
+ *   2. It takes a connection and waits for the rows, which other processes may have locked, for a limited time.
+ *
+ * Both waits end with DATABASE_UNAVAILABLE, which clients retry.
+ */
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runExclusive } from '../../infra/fairness/run-exclusive.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
+
+/** As long as a request waits for a connection. */
+const maxQueueMs = 30_000;
+const maxLockWaitMs = 5_000;
+
+/**
+ * Runs `work`, which locks these datasets in the order of their ids, when it is its turn for each of them. `work` must
+ * not call this function for the same datasets.
+ *
+ * @throws DATABASE_UNAVAILABLE if that takes too long; errors of `work`.
+ */
+export async function queueForDatasets<Result>(ids: readonly string[], work: () => Promise<Result>): Promise<Result> {
+  const [first, ...others] = [...new Set(ids.map((id) => id.toLowerCase()))].sort();
+  if (first === undefined) return work();
+  const latestStart = performance.now() + maxQueueMs;
+  return runExclusive(`dataset:${first}`, async () => {
+    if (performance.now() > latestStart) throw runlakeError('DATABASE_UNAVAILABLE', {}, { retryAfterSeconds: 1 });
+    return queueForDatasets(others, work);
+  });
+}
+
+/** Limits how long the later statements of the transaction wait for a lock. */
+export async function limitLockWait(tx: Sql): Promise<void> {
+  await tx.execute(`SET LOCAL lock_timeout = ${maxLockWaitMs}`);
+}

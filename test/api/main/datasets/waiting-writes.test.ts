@@ -1,0 +1,92 @@
+/** Requests that wait for the lock of a dataset. The connection pool has ten connections. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { deferred } from '../../../infra/deferred.ts';
+import { until } from '../../../infra/until.ts';
+import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+
+const requests = 12;
+let api: ApiUnderTest;
+let key: string;
+let otherKey: string;
+const targets: string[] = [];
+
+beforeAll(async () => {
+  api = await startApi();
+  key = (await addOrganization(api.database, 'acme')).adminKey;
+  otherKey = (await addOrganization(api.database, 'other')).adminKey;
+  for (let n = 0; n < requests; n++) targets.push((await addDataset()).dataset);
+});
+afterAll(() => api?.close());
+
+type Method = Parameters<ApiUnderTest['ask']>[1];
+
+const ask = (method: Method, url: string, body?: object) => api.ask(key, method, url, body);
+
+async function addDataset() {
+  const dataset = (await ask('POST', '/datasets', { name: randomUUID() })).body.id as string;
+  const items = Array.from({ length: requests }, () => ({ id: randomUUID(), dataset_id: dataset, inputs: {} }));
+  expect((await ask('POST', '/examples/bulk', items)).status).toBe(200);
+  return { dataset, examples: items.map(({ id }) => id) };
+}
+
+/** Locks a dataset like a slow write. Resolves with a function that ends the lock. */
+async function lockDataset(dataset: string): Promise<() => Promise<void>> {
+  const [locked, ended] = [deferred(), deferred()];
+  const write = api.database.transaction(async (tx) => {
+    await tx.query('SELECT FROM datasets WHERE id = $1 FOR UPDATE', [dataset]);
+    locked.resolve();
+    await ended.promise;
+  });
+  await locked.promise;
+  return async () => {
+    ended.resolve();
+    await write;
+  };
+}
+
+const untilWaiting = () =>
+  until('a request to wait for the lock', async () => {
+    const waiting = await api.database.query(
+      `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+    );
+    return waiting.length > 0;
+  });
+
+type Send = (dataset: string, example: string, n: number) => ReturnType<typeof ask>;
+
+it.each<[string, Send]>([
+  ['writes', (dataset_id) => ask('POST', '/examples', { dataset_id, inputs: {} })],
+  ['deletions of examples', (_, id) => ask('DELETE', `/examples/${id}`)],
+  [
+    'permanent deletions of examples',
+    (_, id) => ask('POST', '/v1/platform/datasets/examples/delete', { example_ids: [id], hard_delete: true }),
+  ],
+  ['reads at a later time', (id) => ask('GET', `/examples?dataset=${id}&as_of=2200-01-01T00:00:00Z`)],
+  ['tags', (id, _, n) => ask('PUT', `/datasets/${id}/tags`, { as_of: 'latest', tag: `tag ${n}` })],
+  ['changes of the dataset', (id, _, n) => ask('PATCH', `/datasets/${id}`, { description: `${n}` })],
+  [
+    'copies to other datasets',
+    (id, _, n) => ask('POST', '/datasets/clone', { source_dataset_id: id, target_dataset_id: targets[n] }),
+  ],
+])('%s leave connections for other requests', async (_, send) => {
+  const { dataset, examples } = await addDataset();
+  const endLock = await lockDataset(dataset);
+  const answers = examples.map((example, n) => send(dataset, example, n));
+  try {
+    await untilWaiting();
+    for (let n = 0; n < 5; n++) expect((await api.ask(otherKey, 'GET', '/datasets')).status).toBe(200);
+  } finally {
+    await endLock();
+  }
+  for (const { status, body } of await Promise.all(answers)) expect([status < 300, body]).toEqual([true, body]);
+});
+
+it('gives up after a few seconds, with an error that clients retry', async () => {
+  const { dataset } = await addDataset();
+  const endLock = await lockDataset(dataset);
+  const add = () => ask('POST', '/examples', { dataset_id: dataset, inputs: {} });
+  expect(await add()).toMatchObject({ status: 503, body: { code: 'DATABASE_UNAVAILABLE' } });
+  await endLock();
+  expect((await add()).status).toBe(200);
+});
