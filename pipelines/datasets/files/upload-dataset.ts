@@ -4,7 +4,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { DatasetRecord } from '../dataset.ts';
 import { maxExampleDepth } from '../example.ts';
-import { validateExamples } from '../validate-examples.ts';
+import { createExampleValidator } from '../validate-examples.ts';
 import { type LockedDataset, writeVersionInTransaction } from '../versions.ts';
 import { createDataset, type NewDataset } from '../write-dataset.ts';
 import { insertExampleRows } from '../write-examples.ts';
@@ -66,16 +66,14 @@ async function insertRows(
   rows: AsyncIterable<TableRow>,
   columns: UploadedColumns,
 ): Promise<number> {
+  const ids = { workspaceId: dataset.workspaceId, datasetId: dataset.id };
+  // One validator for all chunks, because it limits the time that all values of the request take together.
+  const validate = await createExampleValidator({ database: tx, config }, ids);
   let count = 0;
   let bytes = 0;
   let chunk: RowExample[] = [];
   const flush = async () => {
-    const labelledExamples = chunk.map(({ row, ...example }) => ({ ...example, id: `in row ${row}` }));
-    await validateExamples(
-      { database: tx, config },
-      { workspaceId: dataset.workspaceId, datasetId: dataset.id },
-      labelledExamples,
-    );
+    await validate(chunk.map(({ row, ...example }) => ({ ...example, id: `in row ${row}` })));
     await insertExampleRows(tx, dataset, chunk);
     count += chunk.length;
     [chunk, bytes] = [[], 0];
