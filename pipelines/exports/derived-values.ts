@@ -19,7 +19,7 @@ import { toWorkFileError } from '../../infra/errors/work-file-error.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { readFeedbackStatsByRun } from '../feedback/feedback-stats.ts';
 import { type Figures, sumDescendants } from '../runs/descendant-figures.ts';
-import { buildDottedOrder, listAncestorIds, type RunWithoutDottedOrder } from '../runs/dotted-orders.ts';
+import { listAncestorIds, type RunWithoutDottedOrder, TraceTree } from '../runs/dotted-orders.ts';
 import { readMembersByTrace } from '../runs/trace-facts.ts';
 import {
   chunkColumns,
@@ -219,23 +219,28 @@ interface Ancestry {
   readonly parentRunId: string | undefined;
 }
 
+const noTree = new TraceTree([]);
+
 async function deriveAncestries(
   clickhouse: ClickHouse,
   { tenantId, projectId }: ExportScope,
   batch: readonly ChunkRow[],
 ): Promise<ReadonlyMap<string, Ancestry>> {
   const runs = batch.flatMap(({ runWithoutOrder }) => runWithoutOrder ?? []);
-  const traceIds = [...new Set(runs.filter((run) => run.runId !== run.traceId).map((run) => run.traceId))];
-  const members = await readMembersByTrace(clickhouse, { tenantId, projectIds: [projectId] }, traceIds);
-  const membersByTrace = new Map(
-    [...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]),
-  );
-  return new Map(
-    runs.map((run) => {
-      const dottedOrder = buildDottedOrder(run, membersByTrace.get(run.traceId) ?? new Map());
-      return [run.runId, { dottedOrder, parentRunId: run.parentRunId }];
-    }),
-  );
+  const ancestries = new Map<string, Ancestry>();
+  const derive = (run: RunWithoutDottedOrder, tree: TraceTree) =>
+    ancestries.set(run.runId, { dottedOrder: tree.buildDottedOrder(run), parentRunId: run.parentRunId });
+  const byTrace = new Map<string, RunWithoutDottedOrder[]>();
+  for (const run of runs) {
+    if (run.runId === run.traceId) derive(run, noTree);
+    else byTrace.set(run.traceId, [...(byTrace.get(run.traceId) ?? []), run]);
+  }
+  const scope = { tenantId, projectIds: [projectId] };
+  for await (const [traceId, members] of readMembersByTrace(clickhouse, scope, [...byTrace.keys()])) {
+    const tree = new TraceTree(members);
+    for (const run of byTrace.get(traceId) ?? []) derive(run, tree);
+  }
+  return ancestries;
 }
 
 /** Sums the tokens and costs of descendant model calls for each run of the chunk that has such descendants. */

@@ -10,16 +10,16 @@
  *      model calls end here.
  *   2. One query over these ranges sums the figures that the model calls report, by ancestor. Ancestors are the ids in
  *      dotted_order.
- *   3. Runs sent without dotted_order only have a parent. If there are any, their ancestors are found by walking the
- *      traces, and the query is repeated with them.
+ *   3. Runs sent without dotted_order only have a parent. If there are any, their ancestors are found by walking their
+ *      traces, and the query is repeated for these traces with the ancestors of each parent.
  */
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
-import { buildDottedOrder, listAncestorIds } from './dotted-orders.ts';
+import { TraceTree } from './dotted-orders.ts';
 import { isModelCallSql, type RunColumn } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
-import { readMembersByTrace } from './trace-facts.ts';
+import { readMembersByTrace, type TraceMember } from './trace-facts.ts';
 
 /** Token and cost fields of a run, each with the column of the run's own value. */
 export const figureColumns = {
@@ -66,6 +66,11 @@ const maxRanges = 100;
 /** Maximum number of traces that are walked at once, and of runs walked in one trace. */
 const maxWalkedTraces = 1_000;
 const maxWalkedRuns = 100_000;
+/**
+ * Maximum number of ancestors that are sent with one query. In a larger trace, the further model calls count only for
+ * their parent and for the root.
+ */
+const maxWalkedAncestors = 400_000;
 /** Target in the sums that indicates a model call without dotted_order, whose ancestors have to be walked. */
 const unwalkedMarker = '00000000-0000-0000-0000-000000000000';
 
@@ -81,9 +86,21 @@ export async function sumDescendants(
   const ranges = await findTimeRanges(clickhouse, request);
   if (ranges.length === 0) return new Map();
   const sums = await sumCalls(clickhouse, request, ranges, []);
-  if (!sums.has(unwalkedMarker)) return sums;
-  const walkedSums = await sumCalls(clickhouse, request, ranges, await walkAncestors(clickhouse, request));
-  return new Map([...walkedSums].filter(([runId]) => runId !== unwalkedMarker));
+  const unwalked = new Set(sums.filter(({ target }) => target === unwalkedMarker).map(({ trace_id }) => trace_id));
+  const figures = new Map<string, Figures>();
+  const addSums = (rows: readonly FigureSums[]) => {
+    for (const row of rows) if (row.target !== unwalkedMarker) figures.set(row.target, new Map(row.figures));
+  };
+  addSums(sums.filter(({ trace_id }) => !unwalked.has(trace_id)));
+  for await (const { traceIds, parents } of walkTraces(clickhouse, request, unwalked)) {
+    const part = {
+      ...request,
+      traces: '{walked_traces:Array(UUID)}',
+      params: { ...request.params, walked_traces: traceIds },
+    };
+    addSums(await sumCalls(clickhouse, part, ranges, parents));
+  }
+  return figures;
 }
 
 /** Key times of runs of one project, in microseconds since 1970; both ends are inclusive. */
@@ -154,87 +171,130 @@ const buildAncestorsSql = (dottedOrder: string) =>
 export const statedAncestorsSql = `multiIf(isNotNull(dotted_order), ${buildAncestorsSql('dotted_order')},
   isNull(parent_run_id), CAST([] AS Array(UUID)), [assumeNotNull(parent_run_id)])`;
 
+/** Sums of the model calls of one trace below one run. */
+interface FigureSums {
+  readonly target: string;
+  readonly trace_id: string;
+  readonly figures: readonly (readonly [name: string, sum: string])[];
+}
+
 async function sumCalls(
   clickhouse: ClickHouse,
   request: FigureRequest,
   ranges: readonly TimeRange[],
-  walked: readonly (readonly [id: string, ancestors: string])[],
-): Promise<Map<string, Figures>> {
-  const rows = await clickhouse.query<{ target: string; figures: [name: string, sum: string][] }>({
+  walked: readonly WalkedParent[],
+): Promise<FigureSums[]> {
+  return clickhouse.query<FigureSums>({
     ...bindRequest(request),
     name: 'sum-descendants',
     ...(request.settings && { settings: request.settings }),
-    externalTable: { name: 'walked', structure: 'id UUID, ancestors String', rows: walked },
+    externalTable: { name: 'walked', structure: 'trace_id UUID, id UUID, ancestors String', rows: walked },
     // Planning takes most of the time of a small query, so every table is read only once.
     sql: `WITH
         calls AS (
-          SELECT id, placed, parent, ${detailsSql} AS details, ${figuresSql} AS figures
+          SELECT id, trace_id, placed, parent, ${detailsSql} AS details, ${figuresSql} AS figures
           FROM (
             -- Planning expands the expressions of costs wherever they are used, so they are used once.
-            SELECT id, dotted_order AS placed, parent_run_id AS parent, usage_details, ${Object.keys(figureColumns).join(', ')}
+            SELECT id, trace_id, dotted_order AS placed, parent_run_id AS parent, usage_details, ${Object.keys(figureColumns).join(', ')}
             FROM runs FINAL
             PREWHERE tenant_id = {tenant:UUID} AND (${buildRangesCondition(ranges)}) AND trace_id IN ${request.traces}
             WHERE isNull(deleted_at) AND ${isModelCallSql})
         ),
         stating AS (
-          SELECT calls.id AS id, figure.1 AS name, assumeNotNull(figure.2) AS value,
+          SELECT calls.id AS id, calls.trace_id AS call_trace, figure.1 AS name, assumeNotNull(figure.2) AS value,
             multiIf(
               isNotNull(placed),
                 ${buildAncestorsSql('placed')},
               notEmpty(walked.ancestors), arrayDistinct(arrayMap(text -> toUUID(text), splitByChar('.', walked.ancestors))),
               isNull(parent), CAST([] AS Array(UUID)),
               [toUUID('${unwalkedMarker}'), assumeNotNull(parent)]) AS ancestors
-          FROM calls LEFT ANY JOIN walked ON walked.id = calls.id
+          FROM calls LEFT ANY JOIN walked ON walked.trace_id = calls.trace_id AND walked.id = calls.parent
           ARRAY JOIN figures AS figure
         ),
         -- The calls without a descendant that reports the same figure: position 1 is the call, the others are its ancestors.
         leaves AS (
-          SELECT name, any(value) AS leaf_value, any(ancestors) AS leaf_ancestors
+          SELECT name, any(call_trace) AS leaf_trace, any(value) AS leaf_value, any(ancestors) AS leaf_ancestors
           FROM stating
           ARRAY JOIN arrayConcat([id], ancestors) AS node, arrayEnumerate(arrayConcat([id], ancestors)) AS position
           GROUP BY node, name HAVING max(position) = 1
         )
-      SELECT target, groupArray((name, sum)) AS figures FROM (
-        SELECT target, name, toString(sum(leaf_value)) AS sum
+      SELECT target, trace_id, groupArray((name, sum)) AS figures FROM (
+        SELECT target, leaf_trace AS trace_id, name, toString(sum(leaf_value)) AS sum
         FROM leaves ARRAY JOIN leaf_ancestors AS target
         WHERE target = toUUID('${unwalkedMarker}') OR target IN ${request.targets}
-        GROUP BY target, name)
-      GROUP BY target`,
+        GROUP BY target, trace_id, name)
+      GROUP BY target, trace_id`,
   });
-  return new Map(rows.map(({ target, figures }) => [target, new Map(figures)]));
 }
 
-/**
- * Finds the ancestors of runs without dotted_order, joined by dots. A run beyond the limit is omitted, so that the
- * query uses only its parent as an ancestor.
- */
-async function walkAncestors(clickhouse: ClickHouse, request: FigureRequest): Promise<[string, string][]> {
-  const traces = await clickhouse.query<{ trace_id: string; first: number; last: number }>({
+/** The parent of model calls without dotted_order, and these calls' ancestors, root first, joined by dots. */
+export type WalkedParent = readonly [traceId: string, parentId: string, ancestors: string];
+
+/** Traces whose sums one query computes, and the parents of all their model calls without dotted_order. */
+interface WalkedTraces {
+  readonly traceIds: string[];
+  readonly parents: WalkedParent[];
+}
+
+/** Finds the ancestors of the model calls without dotted_order. */
+async function* walkTraces(
+  clickhouse: ClickHouse,
+  request: FigureRequest,
+  traceIds: ReadonlySet<string>,
+): AsyncGenerator<WalkedTraces> {
+  if (traceIds.size === 0) return;
+  const rows = await clickhouse.query<{ trace_id: string; first: number; last: number }>({
     ...bindRequest(request),
     name: 'list-traces',
     settings: lookupSettings,
     sql: `SELECT trace_id, toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
           FROM trace_locations WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces} GROUP BY trace_id ORDER BY first`,
   });
-  const walked: [string, string][] = [];
+  const traces = rows.filter(({ trace_id }) => traceIds.has(trace_id));
   for (let at = 0; at < traces.length; at += maxWalkedTraces) {
     const some = traces.slice(at, at + maxWalkedTraces);
     const ids = some.map(({ trace_id }) => trace_id);
     const lastMicros = some.reduce((last, trace) => Math.max(last, trace.last), 0);
     const window = { fromMicros: some[0]!.first, untilMicrosExclusive: lastMicros + 1 };
-    for (const list of (
-      await readMembersByTrace(clickhouse, request.scope, ids, { window, maxPerTrace: maxWalkedRuns })
-    ).values()) {
-      const byId = new Map(list.map((member) => [member.runId, member]));
-      for (const member of list) {
-        if (member.dottedOrder !== undefined || member.parentRunId === undefined) continue;
-        const root = byId.get(member.traceId) ?? member;
-        const order = buildDottedOrder({ ...member, traceTimeMicros: root.startTimeMicros }, byId);
-        walked.push([member.runId, listAncestorIds(order).join('.')]);
+    let part: WalkedTraces = { traceIds: [], parents: [] };
+    let ancestors = 0;
+    const limits = { window, maxPerTrace: maxWalkedRuns };
+    for await (const [traceId, members] of readMembersByTrace(clickhouse, request.scope, ids, limits)) {
+      const walked = walkParents(members, maxWalkedAncestors);
+      if (ancestors > 0 && ancestors + walked.ancestors > maxWalkedAncestors) {
+        yield part;
+        part = { traceIds: [], parents: [] };
+        ancestors = 0;
       }
+      part.traceIds.push(traceId);
+      for (const parent of walked.parents) part.parents.push(parent);
+      ancestors += walked.ancestors;
     }
+    yield part;
   }
-  return walked;
+}
+
+/**
+ * Finds the ancestors of the model calls without dotted_order of one trace, once for all calls of the same parent. After
+ * `maxAncestors`, a call has only its parent and the root as ancestors.
+ */
+export function walkParents(
+  members: readonly TraceMember[],
+  maxAncestors: number,
+): { readonly parents: readonly WalkedParent[]; readonly ancestors: number } {
+  const tree = new TraceTree(members);
+  const rootId = members.find((member) => member.parentRunId === undefined)?.runId ?? members[0]?.traceId ?? '';
+  const parents = new Map<string, WalkedParent>();
+  let ancestors = 0;
+  for (const call of members) {
+    const { traceId, parentRunId } = call;
+    if (!call.isModelCall || call.dottedOrder !== undefined || parentRunId === undefined) continue;
+    if (parents.has(parentRunId)) continue;
+    const ids = ancestors < maxAncestors ? tree.listAncestorIds(call) : [...new Set([rootId, parentRunId])];
+    ancestors += ids.length;
+    parents.set(parentRunId, [traceId, parentRunId, ids.join('.')]);
+  }
+  return { parents: [...parents.values()], ancestors };
 }
 
 function bindRequest({

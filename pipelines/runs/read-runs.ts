@@ -1,9 +1,9 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { sumDescendants } from './descendant-figures.ts';
-import { buildDottedOrder, listAncestorIds, type RunWithoutDottedOrder } from './dotted-orders.ts';
+import { listAncestorIds, TraceTree } from './dotted-orders.ts';
 import type { RunExtras, RunKey } from './run-columns.ts';
-import type { RelatedData, RelatedKind } from './run-fields.ts';
+import { type RelatedData, type RelatedKind, toTraceMember } from './run-fields.ts';
 import type { RunScope } from './run-scope.ts';
 import type { Selection } from './run-select.ts';
 import {
@@ -46,16 +46,17 @@ export async function readRuns(
     const rows = await readRunRows(clickhouse, tenantId, keys, columns);
     const runs = rows.map(toTraceMember);
     const runsWithoutDottedOrder = runs.filter((run) => run.dottedOrder === undefined && run.runId !== run.traceId);
-    const runsToWalk = relatedKinds.has('children') ? runs : runsWithoutDottedOrder;
+    const runsToWalk = relatedKinds.has('children') ? runs : columns.has('dottedOrder') ? runsWithoutDottedOrder : [];
     const [members, firstReceived] = await Promise.all([
       runsToWalk.length > 0
         ? readTraceMembers(clickhouse, scope, listDistinctTraceIds(runsToWalk))
         : Promise.resolve(new Map<string, never>()),
       readIfSelected('firstReceived', () => readFirstReceivedTimes(clickhouse, tenantId, runs)),
     ]);
-    const dottedOrders = buildDottedOrders(runs, members);
-    const children = relatedKinds.has('children') ? findChildren(runs, members) : new Map();
-    return { rows, rowData: { dottedOrders, children, firstReceived } };
+    const wanted = new Set(relatedKinds.has('children') ? runIds : []);
+    const trees = new Map([...members].map(([traceId, list]) => [traceId, new TraceTree(list, wanted)]));
+    const children = relatedKinds.has('children') ? findChildren(runs, members, trees) : new Map();
+    return { rows, rowData: { trees, children, firstReceived } };
   }
 
   const [{ rows, rowData }, feedbackStats, attachmentUrls, shares, uses, datasets, figures, firstTokens, spans] =
@@ -95,36 +96,22 @@ export async function readRuns(
   };
 }
 
-function toTraceMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {
-  return {
-    traceId: key.traceId,
-    runId: key.runId,
-    startTimeMicros: key.startTimeMicros,
-    parentRunId: text('parentRunId'),
-    dottedOrder: text('dottedOrder'),
-    traceTimeMicros: number('traceTimeMicros') ?? key.startTimeMicros,
-  };
-}
-
 function listDistinctTraceIds(runs: readonly Pick<RunKey, 'traceId'>[]): string[] {
   return [...new Set(runs.map((run) => run.traceId))];
 }
 
-function buildDottedOrders(runs: readonly RunWithoutDottedOrder[], members: Members): Map<string, string> {
-  const byTrace = new Map([...members].map(([traceId, list]) => [traceId, new Map(list.map((m) => [m.runId, m]))]));
-  return new Map(runs.map((run) => [run.runId, buildDottedOrder(run, byTrace.get(run.traceId) ?? new Map())]));
-}
-
 /** Finds the children and descendants of `runs` among the members of their traces. */
-function findChildren(runs: readonly RunWithoutDottedOrder[], members: Members) {
+function findChildren(
+  runs: readonly { readonly runId: string }[],
+  members: Members,
+  trees: ReadonlyMap<string, TraceTree>,
+) {
   const children = new Map(runs.map((run) => [run.runId, { all: [] as string[], direct: [] as string[] }]));
   for (const [traceId, list] of members) {
-    const byId = new Map(list.map((member) => [member.runId, member]));
-    const traceTimeMicros = byId.get(traceId)?.startTimeMicros ?? list[0]?.startTimeMicros ?? 0;
     for (const member of list) {
-      const ancestors = listAncestorIds(buildDottedOrder({ ...member, traceTimeMicros }, byId));
-      for (const ancestor of ancestors) children.get(ancestor)?.all.push(member.runId);
-      const parent = member.parentRunId ?? ancestors.at(-1);
+      for (const ancestor of trees.get(traceId)?.listWantedAncestorIds(member) ?? [])
+        children.get(ancestor)?.all.push(member.runId);
+      const parent = member.parentRunId ?? listAncestorIds(member.dottedOrder ?? '').at(-1);
       if (parent !== undefined) children.get(parent)?.direct.push(member.runId);
     }
   }

@@ -1,6 +1,6 @@
 import { formatTime } from '../ingest/run-event/times.ts';
 import { type Figures, figureColumns } from './descendant-figures.ts';
-import { listAncestorIds } from './dotted-orders.ts';
+import { type RunWithoutDottedOrder, TraceTree } from './dotted-orders.ts';
 import { defaultRunType, previewCharacters, type RunColumn, type RunUse, type Share } from './run-columns.ts';
 import type { TraceTimeRange } from './trace-facts.ts';
 import type { TracedRunRow } from './write-runs.ts';
@@ -8,8 +8,8 @@ import type { TracedRunRow } from './write-runs.ts';
 /** Data about runs that is not in their rows. It is read only if a field needs it. */
 export interface RelatedData {
   readonly tenantId: string;
-  /** dotted_order by run; contains every run. */
-  readonly dottedOrders: ReadonlyMap<string, string>;
+  /** Trees by trace; present for the traces of runs without dotted_order if it is selected. */
+  readonly trees: ReadonlyMap<string, TraceTree>;
   /** By run, as JSON; runs without values are absent. */
   readonly feedbackStats: ReadonlyMap<string, string>;
   readonly attachmentUrls: ReadonlyMap<string, string>;
@@ -80,7 +80,10 @@ const createTimeField = (column: RunColumn) => createField([column], (run) => fo
 export const createKeyField = (json: (run: TracedRunRow, related: RelatedData) => string) => createField([], json);
 const formatIdList = (ids: readonly string[]) => JSON.stringify(ids);
 
-const readDottedOrder = (run: TracedRunRow, related: RelatedData) => related.dottedOrders.get(run.key.runId) ?? '';
+const noTree = new TraceTree([]);
+const findTree = (run: TracedRunRow, related: RelatedData) => related.trees.get(run.key.traceId) ?? noTree;
+const listAncestorsOf = (run: TracedRunRow, related: RelatedData) =>
+  findTree(run, related).listAncestorIds(toTraceMember(run));
 const dottedOrderColumns: readonly RunColumn[] = ['dottedOrder', 'parentRunId', 'traceTimeMicros'];
 
 /** Every field of a run, in the order of the response. Source: the public run schema (v1). */
@@ -104,13 +107,13 @@ export const runFields = {
   serialized: createStoredField('serialized'),
   tags: createStoredField('tags'),
   trace_id: createKeyField((run) => `"${run.key.traceId}"`),
-  dotted_order: createField(dottedOrderColumns, (run, related) => quote(readDottedOrder(run, related))),
+  dotted_order: createField(dottedOrderColumns, (run, related) =>
+    quote(findTree(run, related).buildDottedOrder(toTraceMember(run))),
+  ),
   parent_run_id: createField(dottedOrderColumns, (run, related) =>
-    quote(run.text('parentRunId') ?? listAncestorIds(readDottedOrder(run, related)).at(-1)),
+    quote(run.text('parentRunId') ?? listAncestorsOf(run, related).at(-1)),
   ),
-  parent_run_ids: createField(dottedOrderColumns, (run, related) =>
-    formatIdList(listAncestorIds(readDottedOrder(run, related))),
-  ),
+  parent_run_ids: createField(dottedOrderColumns, (run, related) => formatIdList(listAncestorsOf(run, related))),
   child_run_ids: createField(
     [],
     (run, related) => formatIdList(related.children.get(run.key.runId)?.all ?? []),
@@ -173,6 +176,18 @@ export const runFields = {
 } as const satisfies Record<string, RunField>;
 
 export type RunFieldName = keyof typeof runFields;
+
+/** Needs the columns of {@link dottedOrderColumns}. */
+export function toTraceMember({ key, text, number }: TracedRunRow): RunWithoutDottedOrder {
+  return {
+    traceId: key.traceId,
+    runId: key.runId,
+    startTimeMicros: key.startTimeMicros,
+    parentRunId: text('parentRunId'),
+    dottedOrder: text('dottedOrder'),
+    traceTimeMicros: number('traceTimeMicros') ?? key.startTimeMicros,
+  };
+}
 
 /** Derives the status of a run. The status is derived on read, so that late events cannot contradict it. */
 function deriveStatus(run: TracedRunRow): string {

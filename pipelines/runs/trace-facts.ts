@@ -82,6 +82,7 @@ export interface TraceMember {
   readonly startTimeMicros: number;
   readonly parentRunId: string | undefined;
   readonly dottedOrder: string | undefined;
+  readonly isModelCall?: boolean;
 }
 
 /**
@@ -97,6 +98,7 @@ interface MemberRow {
   readonly micros: number;
   readonly parent: string | null;
   readonly dotted_order: string | null;
+  readonly is_call: number;
 }
 
 interface MemberLimits {
@@ -107,26 +109,23 @@ interface MemberLimits {
 }
 
 /**
- * Reads the members of any number of traces, by trace, oldest first. If one query cannot return all members, the traces
- * are divided over several queries.
+ * Reads the members of any number of traces, each trace with its members, oldest first. If one query cannot return all
+ * members, the traces are divided over several queries, and only the members of one query are in memory.
  */
-export async function readMembersByTrace(
+export async function* readMembersByTrace(
   clickhouse: ClickHouse,
   scope: RunScope,
   traceIds: readonly string[],
   limits: MemberLimits = {},
-): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
-  if (traceIds.length === 0) return new Map();
-  const members = await readTraceMembers(clickhouse, scope, traceIds, limits);
-  const count = [...members.values()].reduce((sum, list) => sum + list.length, 0);
-  if (count < maxMembers || traceIds.length === 1) return members;
-  const half = Math.ceil(traceIds.length / 2);
-  const parts = [traceIds.slice(0, half), traceIds.slice(half)];
-  return new Map(
-    (await Promise.all(parts.map((part) => readMembersByTrace(clickhouse, scope, part, limits)))).flatMap((map) => [
-      ...map,
-    ]),
-  );
+): AsyncGenerator<readonly [traceId: string, members: readonly TraceMember[]]> {
+  const pending = [traceIds];
+  for (let ids = pending.pop(); ids !== undefined; ids = pending.pop()) {
+    if (ids.length === 0) continue;
+    const members = await readTraceMembers(clickhouse, scope, ids, limits);
+    const count = [...members.values()].reduce((sum, list) => sum + list.length, 0);
+    if (count < maxMembers || ids.length === 1) yield* members;
+    else pending.push(ids.slice(ids.length / 2), ids.slice(0, ids.length / 2));
+  }
 }
 
 /** Reads the members of the given traces, by trace, oldest first; at most {@link maxMembers}. */
@@ -142,7 +141,7 @@ export async function readTraceMembers(
     params: { ...params, traces: traceIds },
     name: 'read-trace-members',
     sql: `SELECT trace_id, id, toUnixTimestamp64Micro(start_time) AS micros,
-            parent_run_id AS parent, dotted_order
+            parent_run_id AS parent, dotted_order, ifNull(${isModelCallSql}, 0) AS is_call
           FROM runs FINAL
           PREWHERE ${sql} AND trace_id IN {traces:Array(UUID)}
           WHERE isNull(deleted_at)
@@ -158,6 +157,7 @@ export async function readTraceMembers(
       startTimeMicros: row.micros,
       parentRunId: row.parent ?? undefined,
       dottedOrder: row.dotted_order ?? undefined,
+      isModelCall: row.is_call === 1,
     });
   }
   return members;
