@@ -9,8 +9,8 @@ import type { CommandProfile } from './settings.ts';
  * case, named tuples as objects and unnamed tuples as arrays. All integers that Runlake stores fit into a number; a
  * query that reads larger integers, such as a hash, casts them with `toString`. Bytes that are not UTF-8 are available
  * only through {@link ClickHouse.queryText}. SQL refers to parameters as `{name:Type}`. Times are passed as
- * microseconds (`fromUnixTimestamp64Micro({t:Int64})`) or as text without a `Z`. A parameter can have at most 128 KiB;
- * pass longer lists of keys as an {@link ExternalTable}.
+ * microseconds (`fromUnixTimestamp64Micro({t:Int64})`) or as text without a `Z`. Texts and arrays can have any
+ * length; long lists of keys are faster as an {@link ExternalTable}.
  *
  * Every call throws only errors of the catalogue: CLICKHOUSE_UNAVAILABLE (transient), ACCESS_DENIED_BY_STORE,
  * CLICKHOUSE_QUERY_FAILED, and for inserts INSERT_DATA_REFUSED and SCHEMA_MISMATCH. If the caller's signal was aborted,

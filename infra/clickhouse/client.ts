@@ -8,7 +8,6 @@ import type { ClickHouse, InsertBody, Query } from './clickhouse.ts';
 import { getClickHouseCode, type Statement, toClickHouseError } from './clickhouse-error.ts';
 import {
   type Connection,
-  encodeExternalTable,
   type HttpResponse,
   openConnection,
   type RequestBody,
@@ -65,7 +64,7 @@ const slotsPerThread = 2;
 const minSlots = 4;
 
 /** An HTTP request to ClickHouse for a statement of any kind. */
-interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'timeoutMs'> {
+interface Exchange extends Pick<Query, 'name' | 'sql' | 'params' | 'externalTable' | 'timeoutMs'> {
   readonly signal?: AbortSignal | undefined;
   readonly profile: Profile;
   readonly statement: Pick<Statement, 'kind' | 'table'>;
@@ -146,14 +145,15 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
     const signal = request.signal ? AbortSignal.any([request.signal, timeout]) : timeout;
     try {
       request.signal?.throwIfAborted();
-      const { sql, params, body } = request;
+      const { sql, params, externalTable, body } = request;
       const settings = {
         ...profiles[request.profile],
         log_comment: request.name,
         max_execution_time: allowedMs / 1_000,
         ...request.settings,
       };
-      const sendWithId = (id: string) => connection.send({ sql, queryId: id, settings, params, body, signal });
+      const sendWithId = (id: string) =>
+        connection.send({ sql, queryId: id, settings, params, externalTable, body, signal });
       const answer = await sendWithId(queryId).catch((error: unknown) => {
         // Servers and proxies close idle connections. This can happen just as a query is sent on such a connection.
         if ('readonly' in profiles[request.profile] && isClosedConnection(error)) return sendWithId(randomUUID());
@@ -174,16 +174,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   }
 
   function buildQueryExchange(query: Query, profile: Profile, suffix: string): Exchange {
-    const { externalTable, settings, sql, ...rest } = query;
-    const table = externalTable && encodeExternalTable(externalTable);
-    return {
-      ...rest,
-      body: table?.body,
-      sql: sql + suffix,
-      settings: { ...settings, ...table?.settings },
-      profile,
-      statement: { kind: 'query' },
-    };
+    return { ...query, sql: query.sql + suffix, profile, statement: { kind: 'query' } };
   }
 
   const ask = (query: Query, profile: Profile, suffix: string) => exchange(buildQueryExchange(query, profile, suffix));

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
@@ -13,7 +12,8 @@ import {
 } from '@clickhouse/client';
 import { runlakeError } from '../errors/runlake-error.ts';
 import { toWorkFileError } from '../errors/work-file-error.ts';
-import type { ExternalTable, QueryParameter } from './clickhouse.ts';
+import type { ExternalTable } from './clickhouse.ts';
+import { encodeForm, needsForm, type Parameters } from './query-form.ts';
 
 export interface ConnectionOptions {
   /** Address as `http(s)://user:password@host:port/database`. Without a path, the database is `default`. */
@@ -40,7 +40,8 @@ export interface ConnectionRequest {
   readonly sql: string;
   readonly queryId: string;
   readonly settings: ClickHouseSettings;
-  readonly params?: Readonly<Record<string, QueryParameter>> | undefined;
+  readonly params?: Parameters | undefined;
+  readonly externalTable?: ExternalTable | undefined;
   /** Body of the request, sent with Content-Length. If it is set, the statement is sent in the URL. */
   readonly body?: RequestBody | undefined;
   readonly signal: AbortSignal;
@@ -87,12 +88,14 @@ export function openConnection({ address, authorities, maxConnections = Infinity
     log: { level: ClickHouseLogLevel.OFF },
   });
   return {
-    async send({ sql, queryId, settings, params, body, signal }) {
+    async send({ sql, queryId, settings, params, externalTable, body: ownBody, signal }) {
+      const isForm = ownBody === undefined && needsForm({ params, externalTable });
+      const body = isForm ? encodeForm({ sql, params, externalTable }) : ownBody;
       const { stream, response_headers, http_status_code } = await client.exec({
-        query: sql,
+        query: isForm ? '' : sql,
         query_id: queryId,
         clickhouse_settings: settings,
-        ...(params && { query_params: { ...params } }),
+        ...(params && !isForm && { query_params: { ...params } }),
         ...(body && {
           values: Readable.from([body.bytes], { objectMode: false }),
           http_headers: { 'content-type': body.contentType, 'content-length': String(body.bytes.length) },
@@ -108,27 +111,6 @@ export function openConnection({ address, authorities, maxConnections = Infinity
       return { status: http_status_code ?? 0, headers: response_headers, stream };
     },
     close: () => client.close(),
-  };
-}
-
-/**
- * Encodes a table that is sent with a query as a file in a multipart form. Source: ClickHouse documentation, "External
- * data for query processing".
- */
-export function encodeExternalTable({ name, structure, rows }: ExternalTable): {
-  readonly body: RequestBody;
-  readonly settings: ClickHouseSettings;
-} {
-  const boundary = `runlake-${randomUUID()}`;
-  const head = `--${boundary}\r\nContent-Disposition: form-data; name="${name}"; filename="${name}"\r\n\r\n`;
-  const values = rows.map((row) => row.join('\t')).join('\n');
-  return {
-    body: {
-      bytes: Buffer.from(`${head}${values}\r\n--${boundary}--\r\n`),
-      contentType: `multipart/form-data; boundary=${boundary}`,
-    },
-    // These parameters are not settings, but ClickHouse reads them from the URL parameters in the same way as settings.
-    settings: { [`${name}_structure`]: structure, [`${name}_format`]: 'TabSeparated' } as ClickHouseSettings,
   };
 }
 

@@ -71,6 +71,36 @@ describe('values', () => {
     expect(found).toEqual([{ rows: 50_000, total: 1_249_975_000 }]);
   });
 
+  const text = "a'\\\t\r\n-- é€😀%";
+  const rows = [[1], [2]];
+  it.each<[string, string, QueryParameter]>([
+    ['a text of 60 KB', 'String', text.repeat(3_000)],
+    ['a text of 2 MB', 'String', text.repeat(100_000)],
+    ['a list of 100 texts of 30 KB', 'Array(String)', Array.from({ length: 100 }, (_, n) => n + text.repeat(1_500))],
+    ['texts that are too long for a field among others', 'Array(String)', ['a', text.repeat(9_000), '', 'b', text]],
+    ['20,000 ids', 'Array(UUID)', Array.from({ length: 20_000 }, () => randomUUID())],
+    ['surrogates around the limit of a field', 'String', `${'a'.repeat(39_999)}😀${'b'.repeat(39_998)}😀`],
+  ])('%s can be a parameter, also with an external table', async (_name, type, p) => {
+    const sql = `SELECT {p:${type}} AS v`;
+    expect(await one(sql, { p })).toEqual(p);
+    const externalTable = { name: 'keys', structure: 'a UInt8', rows };
+    const found = await clickhouse.query({
+      name: 'test',
+      sql: `${sql}, (SELECT sum(a) FROM keys) AS total, {other:UInt8} AS other`,
+      params: { p, other: 7 },
+      externalTable,
+    });
+    expect(found).toEqual([{ v: p, total: 3, other: 7 }]);
+  });
+
+  it('a statement with an external table can be as long as one without', async () => {
+    const sql = `SELECT count() AS c, '${'é'.repeat(100_000)}' AS t FROM keys`;
+    const externalTable = { name: 'keys', structure: 'a UInt8', rows };
+    expect(
+      await clickhouse.query({ name: 'test', sql, externalTable, settings: { max_query_size: '1000000' } }),
+    ).toMatchObject([{ c: 2 }]);
+  });
+
   it('an empty external table has no rows', async () => {
     const externalTable = { name: 'keys', structure: 'a UUID', rows: [] };
     expect(await clickhouse.query({ name: 'test', sql: 'SELECT count() AS c FROM keys', externalTable })).toEqual([

@@ -81,6 +81,16 @@ describe('parameters of clients', () => {
     ['a trace filter', () => ({ trace_filter: 'eq(name, "child")' }), []],
     ['a tree filter', () => ({ tree_filter: 'eq(name, "child")' }), ['grandchild', 'child', 'root']],
     ['a search filter', () => ({ search_filter: 'search("BOOM")' }), ['grandchild']],
+    [
+      'a hundred searches',
+      () => ({ filter: `and(${Array.from({ length: 100 }, () => 'search("boom")').join(', ')})` }),
+      ['grandchild'],
+    ],
+    [
+      'a hundred searches for other letters than ASCII',
+      () => ({ filter: `or(search("BOOM"), ${Array.from({ length: 98 }, () => 'search("é")').join(', ')})` }),
+      ['grandchild'],
+    ],
     ['a text', () => ({ query: 'boom' }), ['grandchild']],
     [
       'a kind of store',
