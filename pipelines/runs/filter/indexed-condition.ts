@@ -30,6 +30,8 @@ const threadKeys = ['thread_id', 'session_id', 'conversation_id'];
  * saves.
  */
 const maxIndexedValues = 100;
+/** Maximum number of characters of the values, each of which is bound with every key. */
+const maxIndexedCharacters = 20_000;
 
 /**
  * The skip indexes on values, which can differ between the stored rows of a run. The index on trace ids is not listed:
@@ -61,7 +63,7 @@ export function writeIndexedCondition(
     comparisons
       .filter((comparison) => comparison.field === field)
       .map(listTexts)
-      .find((texts) => texts !== undefined && texts.length <= maxIndexedValues);
+      .find((texts) => texts !== undefined && isIndexable(texts));
   const threads = find('thread_id');
   if (threads) return writeMetadata({ keys: threadKeys, values: threads }, context);
   const tags = find('tags');
@@ -109,6 +111,12 @@ function listTexts({ operator, value }: RunComparison): string[] | undefined {
   return values.every((each) => typeof each === 'string' || typeof each === 'boolean') ? values.map(String) : undefined;
 }
 
+function isIndexable(values: readonly string[]): boolean {
+  return (
+    values.length <= maxIndexedValues && values.reduce((sum, value) => sum + value.length, 0) <= maxIndexedCharacters
+  );
+}
+
 /**
  * Yields groups of conditions that every matching run satisfies: the terms of each required `and`, and each other
  * required condition as a group of its own.
@@ -142,7 +150,7 @@ function findMetadataPair(group: readonly RunCondition[]): MetadataPair | undefi
     return undefined;
   };
   const [keys, values] = [find(true), find(false)];
-  return keys && values && values.length <= maxIndexedValues ? { keys, values } : undefined;
+  return keys && values && isIndexable(values) ? { keys, values } : undefined;
 }
 
 /**
