@@ -191,11 +191,13 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   async function sweepOnce(): Promise<void> {
     while (needsAnotherSweep && !isStopping) {
       needsAnotherSweep = false;
-      try {
-        await sweepRuns(database, deploymentId);
-        await publishLateEnds(deps);
-      } catch (err) {
-        logger.warn({ err }, 'sweep of runs failed; retrying');
+      // If one of them fails, the other still has work that it can do.
+      for (const work of [() => sweepRuns(database, deploymentId), () => publishLateEnds(deps)]) {
+        try {
+          await work();
+        } catch (err) {
+          logger.warn({ err }, 'sweep of runs failed; retrying');
+        }
       }
     }
     wake();

@@ -103,7 +103,7 @@ interface AddRunOptions {
 }
 
 const buildAddRunSql = (assistant: string) =>
-  `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19)`;
+  `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19, $20)`;
 const addRunSql = `SELECT * FROM ${buildAddRunSql('$11')}`;
 /**
  * Adds a run only if the assistant is unchanged. `agents.add_run` gets the id from the row of the assistant, so that
@@ -111,7 +111,7 @@ const addRunSql = `SELECT * FROM ${buildAddRunSql('$11')}`;
  */
 const addRunIfAssistantUnchangedSql = `
 SELECT added.* FROM agents.assistants seen, LATERAL ${buildAddRunSql('seen.assistant_id')} added
-WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $20`;
+WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $21`;
 
 /**
  * Adds a run. Returns `going` if the thread has another unfinished run and `allowOthers` is false; undefined if the
@@ -150,6 +150,7 @@ async function addRun(
       run.afterSeconds,
       sender === undefined ? null : JSON.stringify(sender),
       run.callerId,
+      kwargs.langsmith_tracer?.project_name,
       ...(seenAt === undefined ? [] : [seenAt]),
     ],
     { name: seenAt === undefined ? 'agents_add_run' : 'agents_add_run_as_seen' },

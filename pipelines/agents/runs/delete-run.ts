@@ -58,7 +58,11 @@ export async function removeRuns(
   if (left > 0) await tx.execute("SELECT pg_notify('agent_cancels', $1), pg_notify('agent_ends', $1)", [deploymentId]);
 }
 
-/** Requeues up to 100 runs of processes whose heartbeat has expired. @returns how many it found. */
+/**
+ * Requeues up to 100 runs of processes whose heartbeat has expired. @returns how many it found.
+ *
+ * @throws the last error of a run that could not be requeued, after it has requeued the others.
+ */
 export async function sweepRuns(database: Database, deploymentId: string): Promise<number> {
   const rows = await database.query<{ thread_id: string; run_id: string; lease_token: string }>(
     `SELECT thread_id, run_id, lease_token FROM agents.runs run
@@ -66,14 +70,15 @@ export async function sweepRuns(database: Database, deploymentId: string): Promi
     [deploymentId],
     { name: 'agents_expired_runs' },
   );
+  let failure: { readonly reason: unknown } | undefined;
   for (const { thread_id: threadId, run_id: runId, lease_token: leaseToken } of rows) {
-    await database.transaction((tx) =>
-      requeueRun(
-        tx,
-        { deploymentId, threadId, runId, leaseToken },
-        { alone: false, countsAsLost: true, onlyExpired: true },
-      ),
-    );
+    const run = { deploymentId, threadId, runId, leaseToken };
+    try {
+      await database.transaction((tx) => requeueRun(tx, run, { alone: false, countsAsLost: true, onlyExpired: true }));
+    } catch (reason) {
+      failure = { reason };
+    }
   }
+  if (failure !== undefined) throw failure.reason;
   return rows.length;
 }
