@@ -12,7 +12,7 @@ import { readThreadHistory, readThreadState } from '../../../pipelines/agents/th
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import type { Agents } from '../agent-operation.ts';
 import { ClosedObject, GraphConfigBody, JsonValue, Limit, stringEnum } from '../agent-schema.ts';
-import { toRunRequest } from '../runs/run-schema.ts';
+import { LangsmithTracer, toRunRequest } from '../runs/run-schema.ts';
 import { type CommandContext, CommandRejectedError, createParamsReader } from './command.ts';
 
 const MultitaskStrategy = () => optional(stringEnum(multitaskStrategies));
@@ -25,9 +25,7 @@ const readStartParams = createParamsReader(
     metadata: optional(JsonObject()),
     multitaskStrategy: MultitaskStrategy(),
     multitask_strategy: MultitaskStrategy(),
-    langsmith_tracer: optional(
-      ClosedObject({ project_name: optional(Type.String()), example_id: optional(Type.String()) }),
-    ),
+    langsmith_tracer: LangsmithTracer,
   }),
 );
 

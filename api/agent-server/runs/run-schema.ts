@@ -38,6 +38,14 @@ export const StreamMode = stringEnum(streamModes);
 const nodes = () =>
   optional(Type.Union([Type.Literal('*'), Type.Array(Type.String())]), { description: 'Names of nodes, or `*`.' });
 
+/** Project and example of the trace of a run. */
+export const LangsmithTracer = optional(
+  ClosedObject({
+    project_name: optional(Text({ minLength: 1, maxLength: maxNameLength })),
+    example_id: optional(Uuid()),
+  }),
+);
+
 const fields = {
   assistant_id: Type.String({ minLength: 1, maxLength: 1_000, description: 'Id of the assistant or of its graph.' }),
   input: Type.Optional(JsonValue({ description: 'Null continues from the current state of the thread.' })),
@@ -94,12 +102,7 @@ const fields = {
   }),
   strict_resume: optional(Type.Literal(false), { description: 'True is not supported yet.' }),
   checkpoint_during: optional(Type.Boolean(), { description: 'Deprecated form of durability: false is exit.' }),
-  langsmith_tracer: optional(
-    ClosedObject({
-      project_name: optional(Text({ minLength: 1, maxLength: maxNameLength })),
-      example_id: optional(Uuid()),
-    }),
-  ),
+  langsmith_tracer: LangsmithTracer,
 } as const;
 
 /** Body of a request that creates a run. Source: LangGraph Platform API, RunCreateStateful and RunCreateStateless. */

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
 import type { Event } from '@langchain/protocol';
 import { WebSocket } from 'undici';
@@ -311,6 +311,12 @@ describe('a command', () => {
     ['subscription.subscribe', { channels: ['values'] }, 'not_supported'],
     ['run.start', {}, 'invalid_argument'],
     ['run.start', { assistant_id: 'no-such-graph' }, 'invalid_argument'],
+    [
+      'run.start',
+      { assistant_id: 'echo', langsmith_tracer: { project_name: randomBytes(1_500).toString('hex') } },
+      'invalid_argument',
+    ],
+    ['run.start', { assistant_id: 'echo', langsmith_tracer: { project_name: 'a\0' } }, 'invalid_argument'],
     ['run.start', { assistant_id: 'echo', config: { configurable: { checkpoint_id: '1ef' } } }, 'no_such_checkpoint'],
     ['state.get', { namespace: [] }, 'invalid_argument'],
     ['input.respond', { interrupt_id: 'a', response: 1 }, 'invalid_argument'],
