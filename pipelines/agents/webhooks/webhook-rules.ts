@@ -90,7 +90,8 @@ function findFlaw(webhook: string, { settings = {}, allowPrivate }: WebhookRuleO
 
 /** Whether a URL path refers to this server. A path such as `//host` would refer to another host. */
 function isOwnPath(path: string): boolean {
-  return new URL(path, 'http://own.invalid').origin === 'http://own.invalid';
+  const base = 'http://own.invalid';
+  return URL.canParse(path, base) && new URL(path, base).origin === base;
 }
 
 function isInDomain(host: string, domain: string): boolean {
