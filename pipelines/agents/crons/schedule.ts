@@ -1,4 +1,4 @@
-import { CronExpressionParser } from 'cron-parser';
+import { type CronExpression, CronExpressionParser } from 'cron-parser';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 /**
@@ -13,6 +13,8 @@ export interface Schedule {
   /** Returns the last fire time from `fromMs` to `untilMs`, both inclusive. `fromMs` must be a fire time. */
   latest(fromMs: number, untilMs: number): number;
 }
+
+type DayFields = Pick<CronExpression['fields'], 'month' | 'dayOfMonth' | 'dayOfWeek'>;
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
@@ -35,19 +37,31 @@ export function readSchedule(schedule: string, timezone: string | null, nowMs: n
   // cron-parser accepts H as a random value.
   if (/(?:^|,)H/i.test(fields.join(','))) throw invalid('H is not supported');
   const text = fields.join(' ');
-  const isHourly = (() => {
+  const parsedFields = (() => {
     try {
-      return CronExpressionParser.parse(text).fields.hour.values.length === hoursPerDay;
+      return CronExpressionParser.parse(text).fields;
     } catch (raw) {
       throw invalid((raw as Error).message);
     }
   })();
+  if (!hasDate(parsedFields)) throw invalid('no date matches it');
+  const isHourly = parsedFields.hour.values.length === hoursPerDay;
   const parsed: Schedule = {
     next: (afterMs) => findNextTime(text, zone, isHourly, afterMs),
     latest: (fromMs, untilMs) => findLatestTime(parsed, fromMs, untilMs),
   };
   if (parsed.next(nowMs) === undefined) throw invalid('no date matches it');
   return parsed;
+}
+
+/** Number of days in each month of a leap year. */
+const daysInMonths = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+
+/** Whether one of the months has one of the days of month. The iterator would search for centuries if none has. */
+function hasDate({ month, dayOfMonth, dayOfWeek }: DayFields): boolean {
+  if (!dayOfWeek.isWildcard || dayOfMonth.hasLastChar) return true;
+  const maxDay = Math.max(...month.values.map((number) => daysInMonths[number - 1] as number));
+  return dayOfMonth.values.some((day) => Number(day) <= maxDay);
 }
 
 function findNextTime(text: string, zone: string, isHourly: boolean, afterMs: number): number | undefined {
@@ -110,11 +124,12 @@ function findLastTime(schedule: Schedule, fromMs: number, untilMs: number): numb
  * 02:00 to 03:00 is skipped, 02:30 means 03:30. When clocks are set back, some local times occur twice.
  */
 
+/** Formats by time zone name in lower case, because the runtime accepts names in any case. */
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 /** Returns true if the runtime supports this time zone name. Offsets such as `+02:00` are not names. */
 export function isTimeZone(name: string): boolean {
-  if (!/^[A-Za-z]/.test(name)) return false;
+  if (!/^[A-Za-z][\w+/-]*$/.test(name)) return false;
   try {
     getFormat(name);
     return true;
@@ -156,10 +171,11 @@ function getOffsetMs(instantMs: number, timeZone: string): number {
 }
 
 function getFormat(timeZone: string): Intl.DateTimeFormat {
-  let format = formats.get(timeZone);
+  const name = timeZone.toLowerCase();
+  let format = formats.get(name);
   if (format === undefined) {
     format = new Intl.DateTimeFormat('en-US', { timeZone, timeZoneName: 'longOffset' });
-    formats.set(timeZone, format);
+    formats.set(name, format);
   }
   return format;
 }

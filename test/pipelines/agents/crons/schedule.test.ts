@@ -1,4 +1,5 @@
-import { describe, expect, it } from 'vitest';
+import { CronExpression } from 'cron-parser';
+import { describe, expect, it, vi } from 'vitest';
 import { readSchedule } from '../../../../pipelines/agents/crons/schedule.ts';
 
 const at = (text: string) => Date.parse(text);
@@ -126,11 +127,57 @@ describe('readSchedule', () => {
     );
   });
 
-  it.each(['Mars/Olympus', '+02:00', '', 'local', 'system'])('refuses the time zone %j', (zone) => {
-    expect(() => readSchedule('* * * * *', zone, 0)).toThrow(
-      expect.objectContaining({ code: 'CRON_TIMEZONE_UNKNOWN' }),
-    );
+  it.each(['0 0 31 2,4,6 *', '* * 30 2 *', '0 0 31 4,6,9,11 ?', '*/5 1-3 30,31 2 *'])(
+    'refuses %s without a search for a date',
+    (schedule) => {
+      const searching = vi.spyOn(CronExpression.prototype, 'next');
+      try {
+        expect(() => readSchedule(schedule, 'Asia/Kolkata', at('2026-01-01'))).toThrow(
+          expect.objectContaining({ code: 'CRON_SCHEDULE_INVALID' }),
+        );
+        expect(searching).not.toHaveBeenCalled();
+      } finally {
+        searching.mockRestore();
+      }
+    },
+  );
+
+  it.each([
+    ['0 0 29,31 2 *', '2028-02-29T00:00Z'],
+    ['0 0 L 2,4 *', '2027-02-28T00:00Z'],
+    ['0 0 31 4,6 1', '2027-04-05T00:00Z'],
+    ['0 0 31 4,5 *', '2027-05-31T00:00Z'],
+  ])('accepts %s, which matches in some year', (schedule, expected) => {
+    expect(timesAfter(schedule, null, '2026-12-31T00:00:00Z', 1)).toEqual([expected]);
   });
+
+  it('keeps one format for all spellings of a time zone', () => {
+    const names: string[] = [];
+    const { DateTimeFormat } = Intl;
+    class NamingFormat extends DateTimeFormat {
+      constructor(locale: string, options: Intl.DateTimeFormatOptions = {}) {
+        super(locale, options);
+        names.push(String(options.timeZone));
+      }
+    }
+    try {
+      Intl.DateTimeFormat = NamingFormat as typeof DateTimeFormat;
+      for (const zone of ['Pacific/Apia', 'pacific/apia', 'PACIFIC/APIA', 'pacific/Apia'])
+        readSchedule('* * * * *', zone, at('2026-01-01'));
+    } finally {
+      Intl.DateTimeFormat = DateTimeFormat;
+    }
+    expect(names.filter((name) => /^pacific/i.test(name))).toHaveLength(1);
+  });
+
+  it.each(['Mars/Olympus', '+02:00', '', 'local', 'system', 'America/New_Yor\u212a'])(
+    'refuses the time zone %j',
+    (zone) => {
+      expect(() => readSchedule('* * * * *', zone, 0)).toThrow(
+        expect.objectContaining({ code: 'CRON_TIMEZONE_UNKNOWN' }),
+      );
+    },
+  );
 
   it.each([
     ['* * * * *', '2020-01-01T00:00:00Z', '2026-04-22T10:15:30Z', '2026-04-22T10:15:00Z'],
