@@ -30,6 +30,8 @@ import {
 export interface Lease {
   /** The `lease_token` of a run, or the `write_token` of a thread that is locked for an update of its state. */
   readonly leaseToken: string;
+  /** Key of the only thread that the lease is for. If absent, only the database checks the thread. */
+  readonly threadKey?: string;
   readonly runId?: string;
   readonly attempt?: number;
   readonly graphId?: string;
@@ -93,7 +95,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
   readonly #pool: pg.Pool;
   readonly #lease: Lease | undefined;
   readonly #early: EarlyAckOptions | undefined;
-  /** Writes by thread key. A lease is valid for one thread only; writes to another thread fail with LEASE_LOST. */
+  /** Writes by thread key. A lease is valid for one thread only. */
   readonly #writes = new Map<string, GatheredWrites>();
 
   /** @param lease If undefined, the saver is read-only. */
@@ -157,7 +159,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
     return rows[0]?.taken === true;
   }
 
-  /** Writes a checkpoint; with `early`, returns before it is written. @throws LEASE_LOST */
+  /** Writes a checkpoint; with `early`, returns before it is written. @throws LEASE_LOST, STATE_NOT_OWN */
   override async put(
     config: RunnableConfig,
     checkpoint: Checkpoint,
@@ -189,7 +191,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
    * Writes the pending writes of a task. Repeated ordinary writes are ignored; error, interrupt, resume and scheduled
    * writes are replaced.
    *
-   * @throws LEASE_LOST
+   * @throws LEASE_LOST, STATE_NOT_OWN
    */
   override async putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string): Promise<void> {
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
@@ -206,7 +208,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
     await this.#getWrites(thread_id).add({ checkpoints: [], writes: parts });
   }
 
-  /** Deletes all checkpoints of the thread. @throws LEASE_LOST */
+  /** Deletes all checkpoints of the thread. @throws LEASE_LOST, STATE_NOT_OWN */
   override async deleteThread(key: string): Promise<void> {
     await this.settled();
     const { lease, deploymentId, threadId } = this.#requireLease(key);
@@ -235,6 +237,8 @@ export class LeasedSaver extends BaseCheckpointSaver {
     if (parts === undefined) throw runlakeError('STATE_NOT_OWN', { thread: String(key).slice(0, 100) });
     if (this.#lease === undefined)
       throw runlakeError('INTERNAL', {}, { cause: 'the saver is read-only: it was created without a lease' });
+    const { threadKey } = this.#lease;
+    if (threadKey !== undefined && threadKey !== key) throw runlakeError('STATE_NOT_OWN', { thread: parts.threadId });
     return { ...parts, lease: this.#lease };
   }
 

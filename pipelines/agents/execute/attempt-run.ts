@@ -151,9 +151,10 @@ export async function attemptRun(
     if (isCancelled || hasLostLease) cancel();
     const outcome = await handle.outcome;
     tracedAttempt?.ended(outcome.kind === 'lost' ? outcome.message : `The run ended: ${outcome.kind}.`);
+    // If the lease of a fenced attempt is still valid, `requeue` counts the attempt as lost, so that a graph that is always
+    // fenced does not run forever.
     if (hasLostLease || outcome.kind === 'fenced') {
       logger.warn({ runId, attempt }, 'run lost its lease; attempt stopped');
-      hasLostLease = true;
       return;
     }
     if (outcome.kind === 'lost' && outcome.cause !== 'worker') {

@@ -1,5 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { requireWithin } from '../../../infra/postgres/page-within.ts';
+import { buildThreadKey } from '../checkpoints/copy-checkpoints.ts';
 import { isLeaseLost } from '../checkpoints/leased-saver.ts';
 import { type CompiledGraph, collectInterrupts, readSnapshot } from '../graphs/compiled-graph.ts';
 import { type NodeCommand, readNodes, requireTargets } from '../graphs/graph-nodes.ts';
@@ -39,8 +40,9 @@ export async function handleQuery(request: GraphRequest, deps: RequestDeps): Pro
   });
   const graph = await createInstance(target.graphId, config, deps);
   if ('thread' in request) {
-    const { deploymentId, graphId } = request.thread;
-    const lease = request.kind === 'update-state' ? { leaseToken: request.leaseToken, graphId } : undefined;
+    const { deploymentId, threadId, graphId } = request.thread;
+    const threadKey = buildThreadKey(deploymentId, threadId);
+    const lease = request.kind === 'update-state' ? { leaseToken: request.leaseToken, threadKey, graphId } : undefined;
     graph.checkpointer ??= new ThreadSaver(deps.saverFor(lease), deploymentId);
     graph.store ??= deps.storeFor(deploymentId);
     // A graph with `checkpointer: false` has no stored state.

@@ -108,6 +108,23 @@ describe('a run on a thread', () => {
     expect(await client.runs.join(threadId, run!.run_id)).toMatchObject({ __error__: { error: 'TypeError' } });
   });
 
+  it.each(['async', 'sync'] as const)(
+    'fails once if a node writes state of another thread, with durability %s',
+    async (durability) => {
+      const threadId = await newThread();
+      const request = { input: { how: 'elsewhere' }, streamMode: 'custom' as const, durability };
+      const events = [];
+      for await (const { event, data } of client.runs.stream(threadId, 'misbehave', request)) {
+        if (event !== 'metadata') events.push([event, data]);
+      }
+      expect(events).toEqual([
+        ['custom', { doing: 'elsewhere' }],
+        ['error', { error: 'StateNotOwn', message: expect.stringContaining('only to its own thread') }],
+      ]);
+      expect(await client.runs.list(threadId)).toMatchObject([{ status: 'error' }]);
+    },
+  );
+
   it('keeps connections alive that wait for it or join it', async () => {
     const threadId = await newThread();
     const wait = server.ask('POST', `/threads/${threadId}/runs/wait`, { assistant_id: 'steps', ...slow('x', 900) });

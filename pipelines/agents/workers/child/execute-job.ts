@@ -1,4 +1,5 @@
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { buildThreadKey } from '../../checkpoints/copy-checkpoints.ts';
 import { isLeaseLost } from '../../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
 import { readStoredState, toStreamedState } from '../../graphs/compiled-graph.ts';
@@ -81,8 +82,9 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   };
   // With every durability except `sync`, LangGraph continues before its state is written.
   const early = job.kwargs.durability === 'sync' ? undefined : { batchDelayMs: writeBatchMs, onFailure };
+  const threadKey = buildThreadKey(deploymentId, threadId);
   const storedSaver = saverFor(
-    { leaseToken, runId, attempt, graphId, assistantId, metadata: buildCheckpointMetadata(job) },
+    { leaseToken, threadKey, runId, attempt, graphId, assistantId, metadata: buildCheckpointMetadata(job) },
     early,
   );
   const startsWithoutState = start.kind === 'input' && start.checkpoint === 'none';

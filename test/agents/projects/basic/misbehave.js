@@ -1,5 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Annotation, StateGraph } from '@langchain/langgraph';
+
+const other = new StateGraph(Annotation.Root({ text: Annotation }))
+  .addNode('write', () => ({ text: 'written' }))
+  .addEdge('__start__', 'write')
+  .compile();
 
 const deeds = {
   fine: () => {},
@@ -41,6 +47,8 @@ const deeds = {
     value.self = value;
     config.writer(value);
   },
+  // Writes state of a thread that is not that of the run.
+  elsewhere: () => other.invoke({}, { configurable: { thread_id: randomUUID() } }),
   'large-state': () => ({ text: 'x'.repeat(9 * 1024 * 1024) }),
   'large-error': () => {
     throw new Error(`${'x'.repeat(9 * 1024 * 1024)}!`);

@@ -170,7 +170,7 @@ describe('an invalid lease', () => {
     expect(await threads.rowsOf(run.key)).toEqual(before);
   });
 
-  test('a saver without a lease, an invalid thread key, and a thread of another deployment are refused', async () => {
+  test('a saver without a lease, an invalid thread key, and other threads are refused', async () => {
     const run = await begin();
     const reader = new LeasedSaver(threads.pool);
     await expect(put({ key: run.key, saver: reader }, makeCheckpoint(reader, { a: 1 }))).rejects.toMatchObject({
@@ -178,9 +178,14 @@ describe('an invalid lease', () => {
     });
     await expect(put({ key: 'mine', saver: run.saver }, makeCheckpoint(reader, { a: 1 }))).rejects.toThrow("'mine'");
     const foreign = buildThreadKey(randomUUID(), run.threadId);
-    await expect(put({ key: foreign, saver: run.saver }, makeCheckpoint(reader, { a: 1 }))).rejects.toMatchObject({
-      code: 'LEASE_LOST',
-    });
+    for (const key of [foreign, (await begin()).key]) {
+      const refused = { code: 'STATE_NOT_OWN' };
+      const checkpoint = makeCheckpoint(reader, { a: 1 });
+      await expect(put({ key, saver: run.saver }, checkpoint)).rejects.toMatchObject(refused);
+      const writing = run.saver.putWrites(configOf({ key }, checkpoint.id), [['a', 1]], 't');
+      await expect(writing).rejects.toMatchObject(refused);
+      await expect(run.saver.deleteThread(key)).rejects.toMatchObject(refused);
+    }
   });
 });
 

@@ -41,8 +41,8 @@ export async function openThreads(getEarlyAcks: () => EarlyAckOptions | undefine
   }
 
   const activeRun = (threadId: string, runId: string, leaseToken: string, attempt: number): ActiveRun => {
-    const lease = { leaseToken, runId, attempt, graphId: 'graph', assistantId: 'assistant' };
     const key = buildThreadKey(deploymentId, threadId);
+    const lease = { leaseToken, threadKey: key, runId, attempt, graphId: 'graph', assistantId: 'assistant' };
     return { threadId, key, runId, leaseToken, attempt, saver: new LeasedSaver(pool, lease, getEarlyAcks()) };
   };
 
