@@ -11,10 +11,18 @@ import { type Config, type Setting, type SettingName, settings } from './setting
 
 /**
  * Matches variables that are not settings: those of the tests, the credentials of `runlake tools --stdio`, the revision
- * of a replica, and those that Kubernetes adds for a service named `runlake`.
+ * of a replica, and those that Kubernetes adds for a service whose name starts with `runlake`; see
+ * {@link isServiceLink} for the remaining one.
  */
 const foreignVariablePattern =
   /^RUNLAKE_(STACK|TEST)_|^RUNLAKE_(?:API_KEY|WORKSPACE_ID|ENDPOINT|AGENTS_REVISION)$|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_\w+)?$/;
+
+/**
+ * Whether the variable is the `<NAME>_PORT=tcp://10.0.0.1:80` that Kubernetes adds for a service in the namespace. Its
+ * name may be that of a setting.
+ */
+const isServiceLink = (variable: string, value: string) =>
+  variable.endsWith('_PORT') && /^(tcp|udp|sctp):\/\//.test(value);
 
 export type SettingSource = 'environment' | 'default' | 'not set';
 
@@ -25,8 +33,9 @@ export interface LoadedConfig {
 }
 
 /**
- * Reads all settings from `environment`, and freezes the result. An empty variable is treated as absent. A variable
- * that starts with `RUNLAKE_` but is not a setting is an error, because it is most likely misspelt.
+ * Reads all settings from `environment`, and freezes the result. An empty variable and a variable that Kubernetes
+ * adds for a service are treated as absent. A variable that starts with `RUNLAKE_` but is not a setting is an error,
+ * because it is most likely misspelt.
  *
  * Tests that start processes set RUNLAKE_TEST_SETTINGS. It is a JSON object whose keys are constants of `internals.ts`
  * and whose values replace the values of these constants. The variable is refused unless NODE_ENV is `test`.
@@ -39,7 +48,7 @@ export function loadConfig(environment: Readonly<Record<string, string | undefin
   const sources: Record<string, SettingSource> = {};
   for (const [name, setting] of Object.entries<Setting>(settings)) {
     const raw = environment[setting.variable];
-    if (raw === undefined || raw.trim() === '') {
+    if (raw === undefined || raw.trim() === '' || isServiceLink(setting.variable, raw)) {
       values[name] = setting.fallback;
       sources[name] = setting.fallback === undefined ? 'not set' : 'default';
       continue;
@@ -232,10 +241,8 @@ function parseObject(text: string): Readonly<Record<string, unknown>> | undefine
 function listUnknownVariables(environment: Readonly<Record<string, string | undefined>>): string[] {
   const known = Object.values<Setting>(settings).map(({ variable }) => variable);
   return Object.entries(environment)
-    .filter(
-      ([variable, value]) => variable.startsWith('RUNLAKE_') && value?.trim() && !foreignVariablePattern.test(variable),
-    )
-    .filter(([variable]) => !known.includes(variable))
+    .filter(([variable, value]) => variable.startsWith('RUNLAKE_') && value?.trim() && !isServiceLink(variable, value))
+    .filter(([variable]) => !foreignVariablePattern.test(variable) && !known.includes(variable))
     .map(([variable]) => `${variable} is not a setting; did you mean ${findNearest(variable, known)}?`);
 }
 

@@ -94,6 +94,8 @@ function buildPod(spec: ReplicaSpec, secretName: string, { drainTimeoutMs }: Kub
     ...(resources.volume_mounts && { volumeMounts: resources.volume_mounts as never }),
   };
   return {
+    // The variables of the services of the namespace, which belong to other deployments, may look like settings.
+    enableServiceLinks: false,
     containers: [container, ...addContext(resources.sidecars)],
     ...(resources.init_containers && { initContainers: addContext(resources.init_containers) }),
     ...(resources.volumes && { volumes: resources.volumes as never }),

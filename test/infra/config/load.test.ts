@@ -3,6 +3,7 @@ import { internals } from '../../../infra/config/internals.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { type Setting, settings } from '../../../infra/config/settings.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { nameReplica } from '../../../pipelines/deployments/drivers/image-replica.ts';
 import { testSettings } from '../../test-settings.ts';
 
 /** Returns the message of the INVALID_CONFIG error for `environment`. */
@@ -201,6 +202,27 @@ describe('loadConfig', () => {
       loadConfig({ [variable]: '10.0.0.1' });
     },
   );
+
+  it.each([
+    ['runlake', 1984, 'TCP'],
+    ['runlake-tools', 1986, 'TCP'],
+    ['runlake-metrics', 9464, 'UDP'],
+    [nameReplica({ revisionId: '0198a3c2-0000-7000-8000-000000000000', number: 0 }), 8000, 'SCTP'],
+  ])('ignores all variables that Kubernetes sets for the service %s', (service, port, protocol) => {
+    const name = service.toUpperCase().replaceAll('-', '_');
+    const link = `${protocol.toLowerCase()}://10.0.0.1:${port}`;
+    const environment = {
+      [`${name}_SERVICE_HOST`]: '10.0.0.1',
+      [`${name}_SERVICE_PORT`]: String(port),
+      [`${name}_SERVICE_PORT_HTTP`]: String(port),
+      [`${name}_PORT`]: link,
+      [`${name}_PORT_${port}_${protocol}`]: link,
+      [`${name}_PORT_${port}_${protocol}_PROTO`]: protocol.toLowerCase(),
+      [`${name}_PORT_${port}_${protocol}_PORT`]: String(port),
+      [`${name}_PORT_${port}_${protocol}_ADDR`]: '10.0.0.1',
+    };
+    expect(loadConfig(environment)).toEqual(loadConfig({}));
+  });
 
   it('ignores an unknown variable without a value', () => {
     loadConfig({ RUNLAKE_PROT: '' });

@@ -180,6 +180,7 @@ describe('a replica', () => {
               volumes: [{ name: 'cache', emptyDir: {} }],
               imagePullSecrets: [{ name: 'registry' }],
               automountServiceAccountToken: false,
+              enableServiceLinks: false,
               terminationGracePeriodSeconds: 25,
             },
           },
