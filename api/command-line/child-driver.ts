@@ -16,7 +16,7 @@ import { LastLines } from '../../infra/embedded/child-program.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
-import type { DeploymentDriver, StartedReplica } from '../../pipelines/deployments/driver.ts';
+import type { DeploymentDriver, ReplicaSpec, StartedReplica } from '../../pipelines/deployments/driver.ts';
 import { configureReplica, PortRange, respondsOk, toRevisionLogLine, toStartError } from './configure-replica.ts';
 import { type ReportedError, retireMessage } from './follow-host.ts';
 import type { StoreAddresses } from './open-stores.ts';
@@ -34,39 +34,25 @@ const warningLevel = 40;
 /** Time for the parts of a child to stop after it has drained. */
 const shutdownTimeoutMs = 15_000;
 
-export function createChildDriver({ config, addresses, secretKey }: ChildDeps): DeploymentDriver {
-  const ports = new PortRange(config.deploymentsPortRange);
+export function createChildDriver(deps: ChildDeps): DeploymentDriver {
+  const ports = new PortRange(deps.config.deploymentsPortRange);
   return {
     name: 'process',
     async start(spec, { signal, onLog }) {
       const port = await ports.take();
-      const replica = configureReplica(config, spec, port);
-      const environment = buildChildEnvironment({
-        ...addresses,
-        secretKey,
-        metricsPort: 0,
-        agentsFile: replica.agentsFile,
-        agentsDeployment: replica.agentsDeployment,
-        agentsHost: replica.agentsHost,
-        agentsPort: port,
-        agentsPublicUrl: replica.agentsPublicUrl,
-        agentsDatabaseUrl: replica.agentsDatabaseUrl,
-        agentsWorkers: replica.agentsWorkers,
-        agentsWorkerHeapMegabytes: replica.agentsWorkerHeapMegabytes,
-      });
-      const child = fork(process.argv[1] as string, ['agents'], {
-        env: { ...environment, [revisionVariable]: JSON.stringify(replica.agentsRevision) },
-        // A signal to the process group of this process, such as Ctrl+C, must not reach the child: the host drains it.
-        detached: true,
-        stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-      });
-      const exited = once(child, 'exit').then(([code, killedBy]) => {
-        ports.release(port);
-        return `The agent server ${killedBy ? `was killed by ${killedBy}` : `ended with code ${code}`}`;
-      });
-      new LastLines(child.stderr, (line) => passLine(line, onLog));
-      const url = `http://${replica.agentsHost}:${port}`;
+      let child: ChildProcess;
+      let url: string;
       try {
+        ({ child, url } = forkReplica(deps, spec, port));
+      } catch (error) {
+        ports.release(port);
+        throw error;
+      }
+      const exited = awaitExit(child).finally(() => ports.release(port));
+      new LastLines(child.stderr, (line) => passLine(line, onLog));
+      try {
+        // Rejects with the error of the system if there is no process, for example for lack of memory.
+        await once(child, 'spawn');
         await awaitStart(child, exited, url, signal);
       } catch (error) {
         child.kill('SIGKILL');
@@ -76,6 +62,48 @@ export function createChildDriver({ config, addresses, secretKey }: ChildDeps): 
       return createReplica(child, exited, url);
     },
   };
+}
+
+/** @throws DEPLOYMENT_START_FAILED if the revision is an image; errors of the system. */
+function forkReplica(
+  { config, addresses, secretKey }: ChildDeps,
+  spec: ReplicaSpec,
+  port: number,
+): { readonly child: ChildProcess; readonly url: string } {
+  const replica = configureReplica(config, spec, port);
+  const environment = buildChildEnvironment({
+    ...addresses,
+    secretKey,
+    metricsPort: 0,
+    agentsFile: replica.agentsFile,
+    agentsDeployment: replica.agentsDeployment,
+    agentsHost: replica.agentsHost,
+    agentsPort: port,
+    agentsPublicUrl: replica.agentsPublicUrl,
+    agentsDatabaseUrl: replica.agentsDatabaseUrl,
+    agentsWorkers: replica.agentsWorkers,
+    agentsWorkerHeapMegabytes: replica.agentsWorkerHeapMegabytes,
+  });
+  const child = fork(process.argv[1] as string, ['agents'], {
+    env: { ...environment, [revisionVariable]: JSON.stringify(replica.agentsRevision) },
+    // A signal to the process group of this process, such as Ctrl+C, must not reach the child: the host drains it.
+    detached: true,
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+  });
+  return { child, url: `http://${replica.agentsHost}:${port}` };
+}
+
+/** Resolves with the reason when the child has ended or cannot be started. Never rejects. */
+function awaitExit(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => {
+    child.once('exit', (code, killedBy) =>
+      resolve(`The agent server ${killedBy ? `was killed by ${killedBy}` : `ended with code ${code}`}`),
+    );
+    // A running child emits errors too, for example when it cannot be killed. Without a process, no exit follows.
+    child.on('error', () => {
+      if (child.pid === undefined) resolve('The agent server cannot be started');
+    });
+  });
 }
 
 async function awaitStart(
@@ -108,7 +136,8 @@ async function awaitStart(
 function createReplica(child: ChildProcess, exited: Promise<string>, url: string): StartedReplica {
   let stopping: Promise<void> | undefined;
   const stop = async (drainMs: number) => {
-    if (drainMs > 0 && child.connected) child.send(retireMessage);
+    // If the message cannot be sent, the child has ended or ends, because it follows the channel.
+    if (drainMs > 0 && child.connected) child.send(retireMessage, () => undefined);
     else child.kill('SIGTERM');
     if (!(await settlesBeforeTimeout(exited, drainMs + shutdownTimeoutMs))) child.kill('SIGKILL');
     await exited;

@@ -1,0 +1,79 @@
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { createChildDriver } from '../../../api/command-line/child-driver.ts';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { findFreePorts } from '../../../infra/embedded/free-port.ts';
+import type { DeploymentDriver, ReplicaSpec } from '../../../pipelines/deployments/driver.ts';
+
+const spec: ReplicaSpec = {
+  ...{ deploymentId: 'd', revisionId: 'r', name: 'Name', slug: 'name', workspaceId: 'w', organizationId: 'o' },
+  ...{ number: 1, agentsFile: '/builds/langgraph.json', environment: {}, secretReferences: [], resources: {} },
+};
+
+/** Stands in for the program of the child: responds with its process id, and ends with the channel. */
+const program = `
+import { createServer } from 'node:http';
+createServer((_request, response) => response.end(String(process.pid)))
+  .listen(process.env.RUNLAKE_AGENTS_PORT, '127.0.0.1');
+process.on('disconnect', () => process.exit());
+`;
+const original = { execPath: process.execPath, script: process.argv[1] as string };
+let folder: string;
+let port: number;
+let driver: DeploymentDriver;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'runlake-child-driver-'));
+  process.argv[1] = join(folder, 'program.mjs');
+  writeFileSync(process.argv[1], program);
+  [port = 0] = await findFreePorts(1);
+  const { config } = loadConfig({ RUNLAKE_DEPLOYMENTS_PORT_RANGE: `${port}-${port}` });
+  const addresses = { clickhouseUrl: 'http://127.0.0.1:1/x', databaseUrl: 'postgres://127.0.0.1:1/x' };
+  driver = createChildDriver({ config, addresses, secretKey: 'secret' });
+});
+
+afterEach(() => {
+  process.execPath = original.execPath;
+});
+
+afterAll(async () => {
+  process.argv[1] = original.script;
+  await rm(folder, { recursive: true });
+});
+
+const start = (of = spec) => driver.start(of, { signal: new AbortController().signal, onLog: () => undefined });
+
+/** Waits without returning to the event loop, so that Node does not notice the end of the child. */
+function blockUntilDead(pid: number): void {
+  while (!/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8')));
+}
+
+it('reports that a child cannot be started, and frees its port', async () => {
+  process.execPath = join(folder, 'missing');
+  for (let attempt = 0; attempt < 2; attempt += 1) await expect(start()).rejects.toMatchObject({ code: 'ENOENT' });
+});
+
+it('frees the port of a revision that it cannot run', async () => {
+  const { agentsFile: _, ...image } = spec;
+  for (let attempt = 0; attempt < 2; attempt += 1)
+    await expect(start(image)).rejects.toMatchObject({ code: 'DEPLOYMENT_START_FAILED' });
+});
+
+it('stops a child that was killed before it can be told to retire, and frees its port', async () => {
+  const replica = await start();
+  const pid = Number(await (await fetch(replica.url)).text());
+  process.kill(pid, 'SIGKILL');
+  blockUntilDead(pid);
+  await replica.stop(1_000);
+  expect(await replica.ended).toBe('The agent server was killed by SIGKILL');
+  const next = await start();
+  await next.stop(0);
+  const other = createServer().listen(port, '127.0.0.1');
+  await once(other, 'listening');
+  other.close();
+});
