@@ -42,7 +42,7 @@ const acceptanceSchema = Type.Object(
  */
 async function acceptWithinLimits(
   { caller, request, services }: IngestRequest,
-  accept: (body: Buffer) => Promise<Acceptance>,
+  accept: (body: Buffer, reserve: (bytes: number) => void) => Promise<Acceptance>,
 ): Promise<Acceptance & { readonly headers: Record<string, string> }> {
   const headers = await checkUsage(services, caller);
   const acceptance = await withBody({ request, caller }, services.config, accept);
@@ -130,14 +130,14 @@ const budgets = new WeakMap<Config, BodyBudget>();
 /**
  * Reads and decompresses the complete body of an ingest request within the limits, and passes it to `work`. The bytes
  * count against the process budget of the caller's organisation from the time they arrive until `work` settles, because
- * the body stays in memory until then.
+ * the body stays in memory until then. `work` calls `reserve` before it uses much more memory than the body.
  *
  * @throws OVERLOADED if the organisation has exhausted the budget; the errors of `collectBody` and of `work`.
  */
 export async function withBody<Result>(
   { request, caller }: { readonly request: FastifyRequest; readonly caller: WorkspaceCaller },
   config: Config,
-  work: (body: Buffer) => Promise<Result>,
+  work: (body: Buffer, reserve: (bytes: number) => void) => Promise<Result>,
 ): Promise<Result> {
   const budget = budgets.get(config) ?? new BodyBudget(config.maxCollectingBytes);
   budgets.set(config, budget);
@@ -152,7 +152,7 @@ export async function withBody<Result>(
       share: budgetShare,
       signal: displacementController.signal,
     });
-    return await work(body);
+    return await work(body, (bytes) => budgetShare.take(bytes));
   } finally {
     budgetShare.close();
   }
@@ -241,8 +241,8 @@ export const createOtlp = defineOperation({
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'];
     const projectName = readProjectName(request);
-    const { rejected, headers } = await acceptWithinLimits({ caller, request, services }, (body) =>
-      acceptOtlp(toSender(caller), { body, contentType, projectName }, services.accept),
+    const { rejected, headers } = await acceptWithinLimits({ caller, request, services }, (body, reserve) =>
+      acceptOtlp(toSender(caller), { body, contentType, projectName, reserve }, services.accept),
     );
     const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
     const response = buildOtlpResponse(contentType, rejected.length, message);

@@ -212,11 +212,16 @@ async function buildNewDraft(
   return { ...run, traceId, startTimeMicros, traceTimeMicros: parent?.traceTimeMicros ?? startTimeMicros };
 }
 
+/** Maximum size of the JSON of all spans of one request, as a multiple of the maximum size of a body. */
+const maxTextFactor = 2;
+
 interface OtlpBody {
   readonly body: Buffer;
   readonly contentType: string | undefined;
   /** Value of the header Langsmith-Project. It names the project for spans that name no project themselves. */
   readonly projectName: string | undefined;
+  /** Reserves memory in addition to that of the body. */
+  readonly reserve?: (bytes: number) => void;
 }
 
 /**
@@ -226,12 +231,13 @@ interface OtlpBody {
  */
 export async function acceptOtlp(
   sender: Sender,
-  { body, contentType, projectName }: OtlpBody,
+  { body, contentType, projectName, reserve }: OtlpBody,
   deps: AcceptDeps,
 ): Promise<Acceptance> {
-  const { maxJsonDepth: maxDepth, maxParts } = deps.config;
+  const { maxJsonDepth: maxDepth, maxParts, maxBodyBytes } = deps.config;
+  const maxBytes = maxTextFactor * maxBodyBytes;
   const { drafts, rejected: rejectedSpans } = await runInTimeSlices(
-    readOtlp({ body, contentType, maxDepth, maxParts }),
+    readOtlp({ body, contentType, maxDepth, maxParts, maxBytes, reserve }),
   );
   const rejected: Rejection[] = rejectedSpans.map(({ index, reason }) =>
     rejectInconsistentRun(`span ${index}`, reason),

@@ -139,7 +139,10 @@ export interface AcceptDeps {
   readonly projects: ProjectResolver;
   readonly prices: PriceMaps;
   readonly runLocations: RunLocations;
-  readonly config: Pick<Config, 'maxRunBytes' | 'maxRunAgeDays' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'>;
+  readonly config: Pick<
+    Config,
+    'maxBodyBytes' | 'maxRunBytes' | 'maxRunAgeDays' | 'maxParts' | 'maxJsonDepth' | 'patchWaitMs'
+  >;
   /** Not needed for endpoints that do not accept feedback. */
   readonly feedback?: PrepareDeps;
   /** Counts accepted runs, and counts rejected runs by error code. */

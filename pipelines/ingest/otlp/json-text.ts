@@ -21,15 +21,26 @@ for (const [code, character] of [
   shortEscapes[code] = character.charCodeAt(0);
 }
 
+export interface TextMemory {
+  /** Maximum size of the text. */
+  readonly maxBytes: number;
+  /** Called before `bytes` more are allocated; throws if there is no memory for them. */
+  readonly reserve?: ((bytes: number) => void) | undefined;
+}
+
 /**
  * Writes JSON text into a growing buffer, directly from the bytes of a request. Views returned by {@link since} stay
  * valid, because growth allocates a new buffer and leaves the old one unchanged.
+ *
+ * Every method that writes throws BODY_TOO_LARGE if the text would exceed its maximum size.
  */
 export class JsonText {
   #buffer: Buffer;
   #position = 0;
+  readonly #memory: TextMemory;
 
-  constructor(initialBytes: number) {
+  constructor(initialBytes: number, memory: TextMemory) {
+    this.#memory = memory;
     this.#buffer = Buffer.allocUnsafe(initialBytes);
   }
 
@@ -139,7 +150,15 @@ export class JsonText {
   #reserve(bytes: number): void {
     const needed = this.#position + bytes;
     if (needed <= this.#buffer.length) return;
-    const larger = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2));
+    const { maxBytes, reserve } = this.#memory;
+    if (needed > maxBytes) {
+      const limit = 'as JSON, in which every span contains the attributes of its scope and resource';
+      throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit });
+    }
+    const length = Math.min(Math.max(needed, this.#buffer.length * 2), maxBytes);
+    // Views keep the old buffer in memory, so the new one counts with its whole length.
+    reserve?.(length);
+    const larger = Buffer.allocUnsafe(length);
     this.#buffer.copy(larger, 0, 0, this.#position);
     this.#buffer = larger;
   }

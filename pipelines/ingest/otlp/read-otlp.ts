@@ -2,7 +2,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../in-slices.ts';
 import { decodeJson } from './decode-json.ts';
 import { decodeProtobuf } from './find-spans.ts';
-import { JsonText } from './json-text.ts';
+import { JsonText, type TextMemory } from './json-text.ts';
 import { completeDrafts, type MappedSpan, mapSpan, type OtlpDraft } from './map-span.ts';
 import { readShared } from './metadata.ts';
 import { createDetailLimit } from './part-limit.ts';
@@ -64,7 +64,11 @@ function encodeProtobufResponse(writer: ProtobufWriter): OtlpResponse {
   return { contentType: 'application/x-protobuf', body: writer.bytes() };
 }
 
-export interface OtlpRequest {
+/**
+ * An ExportTraceServiceRequest. `maxBytes` and `reserve` apply to the JSON of all runs. It may be much larger than the
+ * body, because each run contains the attributes of its resource.
+ */
+export interface OtlpRequest extends TextMemory {
   readonly body: Buffer;
   readonly contentType: string | undefined;
   /** Maximum nesting of attribute values. */
@@ -90,9 +94,9 @@ export interface OtlpRuns {
  * The JSON of the drafts shares memory with the request.
  * @throws UNSUPPORTED_MEDIA_TYPE; INVALID_PROTOBUF, INVALID_JSON or INVALID_UTF8 if the request as a whole cannot be
  * read;
- *   TOO_MANY_PARTS.
+ *   TOO_MANY_PARTS; BODY_TOO_LARGE if the JSON of all runs exceeds `maxBytes`; the errors of `reserve`.
  */
-export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest): StepwiseWork<OtlpRuns> {
+export function* readOtlp({ body, contentType, maxDepth, maxParts, ...memory }: OtlpRequest): StepwiseWork<OtlpRuns> {
   const encoding = parseEncoding(contentType);
   if (encoding === undefined) {
     const expected = 'application/x-protobuf or application/json';
@@ -102,7 +106,7 @@ export function* readOtlp({ body, contentType, maxDepth, maxParts }: OtlpRequest
     encoding === 'json' ? yield* decodeJson(body, maxDepth, maxParts) : { body, rejectionReasons: undefined };
   const reader = new ProtobufReader(request.body, createDetailLimit(maxParts));
   const scopes = decodeProtobuf(reader, maxParts);
-  const context = new SpanContext(reader, new JsonText(request.body.length + 4096), maxDepth);
+  const context = new SpanContext(reader, new JsonText(request.body.length + 4096, memory), maxDepth);
   const mapped: Array<Extract<MappedSpan, { draft: OtlpDraft }>> = [];
   const rejected: RejectedSpan[] = [];
   let index = 0;

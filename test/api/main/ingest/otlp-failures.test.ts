@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { request, span } from '../../../pipelines/ingest/otlp/requests.ts';
+import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 import { Wire } from './wire.ts';
 
@@ -29,6 +29,13 @@ test.each<[string, string, string | Buffer, number, RegExp]>([
   ['no protobuf', protobuf, Buffer.from('0b0c', 'hex'), 422, /Invalid protobuf/],
   ['another type', 'text/plain', 'x', 415, /text\/plain/],
   ['more than may be collected', json, 'x'.repeat(20_000), 503, /request bodies, half of RUNLAKE_MEMORY_BYTES/],
+  [
+    'more than may be collected, with a resource that both spans contain',
+    json,
+    request([span(), span()], { attributes: attributes({ large: 'x'.repeat(6_000) }) }),
+    503,
+    /request bodies, half of RUNLAKE_MEMORY_BYTES/,
+  ],
   [
     'more than may be collected, as protobuf',
     protobuf,

@@ -4,13 +4,13 @@ import { isRunlakeError, type RunlakeError } from '../../../../infra/errors/runl
 import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
-import { attributes, request, span, spanHex, texts, traceHex } from './requests.ts';
+import { attributes, maxBytes, request, span, spanHex, texts, traceHex } from './requests.ts';
 
 const protobuf = 'application/x-protobuf';
 
 function errorOf(body: Buffer, contentType: string | undefined): RunlakeError {
   try {
-    runToCompletion(readOtlp({ body, contentType, maxDepth: 16, maxParts: 1_000_000 }));
+    runToCompletion(readOtlp({ body, contentType, maxDepth: 16, maxParts: 1_000_000, maxBytes }));
   } catch (error) {
     if (isRunlakeError(error)) return error;
     throw error;
@@ -64,7 +64,7 @@ test.each([
   ['application/json', '{"resource_spans":null}'],
 ])('an empty request as %s is accepted: %j', (contentType, body) => {
   expect(
-    runToCompletion(readOtlp({ body: Buffer.from(body), contentType, maxDepth: 16, maxParts: 1_000_000 })),
+    runToCompletion(readOtlp({ body: Buffer.from(body), contentType, maxDepth: 16, maxParts: 1_000_000, maxBytes })),
   ).toEqual({
     drafts: [],
     rejected: [],
@@ -76,7 +76,7 @@ test('a resource of the wrong type causes its spans to be refused, and no others
   const good = { scopeSpans: [{ spans: [span()] }] };
   const body = Buffer.from(JSON.stringify({ resourceSpans: [bad, good] }));
   const { drafts, rejected } = runToCompletion(
-    readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 }),
+    readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000, maxBytes }),
   );
   expect(rejected.map(({ index }) => index)).toEqual([0, 1]);
   expect(drafts.map(({ index }) => index)).toEqual([2]);
@@ -91,7 +91,7 @@ test('unknown fields and fields of another wire type are skipped, whatever their
   const wrap = (tag: number, inner: Buffer) => Buffer.concat([Buffer.from([tag, inner.length]), inner]);
   const body = wrap(0x0a, Buffer.concat([wrap(0x12, wrap(0x12, fields)), wrap(0x0a, Buffer.alloc(0))]));
   const { drafts, rejected } = runToCompletion(
-    readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 }),
+    readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000, maxBytes }),
   );
   expect(rejected).toEqual([]);
   expect(drafts[0]?.startTimeMicros).toBe(123_456);
@@ -136,7 +136,7 @@ const rich = runToCompletion(
 function readDamaged(body: Buffer): void {
   let runs: OtlpRuns;
   try {
-    runs = runToCompletion(readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000 }));
+    runs = runToCompletion(readOtlp({ body, contentType: protobuf, maxDepth: 16, maxParts: 1_000_000, maxBytes }));
   } catch (error) {
     if (!isRunlakeError(error) || error.class !== 'caller') throw error;
     return;
@@ -181,7 +181,9 @@ test('damaged JSON is refused or read', () => {
     fc.property(fc.nat(text.length), fc.nat(20), fc.string({ maxLength: 5 }), (at, removed, inserted) => {
       const body = Buffer.from(text.slice(0, at) + inserted + text.slice(at + removed));
       try {
-        runToCompletion(readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000 }));
+        runToCompletion(
+          readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000, maxBytes }),
+        );
       } catch (error) {
         if (!isRunlakeError(error)) throw error;
       }
@@ -195,7 +197,7 @@ test.each([
   [protobuf, Buffer.from('0a0812061200120012000a06120412001200', 'hex'), 4, 5],
   [protobuf, Buffer.from('0a000a000a00', 'hex'), 2, 3],
 ])('%s with more parts than the limit is TOO_MANY_PARTS', (contentType, body, tooMany, enough) => {
-  const read = (maxParts: number) => runToCompletion(readOtlp({ body, contentType, maxDepth: 16, maxParts }));
+  const read = (maxParts: number) => runToCompletion(readOtlp({ body, contentType, maxDepth: 16, maxParts, maxBytes }));
   const refusal = expect.objectContaining({
     code: 'TOO_MANY_PARTS',
     message: expect.stringContaining('the limit of one request'),

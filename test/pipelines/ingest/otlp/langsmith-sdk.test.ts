@@ -5,7 +5,7 @@ import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import type { OtlpDraft } from '../../../../pipelines/ingest/otlp/map-span.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import { type Collector, startCollector } from './collector.ts';
-import { metadataOf, texts } from './requests.ts';
+import { maxBytes, metadataOf, texts } from './requests.ts';
 
 const settings = {
   LANGSMITH_TRACING: 'true',
@@ -52,7 +52,9 @@ beforeAll(async () => {
   await agent({ text: 'hi' });
   await DEFAULT_LANGSMITH_SPAN_PROCESSOR.shutdown();
   runs = collector.requests.flatMap(({ contentType, body }) => {
-    const { drafts, rejected } = runToCompletion(readOtlp({ contentType, body, maxDepth: 64, maxParts: 1_000_000 }));
+    const { drafts, rejected } = runToCompletion(
+      readOtlp({ contentType, body, maxDepth: 64, maxParts: 1_000_000, maxBytes }),
+    );
     expect(rejected).toEqual([]);
     return drafts;
   });

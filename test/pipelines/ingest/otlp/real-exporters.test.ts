@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import { type Collector, startCollector } from './collector.ts';
-import { metadataOf, texts } from './requests.ts';
+import { maxBytes, metadataOf, texts } from './requests.ts';
 
 let collector: Collector;
 let fromProtobuf: OtlpRuns;
@@ -73,7 +73,7 @@ beforeAll(async () => {
   const read = (type: string) => {
     const sent = collector.requests.find(({ contentType }) => contentType === type);
     if (sent === undefined) throw new Error(`nothing was sent as ${type}`);
-    return runToCompletion(readOtlp({ ...sent, maxDepth: 64, maxParts: 1_000_000 }));
+    return runToCompletion(readOtlp({ ...sent, maxDepth: 64, maxParts: 1_000_000, maxBytes }));
   };
   fromProtobuf = read('application/x-protobuf');
   fromJson = read('application/json');

@@ -11,6 +11,9 @@ export const runId = '00000000-0000-0000-eee1-9b7ec3c1b174';
 export const startNanos = 1_764_000_000_123_456_789n;
 export const startMicros = 1_764_000_000_123_456;
 
+/** Maximum size of the JSON of all runs of a request, as with the default configuration. */
+export const maxBytes = 200 * 1024 ** 2;
+
 type Json = Record<string, unknown>;
 
 /** Returns a valid span in OTLP/JSON, overridden with `fields`. */
@@ -49,7 +52,9 @@ export function request(spans: Json[], resource?: Json, scope?: Json): string {
 /** Reads a request as OTLP/JSON and as protobuf, and asserts that both results are equal. */
 export function readBoth(json: string, maxDepth = 64): OtlpRuns {
   const body = Buffer.from(json);
-  const fromJson = runToCompletion(readOtlp({ body, contentType: 'application/json', maxDepth, maxParts: 1_000_000 }));
+  const fromJson = runToCompletion(
+    readOtlp({ body, contentType: 'application/json', maxDepth, maxParts: 1_000_000, maxBytes }),
+  );
   const protobuf = runToCompletion(decodeJson(body, maxDepth, 1_000_000));
   if (protobuf.rejectionReasons.size === 0) {
     const fromProtobuf = runToCompletion(
@@ -58,6 +63,7 @@ export function readBoth(json: string, maxDepth = 64): OtlpRuns {
         contentType: 'application/x-protobuf',
         maxDepth,
         maxParts: 1_000_000,
+        maxBytes,
       }),
     );
     if (JSON.stringify(readable(fromJson)) !== JSON.stringify(readable(fromProtobuf))) {

@@ -4,6 +4,7 @@ import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import {
   attributes,
+  maxBytes,
   readBoth,
   readDraft,
   request,
@@ -186,6 +187,7 @@ describe('an invalid span does not affect the others', () => {
         contentType: 'application/x-protobuf',
         maxDepth: 64,
         maxParts: 1_000_000,
+        maxBytes,
       }),
     );
     expect(drafts.map(({ index }) => index)).toEqual([1]);

@@ -2,8 +2,9 @@ import { expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { scanJson } from '../../../../pipelines/ingest/json/scan.ts';
+import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
-import { attributes, request, span } from './requests.ts';
+import { attributes, maxBytes, request, span } from './requests.ts';
 
 const json = 'application/json';
 const protobuf = 'application/x-protobuf';
@@ -11,7 +12,7 @@ const maxParts = 100_000;
 
 function read(body: Buffer, contentType: string): string {
   try {
-    const { drafts, rejected } = runToCompletion(readOtlp({ body, contentType, maxDepth: 5_000, maxParts }));
+    const { drafts, rejected } = runToCompletion(readOtlp({ body, contentType, maxDepth: 5_000, maxParts, maxBytes }));
     return `${drafts.length} taken, ${rejected.length} rejected`;
   } catch (error) {
     if (isRunlakeError(error)) return `${error.code}: ${error.message}`;
@@ -132,6 +133,34 @@ test('one resource shared by very many scopes is not read again for each of them
   expect(read(body, protobuf)).toMatch(/^TOO_MANY_PARTS: .*attributes, events and links/);
 });
 
+test.each([json, protobuf])('attributes of a resource that very many spans share are bounded, in %s', (contentType) => {
+  const resource = { attributes: attributes({ large: 'x'.repeat(1_000_000) }) };
+  const text = Buffer.from(
+    request(
+      Array.from({ length: 2_600 }, () => span()),
+      resource,
+    ),
+  );
+  const body = contentType === json ? text : runToCompletion(decodeJson(text, 16, maxParts)).body;
+  let reservedBytes = 0;
+  const reserve = (bytes: number) => {
+    reservedBytes += bytes;
+  };
+  const refusal = expect.objectContaining({ code: 'BODY_TOO_LARGE', status: 413 });
+  const limits = { maxDepth: 16, maxParts, maxBytes: 20_000_000 };
+  expect(() => runToCompletion(readOtlp({ body, contentType, ...limits, reserve }))).toThrow(refusal);
+  expect(reservedBytes).toBeGreaterThan(20_000_000);
+  expect(reservedBytes).toBeLessThan(50_000_000);
+});
+
+test('characters that JSON escapes are bounded too', () => {
+  const text = Buffer.from(request([span({ attributes: attributes({ large: '\u0001'.repeat(4_000_000) }) })]));
+  const { body } = runToCompletion(decodeJson(text, 16, maxParts));
+  expect(read(body, protobuf)).toBe('1 taken, 0 rejected');
+  const limits = { maxDepth: 16, maxParts, maxBytes: 20_000_000 };
+  expect(() => runToCompletion(readOtlp({ body, contentType: protobuf, ...limits }))).toThrow('larger than 20000000');
+});
+
 test('a large request of ordinary spans is accepted', () => {
   const values = Object.fromEntries(
     Array.from({ length: 20 }, (_, index) => [`http.header.${index}`, `value ${index}`]),
@@ -140,14 +169,17 @@ test('a large request of ordinary spans is accepted', () => {
   const count = 20_000;
   const body = many(spansPrefix, one, count, ']}]}]}');
   expect(body.length).toBeGreaterThan(20_000_000);
-  const limited = () => runToCompletion(readOtlp({ body, contentType: json, maxDepth: 5_000, maxParts: count }));
+  const limited = () =>
+    runToCompletion(readOtlp({ body, contentType: json, maxDepth: 5_000, maxParts: count, maxBytes }));
   expect(limited().drafts).toHaveLength(count);
 }, 60_000);
 
 test('a span with thousands of attributes is read completely, whatever the limit on parts', () => {
   const values = Object.fromEntries(Array.from({ length: 5_000 }, (_, index) => [`a.${index}`, index]));
   const body = Buffer.from(request([span({ attributes: attributes(values) })]));
-  expect(runToCompletion(readOtlp({ body, contentType: json, maxDepth: 16, maxParts: 1 })).drafts).toHaveLength(1);
+  expect(
+    runToCompletion(readOtlp({ body, contentType: json, maxDepth: 16, maxParts: 1, maxBytes })).drafts,
+  ).toHaveLength(1);
 });
 
 test('the error for JSON that is too deep names the configured limit', () => {
