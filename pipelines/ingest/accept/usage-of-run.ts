@@ -86,11 +86,21 @@ const detailNames = [
   ['output_cost_details', 'completion_cost_details'],
 ] as const;
 
+/** Maximum nesting depth of usage details; deeper details are ignored. Encoding them is recursive. */
+const maxDetailsDepth = 16;
+
+function hasAtMostLevels(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return true;
+  if (levels === 0) return false;
+  for (const key in value) if (!hasAtMostLevels((value as JsonObject)[key], levels - 1)) return false;
+  return true;
+}
+
 function encodeDetails(usage: JsonObject): Buffer | undefined {
   const details: Record<string, unknown> = {};
   for (const [from, to] of detailNames) {
     const value = usage[from];
-    if (isJsonObject(value)) details[to] = value;
+    if (isJsonObject(value) && hasAtMostLevels(value, maxDetailsDepth)) details[to] = value;
   }
   return Object.keys(details).length > 0 ? Buffer.from(JSON.stringify(details)) : undefined;
 }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 import { boundary, buildPostParts, multipart, multipartType, rootRun, Wire } from './wire.ts';
 
@@ -10,7 +11,9 @@ let own: OrganizationUnderTest;
 let wire: Wire;
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxBodyBytes: 32 * 1024 * 1024, maxRunBytes: 2 * 1024 * 1024, patchWaitMs: 50 } });
+  const config = { maxBodyBytes: 32 * 1024 * 1024, maxRunBytes: 2 * 1024 * 1024, patchWaitMs: 50 };
+  // Test threads have a larger stack than the process, so recursion must be deeper to overflow it.
+  api = await startApi({ config: { ...config, maxJsonDepth: 32_000 } });
   own = await addOrganization(api.database, 'own');
   await api.server.listen({ port: 0, host: '127.0.0.1' });
   wire = new Wire(api.server, own.adminKey);
@@ -201,7 +204,7 @@ describe('a run', () => {
   });
 
   test('rejects a run nested too deep with 422 and names the part', async () => {
-    const deep = `${'['.repeat(6_000)}${']'.repeat(6_000)}`;
+    const deep = `${'['.repeat(33_000)}${']'.repeat(33_000)}`;
     const run = rootRun();
     const answer = await wire.multipart(
       multipart([...buildPostParts(run).slice(0, 1), [`post.${run.id}.inputs`, deep]]),
@@ -266,6 +269,34 @@ describe('single runs and JSON batches', () => {
     expect([answer.status, JSON.parse(answer.text).code]).toEqual([422, 'INVALID_RUN']);
     expect(answer.text).toContain(id);
     expect(answer.text).toContain(setting);
+  });
+
+  const deepUsage = `{"a":${'['.repeat(30_000)}${']'.repeat(30_000)}}`;
+  test.each<[string, string, number, () => string]>([
+    [
+      'a batch',
+      '/runs/batch',
+      202,
+      () => {
+        const usage = { input_tokens: 3, input_token_details: 'DEEP' };
+        const post = [rootRun({ run_type: 'llm', outputs: { usage_metadata: usage } }), rootRun()];
+        return JSON.stringify({ post }).replace('"DEEP"', deepUsage);
+      },
+    ],
+    [
+      'spans',
+      '/otel/v1/traces',
+      200,
+      () => {
+        const startTimeUnixNano = `${Date.now()}000000`;
+        const values = { 'gen_ai.operation.name': 'chat', 'gen_ai.usage.input_token_details': deepUsage };
+        const deep = span({ startTimeUnixNano, endTimeUnixNano: undefined, attributes: attributes(values) });
+        return request([deep, span({ startTimeUnixNano, endTimeUnixNano: undefined, spanId: 'aaaaaaaaaaaaaaaa' })]);
+      },
+    ],
+  ])('ignores usage details that are nested very deep, in %s', async (_name, path, status, build) => {
+    const answer = await wire.send('POST', path, build(), { 'content-type': 'application/json' });
+    expect([answer.status, answer.text]).toEqual([status, '{}']);
   });
 
   test('accepts an empty batch', async () => {
