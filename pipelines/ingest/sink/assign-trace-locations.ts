@@ -240,6 +240,11 @@ export function moveDeferredEvent(record: LogRecord, locations: ReadonlyMap<stri
   };
 }
 
+/** Returns the event with the longer of its own and the given lifetime. */
+export function extendLifetime(event: ValidRunEvent, lifetime: Lifetime): ValidRunEvent {
+  return { ...event, lifetime: event.lifetime ? mergeLifetimes(event.lifetime, lifetime) : lifetime };
+}
+
 /** Returns the record itself if it already has `location`; otherwise returns a copy with this location. */
 export function moveToLocation(record: LogRecord, location: TraceLocation): LogRecord {
   const { value } = record;

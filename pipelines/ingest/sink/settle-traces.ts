@@ -14,8 +14,8 @@
  *   2. After every insert, each sink looks for the traces of its batch in `contested_traces`. An insert that uses an
  *      outdated location either ends before step 3 of another sink, which then moves its rows, or finds the trace
  *      here.
- *   3. Under a lock on the entry of the trace, the sink copies the rows to the winning location, deletes them
- *      elsewhere, and uses them to fill the derived tables again. It then inserts its own events again, because
+ *   3. Under a lock on the entry of the trace, the sink copies the rows to the winning location, with the longest
+ *      lifetime of all locations, deletes them elsewhere, and uses them to fill the derived tables again. It then inserts its own events again, because
  *      another sink may have deleted them before it took the lock, and marks the hours of all locations and of the runs
  *      dirty. All of this can be repeated: rows keep their versions, and each deletion is followed by an insert of the
  *      rows that are still valid.
@@ -26,6 +26,7 @@ import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/click
 import { deleteRows } from '../../../infra/clickhouse/delete-rows.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
+import { mergeLifetimes, traceTiers } from '../../retention/lifetimes.ts';
 import { markHoursDirty, markHoursOfRunsDirty } from '../../usage/mark-hours-dirty.ts';
 import type { TenantTrace } from '../run-event/run-event.ts';
 import { hourSeconds } from '../run-event/times.ts';
@@ -68,7 +69,7 @@ export async function markTracesContested(database: Sql, traces: readonly Tenant
  * Performs step 3 for one contested trace.
  *
  * @param insertBatchEvents Inserts the events of the sink's batch at the winning location.
- * @returns the winning location.
+ * @returns the winning location, with the longest lifetime of all locations of the trace.
  * @throws errors of the stores; a retry completes the work.
  */
 export async function settleTrace(
@@ -82,8 +83,10 @@ export async function settleTrace(
       trace.traceId,
     ]);
     const [found] = await readLocations(clickhouse, [trace]);
-    const [winner, ...losers] = found?.locations ?? [];
-    if (winner === undefined) return undefined;
+    const [first, ...losers] = found?.locations ?? [];
+    if (first === undefined) return undefined;
+    const lifetime = losers.reduce((longest, loser) => mergeLifetimes(longest, loser.lifetime), first.lifetime);
+    const winner = { ...first, lifetime };
     if (losers.length > 0 && (await hasMisplacedRows(clickhouse, trace, winner, losers))) {
       await moveTrace(clickhouse, trace, winner, losers);
     }
@@ -163,6 +166,8 @@ async function moveTrace(
     micros: winner.traceTimeMicros,
     rank: String(maxVersion - winner.version),
     version: String(winner.version),
+    tier: traceTiers[winner.lifetime.tier],
+    expires: winner.lifetime.expiresAtSeconds,
   };
   const otherProjects = losers.map(({ projectId }) => projectId).filter((id) => id !== winner.projectId);
   const run = (name: string, sql: string, more: Readonly<Record<string, QueryParameter>> = {}) =>
@@ -182,7 +187,7 @@ async function moveTrace(
   await run(
     'move-runs',
     `INSERT INTO runs SELECT * REPLACE ({project:UUID} AS session_id, ({rank:UInt64}, ${traceTimeSql}) AS ranked_trace_time,
-       {version:UInt64} AS location_version)
+       {version:UInt64} AS location_version, {tier:UInt8} AS trace_tier, toDateTime({expires:UInt32}) AS expires_at)
      FROM runs WHERE ${traceCondition} AND session_id IN {projects:Array(UUID)}`,
     projects,
   );

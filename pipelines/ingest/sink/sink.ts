@@ -35,7 +35,6 @@ import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
 import {
   computeLifetime,
   defaultRetention,
-  mergeLifetimes,
   ProjectRetentions,
   type RetentionConfig,
 } from '../../retention/lifetimes.ts';
@@ -44,6 +43,7 @@ import { buildDeletionEvent, buildTraceKey, readProjectId, readTraceKey } from '
 import { KeyTimes } from './assign-key-times.ts';
 import {
   assignTraceLocations,
+  extendLifetime,
   moveDeferredEvent,
   moveToLocation,
   parseTraceKey,
@@ -300,11 +300,10 @@ export class Sink {
     const marksByKey = new Map(marks.map((mark) => [buildTraceKey(mark.tenantId, mark.traceId), mark]));
     const schemaId = this.#options.log.schemaId(topic);
     const marked = events.map((event): ValidRunEvent => {
-      const { record, original = record, lifetime } = event;
+      const { record, original = record } = event;
       const mark = marksByKey.get(event.traceKey);
       if (mark === undefined) return event;
-      if (!mark.isDeleted)
-        return { ...event, lifetime: lifetime ? mergeLifetimes(lifetime, mark.lifetime) : mark.lifetime };
+      if (!mark.isDeleted) return extendLifetime(event, mark.lifetime);
       const value = buildDeletionEvent(record.value, buildWirePrefix(schemaId));
       return { ...event, record: { ...record, value }, original, schemaId };
     });
@@ -342,8 +341,9 @@ export class Sink {
       const own = events.filter((event) => event.traceKey === key);
       const winner = await settleTrace({ clickhouse, database }, trace, (location) => {
         const moved = own.map((event) => {
+          const extended = extendLifetime(event, location.lifetime);
           const record = moveToLocation(event.record, location);
-          return record === event.record ? event : { ...event, record, statesLocation: false };
+          return record === event.record ? extended : { ...extended, record, statesLocation: false };
         });
         return this.#insert(batch, moved);
       });
