@@ -31,7 +31,7 @@ export async function deferEvents(database: Database, topic: string, records: re
          SELECT $1, partition, log_offset, version, tenant_id, trace_id, key, value, headers::jsonb
          FROM unnest($2::int[], $3::bigint[], $4::numeric[], $5::uuid[], $6::uuid[], $7::bytea[], $8::bytea[], $9::text[])
            AS events (partition, log_offset, version, tenant_id, trace_id, key, value, headers)
-         ORDER BY partition, log_offset ON CONFLICT DO NOTHING`,
+         ORDER BY partition, log_offset, version ON CONFLICT DO NOTHING`,
         [
           topic,
           chunk.map(({ partition }) => partition),
@@ -79,7 +79,7 @@ export async function claimDeferredEvents(
        UPDATE deferred_events SET deferred_at = now()
        WHERE topic = $1 AND (tenant_id, trace_id) IN (SELECT * FROM unnest($2::uuid[], $3::uuid[]))
        RETURNING id, partition, log_offset, version::text, key, value, headers
-     ) SELECT * FROM claimed ORDER BY partition, log_offset`,
+     ) SELECT * FROM claimed ORDER BY partition, log_offset, version`,
     [topic, traces.map((trace) => trace.tenantId), traces.map((trace) => trace.traceId)],
   );
   return rows.map(toDeferredEvent);

@@ -31,12 +31,12 @@ test('an event that is deferred while another partition stores the first event o
   const deliver = (offset: number, partition: number, event: RunEvent) =>
     sink.deliver(runEvents, toRecordsAtOffset(offset, [toLogMessage(event)], partition));
 
-  // A transaction that defers at this offset waits until this transaction has ended.
+  // A transaction that defers this event waits until this transaction has ended.
   await other.query('BEGIN');
   await other.query(
     `INSERT INTO deferred_events (topic, partition, log_offset, version, tenant_id, trace_id, key, value, headers)
-     VALUES ($1, 1, 0, 1, $2, $3, '', '', '{}')`,
-    [runEvents.name, run.tenantId, run.traceId],
+     VALUES ($1, 1, 0, $4, $2, $3, '', '', '{}')`,
+    [runEvents.name, run.tenantId, run.traceId, String(toRecordsAtOffset(0, [toLogMessage(run)], 1)[0]?.version)],
   );
   const deferring = deliver(0, 1, patchOf(run));
   // Not pg_stat_activity, which does not change within a transaction.

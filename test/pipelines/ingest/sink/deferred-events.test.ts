@@ -74,3 +74,18 @@ test('large events are written in statements of bounded size', async () => {
   expect(statements()).toBe(3);
   expect(await stores.database.query('SELECT FROM deferred_events WHERE partition = 4')).toHaveLength(3);
 });
+
+test('events of two topics of the same name, one after the other, are both deferred', async () => {
+  const traceId = randomUUID();
+  const [former, recreated] = ['former', 'recreated'].map(
+    (name, index): LogRecord => ({
+      ...{ partition: 5, offset: 7, key: 'k', headers: {}, version: BigInt(index + 1) },
+      value: framed(runEvent({ traceId, values: { name } })),
+    }),
+  ) as [LogRecord, LogRecord];
+  await deferEvents(stores.database, 'run-events', [former]);
+  await deferEvents(stores.database, 'run-events', [recreated]);
+  await deferEvents(stores.database, 'run-events', [recreated]);
+  const claimed = await claimDeferredEvents(stores.database, 'run-events', [{ tenantId, traceId }]);
+  expect(claimed.map(({ record }) => record)).toEqual([former, recreated]);
+});
