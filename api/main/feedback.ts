@@ -247,6 +247,7 @@ export const listFeedback = defineOperation({
   tag: 'feedback',
   summary: 'List the feedback of the workspace, newest first',
   access: { permission: 'feedback:read', tenantScope: 'workspace' },
+  errors: ['ANSWER_TOO_LARGE'],
   schema: { query: Query, response: { 200: Type.Array(Feedback) }, produces: jsonMediaType },
   handler: async ({ caller, query, services }) => {
     const page = await readPage(services, {

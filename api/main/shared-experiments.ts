@@ -179,7 +179,8 @@ export const sharedExperimentOperations: readonly Operation[] = [
     method: 'GET',
     path: '/public/:share_token/datasets/feedback',
     summary: 'List the feedback of the experiments on a shared dataset, newest first',
-    description: `${experimentsDescription} Without the users that sent it.`,
+    description: `${experimentsDescription} Without the users that sent it. At most 10 per second and token.`,
+    errors: ['ANSWER_TOO_LARGE', 'RATE_LIMITED', ...shared.errors],
     schema: {
       params: ShareParams,
       query: FeedbackQuery,
@@ -187,9 +188,10 @@ export const sharedExperimentOperations: readonly Operation[] = [
       produces: jsonMediaType,
     },
     handler: ({ params, query, services }) =>
-      readExperiments(services, params.share_token, query.session, async ({ tenantId, projectIds }) =>
-        projectIds.length === 0 ? emptyList : readFeedback(services, tenantId, query, { projectIds }),
-      ),
+      readExperiments(services, params.share_token, query.session, async ({ tenantId, datasetId, projectIds }) => {
+        await services.rateLimiter.takeSharedSearch({ targetId: datasetId });
+        return projectIds.length === 0 ? emptyList : readFeedback(services, tenantId, query, { projectIds });
+      }),
   }),
   defineOperation({
     ...shared,
@@ -197,7 +199,9 @@ export const sharedExperimentOperations: readonly Operation[] = [
     method: 'GET',
     path: '/public/:share_token/feedbacks',
     summary: 'List the feedback of a shared trace, newest first',
-    description: 'Without the users that sent it. Not for shared threads: their feedback is part of the runs.',
+    description:
+      'Without the users that sent it. Not for shared threads: their feedback is part of the runs. At most 10 per second and token.',
+    errors: ['ANSWER_TOO_LARGE', 'RATE_LIMITED', ...shared.errors],
     schema: {
       params: ShareParams,
       query: FeedbackQuery,
@@ -207,6 +211,7 @@ export const sharedExperimentOperations: readonly Operation[] = [
     handler: async ({ params, query, services }) => {
       const { organizationId, tenantId, traceId } = await openShare(services.database, params.share_token);
       if (traceId === undefined) throw runlakeError('NOT_FOUND', { what: 'Shared trace' });
+      await services.rateLimiter.takeSharedSearch({ targetId: params.share_token });
       const body = await runForTenant({ organizationId }, () => readFeedback(services, tenantId, query, { traceId }));
       return new RawResponse({ body, headers: publicHeaders });
     },

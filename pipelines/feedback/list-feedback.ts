@@ -1,9 +1,12 @@
-import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
+import type { ClickHouse, ExternalTable, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
+import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { requireWithin } from '../../infra/postgres/page-within.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
 import { toMicrosSql } from '../runs/run-columns.ts';
+import { maxListedIds } from '../runs/run-scope.ts';
 import { JsonChunks } from '../runs/write-runs.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import { type FormatDeps, formatFeedback } from './format-feedback.ts';
@@ -44,27 +47,60 @@ interface FeedbackConditions {
    */
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
+  readonly externalTable?: ExternalTable | undefined;
 }
 
+interface FeedbackKey {
+  readonly run_id: string;
+  readonly id: string;
+  /** Size of the wide columns. */
+  readonly bytes: number;
+}
+
+const wideColumns = ['score', 'value', 'comment', 'correction', 'feedback_source', 'extra'];
+const bytesSql = wideColumns.map((column) => `ifNull(length(${column}), 0)`).join(' + ');
+const newestFirst = 'ORDER BY created_at DESC, id DESC';
+
 /**
- * Finds feedback of a workspace, newest first, excluding deleted feedback. The inner query selects the ids from narrow
- * columns, so that the wide columns are read only for these ids.
+ * Finds a page of feedback of a workspace, newest first, excluding deleted feedback. The inner query selects the ids
+ * from narrow columns, so that the wide columns are measured only for these ids.
  */
-async function findFeedback(
+async function findFeedbackKeys(
   clickhouse: ClickHouse,
   tenantId: string,
-  { sql, params }: FeedbackConditions,
+  { sql, params, externalTable }: FeedbackConditions,
   { limitRows, offsetRows }: { readonly limitRows: number; readonly offsetRows: number },
-): Promise<FeedbackEvent[]> {
-  const order = 'ORDER BY created_at DESC, id DESC';
-  const response = await clickhouse.queryText({
+): Promise<FeedbackKey[]> {
+  return clickhouse.query<FeedbackKey>({
     name: 'find-feedback',
-    sql: `SELECT ${selectList} FROM feedback FINAL
+    sql: `SELECT run_id, id, ${bytesSql} AS bytes FROM feedback FINAL
           WHERE tenant_id = {tenant:UUID} AND ${liveCondition} AND (run_id, id) IN (
             SELECT run_id, id FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${liveCondition} AND (${sql})
-            ${order} LIMIT {limit:UInt64} OFFSET {offset:UInt64})
-          ${order}`,
+            ${newestFirst} LIMIT {limit:UInt64} OFFSET {offset:UInt64})
+          ${newestFirst}`,
     params: { ...params, tenant: tenantId, limit: limitRows, offset: offsetRows },
+    ...(externalTable && { externalTable }),
+  });
+}
+
+/** Reads the feedback with these keys, newest first, excluding deleted feedback. */
+async function readEvents(
+  clickhouse: ClickHouse,
+  tenantId: string,
+  keys: readonly FeedbackKey[],
+): Promise<FeedbackEvent[]> {
+  if (keys.length === 0) return [];
+  const response = await clickhouse.queryText({
+    name: 'read-feedback',
+    sql: `SELECT ${selectList} FROM feedback FINAL
+          WHERE tenant_id = {tenant:UUID} AND ${liveCondition} AND (run_id, id) IN (SELECT run_id, id FROM keys)
+          ${newestFirst}`,
+    params: { tenant: tenantId },
+    externalTable: {
+      name: 'keys',
+      structure: 'run_id UUID, id UUID',
+      rows: keys.map(({ run_id, id }) => [run_id, id]),
+    },
     format: 'RowBinary',
   });
   return decodeEvents(response);
@@ -144,6 +180,10 @@ export interface FeedbackFilter {
   readonly createdUntilMicros?: number | undefined;
 }
 
+interface ListDeps extends FormatDeps {
+  readonly config: Pick<Config, 'maxPageBytes'>;
+}
+
 interface FeedbackQuery {
   readonly tenantId: string;
   readonly filter: FeedbackFilter;
@@ -157,10 +197,14 @@ interface FeedbackQuery {
 /**
  * Returns a page of feedback as a JSON array, newest first.
  *
- * @throws errors of the stores.
+ * @throws ANSWER_TOO_LARGE if the page has several entries and exceeds `maxPageBytes`; errors of the stores.
  */
-export async function listFeedback(deps: FormatDeps, query: FeedbackQuery): Promise<Buffer> {
-  const events = await findFeedback(deps.clickhouse, query.tenantId, buildConditions(query.filter), query);
+export async function listFeedback(deps: ListDeps, query: FeedbackQuery): Promise<Buffer> {
+  const { clickhouse, config } = deps;
+  const keys = await findFeedbackKeys(clickhouse, query.tenantId, buildConditions(query.filter), query);
+  const bytes = keys.reduce((sum, key) => sum + key.bytes, 0);
+  requireWithin(keys.length, bytes, config.maxPageBytes);
+  const events = await readEvents(clickhouse, query.tenantId, keys);
   const json = new JsonChunks();
   let before = '[';
   for (const feedback of await formatFeedback(deps, query.tenantId, events, query)) {
@@ -172,16 +216,54 @@ export async function listFeedback(deps: FormatDeps, query: FeedbackQuery): Prom
   return json.toBuffer();
 }
 
+const keysPerQuery = 1_000;
+
+/**
+ * Yields all matching feedback as JSON objects, newest first. At most `maxPageBytes` of it, or one entry, are in memory.
+ *
+ * @throws errors of the stores.
+ */
+export async function* readAllFeedback(
+  deps: ListDeps,
+  query: Omit<FeedbackQuery, 'limitRows' | 'offsetRows'>,
+): AsyncGenerator<Buffer> {
+  const conditions = buildConditions(query.filter);
+  for (let offsetRows = 0; ; offsetRows += keysPerQuery) {
+    const page = { limitRows: keysPerQuery, offsetRows };
+    const keys = await findFeedbackKeys(deps.clickhouse, query.tenantId, conditions, page);
+    for (const chunk of splitIntoChunks(keys, deps.config.maxPageBytes)) {
+      const events = await readEvents(deps.clickhouse, query.tenantId, chunk);
+      yield* await formatFeedback(deps, query.tenantId, events, query);
+    }
+    if (keys.length < keysPerQuery) return;
+  }
+}
+
+function splitIntoChunks(keys: readonly FeedbackKey[], maxBytes: number): FeedbackKey[][] {
+  const chunks: FeedbackKey[][] = [];
+  let bytes = Infinity;
+  for (const key of keys) {
+    if (bytes + key.bytes > maxBytes) {
+      chunks.push([]);
+      bytes = 0;
+    }
+    chunks.at(-1)!.push(key);
+    bytes += key.bytes;
+  }
+  return chunks;
+}
+
 /**
  * Selects feedback by project. Feedback without a project belongs to the project of its run. The inner subquery limits
  * the lookup to runs that have feedback without a project.
  */
-const projectsCondition = `session_id IN {projects:Array(UUID)} OR (isNull(session_id) AND run_id IN (
+const buildProjectsSql = (projects: string) =>
+  `session_id IN ${projects} OR (isNull(session_id) AND run_id IN (
   SELECT id FROM run_locator WHERE tenant_id = {tenant:UUID}
   AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(session_id))
-  GROUP BY id HAVING min(pick).5 IN {projects:Array(UUID)}))`;
+  GROUP BY id HAVING min(pick).5 IN ${projects}))`;
 
-/** Like {@link projectsCondition}, but selects feedback by trace. */
+/** Like {@link buildProjectsSql}, but selects feedback by trace. */
 const traceCondition = `trace_id = {trace:UUID} OR (isNull(trace_id) AND run_id IN (
   SELECT id FROM run_locator WHERE tenant_id = {tenant:UUID}
   AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID} AND isNull(trace_id))
@@ -198,7 +280,12 @@ function buildConditions(filter: FeedbackFilter): FeedbackConditions {
   add('run_id IN {runs:Array(UUID)}', 'runs', filter.runIds);
   add('key IN {keys:Array(String)}', 'keys', filter.keys);
   add(traceCondition, 'trace', filter.traceId);
-  add(projectsCondition, 'projects', filter.projectIds);
+  const { projectIds } = filter;
+  let externalTable: ExternalTable | undefined;
+  if (projectIds !== undefined && projectIds.length > maxListedIds) {
+    sql.push(`(${buildProjectsSql('projects')})`);
+    externalTable = { name: 'projects', structure: 'project_id UUID', rows: projectIds.map((id) => [id]) };
+  } else add(buildProjectsSql('{projects:Array(UUID)}'), 'projects', projectIds);
   add('comparative_experiment_id = {comparison:UUID}', 'comparison', filter.comparisonId);
   add('source_type IN {sources:Array(String)}', 'sources', filter.sourceTypes);
   add('user_id IN {users:Array(UUID)}', 'users', filter.userIds);
@@ -207,7 +294,7 @@ function buildConditions(filter: FeedbackFilter): FeedbackConditions {
   add(`(run_id = '${nilUuid}') = {onProject:Bool}`, 'onProject', filter.level && filter.level === 'session');
   add('created_at >= fromUnixTimestamp64Micro({from:Int64})', 'from', filter.createdFromMicros);
   add('created_at <= fromUnixTimestamp64Micro({until:Int64})', 'until', filter.createdUntilMicros);
-  return { sql: sql.join(' AND '), params };
+  return { sql: sql.join(' AND '), params, externalTable };
 }
 
 /**

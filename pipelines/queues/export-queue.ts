@@ -2,14 +2,13 @@
 import type { Readable } from 'node:stream';
 import { formatCsv } from '../../infra/csv/format-csv.ts';
 import { readMembers } from '../datasets/files/download-dataset.ts';
-import { listFeedback } from '../feedback/list-feedback.ts';
+import { readAllFeedback } from '../feedback/list-feedback.ts';
 import type { ReadDeps } from '../runs/query-runs.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { readQueueRuns, type StoredQueueRun } from './read-queue-runs.ts';
 
 /** Runs are large; these are in memory together, with their feedback. */
 const runBatchSize = 20;
-const feedbackPageSize = 1_000;
 
 const runColumns = ['id', 'name', 'session_id', 'trace_id', 'start_time', 'inputs', 'outputs', 'error'] as const;
 const queueColumns = ['queue_run_id', 'added_at', 'last_reviewed_time'] as const;
@@ -55,22 +54,13 @@ async function readFeedbackByRun(
 ): Promise<ReadonlyMap<string, readonly Json[]>> {
   const byRun = new Map<string, Json[]>();
   const runIds = runs.map((run) => run.run_id);
-  for (let offsetRows = 0; ; offsetRows += feedbackPageSize) {
-    const page = await listFeedback(deps, {
-      tenantId,
-      filter: { runIds },
-      limitRows: feedbackPageSize,
-      offsetRows,
-      withUserNames: true,
-    });
-    const entries = JSON.parse(page.toString()) as Json[];
-    for (const entry of entries) {
-      const ofRun = byRun.get(String(entry.run_id));
-      if (ofRun === undefined) byRun.set(String(entry.run_id), [pickFields(entry)]);
-      else ofRun.push(pickFields(entry));
-    }
-    if (entries.length < feedbackPageSize) return byRun;
+  for await (const json of readAllFeedback(deps, { tenantId, filter: { runIds }, withUserNames: true })) {
+    const entry = JSON.parse(json.toString()) as Json;
+    const ofRun = byRun.get(String(entry.run_id));
+    if (ofRun === undefined) byRun.set(String(entry.run_id), [pickFields(entry)]);
+    else ofRun.push(pickFields(entry));
   }
+  return byRun;
 }
 
 function pickFields({ key, score, value, comment, correction, feedback_source: source, created_at }: Json): Json {
