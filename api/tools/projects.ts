@@ -9,7 +9,7 @@ export const listProjects = defineTool({
   title: 'List projects',
   description:
     'List tracing projects, newest first: each groups the traces of one application. Returns names and ids; more_info=true returns ' +
-    'everything that is stored about a project. Experiments are not listed; use list_experiments.',
+    'everything that is stored about a project. Experiments are listed only for a dataset; for their results, use list_experiments.',
   parameters: {
     limit: integer({ description: 'Maximum number of projects; more than 100 count as 100.', minimum: 1 }).default(5),
     project_name: text({ description: 'Only projects whose name contains this text, ignoring case.' }).optional(),
@@ -20,11 +20,12 @@ export const listProjects = defineTool({
   output: { projects: { type: 'array', items: { type: 'object' } } },
   run: async (values, { api }) => {
     const { reference_dataset_id: id, reference_dataset_name: name } = values;
+    const dataset = await findReferenceDataset(api, { id, name });
     const projects = (await api.get('/sessions', {
       limit: Math.min(values.limit, maxLimit),
       name_contains: values.project_name,
-      reference_free: true,
-      reference_dataset: await findReferenceDataset(api, { id, name }),
+      // The projects of a dataset are its experiments.
+      ...(dataset === undefined ? { reference_free: true } : { reference_dataset: dataset }),
     })) as StoredRecord[];
     const isWhole = values.more_info || (id !== undefined && name !== undefined);
     return { projects: isWhole ? projects : projects.map(summarise), ...describeLimit(values.limit) };

@@ -62,6 +62,10 @@ describe('projects and experiments', () => {
       ]);
     }
     expect((await call('list_projects', { project_name: 'baseline' })).projects).toEqual([]);
+    for (const by of [{ reference_dataset_id: dataset.id }, { reference_dataset_name: 'questions' }])
+      expect((await call('list_projects', by)).projects).toEqual([{ name: 'baseline', project_id: experiment.id }]);
+    const other = await ask('POST', '/datasets', { name: 'unused questions' });
+    expect((await call('list_projects', { reference_dataset_id: other.id })).projects).toEqual([]);
     expect(
       (await call('list_experiments', { reference_dataset_id: dataset.id, project_name: 'none' })).experiments,
     ).toEqual([]);
