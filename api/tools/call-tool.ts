@@ -106,8 +106,9 @@ export async function callTool(call: ToolCall, limits: CallLimits, slots: CallSl
 }
 
 /**
- * Runs `work` when the key has a free slot. If `work` ignores its signal, its later result is ignored.  @throws
- * TOOL_TIMEOUT, TOOL_CALLS_LIMITED, or the reason of the client's signal.
+ * Runs `work` when the key has a free slot. The signal is also aborted when `work` has settled, for requests that it did
+ * not wait for. If `work` ignores its signal, its later result is ignored.  @throws TOOL_TIMEOUT, TOOL_CALLS_LIMITED, or
+ * the reason of the client's signal.
  */
 export async function runWithinLimits<Result>(
   { keyId, signal: clientSignal }: Pick<ToolCall, 'keyId' | 'signal'>,
@@ -127,6 +128,7 @@ export async function runWithinLimits<Result>(
   } finally {
     clearTimeout(timer);
     clientSignal.removeEventListener('abort', cancel);
+    ending.abort();
   }
 }
 

@@ -19,6 +19,23 @@ export async function findProjectId(api: MainApi, nameOrId: string): Promise<str
   return id;
 }
 
+/** Maximum number of names in a list. Each is one request. */
+const maxNames = 100;
+const namesAtOnce = 5;
+
+/** Returns the ids of the projects with names or ids, each once. @throws BAD_REQUEST for too many; NOT_FOUND */
+export async function findProjectIds(api: MainApi, namesOrIds: readonly string[]): Promise<string[]> {
+  const names = [...new Set(namesOrIds)];
+  if (names.length > maxNames)
+    throw runlakeError('BAD_REQUEST', { reason: `A list of projects can have at most ${maxNames} names.` });
+  const ids = new Set<string>();
+  for (let at = 0; at < names.length; at += namesAtOnce) {
+    const some = names.slice(at, at + namesAtOnce);
+    for (const id of await Promise.all(some.map((name) => findProjectId(api, name)))) ids.add(id);
+  }
+  return [...ids];
+}
+
 export type StoredRecord = Readonly<Record<string, unknown>>;
 
 /** Returns the dataset with an id or a name. @throws NOT_FOUND; BAD_REQUEST if there is neither. */

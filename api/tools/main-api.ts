@@ -61,6 +61,7 @@ export function openMainApi(
   const keyHeaders = toHeaders(credentials);
   let readBytes = 0;
   const ask = async (request: Pick<MainApiRequest, 'method' | 'url' | 'body'>) => {
+    signal.throwIfAborted();
     const headers = { ...keyHeaders, ...(request.body !== undefined && { 'content-type': 'application/json' }) };
     const { status, text } = await send({ ...request, headers, signal });
     signal.throwIfAborted();

@@ -1,7 +1,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
 import type { SelectName } from '../../pipelines/runs/run-select.ts';
-import { describeLimit, findProjectId, maxLimit, type StoredRecord } from './find-named.ts';
+import { describeLimit, findProjectIds, maxLimit, type StoredRecord } from './find-named.ts';
 import type { MainApi } from './main-api.ts';
 import { buildPage, cutStrings, defaultPageCharacters, defaultPreviewCharacters, maxPageCharacters } from './pages.ts';
 import { choice, flag, integer, list, text, uuid } from './parameters.ts';
@@ -84,7 +84,7 @@ export const fetchRuns = defineTool({
     `runs, add a condition on start_time to filter. ${filterHelp}`,
   parameters: {
     project_name: list({
-      description: 'Name or id of the project, or a list of them (a JSON list in a text is accepted).',
+      description: 'Name or id of the project, or a list of at most 100 of them (a JSON list in a text is accepted).',
       examples: ['my-agent', '["my-agent", "staging"]'],
     }).required(),
     limit: integer({
@@ -108,7 +108,7 @@ export const fetchRuns = defineTool({
   run: async (values, { api }) => {
     const order = values.ordering ?? values.order_by;
     const body = {
-      session: await Promise.all(values.project_name.map((name) => findProjectId(api, name))),
+      session: await findProjectIds(api, values.project_name),
       trace: values.trace_id,
       run_type: values.run_type,
       error: values.error,

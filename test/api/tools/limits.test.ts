@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { CallSlots, callTool } from '../../../api/tools/call-tool.ts';
+import { openMainApi } from '../../../api/tools/main-api.ts';
+import { fetchRuns } from '../../../api/tools/runs.ts';
 import { defineTool, type Tool, type ToolContext } from '../../../api/tools/tool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { deferred } from '../../infra/deferred.ts';
@@ -93,6 +95,53 @@ it('a call that takes too long fails, and frees its slot', async () => {
   await vi.waitFor(() => expect(started).toHaveLength(2));
   started[1]?.();
   expect(await next).toMatchObject({ structuredContent: { done: true } });
+});
+
+describe('a list of projects', () => {
+  it.each<[string, string[], number, RegExp]>([
+    ['of too many names', Array.from({ length: 5_000 }, (_, n) => `p${n}`), 0, /at most 100 names/],
+    ['with a name that does not exist', ['none', ...Array.from({ length: 99 }, (_, n) => `p${n}`)], 5, /not found/],
+    ['that repeats a name', Array.from({ length: 5_000 }, () => 'none'), 1, /not found/],
+  ])('%s sends few requests, and none after the result', async (_name, project_name, expected, error) => {
+    let sent = 0;
+    const { promise: ended, resolve: end } = deferred();
+    const send = async ({ url }: { url: string }) => {
+      sent += 1;
+      if (url.includes('name=none')) return { status: 200, text: '[]' };
+      await ended;
+      return { status: 200, text: '[{"id":"1"}]' };
+    };
+    const credentials = { key: 'k', workspace: undefined };
+    const openContext = (signal: AbortSignal) => {
+      const endpoint = 'http://main.example';
+      return { api: openMainApi({ send, credentials, endpoint }, { maxReadBytes: 1, signal }), endpoint };
+    };
+    const values = { project_name, limit: 1 };
+    const logger = createLogger('silent', 'test');
+    const { signal } = new AbortController();
+    const request = { tool: fetchRuns, values, keyId: 'key', signal, openContext, logger };
+    const result = await callTool(request, { ...limits, timeoutMs: 60_000 }, new CallSlots(limits));
+    expect(result).toMatchObject({ isError: true, structuredContent: { error: expect.stringMatching(error) } });
+    end();
+    await new Promise(setImmediate);
+    expect(sent).toBe(expected);
+  });
+});
+
+it('a call that has ended stops the work that it did not wait for', async () => {
+  let signal: AbortSignal | undefined;
+  const tool = defineTool({
+    ...{ name: 'quick', title: 'Quick', description: 'Ends.', parameters: {}, output: {} },
+    run: async () => ({ done: signal?.aborted }),
+  });
+  const openContext = (given: AbortSignal) => {
+    signal = given;
+    return {} as ToolContext;
+  };
+  const request = { tool, values: {}, keyId: 'key', signal: new AbortController().signal, openContext };
+  const result = await callTool({ ...request, logger: createLogger('silent', 'test') }, limits, new CallSlots(limits));
+  expect(result).toMatchObject({ structuredContent: { done: false } });
+  expect(signal?.aborted).toBe(true);
 });
 
 it('a failure that is nobody’s fault says nothing of the server', async () => {
