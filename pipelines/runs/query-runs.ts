@@ -7,7 +7,7 @@ import { type FoundRun, findPage, type PageRequest } from './find-page.ts';
 import { locateRun, locateRuns, locateTrace, readLiveProjectIds } from './locate-run.ts';
 import { readCursor, writeCursor } from './page-cursor.ts';
 import { type LoadedRuns, readRuns } from './read-runs.ts';
-import type { Order, RunExtras, RunKey } from './run-columns.ts';
+import type { Order, RunColumn, RunExtras, RunKey } from './run-columns.ts';
 import type { RunFilter } from './run-scope.ts';
 import type { Selection } from './run-select.ts';
 import { JsonChunks, type TracedRunRow, writeRun } from './write-runs.ts';
@@ -54,26 +54,23 @@ export const v2Envelope: PageEnvelope = {
   after: (next) => `,"next_cursor":${JSON.stringify(next)},"has_more":${next !== null}}`,
 };
 
-/**
- * Number of runs that {@link listRuns} reads at once. Their ids, in the form of a query parameter, must be smaller than
- * 128 KiB, which is the limit of ClickHouse (`http_max_field_value_size`).
- */
+/** Number of runs that {@link listRuns} reads at once. */
 const rowsPerListRead = 2_500;
 
 /** Envelope of a response of version 2 without pages. */
 export const v2ListEnvelope: PageEnvelope = { before: '{"items":', after: () => '}' };
 
 /**
- * Reads a page of runs as a JSON list in an envelope. The page ends early, with a cursor, when the
- * JSON of its runs exceeds `maxPageBytes`, but not before the first run. A page with a cursor is never empty, because
- * clients would stop at an empty page.
+ * Reads a page of runs as a JSON list in an envelope. If a column of any length is selected, the page ends early, with a
+ * cursor, when the stored size of its runs exceeds `maxPageBytes`, but not before the first run. A page with a cursor is
+ * never empty, because clients would stop at an empty page.
  *
  * @throws BAD_REQUEST for an invalid cursor; errors of the stores.
  */
 export async function queryRuns(deps: ReadDeps, query: RunQuery, envelope: PageEnvelope): Promise<Buffer> {
   const { selected } = query;
   const request = await buildPageRequest(deps, query);
-  const { found, last } = await readPage(deps, request, (keys) => readRuns(deps, query.tenantId, keys, selected));
+  const { found, last } = await readPage(deps, request, query);
   const json = new JsonChunks();
   json.add(`${envelope.before}[`);
   writeRuns(json, found, selected);
@@ -111,7 +108,7 @@ export async function readOneRun(deps: ReadDeps, query: Omit<RunQuery, 'limitRow
  * Reads all matching runs, without pages, as a JSON list in an envelope. Use this function only for queries that are
  * limited to one trace.
  *
- * @throws BAD_REQUEST if the JSON of the runs exceeds `maxPageBytes`; errors of the stores.
+ * @throws BAD_REQUEST if the response has more than one run and exceeds `maxPageBytes`; errors of the stores.
  */
 export async function listRuns(
   deps: ReadDeps,
@@ -122,19 +119,17 @@ export async function listRuns(
   let request = await buildPageRequest(deps, { ...query, limitRows: rowsPerListRead });
   const json = new JsonChunks();
   json.add(`${envelope.before}[`);
-  for (let bytes = 0, count = 0; ; ) {
-    const { found, last, ...page } = await readPage(deps, request, (keys) =>
-      readRuns(deps, query.tenantId, keys, selected),
-    );
-    bytes += page.bytes;
-    if (bytes > deps.config.maxPageBytes && (last !== undefined || count + found.rows.length > 1)) {
-      throw runlakeError('BAD_REQUEST', {
-        reason: 'The runs are too large for one response. Query runs with trace_id, which returns pages.',
-      });
-    }
+  for (let count = 0; ; ) {
+    const { found, last } = await readPage(deps, request, query);
     if (count > 0 && found.rows.length > 0) json.add(',');
-    writeRuns(json, found, selected);
     count += found.rows.length;
+    writeRuns(json, found, selected, () => {
+      if (json.bytes > deps.config.maxPageBytes && (last !== undefined || count > 1)) {
+        throw runlakeError('BAD_REQUEST', {
+          reason: 'The runs are too large for one response. Query runs with trace_id, which returns pages.',
+        });
+      }
+    });
     if (last === undefined) break;
     request = { ...request, after: last };
   }
@@ -158,7 +153,7 @@ export async function readEachRun(
   let request = await buildPageRequest(deps, { ...query, limitRows: rowsPerListRead });
   const runs: { row: TracedRunRow; json: string }[] = [];
   for (let bytes = 0; ; ) {
-    const { found, last } = await readPage(deps, request, (keys) => readRuns(deps, query.tenantId, keys, selected));
+    const { found, last } = await readPage(deps, request, query);
     for (const row of found.rows) {
       const json = new JsonChunks();
       writeRun(json, row, selected, found.related);
@@ -174,10 +169,12 @@ export async function readEachRun(
   }
 }
 
-function writeRuns(json: JsonChunks, { rows, related }: LoadedRuns, selected: Selection): void {
+/** @param check called after each run. */
+function writeRuns(json: JsonChunks, { rows, related }: LoadedRuns, selected: Selection, check = () => {}): void {
   for (const [index, row] of rows.entries()) {
     if (index > 0) json.add(',');
     writeRun(json, row, selected, related);
+    check();
   }
 }
 
@@ -229,28 +226,41 @@ function listDistinctProjects(keys: readonly RunKey[]): string[] {
   return [...new Set(keys.map((key) => key.projectId))];
 }
 
+/** Columns whose values can have any length. */
+const longColumns = [
+  'name',
+  'tags',
+  'inputs',
+  'outputs',
+  'error',
+  'events',
+  'extra',
+  'serialized',
+  'metadata',
+  'threadId',
+  'usageDetails',
+] as const satisfies RunColumn[];
+
 interface Page {
   readonly found: LoadedRuns;
-  /** Size of the JSON columns of the runs. */
-  readonly bytes: number;
   /** The last run that was considered for the page, if more runs follow. */
   readonly last: RunKey | undefined;
 }
 
 async function readPage(
-  { clickhouse, config }: ReadDeps,
+  deps: ReadDeps,
   request: PageRequest,
-  read: (keys: readonly FoundRun[]) => Promise<LoadedRuns>,
+  { tenantId, selected }: Pick<RunQuery, 'tenantId' | 'selected'>,
 ): Promise<Page> {
+  const isLong = longColumns.some((column) => selected.columns.has(column));
+  const maxBytes = isLong ? deps.config.maxPageBytes : Number.POSITIVE_INFINITY;
   for (let { after } = request; ; ) {
-    const matching = await findPage(clickhouse, { ...request, after });
-    const keys = truncateToSize(matching.slice(0, request.limitRows), config.maxPageBytes);
+    const matching = await findPage(deps.clickhouse, { ...request, after });
+    const keys = truncateToSize(matching.slice(0, request.limitRows), maxBytes);
     const last = keys.length < matching.length ? keys.at(-1) : undefined;
-    const found = await read(keys);
+    const found = await readRuns(deps, tenantId, keys, selected);
     // All runs of the page may have been deleted after they were found.
-    if (found.rows.length > 0 || last === undefined) {
-      return { found, bytes: keys.reduce((sum, run) => sum + run.bytes, 0), last };
-    }
+    if (found.rows.length > 0 || last === undefined) return { found, last };
     after = last;
   }
 }

@@ -113,18 +113,27 @@ function buildRunIdentity({ projectId, startTimeMicros, traceId, runId }: RunKey
   return `${runId}${traceId}${projectId}${startTimeMicros}`;
 }
 
+const maxPendingCharacters = 65_536;
+
 /** Builds JSON text. Stored values are added as unchanged bytes; consecutive strings are joined. */
 export class JsonChunks {
   readonly #chunks: Buffer[] = [];
   #pending = '';
+  #flushedBytes = 0;
+
+  /** Size of the text so far. Of the last strings, characters are counted as bytes. */
+  get bytes(): number {
+    return this.#flushedBytes + this.#pending.length;
+  }
 
   add(value: string | Buffer): void {
     if (typeof value === 'string') {
       this.#pending += value;
+      if (this.#pending.length > maxPendingCharacters) this.#flush();
       return;
     }
     this.#flush();
-    this.#chunks.push(value);
+    this.#push(value);
   }
 
   /** Returns the whole text, in UTF-8. */
@@ -134,8 +143,13 @@ export class JsonChunks {
   }
 
   #flush(): void {
-    if (this.#pending !== '') this.#chunks.push(Buffer.from(this.#pending));
+    if (this.#pending !== '') this.#push(Buffer.from(this.#pending));
     this.#pending = '';
+  }
+
+  #push(chunk: Buffer): void {
+    this.#chunks.push(chunk);
+    this.#flushedBytes += chunk.length;
   }
 }
 

@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { listRuns } from '../../../pipelines/runs/query-runs.ts';
+import { listRuns, v2ListEnvelope } from '../../../pipelines/runs/query-runs.ts';
+import { selectV2Fields } from '../../../pipelines/runs/run-select.ts';
 import { openReading, type Reading, wholeQuery } from './reading.ts';
 import { deriveUuid, insertEvents, noonMicros, runEvent, tenantId } from './run-events.ts';
 
@@ -157,15 +158,41 @@ describe('pages', () => {
     const { order, ...query } = wholeQuery({ projectIds: [projectId], order: 'asc' });
     const list = async (maxPageBytes: number) => {
       const envelope = { before: '', after: () => '' };
-      const body = await listRuns({ ...reading.deps, config: { maxPageBytes } }, { ...query, order }, envelope);
-      return (JSON.parse(body.toString()) as { id: string }[]).map(({ id }) => id);
+      return listRuns({ ...reading.deps, config: { maxPageBytes } }, { ...query, order }, envelope);
     };
-    expect(await list(2_000)).toEqual(runs.map(({ runId }) => runId));
-    for (const tooSmall of [1_320, 720, 1])
+    const whole = await list(1_000_000);
+    expect((JSON.parse(whole.toString()) as { id: string }[]).map(({ id }) => id)).toEqual(
+      runs.map(({ runId }) => runId),
+    );
+    expect(await list(whole.length)).toEqual(whole);
+    for (const tooSmall of [whole.length - 2, 1_320, 720, 1])
       await expect(list(tooSmall)).rejects.toMatchObject({
         code: 'BAD_REQUEST',
         message: expect.stringContaining('large'),
       });
+  });
+
+  it.each<[string, number | string]>([
+    ['ID', 3],
+    ['START_TIME', 3],
+    ['NAME', 3],
+    ['INPUTS', 'BAD_REQUEST'],
+    ['METADATA', 'BAD_REQUEST'],
+  ])('of large runs with only %s count the size of the response', async (name, expected) => {
+    const projectId = await newProject();
+    const large = Buffer.from(`{"metadata":{"text":"${'x'.repeat(4_000)}"}}`);
+    await store(
+      [0, 1, 2].map((n) =>
+        runEvent({ projectId, startTimeMicros: noonMicros + n, values: { name: 'n', inputs: large, extra: large } }),
+      ),
+    );
+    const { selected: _, ...query } = wholeQuery({ projectIds: [projectId] });
+    const deps = { ...reading.deps, config: { maxPageBytes: 8_000 } };
+    const read = listRuns(deps, { ...query, selected: selectV2Fields([name]) }, v2ListEnvelope).then(
+      (body) => JSON.parse(body.toString()).items.length,
+      ({ code }) => code,
+    );
+    expect(await read).toBe(expected);
   });
 
   it('are not empty if runs disappear between the two steps', async () => {
