@@ -47,9 +47,18 @@ const number = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 /** Begins the texts that stand for numbers while JSON is parsed. No other text begins with it. */
 const mark = randomUUID();
 
-/** Parses JSON; numbers that JavaScript would write differently from Python become {@link ExactNumber}. @throws SyntaxError */
+/** Maximum nesting depth. JSON.parse reads more than the functions that walk a value, such as JSON.stringify. */
+const maxDepth = 500;
+const depthMarker = `… (nested deeper than ${maxDepth} levels)`;
+
+/**
+ * Parses JSON. Numbers that JavaScript would write differently from Python become {@link ExactNumber}. Lists and objects
+ * below {@link maxDepth} others become a text that says so.
+ *
+ * @throws SyntaxError
+ */
 export function parseExactly(text: string): unknown {
-  if (!mayBeInexact.test(text)) return JSON.parse(text);
+  if (!mayBeInexact.test(text)) return cutDepth(JSON.parse(text));
   let isMarked = false;
   const parts: string[] = [];
   for (let at = 0; at < text.length; ) {
@@ -65,7 +74,7 @@ export function parseExactly(text: string): unknown {
     at = findStringEnd(text, start);
     parts.push(text.slice(start, at));
   }
-  return isMarked ? readMarks(JSON.parse(parts.join(''))) : JSON.parse(text);
+  return isMarked ? readMarks(cutDepth(JSON.parse(parts.join('')))) : cutDepth(JSON.parse(text));
 }
 
 /**
@@ -81,15 +90,25 @@ function findStringEnd(text: string, start: number): number {
   return text.length;
 }
 
+/** Replaces the lists and objects in `value` that are nested too deeply. */
+function cutDepth(value: unknown, depth = 0): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (depth >= maxDepth) return depthMarker;
+  const members = value as Record<string, unknown>;
+  for (const key of Object.keys(members)) replaceMember(members, key, cutDepth(members[key], depth + 1));
+  return value;
+}
+
+function replaceMember(members: Record<string, unknown>, key: string, member: unknown): void {
+  // Assigning to `__proto__` would not replace the member.
+  if (member !== members[key]) Object.defineProperty(members, key, { value: member });
+}
+
 /** Replaces the marked texts in `value` with the numbers that they stand for. */
 function readMarks(value: unknown): unknown {
   if (typeof value === 'string') return value.startsWith(mark) ? new ExactNumber(value.slice(mark.length)) : value;
   if (typeof value !== 'object' || value === null) return value;
   const members = value as Record<string, unknown>;
-  for (const key of Object.keys(members)) {
-    const member = readMarks(members[key]);
-    // Assigning to `__proto__` would not replace the member.
-    if (member !== members[key]) Object.defineProperty(members, key, { value: member });
-  }
+  for (const key of Object.keys(members)) replaceMember(members, key, readMarks(members[key]));
   return value;
 }

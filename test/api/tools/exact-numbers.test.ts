@@ -39,6 +39,19 @@ it.each([
 });
 
 it.each([
+  ['lists', (levels: number, leaf: string) => `${'['.repeat(levels)}${leaf}${']'.repeat(levels)}`],
+  ['objects', (levels: number, leaf: string) => `${'{"__proto__":'.repeat(levels)}${leaf}${'}'.repeat(levels)}`],
+])('%s below 500 others are replaced', async (_, nest) => {
+  const marker = '"… (nested deeper than 500 levels)"';
+  for (const leaf of ['"leaf"', '12345678901234567890']) {
+    const whole = nest(500, '"leaf"');
+    expect(JSON.stringify(await read(whole))).toBe(whole);
+    for (const levels of [501, 3_000, 100_000])
+      expect(JSON.stringify(await read(nest(levels, leaf)))).toBe(nest(500, marker));
+  }
+});
+
+it.each([
   ['base64', 'A'.repeat(20_000_000)],
   ['escapes', '\n'.repeat(5_000_000)],
 ])('a large text of %s beside a large integer is read', async (_, text) => {

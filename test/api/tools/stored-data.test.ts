@@ -22,6 +22,17 @@ const ask = async (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: obje
 const call = (name: string, args: Record<string, unknown> = {}) => server.call(name, args);
 const findProject = async (name: string) => (await ask('GET', `/sessions?name=${name}`))[0].id as string;
 
+it('a run with deeply nested inputs is shown down to some level', async () => {
+  const nested = JSON.parse(`${'['.repeat(3_000)}"leaf"${']'.repeat(3_000)}`);
+  const run = rootRun('nested', { inputs: { nested } });
+  await sendRuns(server, [run, rootRun('nested')]);
+  const page = await call('fetch_runs', { project_name: 'nested', limit: 5, max_chars_per_page: 30_000 });
+  expect(page.error).toBeUndefined();
+  expect(page.runs.map(({ id }: { id: string }) => id)).toContain(run.id);
+  const got = await call('get_run', { run_id: run.id });
+  expect(JSON.stringify(got.run.inputs)).toMatch(/nested deeper than 500 levels/);
+});
+
 describe('projects and experiments', () => {
   it('are listed in short or in full', async () => {
     await ask('POST', '/sessions', { name: 'shop one', extra: { metadata: { deep: { deployment_id: 'd-1' } } } });
