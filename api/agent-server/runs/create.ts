@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { formatRun } from '../../../pipelines/agents/runs/read-run.ts';
 import {
+  type RequestedRun,
   type RequestedRunResult,
   requestFollowedRun,
   requestRun,
@@ -9,7 +10,8 @@ import {
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import { JsonObject } from '../../server/formats.ts';
 import { RawResponse } from '../../server/operation.ts';
-import type { Rule, Values } from '../access/rules.ts';
+import { executeRequestPart } from '../access/agent-access.ts';
+import { allowAllRule, type Rule, type Values } from '../access/rules.ts';
 import { type AgentInput, defineAgentOperation, runAccess } from '../agent-operation.ts';
 import { ClosedObject, JsonValue, ThreadParams } from '../agent-schema.ts';
 import { type FollowedRun, respondWithRunEnd, streamRunEvents } from '../streaming/run-response.ts';
@@ -197,20 +199,17 @@ export const createRunBatch = defineAgentOperation({
   tag: 'stateless runs',
   summary: 'Start several runs without a thread, in the background',
   description: 'Runs are created in order. If one fails, the runs before it stay.',
-  rule: async (input, authorizer, proceed) => {
-    const created: unknown[] = [];
-    for (const runBody of input.body as unknown as Static<typeof BatchBody>) {
-      const body = toSnakeCase(runBody);
-      const metadata = await authorizer.authorizeNewRun(undefined, { ...body });
-      const response = (await proceed({ body: [{ ...body, metadata }] })) as RawResponse;
-      created.push(...(response.body as unknown[]));
-    }
-    return new RawResponse({ body: created });
-  },
+  // The handler authorises each run.
+  rule: allowAllRule,
   errors: [...creationOperation.errors, 'ANSWER_TOO_LARGE'],
   schema: { body: BatchBody, response: { 200: Type.Array(Run) } },
   handler: async ({ body, caller, request, services: { agents } }) => {
-    const requests = body.map((runBody) => toRunRequest({ caller, request, body: toSnakeCase(runBody) }));
+    const requests: RequestedRun[] = [];
+    for (const runBody of body) {
+      await executeRequestPart(request, createStatelessRun, { body: { ...toSnakeCase(runBody) } }, async (part) => {
+        requests.push(toRunRequest({ caller, request, ...part }));
+      });
+    }
     await requireBatchSize(agents.database, agents.deploymentId, requests, agents.config.maxPageBytes);
     const made = [];
     for (const each of requests) made.push(formatRun((await requestRun(agents, each)).run));

@@ -264,6 +264,43 @@ describe('a filter of a store handler', () => {
   });
 });
 
+describe('a batch of runs', () => {
+  const readRuns = (assistantId: string) =>
+    server().database.query<{ metadata: object }>(
+      'SELECT metadata FROM agents.runs WHERE assistant_id = $1 ORDER BY queue_position',
+      [assistantId],
+    );
+
+  it('is authorised run by run, before the first run is created', async () => {
+    const { assistant_id } = await ada.assistants.create({ graphId: 'echo' });
+    const foreign = await ben.assistants.create({ graphId: 'echo' });
+    const batch = (ids: readonly string[]) =>
+      as(
+        'ada',
+        'POST',
+        '/runs/batch',
+        ids.map((id, number) => ({ assistant_id: id, input: {}, afterSeconds: 3_000, metadata: { number } })),
+      );
+    expect(await batch([assistant_id, foreign.assistant_id])).toMatchObject({ status: 404 });
+    expect(await readRuns(assistant_id)).toEqual([]);
+    expect(await batch([assistant_id, assistant_id])).toMatchObject({ status: 200 });
+    const by = 'threads:create_run';
+    expect((await readRuns(assistant_id)).map(({ metadata }) => metadata)).toMatchObject([
+      { number: 0, by },
+      { number: 1, by },
+    ]);
+  });
+
+  it('is refused if the answer would be too large', async () => {
+    const configurable = { large: 'x'.repeat(1024 * 1024) };
+    const { assistant_id } = await ada.assistants.create({ graphId: 'echo', config: { configurable } });
+    const batch = Array.from({ length: 100 }, () => ({ assistant_id, input: {} }));
+    const { status, text } = await as('ada', 'POST', '/runs/batch', batch);
+    expect([status, JSON.parse(text)]).toMatchObject([422, { code: 'ANSWER_TOO_LARGE' }]);
+    expect(await readRuns(assistant_id)).toEqual([]);
+  });
+});
+
 describe('resources of another user', () => {
   let victim: Victim;
   const metadata = { animal: 'okapi' };
