@@ -10,7 +10,7 @@ import type { ExecutorDeps } from './executor.ts';
 
 /** Encodes the {@link RunEnd} of a run as JSON text. */
 export function encodeRunEnd(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
-  const { status, graphId, error, values, kwargs, interrupted, interrupts } = run;
+  const { status, graphId, error, values, interrupted, interrupts } = run;
   const isUnreported = !run.eventsMissing && error !== undefined && isLostRunFailure(error);
   const end: RunEnd = {
     status,
@@ -19,11 +19,11 @@ export function encodeRunEnd(run: EndedRun, feedback: RunEnd['feedback']): Buffe
     ...(isUnreported && { unsaid: error }),
     ...(!run.eventsMissing && !isUnreported && feedback !== undefined && { feedback }),
     ...(interrupted && { interrupted }),
-    ...(interrupts !== undefined && fitsEndEvent(kwargs, JSON.stringify(interrupts)) && { interrupts }),
+    ...(interrupts !== undefined && fitsEndEvent(JSON.stringify(interrupts)) && { interrupts }),
     ...(error !== undefined && { error }),
   };
   const text = JSON.stringify(end);
-  if (values === undefined || !fitsEndEvent(kwargs, values)) return Buffer.from(text);
+  if (values === undefined || !fitsEndEvent(values)) return Buffer.from(text);
   return Buffer.from(`${text.slice(0, -1)},"values":${values}}`);
 }
 

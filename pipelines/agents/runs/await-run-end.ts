@@ -1,4 +1,4 @@
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { endSeq, type RunEnd, type RunReadStart, type StreamHub, type StreamReader } from '../streams/stream-types.ts';
 import { readRunEnd } from './published-ends.ts';
@@ -15,7 +15,8 @@ import type { Run } from './run.ts';
  *      ended, its outcome is committed and can be read. If the run ends later, it publishes its end after the commit,
  *      so the reader receives the end.
  *   3. The end event contains the outcome, unless the values are large. Read large values from `agents.final_values`,
- *      which keeps them for some minutes, or, if they are missing there, from the row of the thread.
+ *      which keeps them for some minutes, or, if they are missing there, from the row of the thread. If the run no longer
+ *      exists, the outcome is an error.
  *   4. If the reader was closed as too slow or misses events, continue at step 1.
  */
 
@@ -93,6 +94,9 @@ async function encodeEnd(database: Database, run: AwaitedRun, end: RunEnd): Prom
   const isComplete = end.values !== undefined && (!end.interrupted || end.interrupts !== undefined);
   if (isComplete) return encodeValues(JSON.stringify(end.values), end.interrupts);
   const row = await readRunEnd(database, run.deploymentId, run);
+  // A run that succeeded has values, so `{}` would be wrong. A run that was stopped may have none.
+  if (row === undefined && end.status === 'success')
+    return encodeError({ error: 'RunNotFound', message: runlakeError('RUN_NOT_FOUND', { run: run.runId }).message });
   return encodeValues(row?.values, row?.interrupts ?? (end.interrupted ? {} : undefined));
 }
 

@@ -53,7 +53,8 @@ export interface RunResult {
 export async function endRun(database: Database, run: ClaimedRun, result: RunResult): Promise<EndedRun | undefined> {
   const { deploymentId, runId } = run;
   const threadStatus = getThreadStatus(result);
-  const isLarge = !fitsEndEvent(run.kwargs, result.values) || !fitsEndEvent(run.kwargs, encodeInterrupts(result));
+  // No later run replaces the values of a temporary run.
+  const isLarge = !run.kwargs.temporary && !(fitsEndEvent(result.values) && fitsEndEvent(encodeInterrupts(result)));
   async function end(sql: Sql): Promise<EndedRun | undefined> {
     const row = await writeEnd(sql, run, result, threadStatus);
     if (row === undefined) return undefined;

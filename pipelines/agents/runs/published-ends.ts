@@ -44,8 +44,8 @@ export async function claimUnpublishedEnds(database: Sql, deploymentId: string, 
 
 /**
  * Marks the ends of runs of one deployment as published to the event log. Deletes the runs that must not remain:
- * rolled-back runs, and temporary runs with their hidden threads. A temporary run with a resumable stream is deleted
- * `resumeMs` later, so that clients can reconnect to the stream.
+ * rolled-back runs, and temporary runs with their hidden threads. A temporary run with a resumable stream or with values
+ * that its end event lacks is deleted `resumeMs` later, so that clients can reconnect to the stream or read the values.
  */
 export async function markEndsPublished(
   database: Database,
@@ -80,14 +80,15 @@ async function markPublished(sql: Sql, deploymentId: string, runIds: readonly st
   );
 }
 
-/** Deletes a temporary run, or sets the TTL of its thread if the stream is resumable. */
+/** Deletes a temporary run, or sets the TTL of its thread if clients may still read the stream or the values. */
 async function deleteTemporaryRun(
   database: Database,
-  { deploymentId, threadId, runId, kwargs }: EndedRun,
+  { deploymentId, threadId, runId, kwargs, values, interrupts }: EndedRun,
   resumeMs: number,
 ): Promise<void> {
+  const isKept = kwargs.resumable || !fitsEndEvent(values) || !fitsEndEvent(interrupts && JSON.stringify(interrupts));
   await database.transaction(async (tx) => {
-    if (kwargs.resumable && (await markPublished(tx, deploymentId, [runId])) > 0) {
+    if (isKept && (await markPublished(tx, deploymentId, [runId])) > 0) {
       await tx.execute(
         `UPDATE agents.threads SET ttl_strategy = 'delete', expires_at = clock_timestamp() + $3 * interval '1 millisecond'
          WHERE deployment_id = $1 AND thread_id = $2 AND hidden`,
@@ -144,7 +145,8 @@ export async function readRunEnd(
 
 /**
  * The end event of a graph run carries its final values, unless they are large. Large values are stored for some
- * minutes in the transaction that ends the run, because the next run soon overwrites the values of the thread.
+ * minutes in the transaction that ends the run, because the next run soon overwrites the values of the thread. Large
+ * values of a temporary run stay in the row of its thread, which is deleted some minutes later.
  */
 
 const maxEventCharacters = 1024 * 1024;
@@ -154,12 +156,9 @@ const maxEventCharacters = 1024 * 1024;
  */
 const retentionMinutes = 5;
 
-/**
- * Returns true if the end event contains `json`. The end event of a temporary run always contains it, because the rows
- * of the run are deleted when the run ends.
- */
-export function fitsEndEvent({ temporary }: EndedRun['kwargs'], json: string | undefined): boolean {
-  return temporary || json === undefined || json.length <= maxEventCharacters;
+/** Returns true if the end event contains `json`. */
+export function fitsEndEvent(json: string | undefined): boolean {
+  return json === undefined || json.length <= maxEventCharacters;
 }
 
 /** Copies values and interrupts from the row of the thread. Call it in the transaction that ends the run. */

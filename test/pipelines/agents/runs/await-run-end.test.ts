@@ -5,7 +5,7 @@ import { awaitRunEnd } from '../../../../pipelines/agents/runs/await-run-end.ts'
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun, type RunResult } from '../../../../pipelines/agents/runs/end-run.ts';
-import { deleteExpiredFinalValues } from '../../../../pipelines/agents/runs/published-ends.ts';
+import { deleteExpiredFinalValues, markEndsPublished } from '../../../../pipelines/agents/runs/published-ends.ts';
 import type { ClaimedRun, EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import type { StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
@@ -27,10 +27,19 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-async function startRun(threadId: string): Promise<ClaimedRun> {
-  await createRun(database, deploymentId, newRun(threadId));
+async function startRun(threadId: string | undefined, temporary = false): Promise<ClaimedRun> {
+  await createRun(database, deploymentId, newRun(threadId, { temporary }));
   const [claimed] = await claimRuns(database, deploymentId, { slots: 1, processId });
   return claimed as ClaimedRun;
+}
+
+async function publishEnd(ended: EndedRun): Promise<void> {
+  const { threadId, runId, attempt, threadStart, endedAt } = ended;
+  const data = encodeRunEnd(ended, undefined);
+  const endedAtMicros = Date.parse(endedAt) * 1_000;
+  await under
+    .publisher()
+    .publishEnd({ deploymentId, threadId, runId, attempt, threadStart, kept: false, data, endedAtMicros });
 }
 
 /** Ends a run with `result`, and then a later run of the same thread, before the end of the first run is published. */
@@ -41,15 +50,7 @@ async function endTwoRuns(result: RunResult) {
   const reader = await hub.readRun(ids, 'now');
   const ended = (await endRun(database, first, result)) as EndedRun;
   await endRun(database, await startRun(threadId), { status: 'success', values: '{"of":"the later run"}' });
-  const { attempt, threadStart } = ended;
-  await under.publisher().publishEnd({
-    ...ids,
-    attempt,
-    threadStart,
-    kept: false,
-    data: encodeRunEnd(ended, undefined),
-    endedAtMicros: Date.parse(ended.endedAt) * 1_000,
-  });
+  await publishEnd(ended);
   const answer = async (attached?: typeof reader) => {
     const signal = AbortSignal.timeout(20_000);
     const text = await awaitRunEnd({ hub, database }, ids, { ...(attached && { attached }), signal });
@@ -89,5 +90,49 @@ describe('the answer of a run followed by a later run on its thread', () => {
     expect(await deleteExpiredFinalValues(database, deploymentId)).toBeGreaterThan(0);
     expect(await answer()).toEqual({ of: 'the later run' });
     expect(await database.query('SELECT FROM agents.final_values')).toEqual([]);
+  });
+});
+
+describe('the answer of a temporary run, read after its end is marked as published', () => {
+  /** Returns the answer to a request that is slower than the deletion of a temporary run. */
+  async function answerLate(result: RunResult, afterMark = async (_run: EndedRun) => {}) {
+    const run = await startRun(undefined, true);
+    const reader = await hub.readRun(run, 'now');
+    const ended = (await endRun(database, run, result)) as EndedRun;
+    await publishEnd(ended);
+    await markEndsPublished(database, [ended]);
+    await afterMark(ended);
+    const text = await awaitRunEnd({ hub, database }, run, { attached: reader, signal: AbortSignal.timeout(20_000) });
+    return { ended, answer: JSON.parse(text as string) };
+  }
+  const readThreads = (threadId: string) =>
+    database.query<{ expires: boolean }>(
+      'SELECT expires_at > now() AS expires FROM agents.threads WHERE thread_id = $1',
+      [threadId],
+    );
+  const huge = 'é'.repeat(5 * 1024 * 1024);
+
+  it.each<[string, RunResult, object, readonly object[]]>([
+    ['small values', { status: 'success', values: '{"a":1}' }, { a: 1 }, []],
+    ['large values', { status: 'success', values: JSON.stringify({ huge }) }, { huge }, [{ expires: true }]],
+    [
+      'a large interrupt',
+      { status: 'success', values: '{"a":1}', next: ['ask'], interrupts: interrupt(huge) },
+      { a: 1, __interrupt__: [{ id: 'i', value: huge }] },
+      [{ expires: true }],
+    ],
+    ['no values', { status: 'interrupted' }, {}, []],
+  ])('contains its %s', async (_, result, expected, threads) => {
+    const { ended, answer } = await answerLate(result);
+    expect(answer).toEqual(expected);
+    expect(await readThreads(ended.threadId)).toEqual(threads);
+  });
+
+  it('is an error if the values no longer exist', async () => {
+    const result: RunResult = { status: 'success', values: JSON.stringify({ huge }) };
+    const { answer } = await answerLate(result, async ({ threadId }) => {
+      await database.execute('DELETE FROM agents.runs WHERE thread_id = $1', [threadId]);
+    });
+    expect(answer).toMatchObject({ __error__: { error: 'RunNotFound' } });
   });
 });
