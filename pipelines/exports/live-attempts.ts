@@ -46,7 +46,7 @@ export class LiveAttempts {
   readonly #logger: Logger;
   readonly #attempts = new Map<string, Attempt>();
   #timer: NodeJS.Timeout | undefined;
-  #isStopping = false;
+  readonly #stopped = new AbortController();
 
   /** @param leases A dedicated connection whose statement timeout is {@link getLeaseTimeoutMs}. */
   constructor(leases: Sql, limits: Pick<ExportLimits, 'exportLeaseMs' | 'exportRunTimeoutMs'>, logger: Logger) {
@@ -61,7 +61,12 @@ export class LiveAttempts {
 
   /** Whether this process has stopped claiming runs. */
   get stopping(): boolean {
-    return this.#isStopping;
+    return this.#stopped.signal.aborted;
+  }
+
+  /** Aborted with DRAINING by {@link stop}. */
+  get stopped(): AbortSignal {
+    return this.#stopped.signal;
   }
 
   /**
@@ -81,7 +86,7 @@ export class LiveAttempts {
     const timeout = setTimeout(() => controller.abort(runlakeError('EXPORT_RUN_TIMED_OUT', { timeoutMs })), timeoutMs);
     this.#extendLease(attempt, claimedAtMs);
     this.#attempts.set(run.id, attempt);
-    if (this.#isStopping) controller.abort(runlakeError('DRAINING'));
+    if (this.stopping) controller.abort(runlakeError('DRAINING'));
     this.#timer ??= setTimeout(() => void this.#renew(), renewalIntervalMs);
     try {
       return await work(controller.signal);
@@ -94,8 +99,8 @@ export class LiveAttempts {
 
   /** Aborts all attempts with DRAINING, including those that are started later. */
   stop(): void {
-    this.#isStopping = true;
-    for (const { controller } of this.#attempts.values()) controller.abort(runlakeError('DRAINING'));
+    this.#stopped.abort(runlakeError('DRAINING'));
+    for (const { controller } of this.#attempts.values()) controller.abort(this.#stopped.signal.reason);
   }
 
   #extendLease(attempt: Attempt, renewedAtMs: number): void {

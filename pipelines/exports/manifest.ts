@@ -8,13 +8,18 @@ import { endExport, enqueueWaitingExports, finishExport } from './states.ts';
 /**
  * Completes an export whose export runs are all COMPLETED: checks its files and writes the manifest.
  *
- * @throws errors of the database, transient errors of the object store, and the reason of `signal`.
+ * @param deadline If aborted, checking the files stops; a later call continues it.
+ * @throws errors of the database, transient errors of the object store, and the reasons of the signals.
  */
-export async function completeExport(deps: ExportWorkerDeps, of: ExportRecord, signal?: AbortSignal): Promise<void> {
+export async function completeExport(
+  deps: ExportWorkerDeps,
+  of: ExportRecord,
+  { signal, deadline }: { readonly signal?: AbortSignal | undefined; readonly deadline: AbortSignal },
+): Promise<void> {
   try {
     const store = await deps.openStore(of);
     try {
-      const check = await verifyFiles(deps, of, store, signal);
+      const check = await verifyFiles(deps, of, store, AbortSignal.any([deadline, ...(signal ? [signal] : [])]));
       if (check.kind === 'gone') return await failExport(deps, of, check);
       if (check.unchecked > 0) {
         const about = { exportId: of.id, files: check.unchecked };
@@ -164,7 +169,11 @@ function sum(numbers: readonly number[]): number {
 const maxConcurrentRequests = 8;
 /** Number of files per UPDATE. */
 const filesPerUpdate = 200;
-const checkValidityMinutes = 10;
+const checkValiditySeconds = 600;
+/** Adds to the validity for each file of the export, so that a check that needs many calls ends. */
+const checkValiditySecondsPerFile = 0.05;
+/** Number of files after which a destination that has denied reading all of them is not asked for others. */
+const minDeniedFiles = 20;
 
 interface RecordedFile {
   readonly runId: string;
@@ -188,8 +197,8 @@ type FilesCheck =
  * and is needed because a bucket that was emptied, or deleted and created again, accepts writes without an error.
  *
  * The time of each successful check is stored, so that the next call can continue an interrupted check. Files whose
- * last check is older than `checkValidityMinutes` are checked again, because they may have been deleted in the
- * meantime.
+ * last check is too old are checked again, because they may have been deleted in the meantime. After an error no further
+ * file is checked, because each request to a bucket that hangs takes until its timeout.
  *
  * @throws errors of the object store and the database, and the reason of `signal`.
  */
@@ -197,33 +206,45 @@ async function verifyFiles(
   { database }: { readonly database: Database },
   of: ExportRecord,
   store: ObjectStore,
-  signal?: AbortSignal,
+  signal: AbortSignal,
 ): Promise<FilesCheck> {
   const files = await database.query<RecordedFile>(
     `SELECT f.bulk_export_run_id AS "runId", r.start_time AS "startTime", f.part, f.path, f.bytes, f.etag
      FROM bulk_export_files AS f JOIN bulk_export_runs AS r ON r.id = f.bulk_export_run_id
-     WHERE r.bulk_export_id = $1 AND (f.checked_at IS NULL OR f.checked_at < now() - make_interval(mins => $2))
+     WHERE r.bulk_export_id = $1 AND (f.checked_at IS NULL OR f.checked_at < now() - make_interval(secs => $2 + $3::float8 * (
+       SELECT count(*) FROM bulk_export_files AS f JOIN bulk_export_runs AS r ON r.id = f.bulk_export_run_id
+       WHERE r.bulk_export_id = $1)))
      ORDER BY r.start_time, f.part`,
-    [of.id, checkValidityMinutes],
+    [of.id, checkValiditySeconds, checkValiditySecondsPerFile],
   );
   let unchecked = 0;
+  let present = 0;
   for (let from = 0; from < files.length; from += filesPerUpdate) {
     const found: RecordedFile[] = [];
     let gone: { readonly runId: string; readonly error: RunlakeError } | undefined;
+    let failure: { readonly error: unknown } | undefined;
     const check = async (file: RecordedFile) => {
-      if (gone !== undefined) return;
-      const state = await checkFile(of, file, store, signal);
-      if (state === 'present') found.push(file);
-      else if (state === 'unreadable') unchecked++;
-      else {
-        const params = { where: file.path, reason: state };
-        gone = { runId: file.runId, error: runlakeError('DESTINATION_FILE_MISSING', params) };
+      if (gone !== undefined || failure !== undefined) return;
+      const deniesReading = present === 0 && unchecked >= minDeniedFiles;
+      try {
+        const state = deniesReading && file.etag === null ? 'unreadable' : await checkFile(of, file, store, signal);
+        if (state === 'present') {
+          found.push(file);
+          present++;
+        } else if (state === 'unreadable') unchecked++;
+        else {
+          const params = { where: file.path, reason: state };
+          gone = { runId: file.runId, error: runlakeError('DESTINATION_FILE_MISSING', params) };
+        }
+      } catch (error) {
+        failure ??= { error };
       }
     };
     await forEachConcurrently(maxConcurrentRequests, files.slice(from, from + filesPerUpdate), check, signal);
-    signal?.throwIfAborted();
-    if (gone !== undefined) return { kind: 'gone', ...(gone as { runId: string; error: RunlakeError }) };
     await storeCheckTimes(database, found);
+    if (gone !== undefined) return { kind: 'gone', ...(gone as { runId: string; error: RunlakeError }) };
+    if (failure !== undefined) throw (failure as { error: unknown }).error;
+    signal.throwIfAborted();
   }
   return { kind: 'present', unchecked };
 }
@@ -232,7 +253,7 @@ async function checkFile(
   of: ExportRecord,
   file: RecordedFile,
   store: ObjectStore,
-  signal: AbortSignal | undefined,
+  signal: AbortSignal,
 ): Promise<'present' | 'unreadable' | string> {
   const key = buildPartKey(of, { id: file.runId, startTime: file.startTime }, file.part);
   try {

@@ -29,8 +29,8 @@ const maxConcurrentCleanups = 20;
 const maxConcurrentManifests = 8;
 /** Maximum number of exports that one sweep ends, and of export runs that it cleans up. */
 const maxBucketsPerSweep = 200;
-/** Time after which a sweep starts no further work on a bucket. */
-const bucketDeadlineMs = 15_000;
+/** Time after which a sweep starts no further work on a bucket, and after which checking the files of an export stops. */
+const defaultBucketDeadlineMs = 15_000;
 
 /**
  * Sweeps all exports, periodically and after a start. The sweep determines the due work from the rows alone, so it
@@ -51,7 +51,11 @@ const bucketDeadlineMs = 15_000;
  *
  * @param signal If aborted, no further bucket is processed, and writing manifests stops.
  */
-export async function sweepExports(deps: ExportWorkerDeps, signal?: AbortSignal): Promise<void> {
+export async function sweepExports(
+  deps: ExportWorkerDeps,
+  signal?: AbortSignal,
+  bucketDeadlineMs = defaultBucketDeadlineMs,
+): Promise<void> {
   const runStep = (name: string, step: Promise<void>) =>
     step.catch((err) => deps.logger.warn({ err, step: name }, 'a step of the export sweep failed'));
   await runStep('orphans', cancelOrphans(deps));
@@ -59,7 +63,11 @@ export async function sweepExports(deps: ExportWorkerDeps, signal?: AbortSignal)
   await runStep('schedules', spawnDueExports(deps));
   await runStep('waiting exports', startExports(deps));
   await runStep('runs', queueDueRuns(deps));
-  await Promise.all([runStep('manifests', endExports(deps, signal)), runStep('tidying', cleanUpRuns(deps, signal))]);
+  const deadline = AbortSignal.timeout(bucketDeadlineMs);
+  await Promise.all([
+    runStep('manifests', endExports(deps, signal, deadline)),
+    runStep('tidying', cleanUpRuns(deps, signal, deadline)),
+  ]);
 }
 
 async function cancelOrphans(deps: ExportWorkerDeps): Promise<void> {
@@ -95,7 +103,11 @@ async function startExports(deps: ExportWorkerDeps): Promise<void> {
   }
 }
 
-async function endExports(deps: ExportWorkerDeps, signal?: AbortSignal): Promise<void> {
+async function endExports(
+  deps: ExportWorkerDeps,
+  signal: AbortSignal | undefined,
+  deadline: AbortSignal,
+): Promise<void> {
   const ended = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_exports AS e WHERE status = 'RUNNING' AND interval_hours IS NULL
        AND NOT EXISTS (SELECT FROM bulk_export_runs WHERE bulk_export_id = e.id AND finished_at IS NULL)
@@ -103,11 +115,17 @@ async function endExports(deps: ExportWorkerDeps, signal?: AbortSignal): Promise
     [maxBucketsPerSweep],
   );
   const end = ({ id }: { readonly id: string }) =>
-    advanceExport(deps, id, signal).catch((err) => deps.logger.warn({ err, exportId: id }, 'cannot end a bulk export'));
-  await forEachConcurrently(maxConcurrentManifests, ended, end, createBucketDeadline(signal));
+    advanceExport(deps, id, signal, deadline).catch((err) =>
+      deps.logger.warn({ err, exportId: id }, 'cannot end a bulk export'),
+    );
+  await forEachConcurrently(maxConcurrentManifests, ended, end, anyOf(deadline, signal));
 }
 
-async function cleanUpRuns(deps: ExportWorkerDeps, signal?: AbortSignal): Promise<void> {
+async function cleanUpRuns(
+  deps: ExportWorkerDeps,
+  signal: AbortSignal | undefined,
+  deadline: AbortSignal,
+): Promise<void> {
   const ended = await deps.database.query<{ id: string }>(
     `SELECT id FROM bulk_export_runs
      WHERE finished_at IS NOT NULL AND pending_upload IS NOT NULL AND (lease_until IS NULL OR lease_until <= clock_timestamp())
@@ -115,13 +133,11 @@ async function cleanUpRuns(deps: ExportWorkerDeps, signal?: AbortSignal): Promis
      ORDER BY random() LIMIT $2`,
     [new Date((await readClock(deps)).getTime() - maxCleanupAgeHours * 3_600_000).toISOString(), maxBucketsPerSweep],
   );
-  await forEachConcurrently(maxConcurrentCleanups, ended, (run) => cleanUpRun(deps, run), createBucketDeadline(signal));
+  await forEachConcurrently(maxConcurrentCleanups, ended, (run) => cleanUpRun(deps, run), anyOf(deadline, signal));
 }
 
-function createBucketDeadline(signal?: AbortSignal): AbortSignal {
-  const overdue = AbortSignal.timeout(bucketDeadlineMs);
-  return signal === undefined ? overdue : AbortSignal.any([overdue, signal]);
-}
+const anyOf = (deadline: AbortSignal, signal: AbortSignal | undefined) =>
+  signal === undefined ? deadline : AbortSignal.any([deadline, signal]);
 
 const pollIntervalMs = 100;
 /** Maximum time that one call waits until the sink has stored the events of the log. Later calls try again. */
@@ -162,7 +178,7 @@ export async function coordinateExport(
     if (!(await startExport(deps, of))) return;
   } else if (of.status !== 'RUNNING') return;
   await queueDueRuns(deps, { exportId });
-  if (of.status === 'RUNNING') await advanceExport(deps, exportId);
+  if (of.status === 'RUNNING') await advanceExport(deps, exportId, signal);
 }
 
 async function isLogStored(
@@ -263,10 +279,16 @@ const maxRunsToQueue = 2;
  * it is due, because this interval may have been waiting for the export.
  *
  * @param signal If aborted, checking the files and writing the manifest stop.
- * @throws errors of the database, transient errors of the object store, and the reason of `signal`. The sweep then
+ * @param deadline If aborted, checking the files stops.
+ * @throws errors of the database, transient errors of the object store, and the reasons of the signals. The sweep then
  *   calls this function again.
  */
-export async function advanceExport(deps: ExportWorkerDeps, exportId: string, signal?: AbortSignal): Promise<void> {
+export async function advanceExport(
+  deps: ExportWorkerDeps,
+  exportId: string,
+  signal?: AbortSignal,
+  deadline = AbortSignal.timeout(defaultBucketDeadlineMs),
+): Promise<void> {
   const { database, limits } = deps;
   const [at] = await database.query<{ open: number; completed: number }>(
     `SELECT count(*) FILTER (WHERE finished_at IS NULL) AS open, count(*) FILTER (WHERE status = 'COMPLETED') AS completed
@@ -284,7 +306,7 @@ export async function advanceExport(deps: ExportWorkerDeps, exportId: string, si
     [exportId],
   );
   if (of === undefined || at.completed === 0) return;
-  await completeExport(deps, of, signal);
+  await completeExport(deps, of, { signal, deadline });
   if (of.sourceExportId !== null) await spawnDueExports(deps, of.sourceExportId);
 }
 

@@ -60,15 +60,16 @@ export async function startExportWorkers(
     return tracked;
   };
   jobs.work('coordinate-export', ({ export_id: exportId }, { signal }) =>
-    attempts.stopping ? Promise.resolve() : coordinateExport(deps, exportId, signal),
+    attempts.stopping
+      ? Promise.resolve()
+      : coordinateExport(deps, exportId, AbortSignal.any([signal, attempts.stopped])).catch(ignoreStop(attempts)),
   );
   const fairAttempts = new FairAttempts({ ...deps, attempts, folders }, options.concurrency);
   jobs.work('export-run', () => track(fairAttempts.attemptNext()), { concurrency: fairAttempts.maxJobs });
   // The first sweep starts at once and continues exports that were interrupted by the end of the previous process.
   let nextSweep: NodeJS.Timeout | undefined;
-  const stopped = new AbortController();
   const sweep = async () => {
-    await track(sweepExports(deps, stopped.signal));
+    await track(sweepExports(deps, attempts.stopped));
     if (!attempts.stopping) nextSweep = setTimeout(() => void sweep(), options.sweepMs);
   };
   void sweep();
@@ -81,7 +82,6 @@ export async function startExportWorkers(
   return {
     stop: async () => {
       attempts.stop();
-      stopped.abort(runlakeError('DRAINING'));
       clearTimeout(nextSweep);
       await Promise.allSettled(inFlight);
       hide();
@@ -257,8 +257,18 @@ export async function attemptRun(deps: AttemptDeps, runId: string): Promise<bool
   );
   endedAttempts.inc({ end });
   if (end === 'over' || end === 'failed') await cleanUpRun(deps, claimed.run);
-  if (end === 'completed') await advanceExport(deps, claimed.of.id);
+  if (end === 'completed') {
+    const { stopped } = deps.attempts;
+    await advanceExport(deps, claimed.of.id, stopped).catch(ignoreStop(deps.attempts));
+  }
   return true;
+}
+
+/** Ignores that work was aborted because this process stops: the sweep of another process continues it. */
+function ignoreStop({ stopped }: LiveAttempts): (error: unknown) => void {
+  return (error) => {
+    if (!stopped.aborted || error !== stopped.reason) throw error;
+  };
 }
 
 async function createFiles(

@@ -1,10 +1,13 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
+import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import type { ExportLimits, ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 import { coordinateExport, sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { startExportWorkers } from '../../../pipelines/exports/worker.ts';
+import { untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
@@ -107,7 +110,6 @@ describe('an export that starts', () => {
 
   it('fails if its manifest can never be written, and retries later after a temporary failure', async () => {
     await open();
-    const { runlakeError } = await import('../../../infra/errors/runlake-error.ts');
     const finished = async () => {
       const made = await shop.create();
       await shop.start(made.id);
@@ -138,6 +140,101 @@ describe('an export that starts', () => {
     const failed = await shop.read(never);
     expect(failed).toMatchObject({ status: 'FAILED', manifestAt: null });
     expect(failed.statusReason).toContain('manifest');
+  });
+});
+
+type Stat = ObjectStore['stat'];
+
+/** Adds an export whose only export run is COMPLETED, with this number of recorded files. @returns its id. */
+async function addFinished(files: number): Promise<string> {
+  const made = await shop.create();
+  await shop.start(made.id);
+  const [run] = await shop.database.query<{ id: string }>(
+    `UPDATE bulk_export_runs SET status = 'COMPLETED', finished_at = now() WHERE bulk_export_id = $1 RETURNING id`,
+    [made.id],
+  );
+  await shop.database.execute(
+    `INSERT INTO bulk_export_files (bulk_export_run_id, part, path, rows, bytes, sha256)
+     SELECT $1, part, 'p' || part, 1, 1, 's' FROM generate_series(1, $2::int) AS part`,
+    [run?.id, files],
+  );
+  return made.id;
+}
+
+/** Replaces `stat` of the stores. `asked` counts the calls, from 1. */
+function withStat(stat: (asked: number, signal: AbortSignal | undefined) => ReturnType<Stat>) {
+  let asked = 0;
+  const openStore: ExportWorkerDeps['openStore'] = async (destination) => ({
+    ...(await shop.deps.openStore(destination)),
+    stat: (_key, options) => {
+      asked += 1;
+      return stat(asked, options?.signal);
+    },
+  });
+  return { deps: { ...shop.deps, openStore }, asked: () => asked };
+}
+
+const countChecked = async () => {
+  const [row] = await shop.database.query<{ value: number }>(
+    'SELECT count(*)::int AS value FROM bulk_export_files WHERE checked_at IS NOT NULL',
+  );
+  return row?.value;
+};
+
+describe('the check of files', () => {
+  const present = { bytes: 1, etag: undefined };
+
+  it('ends at the deadline of the sweep, and the next sweep continues it', async () => {
+    await open();
+    const id = await addFinished(200);
+    const hanging = withStat((asked, signal) => (asked <= 50 ? Promise.resolve(present) : untilAborted(signal)));
+    await sweepExports(hanging.deps, undefined, 1_000);
+    expect((await shop.read(id)).status).toBe('RUNNING');
+    expect(await countChecked()).toBe(50);
+    const repaired = withStat(async () => present);
+    await sweepExports(repaired.deps);
+    expect((await shop.read(id)).status).toBe('COMPLETED');
+    expect(repaired.asked()).toBe(150);
+  });
+
+  it('ends at the first error, and keeps its progress', async () => {
+    await open();
+    const id = await addFinished(200);
+    const failing = withStat(async (asked) => {
+      if (asked > 50) throw runlakeError('DESTINATION_UNAVAILABLE', { step: 'read', reason: 'r', where: 'w' });
+      return present;
+    });
+    await expect(coordinateExport(failing.deps, id)).rejects.toMatchObject({ code: 'DESTINATION_UNAVAILABLE' });
+    expect(failing.asked()).toBeLessThanOrEqual(58);
+    expect(await countChecked()).toBe(50);
+  });
+
+  it('does not ask for each file of a destination that denies reading', async () => {
+    await open();
+    const id = await addFinished(200);
+    const denying = withStat(async () => {
+      throw runlakeError('DESTINATION_ACCESS_DENIED', { step: 'read', reason: 'r', where: 'w' });
+    });
+    await sweepExports(denying.deps);
+    expect((await shop.read(id)).status).toBe('COMPLETED');
+    expect(denying.asked()).toBeLessThan(30);
+    const manifest = [...(await shop.objects())].find(([key]) => key.endsWith('_manifest.json'))?.[1];
+    expect(JSON.parse(String(manifest))).toMatchObject({ unchecked_files: 200 });
+  });
+
+  it('ends when the process of the attempt stops', async () => {
+    await open();
+    await shop.store(1, at);
+    const made = await shop.create();
+    await shop.start(made.id);
+    const [run] = await shop.runs(made.id);
+    const hanging = withStat((_asked, signal) => untilAborted(signal));
+    const worker = shop.worker(hanging.deps);
+    const attempt = worker.attempt(run?.id ?? '');
+    await until('the check', () => hanging.asked() > 0);
+    worker.attempts.stop();
+    expect(await attempt).toBe(true);
+    expect((await shop.read(made.id)).status).toBe('RUNNING');
   });
 });
 
@@ -184,14 +281,17 @@ describe('the manifest', () => {
 
 describe('with queues and workers', () => {
   /** Uses the queue on the database of the suite, or on the Redis of the stack. */
-  async function useWorkers(work: (start: () => Promise<() => Promise<void>>) => Promise<void>) {
+  async function useWorkers(
+    work: (start: () => Promise<() => Promise<void>>) => Promise<void>,
+    more: Partial<ExportWorkerDeps> = {},
+  ) {
     const ends: (() => Promise<void>)[] = [];
     const start = async () => {
       const logger = createLogger('silent', 'test');
       const redisUrl = shop.stores.environment.RUNLAKE_REDIS_URL;
       const jobs = await openJobs({ databaseUrl: shop.stores.databaseUrl, redisUrl, logger });
       const workers = await startExportWorkers(
-        { ...shop.deps, jobs, leases: shop.database, now: undefined },
+        { ...shop.deps, ...more, jobs, leases: shop.database, now: undefined },
         { workFolder: shop.workRoot, concurrency: 2, sweepMs: 200 },
       );
       const end = async () => {
@@ -208,6 +308,22 @@ describe('with queues and workers', () => {
       for (const end of [...ends]) await end();
     }
   }
+
+  it('stop while a bucket does not respond to the check of files', async () => {
+    await open();
+    await addFinished(200);
+    const created = await shop.create();
+    const slow = withStat((_asked, signal) => untilAborted(signal));
+    await useWorkers(async (start) => {
+      const end = await start();
+      // Its first run ends by an attempt of these workers, the other export by a sweep.
+      await until('both checks', async () => {
+        const [run] = await shop.runs(created.id);
+        return run?.status === 'COMPLETED' && slow.asked() >= 9;
+      });
+      await end();
+    }, slow.deps);
+  });
 
   it('a lost queue is rebuilt from the rows: waiting exports, running exports, and export runs that are due', async () => {
     await open({ exportRetryDelayMs: 100, exportRunsAtOnce: 3 });
