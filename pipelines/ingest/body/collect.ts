@@ -3,6 +3,7 @@ import zlib from 'node:zlib';
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { raceWithAbort, timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
 import { type BodyShare, incompleteBodies } from './body-budget.ts';
+import { BodyChunks } from './body-chunks.ts';
 import { ZstdStream } from './zstd-stream.ts';
 
 export type Encoding = 'gzip' | 'deflate' | 'zstd';
@@ -155,9 +156,9 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
     release.push(() => {
       for (const decoder of decoders) decoder.destroy();
     });
-    const collected = readWireChunks(stream, options, release).then((wireChunks) => {
+    const collected = readWireChunks(stream, options, release).then((received) => {
       if (options.share) options.share.isArriving = false;
-      return decoders.length === 0 ? joinChunks(wireChunks) : decode(wireChunks, decoders, options);
+      return decoders.length === 0 ? received.join() : decode(received.list(), decoders, options);
     });
     const body = await withTimeout(raceWithAbort(collected, signal), timeoutMs);
     if (body === timedOut) throw runlakeError('REQUEST_TIMEOUT', { limitMs: timeoutMs });
@@ -174,9 +175,9 @@ async function readWireChunks(
   stream: Readable,
   { maxBytes, limitName, share, progress = minProgress }: CollectOptions,
   release: (() => void)[],
-): Promise<Buffer[]> {
+): Promise<BodyChunks> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
+    const chunks = new BodyChunks();
     let bytes = 0;
     let bytesBefore = 0;
     let resumeTimer: NodeJS.Timeout | undefined;
@@ -192,7 +193,7 @@ async function readWireChunks(
       try {
         if (bytes > maxBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
         share?.take(chunk.length);
-        chunks.push(chunk);
+        chunks.append(chunk);
         const pauseMs = share?.pauseMs(chunk.length) ?? 0;
         if (pauseMs > 0) {
           stream.pause();
@@ -213,7 +214,7 @@ async function readWireChunks(
       clearInterval(watch);
       clearTimeout(resumeTimer);
       stream.off('data', onData).off('end', onEnd).off('error', disconnected).off('close', onClose);
-      chunks.length = 0;
+      chunks.clear();
     });
     stream.on('data', onData).on('end', onEnd).on('error', disconnected).on('close', onClose);
     if (stream.destroyed || stream.readableEnded) disconnected();
@@ -227,7 +228,7 @@ async function decode(
   { maxBytes, limitName, share }: CollectOptions,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
+    const chunks = new BodyChunks();
 
     /** Returns the sink for the output of decoder `step - 1`. The sink after the last decoder collects the body. */
     const createDecoderOutput = (step: number) => {
@@ -240,14 +241,14 @@ async function decode(
             if (bytes > maxBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
             if (decoder !== undefined) return void decoder.write(chunk);
             share?.take(chunk.length);
-            chunks.push(chunk);
+            chunks.append(chunk);
           } catch (error) {
             reject(error);
           }
         },
         end: () => {
           if (decoder !== undefined) decoder.end();
-          else resolve(joinChunks(chunks));
+          else resolve(chunks.join());
         },
         error: reject,
       };
@@ -266,8 +267,4 @@ async function decode(
     };
     feed();
   });
-}
-
-function joinChunks(chunks: readonly Buffer[]): Buffer {
-  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
 }

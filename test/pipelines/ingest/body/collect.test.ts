@@ -4,6 +4,7 @@ import { PassThrough, Readable } from 'node:stream';
 import { deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { BodyBudget } from '../../../../pipelines/ingest/body/body-budget.ts';
+import { BodyChunks } from '../../../../pipelines/ingest/body/body-chunks.ts';
 import { collectBody } from '../../../../pipelines/ingest/body/collect.ts';
 import { sample, samples } from './zstd/samples.fixture.ts';
 
@@ -49,6 +50,29 @@ describe('bodies', () => {
   ])('are decoded: %s', async (_, encoding, body, expected) => {
     for (const size of [11, 997, 65_536]) {
       expect((await collect(chunks(body, size), encoding)).equals(expected)).toBe(true);
+    }
+  });
+
+  it('are kept in few buffers, whatever the size of their chunks', () => {
+    for (const sizes of [[1], [4_095, 4_096], [4_096, 1], [1, 70_000, 1, 1], [0, 3_000]]) {
+      const received = new BodyChunks();
+      const sent: Buffer[] = [];
+      for (let bytes = 0, index = 0; bytes < 1_000_000; index++) {
+        const chunk = Buffer.alloc(sizes[index % sizes.length]!, index);
+        bytes += chunk.length;
+        sent.push(chunk);
+        received.append(chunk);
+      }
+      const expected = Buffer.concat(sent);
+      const list = received.list();
+      expect(list.length).toBeLessThan(500);
+      // A section of a block keeps the whole block in memory.
+      const heldBytes = [...new Set(list.map(({ buffer }) => buffer))].reduce(
+        (sum, { byteLength }) => sum + byteLength,
+        0,
+      );
+      expect(heldBytes).toBeLessThan(1.3 * expected.length);
+      expect(received.join().equals(expected)).toBe(true);
     }
   });
 
