@@ -316,18 +316,23 @@ export class GroupConsumer {
 
   async #beginAssignment(consumers: readonly PartitionConsumer[]): Promise<void> {
     const { admin, group, topicName } = this.#options;
-    for (let attempt = 0; consumers.some(({ alive }) => alive); attempt++) {
+    let waiting = consumers;
+    for (let attempt = 0; waiting.some(({ alive }) => alive); attempt++) {
       try {
         const positions = await admin.call((client) => findPositions(client, group, topicName));
-        for (const consumer of consumers) {
+        for (const consumer of waiting) {
           const found = positions.get(consumer.partition);
           if (found !== undefined) consumer.begin(chooseStartingPoint(found));
         }
-        return;
+        // The broker that answered may not know partitions that were just added.
+        waiting = waiting.filter(({ partition }) => !positions.has(partition));
+        if (waiting.length === 0) return;
+        const partitions = waiting.map(({ partition }) => partition);
+        this.#logger.warn({ partitions, attempt }, 'partitions have no starting position yet: retrying');
       } catch (error) {
         this.#logger.warn({ err: error, attempt }, 'starting positions could not be fetched: retrying');
-        await pause(computeBackoffMs(attempt, 200, 5_000), this.#stop.signal);
       }
+      await pause(computeBackoffMs(attempt, 200, 5_000), this.#stop.signal);
     }
   }
 
