@@ -83,7 +83,7 @@ function readSmallFields(id: string, main: Readonly<Record<string, unknown>>): P
     split: read('split', 'a text or a list of texts', isTextOrTextArray),
     sourceRunId: read('source_run_id', 'a UUID', isUuid)?.toLowerCase(),
     useSourceRunIo: read('use_source_run_io', 'true or false', isBoolean),
-    useSourceRunAttachments: read('use_source_run_attachments', 'a list of texts', isTextArray),
+    useSourceRunAttachments: read('use_source_run_attachments', 'a list of at most 100 texts', isAttachmentList),
   };
 }
 
@@ -99,6 +99,8 @@ function readOperations(id: string, { rename, retain }: { rename?: unknown; reta
 
 const isText = (value: unknown): value is string => typeof value === 'string';
 const isTextArray = (value: unknown): value is string[] => Array.isArray(value) && value.every(isText);
+/** The limit is that of JSON requests: the names are a parameter of a query, whose size is limited. */
+const isAttachmentList = (value: unknown): value is string[] => isTextArray(value) && value.length <= 100;
 const isTextOrTextArray = (value: unknown): value is string | string[] => isText(value) || isTextArray(value);
 const isBoolean = (value: unknown): value is boolean => typeof value === 'boolean';
 const isTime = (value: unknown): value is string => isText(value) && parseTime(value) !== undefined;
