@@ -86,69 +86,6 @@ beforeAll(async () => {
 });
 afterAll(() => runs?.api.close());
 
-describe('threads with long ids', () => {
-  const longIds = ['x', "é'\\\n"].map((text) => text.repeat(60_000 / text.length));
-  const longProjectId = randomUUID();
-  beforeAll(async () => {
-    await runs.api.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
-      longProjectId,
-      runs.ours.workspaceIds[0],
-      'long threads',
-    ]);
-    const turns = [...longIds, 'short'].flatMap((thread_id, at) =>
-      addTurn(at + 10, { thread_id }, 1).map((event) => ({ ...event, projectId: longProjectId })),
-    );
-    await insertEvents(runs.api.services.clickhouse, turns);
-  });
-  const listThreads = (url: string, body: object) => runs.ask({ url, body });
-
-  it('are listed, page by page', async () => {
-    const found: unknown[] = [];
-    for (let cursor: unknown; cursor !== null; ) {
-      const answer = await listThreads('/v2/threads/query', {
-        project_id: longProjectId,
-        min_start_time,
-        page_size: 2,
-        ...(cursor !== undefined && { cursor }),
-      });
-      expect(answer.status).toBe(200);
-      for (const { thread_id, count, total_tokens } of answer.body.items as Record<string, unknown>[])
-        found.push([thread_id, count, total_tokens]);
-      cursor = answer.body.next_cursor ?? null;
-    }
-    expect(found).toEqual([
-      ['short', 1, 13],
-      [longIds[1], 1, 12],
-      [longIds[0], 1, 11],
-    ]);
-  });
-
-  it('are listed as groups', async () => {
-    const answer = await listThreads('/runs/group', { session_id: longProjectId, group_by: 'conversation' });
-    expect(answer.status).toBe(200);
-    const groups = answer.body.groups as { group_key: string; count: number }[];
-    expect(groups.map(({ group_key, count }) => [group_key, count])).toEqual([
-      ['short', 1],
-      [longIds[1], 1],
-      [longIds[0], 1],
-    ]);
-  });
-
-  it('are groups of statistics', async () => {
-    const group_by = { attribute: 'metadata', path: 'thread_id' };
-    const request = { session: [longProjectId], is_root: true, group_by, select: ['run_count', 'total_tokens'] };
-    for (const groups of [undefined, longIds]) {
-      const answer = await listThreads('/runs/stats', { ...request, ...(groups && { groups }) });
-      expect(answer.status).toBe(200);
-      expect(answer.body).toEqual({
-        ...(groups === undefined && { short: { run_count: 1, total_tokens: 13 } }),
-        [longIds[1]!]: { run_count: 1, total_tokens: 12 },
-        [longIds[0]!]: { run_count: 1, total_tokens: 11 },
-      });
-    }
-  });
-});
-
 describe('threads', () => {
   it('are queried by the stock SDK, the one with the newest trace first', async () => {
     const threads = [];
