@@ -34,20 +34,21 @@ export function* decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number
   let index = 0;
   for (const { resource, scopes } of resources) {
     const outer = writer.begin(0x0a);
-    const shared = new JsonFields();
+    const resourceFields = new JsonFields();
     if (resource !== undefined) {
       const mark = writer.begin(0x0a);
-      writeKeyValues(writer, 0x0a, shared, parse(resource), maxDepth);
+      writeKeyValues(writer, 0x0a, resourceFields, parse(resource), maxDepth);
       writer.end(mark);
     }
     for (const { scope, spans } of scopes) {
       const inner = writer.begin(0x12);
-      if (scope !== undefined) writeScope(writer, shared, parse(scope), maxDepth);
+      const scopeFields = new JsonFields();
+      if (scope !== undefined) writeScope(writer, scopeFields, parse(scope), maxDepth);
       for (const span of spans) {
         const mark = writer.begin(0x12);
         const own = new JsonFields();
         writeSpan(writer, own, parse(span), maxDepth);
-        const reason = own.reason ?? shared.reason;
+        const reason = own.reason ?? scopeFields.reason ?? resourceFields.reason;
         if (reason !== undefined) {
           rejectionReasons.set(index, reason);
           writer.rewind(mark);

@@ -82,6 +82,17 @@ test('a resource of the wrong type causes its spans to be refused, and no others
   expect(drafts.map(({ index }) => index)).toEqual([2]);
 });
 
+test('a scope of the wrong type causes its spans to be refused, and no others', () => {
+  const scopes = [{ name: 'good' }, { name: 'bad', version: 1 }, { name: 'good2' }];
+  const scopeSpans = scopes.map((scope) => ({ scope, spans: [span()] }));
+  const body = Buffer.from(JSON.stringify({ resourceSpans: [{ scopeSpans }] }));
+  const { drafts, rejected } = runToCompletion(
+    readOtlp({ body, contentType: 'application/json', maxDepth: 16, maxParts: 1_000_000, maxBytes }),
+  );
+  expect(rejected.map(({ index }) => index)).toEqual([1]);
+  expect(drafts.map(({ index }) => index)).toEqual([0, 2]);
+});
+
 test('unknown fields and fields of another wire type are skipped, whatever their order', () => {
   const trace = Buffer.from(traceHex, 'hex');
   const id = Buffer.from(spanHex, 'hex');
