@@ -1,4 +1,5 @@
 import { detectEmbeddedJson } from './json-text.ts';
+import { requireElementCapacity } from './part-limit.ts';
 import type { ProtobufReader } from './protobuf.ts';
 import { AttributeList } from './span.ts';
 import type { SpanContext } from './span-fields.ts';
@@ -172,7 +173,7 @@ function writeArray(context: SpanContext, start: number, end: number, depth: num
     return;
   }
   out.byte(0x5b);
-  let isFirst = true;
+  let count = 0;
   for (let at = start; at < end; ) {
     reader.seek(at, end);
     const tag = reader.tag();
@@ -180,8 +181,10 @@ function writeArray(context: SpanContext, start: number, end: number, depth: num
     else {
       const from = reader.delimited();
       const to = reader.position;
-      if (!isFirst) out.byte(0x2c);
-      isFirst = false;
+      reader.details.add();
+      requireElementCapacity(count);
+      if (count > 0) out.byte(0x2c);
+      count++;
       writeValue(context, from, to, depth);
       at = to;
       continue;

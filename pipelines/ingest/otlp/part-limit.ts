@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
-/** Number of attributes, events and links allowed per request, as a multiple of `maxParts`. */
+/** Number of attributes, events, links and array elements allowed per request, as a multiple of `maxParts`. */
 const detailsPerPart = 50;
 /**
  * Number of JSON values allowed per request, as a multiple of `maxParts`. An attribute of a span consists of four
@@ -13,13 +13,13 @@ const valuesPerPart = 100;
  */
 const minMembers = 1_000;
 /**
- * Number of attributes, events and links, and number of JSON values, that every request may have, even if `maxParts` is
+ * Number of attributes, events, links and array elements, and number of JSON values, that every request may have, even if `maxParts` is
  * small.
  */
 const minLimitPerRequest = 100_000;
 
 /**
- * Maximum number of JSON values in one span, resource or scope. The limit exists because a reader does not yield to the
+ * Maximum number of JSON values in one span, resource or scope, and of elements of one array. The limit exists because a reader does not yield to the
  * event loop while it reads one of these messages.
  */
 const maxValuesPerMessage = 1_000_000;
@@ -62,11 +62,11 @@ export function createRequestPartLimit(maxParts: number): PartLimit {
 }
 
 /**
- * Creates the limit for attributes, events and links. Each of them is counted every time it is read, because the limit
+ * Creates the limit for attributes, events, links and array elements. Each of them is counted every time it is read, because the limit
  * bounds the work and not only the content.
  */
 export function createDetailLimit(maxParts: number): PartLimit {
-  return createPartLimit('attributes, events and links', maxParts, detailsPerPart);
+  return createPartLimit('attributes, events, links and array elements', maxParts, detailsPerPart);
 }
 
 /** Creates the limit for the JSON values of a request, which applies before objects are created. */
@@ -106,4 +106,15 @@ export function requireCapacity(count: number): void {
   if (count < maxDetailsPerMessage) return;
   const limit = 'attributes, events or links of one span, resource or scope';
   throw runlakeError('TOO_MANY_PARTS', { limitParts: maxDetailsPerMessage, limit });
+}
+
+/**
+ * Checks that one array may have a further element. Arrays may be longer than lists of attributes, because they contain
+ * vectors.
+ *
+ * @throws TOO_MANY_PARTS if the array already has the maximum number of elements.
+ */
+export function requireElementCapacity(count: number): void {
+  if (count < maxValuesPerMessage) return;
+  throw runlakeError('TOO_MANY_PARTS', { limitParts: maxValuesPerMessage, limit: 'array elements' });
 }

@@ -84,6 +84,15 @@ test.each<[string, string, () => Buffer, RegExp]>([
   ['empty resources', protobuf, () => Buffer.alloc(2 * millions, '\n\0'), /100000 parts \(the limit of one request\)/],
   ['empty attributes', protobuf, () => wrap(Buffer.alloc(2 * millions, 'J\0'), 0x12, 0x12, 0x0a), /attributes/],
   ['empty events', protobuf, () => wrap(Buffer.alloc(2 * millions, 'Z\0'), 0x12, 0x12, 0x0a), /events/],
+  [
+    'empty array elements',
+    protobuf,
+    () => {
+      const resource = wrap(Buffer.alloc(2 * millions, '\n\0'), 0x2a, 0x12, 0x0a, 0x0a);
+      return wrap(Buffer.concat([resource, wrap(Buffer.alloc(0), 0x12, 0x12)]), 0x0a);
+    },
+    /array elements/,
+  ],
   ['empty links', protobuf, () => wrap(Buffer.alloc(2 * millions, 'j\0'), 0x12, 0x12, 0x0a), /links/],
 ])('millions of %s in %s are refused in the time of a few scans', (_name, contentType, make, words) => {
   const body = make();
@@ -130,7 +139,7 @@ test('one resource shared by very many scopes is not read again for each of them
   const resource = wrap(Buffer.alloc(20_000, '\n\0'), 0x0a);
   const scope = wrap(wrap(Buffer.alloc(0), 0x12), 0x12);
   const body = wrap(Buffer.concat([resource, ...Array.from({ length: 5_000 }, () => scope)]), 0x0a);
-  expect(read(body, protobuf)).toMatch(/^TOO_MANY_PARTS: .*attributes, events and links/);
+  expect(read(body, protobuf)).toMatch(/^TOO_MANY_PARTS: .*attributes, events, links and array elements/);
 });
 
 test.each([json, protobuf])('attributes of a resource that very many spans share are bounded, in %s', (contentType) => {
