@@ -10,9 +10,20 @@ export type AttributeTree = Map<string, AttributeTree | number>;
 const wrapperNames = new Set(['message', 'message_content', 'tool_call', 'document', 'embedding']);
 const indexPattern = /^\d{1,9}$/;
 
-/** Adds a leaf at a path such as `0.message.role`; returns false if the path is too deep or passes through another leaf. */
-export function addLeaf(tree: AttributeTree, path: string, leaf: number, maxDepth: number): boolean {
-  if (exceedsDepth(path, maxDepth)) return false;
+/** Maximum depth of a path; no convention has more than eight levels. */
+const maxPathDepth = 16;
+/**
+ * Maximum number of inner nodes of the trees of one span. The limit exists because the trees of a span are built in one
+ * step, and because a node takes much more memory than its name in the body.
+ */
+const maxNodesPerSpan = 50_000;
+
+/**
+ * Adds a leaf at a path such as `0.message.role`. Returns false if the path is too deep or passes through another leaf,
+ * or if the span has too many nodes.
+ */
+export function addLeaf(context: SpanContext, tree: AttributeTree, path: string, leaf: number): boolean {
+  if (context.treeNodes >= maxNodesPerSpan || exceedsDepth(path)) return false;
   let node = tree;
   let start = 0;
   for (let dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', start)) {
@@ -21,6 +32,7 @@ export function addLeaf(tree: AttributeTree, path: string, leaf: number, maxDept
     if (next === undefined) {
       next = new Map();
       node.set(name, next);
+      context.treeNodes++;
     } else if (typeof next === 'number') return false;
     node = next;
     start = dot + 1;
@@ -31,9 +43,9 @@ export function addLeaf(tree: AttributeTree, path: string, leaf: number, maxDept
   return true;
 }
 
-function exceedsDepth(path: string, maxDepth: number): boolean {
+function exceedsDepth(path: string): boolean {
   let dots = 0;
-  for (let dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) if (++dots >= maxDepth) return true;
+  for (let dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) if (++dots >= maxPathDepth) return true;
   return false;
 }
 
@@ -49,7 +61,7 @@ export function consumeTree(context: SpanContext, role: RoleName): AttributeTree
     const attribute = span.attributes.names[index]!.role;
     if (attribute.role !== role) continue;
     const path = span.attributes.names[index]!.text.slice(attribute.prefixBytes);
-    if (addLeaf(tree, path, index, context.maxDepth)) span.take(index);
+    if (addLeaf(context, tree, path, index)) span.take(index);
   }
   return tree.size > 0 ? tree : undefined;
 }

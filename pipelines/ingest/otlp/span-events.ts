@@ -66,7 +66,7 @@ function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): bo
   let isComplete = true;
   for (let index = 0; index < attributes.count; index++) {
     const key = attributes.names[index]!.text;
-    if (!ignoredAttributes.has(key)) isComplete = addLeaf(tree, key, index, context.maxDepth) && isComplete;
+    if (!ignoredAttributes.has(key)) isComplete = addLeaf(context, tree, key, index) && isComplete;
   }
   const role = messageRoles.get(name);
   const { out } = context;

@@ -24,6 +24,8 @@ export class SpanContext {
   usage: Buffer | undefined;
   /** Run ids of spans that set their own run id, by {@link buildOverrideKey}. */
   readonly overrides = new Map<string, string>();
+  /** Number of inner nodes of the span's attribute trees. */
+  treeNodes = 0;
   /** Reason why the span is rejected; only the first reason is kept. */
   reason: string | undefined;
 
@@ -36,6 +38,7 @@ export class SpanContext {
 
   begin(): void {
     this.written.clear();
+    this.treeNodes = 0;
     this.reason = undefined;
     this.usage = undefined;
   }

@@ -4,7 +4,7 @@ import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { scanJson } from '../../../../pipelines/ingest/json/scan.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
-import { attributes, maxBytes, request, span } from './requests.ts';
+import { attributes, maxBytes, request, span, texts } from './requests.ts';
 
 const json = 'application/json';
 const protobuf = 'application/x-protobuf';
@@ -168,6 +168,22 @@ test('characters that JSON escapes are bounded too', () => {
   expect(read(body, protobuf)).toBe('1 taken, 0 rejected');
   const limits = { maxDepth: 16, maxParts, maxBytes: 20_000_000 };
   expect(() => runToCompletion(readOtlp({ body, contentType: protobuf, ...limits }))).toThrow('larger than 20000000');
+});
+
+test.each<[string, number, number]>([
+  ['deeper than any convention', 97, 0],
+  ['with very many levels in all', 14, 50_000 / 14],
+])('names of attributes that are %s stay in the metadata', (_name, levels, maxMessages) => {
+  const values = Array.from({ length: 20_000 }, (_, index) => [`gen_ai.prompt.${index}${'.a'.repeat(levels)}`, 1]);
+  const body = Buffer.from(request([span({ attributes: attributes(Object.fromEntries(values)) })]));
+  const limits = { maxDepth: 5_000, maxParts, maxBytes };
+  const { drafts } = runToCompletion(readOtlp({ body, contentType: json, ...limits }));
+  const { inputs, extra } = texts(drafts[0]!.values) as Record<string, string | undefined>;
+  const messages = inputs === undefined ? 0 : Object.values(JSON.parse(inputs) as { messages: [] })[0]!.length;
+  expect(messages).toBeLessThanOrEqual(maxMessages + 1);
+  expect(messages).toBeGreaterThanOrEqual(maxMessages / 2);
+  const { metadata } = JSON.parse(extra!) as { metadata: object };
+  expect(Object.keys(metadata).filter((key) => key.startsWith('gen_ai.prompt.'))).toHaveLength(20_000 - messages);
 });
 
 test('a large request of ordinary spans is accepted', () => {
