@@ -5,11 +5,16 @@
  * guarantee across processes.
  *
  *   1. An operation waits until the previous operation for its key has succeeded or failed.
- *   2. The last operation for a key removes the key.
+ *   2. An operation for several keys waits for one after the other, in the order of the keys, so that two operations
+ *      never wait for each other.
+ *   3. The last operation for a key removes the key.
  */
 const lastOperationByKey = new Map<string, Promise<unknown>>();
 
-/** Runs `work` while no other operation for `key` runs. Resolves or rejects with the result of `work`. */
+/**
+ * Runs `work` while no other operation for `key` runs. Resolves or rejects with the result of `work`, which must not
+ * wait for another operation for the same key.
+ */
 export async function runExclusive<T>(key: string, work: () => Promise<T>): Promise<T> {
   const previous = lastOperationByKey.get(key) ?? Promise.resolve();
   const current = previous.then(work, work);
@@ -19,4 +24,27 @@ export async function runExclusive<T>(key: string, work: () => Promise<T>): Prom
   } finally {
     if (lastOperationByKey.get(key) === current) lastOperationByKey.delete(key);
   }
+}
+
+export interface WaitLimit {
+  readonly maxWaitMs: number;
+  /** Creates the error of an operation whose turn comes later than that. */
+  readonly createError: () => Error;
+}
+
+/** Like {@link runExclusive}, but while no other operation for any of the keys runs, and with a limit of the wait. */
+export async function runExclusiveForAll<T>(
+  keys: readonly string[],
+  { maxWaitMs, createError }: WaitLimit,
+  work: () => Promise<T>,
+): Promise<T> {
+  const latestStart = performance.now() + maxWaitMs;
+  return waitInOrder([...new Set(keys)].sort(), async () => {
+    if (performance.now() > latestStart) throw createError();
+    return work();
+  });
+}
+
+async function waitInOrder<T>([first, ...others]: readonly string[], work: () => Promise<T>): Promise<T> {
+  return first === undefined ? work() : runExclusive(first, () => waitInOrder(others, work));
 }

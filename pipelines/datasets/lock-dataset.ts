@@ -10,11 +10,14 @@
  * Both waits end with DATABASE_UNAVAILABLE, which clients retry.
  */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { runExclusive } from '../../infra/fairness/run-exclusive.ts';
+import { runExclusiveForAll } from '../../infra/fairness/run-exclusive.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 
-/** As long as a request waits for a connection. */
-const maxQueueMs = 30_000;
+const queueLimit = {
+  /** As long as a request waits for a connection. */
+  maxWaitMs: 30_000,
+  createError: () => runlakeError('DATABASE_UNAVAILABLE', {}, { retryAfterSeconds: 1 }),
+};
 const maxLockWaitMs = 5_000;
 
 /**
@@ -24,13 +27,11 @@ const maxLockWaitMs = 5_000;
  * @throws DATABASE_UNAVAILABLE if that takes too long; errors of `work`.
  */
 export async function queueForDatasets<Result>(ids: readonly string[], work: () => Promise<Result>): Promise<Result> {
-  const [first, ...others] = [...new Set(ids.map((id) => id.toLowerCase()))].sort();
-  if (first === undefined) return work();
-  const latestStart = performance.now() + maxQueueMs;
-  return runExclusive(`dataset:${first}`, async () => {
-    if (performance.now() > latestStart) throw runlakeError('DATABASE_UNAVAILABLE', {}, { retryAfterSeconds: 1 });
-    return queueForDatasets(others, work);
-  });
+  return runExclusiveForAll(
+    ids.map((id) => `dataset:${id.toLowerCase()}`),
+    queueLimit,
+    work,
+  );
 }
 
 /** Limits how long the later statements of the transaction wait for a lock. */

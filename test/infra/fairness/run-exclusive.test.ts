@@ -1,5 +1,5 @@
-import { expect, it } from 'vitest';
-import { runExclusive } from '../../../infra/fairness/run-exclusive.ts';
+import { expect, it, vi } from 'vitest';
+import { runExclusive, runExclusiveForAll } from '../../../infra/fairness/run-exclusive.ts';
 
 it('runs work of one key sequentially, also after failures, and work of other keys concurrently', async () => {
   const steps: string[] = [];
@@ -26,4 +26,26 @@ it('runs work of one key sequentially, also after failures, and work of other ke
   ends[1]?.();
   expect(await other).toBe('other');
   expect(steps.slice(2)).toEqual(['first ends', 'second begins', 'second ends', 'other ends']);
+});
+
+const limit = (maxWaitMs: number) => ({ maxWaitMs, createError: () => new Error('too late') });
+
+it('runs work of several keys while no other work of any of them runs, without a deadlock', async () => {
+  const steps: string[] = [];
+  const run = (...keys: string[]) =>
+    runExclusiveForAll(keys, limit(60_000), async () => {
+      steps.push(keys.join());
+      await new Promise(setImmediate);
+      steps.push(keys.join());
+    });
+  await Promise.all([run('a', 'b'), run('b', 'a', 'a'), run('b'), run('b', 'c')]);
+  expect(steps).toHaveLength(8);
+  for (let at = 0; at < steps.length; at += 2) expect(steps[at]).toBe(steps[at + 1]);
+});
+
+it('does not start work whose turn comes too late', async () => {
+  const work = vi.fn(async () => 'done');
+  expect(await runExclusiveForAll(['a'], limit(60_000), work)).toBe('done');
+  await expect(runExclusiveForAll(['a'], limit(-1), work)).rejects.toThrow('too late');
+  expect(work).toHaveBeenCalledTimes(1);
 });
