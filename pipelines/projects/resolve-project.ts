@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { checkProjectName, DEFAULT_PROJECT } from './project.ts';
@@ -14,6 +14,8 @@ export interface ProjectReference {
   readonly sessionName?: string | null | undefined;
   /** Whether the event is a patch. Its run may have been posted under a former name of the project. */
   readonly isPatch: boolean;
+  /** If set, no project is created for a new name; the call fails with this error. */
+  readonly creationError?: RunlakeError | undefined;
 }
 
 /**
@@ -45,7 +47,7 @@ export function createProjectResolver(database: Database, maxProjects: number): 
   const known = new PromiseCache<string>({ max: 50_000, ttlMs: cacheMs });
 
   return {
-    async resolve({ workspaceId, sessionId, sessionName, isPatch }) {
+    async resolve({ workspaceId, sessionId, sessionName, isPatch, creationError }) {
       if (sessionId) {
         const id = sessionId.toLowerCase();
         const found = await known.get(`${workspaceId} id ${id}`, () => findById(database, workspaceId, id));
@@ -56,7 +58,7 @@ export function createProjectResolver(database: Database, maxProjects: number): 
       const name = checkProjectName(sessionName || DEFAULT_PROJECT);
       const kind = isPatch ? 'patch' : 'post';
       const found = await known.get(`${workspaceId} ${kind} ${name}`, () =>
-        findOrCreate(database, maxProjects, { workspaceId, name, forPatch: isPatch }),
+        findOrCreate(database, maxProjects, { workspaceId, name, forPatch: isPatch, creationError }),
       );
       return found!;
     },
@@ -79,7 +81,12 @@ async function findById(database: Database, workspaceId: string, id: string): Pr
 async function findOrCreate(
   database: Database,
   maxProjects: number,
-  { workspaceId, name, forPatch }: { readonly workspaceId: string; readonly name: string; readonly forPatch: boolean },
+  {
+    workspaceId,
+    name,
+    forPatch,
+    creationError,
+  }: Pick<ProjectReference, 'workspaceId' | 'creationError'> & { readonly name: string; readonly forPatch: boolean },
 ): Promise<string> {
   const [row] = await database.query<{ id: string }>(
     `SELECT id FROM (
@@ -91,6 +98,7 @@ async function findOrCreate(
     [workspaceId, name, forPatch],
   );
   if (row) return row.id;
+  if (creationError) throw creationError;
   return database.transaction(async (tx) => {
     const id = randomUUID();
     const [project] = await tx.query<{ id: string }>(

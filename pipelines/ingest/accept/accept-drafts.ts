@@ -1,5 +1,5 @@
 import type { Config } from '../../../infra/config/settings.ts';
-import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { AvroWriter, buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
@@ -98,8 +98,14 @@ function estimateBytes(drafts: readonly RunDraft[]): number {
 }
 
 /**
+ * Maximum number of distinct projects that the runs of one request may name. Projects are resolved one after the other,
+ * and each new one takes a transaction that locks the organisation.
+ */
+const maxProjectsPerRequest = 1_000;
+
+/**
  * Finds or creates the project of every run and writes its id into the message. Each distinct project is resolved only
- * once. A post that names no project gets the project `default`. A patch that names no project keeps the nil UUID, and
+ * once. After one project exceeds the limit of the organisation, the request creates no others. A post that names no project gets the project `default`. A patch that names no project keeps the nil UUID, and
  * the sink assigns the project of its trace.
  */
 async function assignProjects(
@@ -110,6 +116,7 @@ async function assignProjects(
 ): Promise<EncodedRun[]> {
   const found = new Map<string, { projectId: string } | { error: unknown }>();
   const resolvedRuns: EncodedRun[] = [];
+  let creationError: RunlakeError | undefined;
   for (const run of runs) {
     const { kind, projectId: sessionId, projectName: sessionName } = run.draft;
     if (kind === 'patch' && sessionId === undefined && sessionName === undefined) {
@@ -118,11 +125,16 @@ async function assignProjects(
     }
     const key = `${kind}|${sessionId ?? ''}|${sessionName ?? ''}`;
     let project = found.get(key);
-    if (project === undefined) {
+    if (project === undefined && found.size === maxProjectsPerRequest) {
+      const limit = 'distinct projects of one request';
+      project = { error: runlakeError('TOO_MANY_PARTS', { limitParts: maxProjectsPerRequest, limit }) };
+    } else if (project === undefined) {
       project = await projects
-        .resolve({ workspaceId, sessionId, sessionName, isPatch: kind === 'patch' })
+        .resolve({ workspaceId, sessionId, sessionName, isPatch: kind === 'patch', creationError })
         .then((projectId) => ({ projectId }))
         .catch((error: unknown) => ({ error }));
+      if ('error' in project && isRunlakeError(project.error) && project.error.code === 'LIMIT_REACHED')
+        creationError = project.error;
       found.set(key, project);
     }
     if ('projectId' in project) {

@@ -5,9 +5,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { until } from '../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+import { rootRun } from './ingest/wire.ts';
 
 let api: ApiUnderTest;
 let root: string;
@@ -181,6 +182,26 @@ describe('tracing projects created by runs', () => {
     expect(refused.status).toBe(422);
     expect(JSON.stringify(refused.body)).toContain('tracing projects');
     expect((await post(run('a'))).status).toBe(202);
+  });
+
+  it('are no longer tried once the limit is reached, and one request looks up a limited number', async () => {
+    const of = await newOrganization();
+    const run = (project: string) => rootRun({ session_name: project });
+    const transactions = vi.spyOn(api.database, 'transaction');
+    const queries = vi.spyOn(api.database, 'query');
+    try {
+      const post = Array.from({ length: 1_100 }, (_, index) => run(`new-${index}`));
+      const refused = await ask(of.adminKey, 'POST', '/runs/batch', { post: [...post, run('new-0')] });
+      expect(refused).toMatchObject({ status: 202, body: { message: expect.stringMatching(/^4 of 1101 items/) } });
+      expect(transactions.mock.calls.length).toBeLessThanOrEqual(3 + 2);
+      expect(queries.mock.calls.filter(([sql]) => sql.includes('project_former_names'))).toHaveLength(1_000);
+    } finally {
+      transactions.mockRestore();
+      queries.mockRestore();
+    }
+    const again = await ask(of.adminKey, 'POST', '/runs/batch', { post: ['new-9', 'new-1', 'new-8'].map(run) });
+    expect(again).toMatchObject({ status: 202, body: { message: expect.stringMatching(/^1 of 3 items/) } });
+    expect(again.body.rejected).toMatchObject([{ code: 'LIMIT_REACHED' }, { code: 'LIMIT_REACHED' }]);
   });
 
   it('are created once if concurrent requests name the same one, with one slot left', async () => {
