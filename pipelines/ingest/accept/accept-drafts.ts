@@ -106,8 +106,8 @@ const maxProjectsPerRequest = 1_000;
 /**
  * Finds or creates the project of every run and writes its id into the message. Each distinct project is resolved only
  * once. After one project exceeds the limit of the organisation, the request creates no others. A post that names no
- * project gets the project `default`. A patch that names no project keeps the nil UUID, and the sink assigns the project
- * of its trace.
+ * project gets the project `default`. A patch that names no project keeps the nil UUID, and the sink assigns the
+ * project of its trace.
  */
 async function assignProjects(
   workspaceId: string,

@@ -13,14 +13,14 @@ const valuesPerPart = 100;
  */
 const minMembers = 1_000;
 /**
- * Number of attributes, events, links and array elements, and number of JSON values, that every request may have, even if `maxParts` is
- * small.
+ * Number of attributes, events, links and array elements, and number of JSON values, that every request may have, even
+ * if `maxParts` is small.
  */
 const minLimitPerRequest = 100_000;
 
 /**
- * Maximum number of JSON values in one span, resource or scope, and of elements of one array. The limit exists because a reader does not yield to the
- * event loop while it reads one of these messages.
+ * Maximum number of JSON values in one span, resource or scope, and of elements of one array. The limit exists because a
+ * reader does not yield to the event loop while it reads one of these messages.
  */
 const maxValuesPerMessage = 1_000_000;
 /**
