@@ -2,7 +2,8 @@ import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.t
 import { exportStatuses } from '../../pipelines/exports/states.ts';
 import { isUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
-import { compareTexts, describeLimit, findProjectId, maxLimit, pick, type StoredRecord } from './find-named.ts';
+import { describeLimit, findProjectId, maxLimit, pick, type StoredRecord } from './find-named.ts';
+import { type GranularUsage, readGranularUsage } from './granular-usage.ts';
 import type { MainApi } from './main-api.ts';
 import { choice, flag, integer, list, text } from './parameters.ts';
 import { defineTool } from './tool.ts';
@@ -96,15 +97,6 @@ function nameGroups(metric: Metric, names: ReadonlyMap<string, string>, only: st
   };
 }
 
-interface GranularUsage {
-  readonly stride: { readonly days: number; readonly hours: number };
-  readonly usage: readonly {
-    readonly time_bucket: string;
-    readonly dimensions: StoredRecord;
-    readonly traces: number;
-  }[];
-}
-
 export const queryUsage = defineTool({
   name: 'query_usage',
   title: 'Query usage over time',
@@ -130,7 +122,10 @@ export const queryUsage = defineTool({
   run: async (values, { api }) => {
     const { start_time, end_time, group_by, workspaces, limit } = values;
     const ids = workspaces?.every(isUuid) ? workspaces : selectWorkspaces(await listWorkspaces(api), workspaces);
-    const { stride, usage } = await readGranularUsage(api, { start_time, end_time, group_by }, ids);
+    const { stride, usage } = await readGranularUsage(ids, async (workspace_ids) => {
+      const query = { start_time, end_time, group_by, workspace_ids };
+      return (await api.get('/orgs/current/billing/granular-usage', query)) as GranularUsage;
+    });
     const kept = new Set([...usage].sort((a, b) => b.traces - a.traces).slice(0, limit));
     return {
       total_traces: usage.reduce((sum, { traces }) => sum + traces, 0),
@@ -140,30 +135,6 @@ export const queryUsage = defineTool({
     };
   },
 });
-
-/** Maximum number of workspaces in one request for granular usage. */
-const maxWorkspaces = 200;
-
-/** Reads the usage of any number of workspaces. Rows with the same dimensions are added up. */
-async function readGranularUsage(
-  api: MainApi,
-  query: Readonly<Record<'start_time' | 'end_time' | 'group_by', string>>,
-  ids: readonly string[],
-): Promise<GranularUsage> {
-  const rows = new Map<string, GranularUsage['usage'][number]>();
-  let stride: GranularUsage['stride'] = { days: 0, hours: 0 };
-  for (let start = 0; start === 0 || start < ids.length; start += maxWorkspaces) {
-    const workspaces = { workspace_ids: ids.slice(start, start + maxWorkspaces) };
-    const part = (await api.get('/orgs/current/billing/granular-usage', { ...query, ...workspaces })) as GranularUsage;
-    stride = part.stride;
-    for (const row of part.usage) {
-      const key = JSON.stringify([row.time_bucket, row.dimensions]);
-      rows.set(key, { ...row, traces: row.traces + (rows.get(key)?.traces ?? 0) });
-    }
-  }
-  const usage = [...rows.values()].sort((a, b) => compareTexts(a.time_bucket, b.time_bucket));
-  return { stride, usage };
-}
 
 function selectWorkspaces(all: readonly Workspace[], wanted: readonly string[] | undefined): string[] {
   return (wanted?.map((each) => findWorkspace(all, each)) ?? all).map(({ id }) => id);

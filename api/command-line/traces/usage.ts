@@ -1,3 +1,4 @@
+import { type GranularUsage, readGranularUsage } from '../../tools/granular-usage.ts';
 import { type MainApiClient, withMainApi } from '../deployments/main-api-client.ts';
 import { parseTimeOption } from '../parse-options.ts';
 import { printTable, toPrintable } from '../print-table.ts';
@@ -10,15 +11,6 @@ export interface UsageOptions {
   readonly groupBy: string;
 }
 
-interface Usage {
-  readonly stride: object;
-  readonly usage: readonly {
-    readonly time_bucket: string;
-    readonly dimensions: Readonly<Record<string, string | null>>;
-    readonly traces: number;
-  }[];
-}
-
 const hourMs = 3_600_000;
 const defaultRangeMs = 7 * 24 * hourMs;
 
@@ -27,9 +19,11 @@ export async function printUsage(options: UsageOptions): Promise<void> {
   const end = readTime('--end', options.end, Date.now() + hourMs);
   const start = readTime('--start', options.start, Date.parse(end) - defaultRangeMs);
   await withMainApi(options, async (client) => {
-    const query = new URLSearchParams({ start_time: start, end_time: end, group_by: options.groupBy });
-    for (const id of await findWorkspaces(client, options.workspace)) query.append('workspace_ids', id);
-    const answer = await client.ask<Usage>('GET', `/orgs/current/billing/granular-usage?${query}`);
+    const answer = await readGranularUsage(await findWorkspaces(client, options.workspace), (ids) => {
+      const query = new URLSearchParams({ start_time: start, end_time: end, group_by: options.groupBy });
+      for (const id of ids) query.append('workspace_ids', id);
+      return client.ask<GranularUsage>('GET', `/orgs/current/billing/granular-usage?${query}`);
+    });
     if (options.json === true) {
       for (const row of answer.usage) console.log(JSON.stringify(row));
       return;
@@ -51,10 +45,10 @@ async function findWorkspaces(client: MainApiClient, named: string | undefined):
 }
 
 /** Names before ids, because a dimension has both. */
-function formatDimensions(dimensions: Readonly<Record<string, string | null>>): string {
+function formatDimensions(dimensions: Readonly<Record<string, unknown>>): string {
   const names = Object.entries(dimensions).filter(([key]) => !key.endsWith('_id'));
   const shown = names.length > 0 ? names : Object.entries(dimensions);
-  return toPrintable(shown.map(([, value]) => value ?? '-').join(', '));
+  return toPrintable(shown.map(([, value]) => String(value ?? '-')).join(', '));
 }
 
 function readTime(option: string, text: string | undefined, fallbackMs: number): string {

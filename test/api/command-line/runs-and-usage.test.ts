@@ -1,5 +1,8 @@
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { builtProgram } from '../../built-program.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
@@ -111,6 +114,28 @@ it('prints usage by project', async () => {
     .toMatch(/trips/);
   const { output } = await run('usage', '--group-by', 'project', '--json');
   expect(parseLines(output)).toMatchObject([{ dimensions: { project_name: 'trips' }, traces: expect.any(Number) }]);
+});
+
+it('prints the usage of more workspaces than a request may name', async () => {
+  const workspaces = Array.from({ length: 201 }, () => ({ id: randomUUID(), display_name: 'w' }));
+  const server = createServer((request, response) => {
+    const { pathname, searchParams } = new URL(request.url ?? '', 'http://stub');
+    const ids = searchParams.getAll('workspace_ids');
+    const row = { time_bucket: '2026-01-01T00:00:00Z', dimensions: { user_email: 'a@b.c' }, traces: ids.length };
+    const body = pathname.endsWith('/workspaces') ? workspaces : { stride: { days: 1, hours: 0 }, usage: [row] };
+    response.writeHead(ids.length > 200 ? 422 : 200, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  try {
+    const LANGSMITH_ENDPOINT = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { text } = await runCommand(['usage', '--group-by', 'user', '--json'], {
+      ...environment,
+      LANGSMITH_ENDPOINT,
+    });
+    expect(parseLines(text)).toMatchObject([{ dimensions: { user_email: 'a@b.c' }, traces: 201 }]);
+  } finally {
+    server.close();
+  }
 });
 
 it('prints the audit log', async () => {
