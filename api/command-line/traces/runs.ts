@@ -89,6 +89,9 @@ const pollMs = 1_000;
 /** Runs that arrive later than this after their start are not printed. */
 const lateMs = 60_000;
 
+/** Maximum number of pages of one poll; more runs than this within {@link lateMs} are not all printed. */
+const maxTailPages = 1_000;
+
 /** Runs `runlake runs tail`: prints runs as they arrive, until the process is interrupted. */
 export async function tailRuns(options: RunListOptions): Promise<void> {
   await withMainApi(options, async (client) => {
@@ -98,16 +101,36 @@ export async function tailRuns(options: RunListOptions): Promise<void> {
     const { start_time: _since, ...query } = await buildQuery(client, options);
     while (!interrupted.aborted) {
       const since = new Date(Math.max(startedAtMs, Date.now() - lateMs)).toISOString();
-      const page = { ...query, start_time: since, limit: maxPageRuns };
-      const answer = await unlessInterrupted(client, client.ask<RunPage>('POST', '/runs/query', page));
-      for (const run of [...(answer?.runs ?? [])].reverse()) {
-        if (printed.has(run.id)) continue;
+      const found = await unlessInterrupted(client, listUnprinted(client, { ...query, start_time: since }, printed));
+      for (const run of [...(found ?? [])].reverse()) {
         printed.set(run.id, true);
         console.log(options.json === true ? JSON.stringify(run) : toCells(run).map(toPrintable).join('  ').trimEnd());
       }
       await pause(pollMs, interrupted);
     }
   });
+}
+
+/**
+ * Lists the runs that are not in `printed`, newest first. Stops after a page without such runs: older runs were usually
+ * printed by an earlier poll.
+ */
+async function listUnprinted(
+  client: MainApiClient,
+  query: object,
+  printed: { has(id: string): boolean },
+): Promise<readonly Run[]> {
+  const found = new Map<string, Run>();
+  let cursor: string | null = null;
+  for (let pages = 0; pages < maxTailPages; pages += 1) {
+    const page = { ...query, limit: maxPageRuns, ...(cursor !== null && { cursor }) };
+    const answer: RunPage = await client.ask('POST', '/runs/query', page);
+    const fresh = answer.runs.filter(({ id }) => !printed.has(id));
+    for (const run of fresh) found.set(run.id, run);
+    cursor = answer.cursors.next;
+    if (cursor === null || fresh.length === 0) break;
+  }
+  return [...found.values()];
 }
 
 /** Returns the body of a query for runs. @throws BAD_REQUEST if there is no such project. */

@@ -23,6 +23,24 @@ const send = async (name: string, more: object = {}) => {
   });
   expect(answer.status).toBe(202);
 };
+const sendBatch = async (count: number, name: string) => {
+  const now = new Date().toISOString();
+  const post = Array.from({ length: count }, () => {
+    const id = randomUUID();
+    const times = {
+      start_time: now,
+      end_time: now,
+      dotted_order: `${now.replace(/[-:.]/g, '').slice(0, -1)}000Z${id}`,
+    };
+    return { ...times, id, trace_id: id, name, run_type: 'chain', session_name: 'trips' };
+  });
+  const answer = await fetch(`${runlake.url}/runs/batch`, {
+    method: 'POST',
+    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+    body: JSON.stringify({ post }),
+  });
+  expect(answer.status).toBe(202);
+};
 const run = async (...args: string[]) => {
   const { code, text: output } = await runCommand(args, environment);
   return { code, output };
@@ -79,7 +97,7 @@ it.each([
   expect(output).toContain(text);
 });
 
-it('prints runs as they start', async () => {
+it('prints runs as they start, also more than a page at once', async () => {
   const child = spawn(process.execPath, [builtProgram, 'runs', 'tail', '--json'], {
     env: { PATH: process.env.PATH, ...environment },
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -89,6 +107,7 @@ it('prints runs as they start', async () => {
     child.stdout.on('data', (chunk) => {
       output += chunk;
     });
+    const count = (text: string) => new Set(output.match(new RegExp(`^.*"name":"${text}".*$`, 'gm'))).size;
     // The command prints only what starts after it does, so one of these runs is the first.
     await expect
       .poll(
@@ -100,6 +119,8 @@ it('prints runs as they start', async () => {
       )
       .toContain('"tailed"');
     expect(output).not.toContain('"plan"');
+    await sendBatch(150, 'many');
+    await expect.poll(() => count('many'), { timeout: 30_000 }).toBe(150);
     const ids = parseLines(output.slice(0, output.lastIndexOf('\n'))).map(({ id }) => id);
     expect(new Set(ids).size).toBe(ids.length);
   } finally {
