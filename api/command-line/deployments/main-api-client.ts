@@ -3,13 +3,13 @@ import { readClientEnvironment } from '../../../infra/config/tool-credentials.ts
 import { readRunFile } from '../../../infra/embedded/data-folder.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
-import { createKey, revokeKey } from '../../../pipelines/tenants/keys.ts';
 import { loadOperator } from '../../../pipelines/tenants/operator.ts';
 import { normaliseEndpoint } from '../../tools/endpoints.ts';
 import { mainApiUrl } from '../check-port.ts';
 import { runInterruptibly } from '../interrupt.ts';
 import { withStores } from '../open-stores.ts';
 import { toPrintable } from '../print-table.ts';
+import { openOwnKeys } from './own-keys.ts';
 
 /** The main API of an installation, for commands that any user of its API can run. */
 export interface MainApiClient {
@@ -24,46 +24,48 @@ export interface MainApiClient {
   ask<Answer>(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: object): Promise<Answer>;
 }
 
-/** Time for which a key is valid that a command creates for itself. */
-const keyHours = 2;
+/** Time for which a key is valid that a command creates for itself. A command that takes longer gets another key. */
+const defaultKeyLifeMs = 2 * 3_600_000;
 
 /**
  * Opens the main API at `LANGSMITH_ENDPOINT` with `LANGSMITH_API_KEY`. Without an endpoint, it is that of the instance
  * that runs on the data folder. Without a key, the command creates one through the stores of this instance, which only
  * the operator can do, and revokes it when `work` has finished. If `work` fails because of a signal, the exit code is 130.
  *
+ * @param keyLifeMs time for which such a key is valid; it is replaced before.
  * @throws INVALID_CONFIG, NOT_RUNNING and the errors of `work`.
  */
 export async function withMainApi(
   options: { readonly workspace?: string | undefined },
   work: (client: MainApiClient) => Promise<void>,
+  keyLifeMs = defaultKeyLifeMs,
 ): Promise<void> {
-  await runInterruptibly((interrupted) => connect(options, work, interrupted));
+  await runInterruptibly((interrupted) => connect(options, work, interrupted, keyLifeMs));
 }
 
 async function connect(
   { workspace: named }: { readonly workspace?: string | undefined },
   work: (client: MainApiClient) => Promise<void>,
   interrupted: AbortSignal,
+  keyLifeMs: number,
 ): Promise<void> {
   const environment = readClientEnvironment();
   const workspace = named ?? environment.workspace;
   const endpoint = await findEndpoint(environment.endpoint, environment.key !== undefined);
-  if (environment.key !== undefined) return work(createClient(endpoint, environment.key, workspace, interrupted));
+  const { key } = environment;
+  if (key !== undefined) return work(createClient(endpoint, async () => key, workspace, interrupted));
   if (environment.endpoint !== undefined) {
     const errors = '  - LANGSMITH_API_KEY is required: an API key of the installation at LANGSMITH_ENDPOINT.';
     throw runlakeError('INVALID_CONFIG', { count: 1, errors });
   }
   return withStores('deployments', async ({ logger, stores: { database } }) => {
     const operator = await loadOperator(database);
-    const expiresAt = new Date(Date.now() + keyHours * 3_600_000).toISOString();
-    const newKey = { description: 'Created by a command', readOnly: false, organizationWide: true, expiresAt };
-    const limits = { maxApiKeys: Number.POSITIVE_INFINITY, maxMembers: Number.POSITIVE_INFINITY };
-    const { id, key } = await createKey(database, operator, newKey, limits);
+    const deps = { database, authenticator: createAuthenticator({ database, logger }) };
+    const keys = await openOwnKeys(deps, operator, keyLifeMs);
     try {
-      await work(createClient(endpoint, key, workspace ?? operator.workspaceId, interrupted));
+      await work(createClient(endpoint, keys.getValid, workspace ?? operator.workspaceId, interrupted));
     } finally {
-      await revokeKey({ database, authenticator: createAuthenticator({ database, logger }) }, operator, id, null);
+      await keys.close();
     }
   });
 }
@@ -86,11 +88,11 @@ async function findEndpoint(named: string | undefined, hasKey: boolean): Promise
 
 function createClient(
   endpoint: string,
-  key: string,
+  getKey: () => Promise<string>,
   workspace: string | undefined,
   interrupted: AbortSignal,
 ): MainApiClient {
-  const headers = { 'x-api-key': key, ...(workspace !== undefined && { 'x-tenant-id': workspace }) };
+  const headers = workspace === undefined ? {} : { 'x-tenant-id': workspace };
   return {
     endpoint,
     interrupted,
@@ -98,7 +100,7 @@ function createClient(
       const response = await sendRequest(endpoint + path, {
         method,
         signal: interrupted,
-        headers: { ...headers, ...(body && { 'content-type': 'application/json' }) },
+        headers: { 'x-api-key': await getKey(), ...headers, ...(body && { 'content-type': 'application/json' }) },
         ...(body && { body: JSON.stringify(body) }),
       });
       const text = await response.text();
