@@ -4,6 +4,7 @@ import {
   type ExportRunWithFiles,
   listExportFiles,
   listExportRuns,
+  maxListedPaths,
   readExport,
   readExportRun,
 } from '../../pipelines/exports/queries.ts';
@@ -25,7 +26,12 @@ const Cursor = nullable(
 
 const ExportRunResult = Type.Object({
   rows_written: Type.Integer(),
-  exported_files: Type.Array(Type.String(), { description: 'Paths of complete files in the bucket.' }),
+  file_count: Type.Integer({ description: 'Number of complete files in the bucket.' }),
+  exported_files: Type.Array(Type.String(), {
+    description:
+      `Paths of complete files in the bucket. A response contains the first ${maxListedPaths.toLocaleString('en')} paths of all its ` +
+      'export runs together; `listBulkExportRunFiles` lists all files in pages.',
+  }),
   export_path: Type.String({ description: 'Folder of the files of this export run.' }),
   latest_cursor: Cursor,
   pending_upload: nullable(
@@ -93,6 +99,7 @@ function formatRun(run: ExportRunWithFiles) {
           ? null
           : {
               rows_written: run.rowsWritten,
+              file_count: run.fileCount,
               exported_files: [...run.paths],
               export_path: run.folder,
               latest_cursor: formatCursor(run.latestCursor),

@@ -134,7 +134,9 @@ export function listExports(
 
 /** An export run with the locations of its files. */
 export interface ExportRunWithFiles extends ExportRunRecord {
-  /** Paths of the complete files, including the bucket, ordered by part number. */
+  /** Number of complete files. */
+  readonly fileCount: number;
+  /** Paths of the first complete files, including the bucket, ordered by part number; see {@link maxListedPaths}. */
   readonly paths: readonly string[];
   /** The folder of the files of the export run, including the bucket. */
   readonly folder: string;
@@ -157,9 +159,15 @@ interface Page {
 }
 
 type Row = ExportRunRecord & {
-  readonly paths: readonly string[];
+  readonly fileCount: number;
   readonly config: DestinationConfig;
 };
+
+/**
+ * Maximum number of paths that are returned with export runs, for all export runs together. {@link listExportFiles}
+ * returns all files in pages.
+ */
+export const maxListedPaths = 50_000;
 
 /** Lists the export runs of one export, or of all exports that one schedule spawned, ordered by time. */
 export async function listExportRuns(
@@ -217,7 +225,7 @@ export async function listExportFiles(
 async function find(database: Database, condition: string, params: readonly unknown[]): Promise<ExportRunWithFiles[]> {
   const rows = await database.query<Row>(
     `SELECT ${runColumns}, d.config,
-       ARRAY (SELECT path FROM bulk_export_files WHERE bulk_export_run_id = r.id ORDER BY part) AS paths
+       (SELECT count(*) FROM bulk_export_files WHERE bulk_export_run_id = r.id)::int AS "fileCount"
      FROM bulk_export_runs AS r JOIN bulk_exports AS e ON e.id = r.bulk_export_id
        JOIN bulk_export_destinations AS d ON d.id = e.destination_id
      WHERE e.workspace_id = $1 AND ${condition}`,
@@ -229,13 +237,37 @@ async function find(database: Database, condition: string, params: readonly unkn
     [[...new Set(rows.map(({ exportId }) => exportId))]],
   );
   const byId = new Map(exports.map((each) => [each.id, each]));
+  const paths = await listPaths(
+    database,
+    rows.map(({ id }) => id),
+  );
   return rows.map(({ config, ...run }) => {
     const of = byId.get(run.exportId) as ExportRecord;
     const bucket = config.include_bucket_in_prefix ? (config.bucket_name ?? undefined) : undefined;
     return {
       ...run,
+      paths: paths.get(run.id) ?? [],
       folder: joinKey(bucket, config.prefix, dirname(buildPartKey(of, run, 1))),
       prefix: joinKey(config.prefix, dirname(buildManifestKey(of))),
     };
   });
+}
+
+/** Returns the paths of the first files of the export runs, at most {@link maxListedPaths}, by the id of the export run. */
+async function listPaths(database: Database, runIds: readonly string[]): Promise<ReadonlyMap<string, string[]>> {
+  const files = await database.query<{ runId: string; path: string }>(
+    `SELECT page.id AS "runId", f.path
+     FROM unnest($1::uuid[]) WITH ORDINALITY AS page (id, place) CROSS JOIN LATERAL (
+       SELECT part, path FROM bulk_export_files WHERE bulk_export_run_id = page.id ORDER BY part LIMIT $2
+     ) AS f
+     ORDER BY page.place, f.part LIMIT $2`,
+    [runIds, maxListedPaths],
+  );
+  const byRun = new Map<string, string[]>();
+  for (const { runId, path } of files) {
+    const known = byRun.get(runId);
+    if (known === undefined) byRun.set(runId, [path]);
+    else known.push(path);
+  }
+  return byRun;
 }

@@ -7960,7 +7960,9 @@ export interface operations {
                             execution_backend: string;
                             result: {
                                 rows_written: number;
-                                /** @description Paths of complete files in the bucket. */
+                                /** @description Number of complete files in the bucket. */
+                                file_count: number;
+                                /** @description Paths of complete files in the bucket. A response contains the first 50,000 paths of all its export runs together; `listBulkExportRunFiles` lists all files in pages. */
                                 exported_files: string[];
                                 /** @description Folder of the files of this export run. */
                                 export_path: string;

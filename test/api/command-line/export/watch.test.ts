@@ -77,6 +77,7 @@ const runOf = (facts: Partial<ExportRunWithFiles> = {}): ExportRunWithFiles => (
   createdAt: '2026-03-02T00:00:00.000000Z',
   updatedAt: '2026-03-02T00:00:00.000000Z',
   finishedAt: null,
+  fileCount: 0,
   paths: [],
   folder: 'lake/a/runs',
   prefix: 'lake/a',

@@ -283,6 +283,7 @@ describe('the runs of an export', () => {
           execution_backend: 'clickhouse',
           result: {
             rows_written: 7,
+            file_count: 1,
             exported_files: ['path of mine/file.parquet'],
             export_path: `${folder}/runs/year=2026/month=03/day=05`,
             latest_cursor: null,
@@ -340,6 +341,39 @@ describe('the runs of an export', () => {
     ]) {
       expect(Object.keys(answer)).toEqual(expect.arrayContaining(fields.split(/\s+/)));
     }
+  });
+
+  it('list a limited number of paths in one response', async () => {
+    const [workspaceId] = org.workspaceIds;
+    const { exportId, exportRunId } = await addExport(api.database, { workspaceId, projectId, word: 'many' });
+    const addFiles = (runId: string, count: number) =>
+      api.database.execute(
+        `INSERT INTO bulk_export_files (bulk_export_run_id, part, path, rows, bytes, sha256)
+         SELECT $1, part, 'p' || part, 1, 1, 's' FROM generate_series(2, $2::int) AS part`,
+        [runId, count],
+      );
+    const [next] = await api.database.query<{ id: string }>(
+      `INSERT INTO bulk_export_runs (id, bulk_export_id, workspace_id, start_time, end_time, status, fence, next_attempt_at,
+         created_at, updated_at)
+       SELECT gen_random_uuid(), bulk_export_id, workspace_id, end_time, end_time + interval '1 day', status, 1,
+         next_attempt_at, created_at, updated_at FROM bulk_export_runs WHERE id = $1 RETURNING id`,
+      [exportRunId],
+    );
+    await addFiles(exportRunId, 49_990);
+    await addFiles(next?.id ?? '', 60_000);
+    const results = async (path: string) =>
+      [(await ask(org.adminKey, 'GET', path)).body].flat().map(({ metadata: { result } }) => ({
+        count: result.file_count,
+        listed: result.exported_files.length,
+        first: result.exported_files.slice(1, 3),
+      }));
+    expect(await results(`/bulk-exports/${exportId}/runs`)).toEqual([
+      { count: 49_990, listed: 49_990, first: ['p2', 'p3'] },
+      { count: 59_999, listed: 10, first: ['p3', 'p4'] },
+    ]);
+    expect(await results(`/bulk-exports/${exportId}/runs/${next?.id}`)).toMatchObject([
+      { count: 59_999, listed: 50_000 },
+    ]);
   });
 
   it('can be listed by their schedule', async () => {

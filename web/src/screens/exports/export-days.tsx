@@ -89,7 +89,7 @@ function DayRow({
   readonly isSelected: boolean;
   readonly onToggle: () => void;
 }) {
-  const count = run.metadata.result?.exported_files.length ?? 0;
+  const count = run.metadata.result?.file_count ?? 0;
   return (
     <tr>
       <td>{formatUtcDay(run.start_time)}</td>
