@@ -1,5 +1,6 @@
 import { afterEach, expect, test } from 'vitest';
-import { spawnDueExports, sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { spawnDueExports } from '../../../pipelines/exports/spawn-due-exports.ts';
 import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 let shop: ExportsUnderTest;

@@ -2,7 +2,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import type { ExportLimits } from '../../../pipelines/exports/export-deps.ts';
 import { type ExportWithProgress, listExports } from '../../../pipelines/exports/queries.ts';
-import { spawnDueExports, splitIntoDays, sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { splitIntoDays, sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { spawnDueExports } from '../../../pipelines/exports/spawn-due-exports.ts';
 import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 const hourMs = 3_600_000;
