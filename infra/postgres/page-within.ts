@@ -49,6 +49,24 @@ export function requireWithin(rows: number, bytes: number, limitBytes: number): 
   if (rows > 1 && bytes > limitBytes) throw createTooLargeError(limitBytes);
 }
 
+/** Splits the keys of a page into chunks whose content is at most `maxBytes` together, or one row. */
+export function splitIntoChunks<Key extends { readonly bytes: number }>(
+  keys: readonly Key[],
+  maxBytes: number,
+): Key[][] {
+  const chunks: Key[][] = [];
+  let bytes = Infinity;
+  for (const key of keys) {
+    if (bytes + key.bytes > maxBytes) {
+      chunks.push([]);
+      bytes = 0;
+    }
+    chunks.at(-1)!.push(key);
+    bytes += key.bytes;
+  }
+  return chunks;
+}
+
 /**
  * Returns the columns that `select` names, as an SQL list. Returns all columns if `select` is undefined, and the first
  * column if it names none.

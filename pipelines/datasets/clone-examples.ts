@@ -10,11 +10,10 @@
  */
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { copyAttachmentSets, deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { type ExampleLinkDeps, formatExample, selectableFields } from './example.ts';
-import { limitLockWait, queueForDatasets } from './lock-dataset.ts';
+import { lockDataset, queueForDatasets } from './lock-dataset.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
 import { buildSelectionSql, openVersion, resolveVersion, toSelectionParameters } from './stream-version.ts';
 import { createExampleValidator } from './validate-examples.ts';
@@ -71,11 +70,12 @@ export async function cloneExamples(
        FROM examples WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${buildSelectionSql(6)}`,
       [sourceId, time, targetId, as_of, JSON.stringify(copies), ...toSelectionParameters(choice)],
     );
+  const lockSource = (tx: Sql) => lockDataset(tx, workspaceId, sourceId, 'SHARE');
   const write = async (tx: Sql) => {
     // Lock the datasets in the same order as all other writes.
-    if (sourceId < targetId) await lockSource(tx, sourceId);
+    if (sourceId < targetId) await lockSource(tx);
     return writeVersionInTransaction(tx, workspaceId, targetId, async (_, target) => {
-      if (sourceId > targetId) await lockSource(tx, sourceId);
+      if (sourceId > targetId) await lockSource(tx);
       const copied = await writeCopies(tx, target.asOf);
       await deleteAttachmentSets(deps.clickhouse, workspaceId, await findUnusedSets(tx, target, sets));
       await confirmAttachmentSets(tx, sets);
@@ -98,17 +98,6 @@ export async function cloneExamples(
       yield separator === '[' ? '[]' : ']';
     })(),
   );
-}
-
-/**
- * Locks the source dataset.
- *
- * @throws NOT_FOUND
- */
-async function lockSource(tx: Sql, datasetId: string): Promise<void> {
-  await limitLockWait(tx);
-  const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 FOR SHARE', [datasetId]);
-  if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
 }
 
 /** Returns those of the attachment sets to which no example that the version `asOf` added refers. */

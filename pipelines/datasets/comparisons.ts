@@ -16,7 +16,7 @@ import {
 } from '../../infra/postgres/list-page.ts';
 import { readFeedbackStatsByComparison } from '../feedback/feedback-stats.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
-import { limitLockWait, queueForDatasets } from './lock-dataset.ts';
+import { lockDataset, queueForDatasets } from './lock-dataset.ts';
 import { requireDataset } from './versions.ts';
 
 /** A comparative experiment. It compares experiments on one dataset, and feedback can refer to it. */
@@ -63,12 +63,7 @@ export async function createComparison(
   const ids = toUniqueIds(experimentIds);
   const datasetId = await findDataset(database, workspaceId, ids, comparison.datasetId?.toLowerCase());
   const insert = async (tx: Sql) => {
-    await limitLockWait(tx);
-    const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2 FOR NO KEY UPDATE', [
-      datasetId,
-      workspaceId,
-    ]);
-    if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+    await lockDataset(tx, workspaceId, datasetId, 'NO KEY UPDATE');
     await tx.execute(
       `INSERT INTO comparative_experiments (id, workspace_id, dataset_id, experiment_ids, name, description, extra,
            created_at)

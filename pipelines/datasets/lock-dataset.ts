@@ -34,6 +34,26 @@ export async function queueForDatasets<Result>(ids: readonly string[], work: () 
   );
 }
 
+/**
+ * Locks the row of a dataset and returns its number of versions.
+ *
+ * @throws NOT_FOUND; DATABASE_UNAVAILABLE if that takes too long.
+ */
+export async function lockDataset(
+  tx: Sql,
+  workspaceId: string,
+  datasetId: string,
+  lock: 'UPDATE' | 'NO KEY UPDATE' | 'SHARE',
+): Promise<{ readonly versions: number }> {
+  await limitLockWait(tx);
+  const [locked] = await tx.query<{ versions: number }>(
+    `SELECT version_count AS versions FROM datasets WHERE id = $1 AND workspace_id = $2 FOR ${lock}`,
+    [datasetId, workspaceId],
+  );
+  if (locked === undefined) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+  return locked;
+}
+
 /** Limits how long the later statements of the transaction wait for a lock. */
 export async function limitLockWait(tx: Sql): Promise<void> {
   await tx.execute(`SET LOCAL lock_timeout = ${maxLockWaitMs}`);

@@ -11,6 +11,7 @@ import {
   type PageRequest,
   statements,
 } from '../../infra/postgres/list-page.ts';
+import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { type ExampleLinkDeps, type ExampleRow, formatExample, type SelectableField } from './example.ts';
 import { type ExampleCondition, writeExampleCondition } from './example-filter.ts';
 import { isValidAt, resolveAsOf } from './versions.ts';
@@ -139,22 +140,7 @@ export async function readContent(database: Sql, keys: readonly ExampleKey[]): P
 }
 
 /** Maximum size of the content that is held in memory for one response. */
-const maxChunkBytes = 16 * 1024 * 1024;
-
-/** Splits a list into chunks whose content is small enough to be held in memory. */
-export function splitIntoChunks(keys: readonly ExampleKey[]): ExampleKey[][] {
-  const chunks: ExampleKey[][] = [];
-  let bytes = Infinity;
-  for (const key of keys) {
-    if (bytes + key.bytes > maxChunkBytes) {
-      chunks.push([]);
-      bytes = 0;
-    }
-    chunks.at(-1)!.push(key);
-    bytes += key.bytes;
-  }
-  return chunks;
-}
+export const maxChunkBytes = 16 * 1024 * 1024;
 
 /** Additional JSON members for each example, by example id; see `formatExample`. */
 export type ExtraMembersReader = (exampleIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
@@ -173,7 +159,7 @@ export async function readExamples(
   readExtraMembers?: ExtraMembersReader,
 ): Promise<Buffer | Readable> {
   const keys = await findExampleKeys(database, workspaceId, query);
-  const chunks = splitIntoChunks(keys);
+  const chunks = splitIntoChunks(keys, maxChunkBytes);
   const readChunk = async (chunk: readonly ExampleKey[]) => {
     const rows = await readContent(database, chunk);
     const more = await readExtraMembers?.(rows.map(({ id }) => id));

@@ -1,7 +1,8 @@
 import type { Sql } from '../../infra/postgres/database.ts';
+import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import type { ExampleRow } from './example.ts';
-import { type ExampleKey, readContent, splitIntoChunks } from './read-examples.ts';
+import { type ExampleKey, maxChunkBytes, readContent } from './read-examples.ts';
 import { readNewestVersionTime, resolveAsOf } from './versions.ts';
 
 /** Reads the examples of a version. Every call yields the same examples. */
@@ -77,7 +78,7 @@ export async function openVersion(
          ORDER BY valid_from, id LIMIT ${keysPerQuery}`,
         [datasetId, time, last.valid_from, last.id, ...toSelectionParameters(choice)],
       );
-      for (const chunk of splitIntoChunks(keys)) yield* await readContent(database, chunk);
+      for (const chunk of splitIntoChunks(keys, maxChunkBytes)) yield* await readContent(database, chunk);
       if (keys.length < keysPerQuery) return;
       last = keys.at(-1)!;
     }

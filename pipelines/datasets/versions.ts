@@ -20,7 +20,7 @@ import { fetchRows, listPage, type Page, type PageRequest, statements } from '..
 import { type Database, runInTransaction } from '../../infra/postgres/pool.ts';
 import type { Tables } from '../../schemas/tables.ts';
 import { formatTimeWithZone, parseTime } from '../ingest/run-event/times.ts';
-import { limitLockWait, queueForDatasets } from './lock-dataset.ts';
+import { limitLockWait, lockDataset, queueForDatasets } from './lock-dataset.ts';
 
 /** Tag of the newest version. Clients cannot set this tag. */
 const latest = 'latest';
@@ -70,13 +70,8 @@ export async function writeVersionInTransaction(
   datasetId: string,
   work: (tx: Sql, dataset: LockedDataset) => Promise<number>,
 ): Promise<string> {
-  await limitLockWait(tx);
-  const [locked] = await tx.query<{ versions: number }>(
-    'SELECT version_count AS versions FROM datasets WHERE id = $1 AND workspace_id = $2 FOR UPDATE',
-    [datasetId, workspaceId],
-  );
-  if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
-  if (locked.versions >= maxVersions) throw runlakeError('DATASET_FULL', { limit: maxVersions, what: 'versions' });
+  const { versions } = await lockDataset(tx, workspaceId, datasetId, 'UPDATE');
+  if (versions >= maxVersions) throw runlakeError('DATASET_FULL', { limit: maxVersions, what: 'versions' });
   const [version] = await tx.query<{ as_of: string }>(
     `INSERT INTO dataset_versions (dataset_id, as_of)
      SELECT id, greatest(date_trunc('milliseconds', clock_timestamp()), last_version) + interval '1 millisecond'
@@ -269,8 +264,7 @@ export async function tagVersion(
   }
   const version = await readVersion(database, workspaceId, datasetId, asOf);
   const write = async (tx: Sql) => {
-    await limitLockWait(tx);
-    await tx.execute('SELECT FROM datasets WHERE id = $1 FOR NO KEY UPDATE', [datasetId]);
+    await lockDataset(tx, workspaceId, datasetId, 'NO KEY UPDATE');
     await tx.execute(
       `INSERT INTO dataset_tags (dataset_id, tag, as_of) VALUES ($1, $2, $3)
        ON CONFLICT (dataset_id, tag) DO UPDATE SET as_of = excluded.as_of`,

@@ -10,7 +10,7 @@ import { addTaggings } from '../tags/taggings.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
 import { compileExampleSchema } from './example-schema.ts';
-import { limitLockWait, queueForDatasets } from './lock-dataset.ts';
+import { lockDataset, queueForDatasets } from './lock-dataset.ts';
 import { writeTimeoutMs } from './versions.ts';
 
 /** Limit on the number of datasets in an organisation. */
@@ -135,12 +135,7 @@ export async function deleteDataset(
   datasetId: string,
 ): Promise<void> {
   const remove = async (tx: Sql) => {
-    await limitLockWait(tx);
-    const [locked] = await tx.query('SELECT FROM datasets WHERE id = $1 AND workspace_id = $2 FOR UPDATE', [
-      datasetId,
-      workspaceId,
-    ]);
-    if (!locked) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+    await lockDataset(tx, workspaceId, datasetId, 'UPDATE');
     const sets = await tx.query<{ id: string }>(
       `SELECT DISTINCT entry.value ->> 'set' AS id FROM examples, jsonb_each(attachments) AS entry
        WHERE dataset_id = $1`,

@@ -2,7 +2,7 @@ import type { ClickHouse, ExternalTable, QueryParameter } from '../../infra/clic
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { requireWithin } from '../../infra/postgres/page-within.ts';
+import { requireWithin, splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
 import { toMicrosSql } from '../runs/run-columns.ts';
@@ -237,20 +237,6 @@ export async function* readAllFeedback(
     }
     if (keys.length < keysPerQuery) return;
   }
-}
-
-function splitIntoChunks(keys: readonly FeedbackKey[], maxBytes: number): FeedbackKey[][] {
-  const chunks: FeedbackKey[][] = [];
-  let bytes = Infinity;
-  for (const key of keys) {
-    if (bytes + key.bytes > maxBytes) {
-      chunks.push([]);
-      bytes = 0;
-    }
-    chunks.at(-1)!.push(key);
-    bytes += key.bytes;
-  }
-  return chunks;
 }
 
 /**
