@@ -1,8 +1,8 @@
 import { type Static, Type } from 'typebox';
+import { groupBy } from '../../infra/collections/group-by.ts';
 import {
   createTagging,
   deleteTagging,
-  groupBy,
   listResourceTags,
   listTaggings,
   listTags,

@@ -13,6 +13,7 @@ import { type FileHandle, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { groupBy } from '../../infra/collections/group-by.ts';
 import type { DerivedFile, ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import { toWorkFileError } from '../../infra/errors/work-file-error.ts';
@@ -230,11 +231,9 @@ async function deriveAncestries(
   const ancestries = new Map<string, Ancestry>();
   const derive = (run: RunWithoutDottedOrder, tree: TraceTree) =>
     ancestries.set(run.runId, { dottedOrder: tree.buildDottedOrder(run), parentRunId: run.parentRunId });
-  const byTrace = new Map<string, RunWithoutDottedOrder[]>();
-  for (const run of runs) {
-    if (run.runId === run.traceId) derive(run, noTree);
-    else byTrace.set(run.traceId, [...(byTrace.get(run.traceId) ?? []), run]);
-  }
+  for (const root of runs.filter(({ runId, traceId }) => runId === traceId)) derive(root, noTree);
+  const descendants = runs.filter(({ runId, traceId }) => runId !== traceId);
+  const byTrace = groupBy(descendants, ({ traceId }) => traceId);
   const scope = { tenantId, projectIds: [projectId] };
   for await (const [traceId, members] of readMembersByTrace(clickhouse, scope, [...byTrace.keys()])) {
     const tree = new TraceTree(members);

@@ -1,4 +1,5 @@
 import { dirname } from 'node:path/posix';
+import { groupBy } from '../../infra/collections/group-by.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { joinKey } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
@@ -246,16 +247,21 @@ async function find(database: Database, condition: string, params: readonly unkn
     const bucket = config.include_bucket_in_prefix ? (config.bucket_name ?? undefined) : undefined;
     return {
       ...run,
-      paths: paths.get(run.id) ?? [],
+      paths: (paths.get(run.id) ?? []).map(({ path }) => path),
       folder: joinKey(bucket, config.prefix, dirname(buildPartKey(of, run, 1))),
       prefix: joinKey(config.prefix, dirname(buildManifestKey(of))),
     };
   });
 }
 
+interface ListedPath {
+  readonly runId: string;
+  readonly path: string;
+}
+
 /** Returns the paths of the first files of the export runs, at most {@link maxListedPaths}, by the id of the export run. */
-async function listPaths(database: Database, runIds: readonly string[]): Promise<ReadonlyMap<string, string[]>> {
-  const files = await database.query<{ runId: string; path: string }>(
+async function listPaths(database: Database, runIds: readonly string[]): Promise<ReadonlyMap<string, ListedPath[]>> {
+  const files = await database.query<ListedPath>(
     `SELECT page.id AS "runId", f.path
      FROM unnest($1::uuid[]) WITH ORDINALITY AS page (id, place) CROSS JOIN LATERAL (
        SELECT part, path FROM bulk_export_files WHERE bulk_export_run_id = page.id ORDER BY part LIMIT $2
@@ -263,11 +269,5 @@ async function listPaths(database: Database, runIds: readonly string[]): Promise
      ORDER BY page.place, f.part LIMIT $2`,
     [runIds, maxListedPaths],
   );
-  const byRun = new Map<string, string[]>();
-  for (const { runId, path } of files) {
-    const known = byRun.get(runId);
-    if (known === undefined) byRun.set(runId, [path]);
-    else known.push(path);
-  }
-  return byRun;
+  return groupBy(files, ({ runId }) => runId);
 }

@@ -17,6 +17,7 @@
  */
 
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { groupBy } from '../../infra/collections/group-by.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { readProject } from '../projects/project.ts';
@@ -130,14 +131,9 @@ export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Prom
 }
 
 function groupChanges(changes: readonly TraceChange[]): TraceChange[][] {
-  const groups = new Map<string, TraceChange[]>();
-  for (const change of changes) {
-    const { kind, tenantId, projectId, isSecond } = change;
-    const key = kind === 'delete' ? `delete ${tenantId} ${projectId} ${isSecond}` : `keep ${tenantId}`;
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [change]);
-    else group.push(change);
-  }
+  const groups = groupBy(changes, ({ kind, tenantId, projectId, isSecond }) =>
+    kind === 'delete' ? `delete ${tenantId} ${projectId} ${isSecond}` : `keep ${tenantId}`,
+  );
   return [...groups.values()];
 }
 

@@ -6,6 +6,7 @@
  * stays expired.
  */
 import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
+import { groupBy } from '../../infra/collections/group-by.ts';
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
@@ -41,13 +42,7 @@ export async function keepTraces(
 ): Promise<number[]> {
   if (changes.length === 0) return [];
   const { traces, waiting } = await findTraces(clickhouse, changes);
-  const requestsById = new Map<string, TraceToKeep[]>();
-  for (const trace of traces) {
-    const key = `${trace.tenantId} ${trace.traceId}`;
-    const requests = requestsById.get(key);
-    if (requests === undefined) requestsById.set(key, [trace]);
-    else requests.push(trace);
-  }
+  const requestsById = groupBy(traces, ({ tenantId, traceId }) => `${tenantId} ${traceId}`);
   const rows: (string | number)[][] = [];
   const located = await readLocations(clickhouse, traces);
   const projectIds = located.map(({ locations }) => (locations as readonly [TraceLocation])[0].projectId);

@@ -1,5 +1,6 @@
 /** Assignments of tags to resources. A tagging of a deleted resource is not returned. */
 import { randomUUID } from 'node:crypto';
+import { groupBy } from '../../infra/collections/group-by.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -218,19 +219,4 @@ export async function listResourceTags(
       return [id, keys];
     }),
   );
-}
-
-/**
- * Groups the elements of `all`, keeping their order. A workspace may have a million tag values, so a map is used, and
- * no list is searched for each value.
- */
-export function groupBy<Each>(all: readonly Each[], toKey: (each: Each) => string): Map<string, Each[]> {
-  const groups = new Map<string, Each[]>();
-  for (const each of all) {
-    const key = toKey(each);
-    const group = groups.get(key);
-    if (group) group.push(each);
-    else groups.set(key, [each]);
-  }
-  return groups;
 }

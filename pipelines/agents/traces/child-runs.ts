@@ -15,6 +15,7 @@
  * A crash of this process loses the buffered runs. The next attempt writes its own child runs, with new ids, below the
  * same root.
  */
+import { groupBy } from '../../../infra/collections/group-by.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
@@ -102,13 +103,7 @@ export function createChildRunTracer(deps: ChildRunDeps): ChildRunTracer {
   async function sendPending(): Promise<void> {
     const items = pending;
     pending = [];
-    const runsBySender = new Map<string, PendingRun[]>();
-    for (const item of items) {
-      const key = buildSenderKey(item.sender);
-      const senderRuns = runsBySender.get(key);
-      if (senderRuns === undefined) runsBySender.set(key, [item]);
-      else senderRuns.push(item);
-    }
+    const runsBySender = groupBy(items, ({ sender }) => buildSenderKey(sender));
     for (const runsOfSender of runsBySender.values()) {
       try {
         const rejected = await writeTraceRecords(
