@@ -95,7 +95,10 @@ function cutDepth(value: unknown, depth = 0): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (depth >= maxDepth) return depthMarker;
   const members = value as Record<string, unknown>;
-  for (const key of Object.keys(members)) replaceMember(members, key, cutDepth(members[key], depth + 1));
+  for (const key of Object.keys(members)) {
+    const member = members[key];
+    if (typeof member === 'object') replaceMember(members, key, cutDepth(member, depth + 1));
+  }
   return value;
 }
 

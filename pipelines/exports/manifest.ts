@@ -8,18 +8,18 @@ import { endExport, enqueueWaitingExports, finishExport } from './states.ts';
 /**
  * Completes an export whose export runs are all COMPLETED: checks its files and writes the manifest.
  *
- * @param deadline If aborted, checking the files stops; a later call continues it.
+ * @param checking If aborted, checking the files stops; a later call continues it.
  * @throws errors of the database, transient errors of the object store, and the reasons of the signals.
  */
 export async function completeExport(
   deps: ExportWorkerDeps,
   of: ExportRecord,
-  { signal, deadline }: { readonly signal?: AbortSignal | undefined; readonly deadline: AbortSignal },
+  { signal, checking }: { readonly signal?: AbortSignal | undefined; readonly checking: AbortSignal },
 ): Promise<void> {
   try {
     const store = await deps.openStore(of);
     try {
-      const check = await verifyFiles(deps, of, store, AbortSignal.any([deadline, ...(signal ? [signal] : [])]));
+      const check = await verifyFiles(deps, of, store, checking);
       if (check.kind === 'gone') return await failExport(deps, of, check);
       if (check.unchecked > 0) {
         const about = { exportId: of.id, files: check.unchecked };

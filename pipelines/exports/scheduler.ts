@@ -308,7 +308,7 @@ export async function advanceExport(
     [exportId],
   );
   if (of === undefined || at.completed === 0) return;
-  await completeExport(deps, of, { signal, deadline });
+  await completeExport(deps, of, { signal, checking: combineSignals(deadline, signal) });
   if (of.sourceExportId !== null) await spawnDueExports(deps, of.sourceExportId);
 }
 

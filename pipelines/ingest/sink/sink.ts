@@ -348,8 +348,9 @@ export class Sink {
         return this.#insert(batch, moved);
       });
       if (winner === undefined) continue;
-      locations.set(key, { ...winner, wasRead: true });
-      this.#known.remember(key, { ...winner, wasRead: true });
+      const known = { ...winner, wasRead: true } as const;
+      locations.set(key, known);
+      this.#known.remember(key, known);
     }
   }
 

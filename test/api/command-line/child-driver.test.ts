@@ -64,7 +64,7 @@ it('frees the port of a revision that it cannot run', async () => {
     await expect(start(image)).rejects.toMatchObject({ code: 'DEPLOYMENT_START_FAILED' });
 });
 
-it('stops a child that was killed before it can be told to retire, and frees its port', async () => {
+it('stops a child that was killed before it gets the message to retire, and frees its port', async () => {
   const replica = await start();
   const pid = Number(await (await fetch(replica.url)).text());
   process.kill(pid, 'SIGKILL');

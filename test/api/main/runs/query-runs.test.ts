@@ -87,7 +87,7 @@ describe('parameters of clients', () => {
       ['grandchild'],
     ],
     [
-      'a hundred searches for other letters than ASCII',
+      'a hundred searches for letters outside ASCII',
       () => ({ filter: `or(search("BOOM"), ${Array.from({ length: 98 }, () => 'search("é")').join(', ')})` }),
       ['grandchild'],
     ],
