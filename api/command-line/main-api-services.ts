@@ -1,5 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
+import { readOwnWrites } from '../../infra/event-log/read-own-writes.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
@@ -52,7 +53,8 @@ export interface MainApiDeps {
  */
 export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownSteps): Services {
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
-  const { database, clickhouse } = parts.stores;
+  const { database } = parts.stores;
+  const clickhouse = readOwnWrites(parts.stores.clickhouse, log);
   let deadLetters: ReturnType<typeof openDeadLetters> | undefined;
   const authenticator = createAuthenticator({ database, logger });
   shutdown.add('authenticator', () => authenticator.close());
@@ -96,7 +98,7 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     attachmentSigner: createTokenSigner(secretKey, 'attachments'),
     shareSealer: createShareSealer(config, secretKey),
     promptReads,
-    usageLimits: new UsageLimits({ database, clickhouse, logger }),
+    usageLimits: new UsageLimits({ ...parts.stores, logger }),
     secretSealer,
     oauth,
     recentFeedback: new RecentFeedback(),

@@ -44,9 +44,16 @@ export async function openEventLog(
     shutdown.add('event log', () => log.close());
     return { log, healthChecks: log.healthChecks() };
   }
-  const { database } = stores;
+  const { clickhouse, database } = stores;
   const { maxPendingBytes } = config;
-  const log = await openInProcessLog({ database, topics, partitions: partitionCount, maxPendingBytes, logger });
+  const log = await openInProcessLog({
+    clickhouse,
+    database,
+    topics,
+    partitions: partitionCount,
+    maxPendingBytes,
+    logger,
+  });
   shutdown.add('event log', () => log.close());
   return { log, healthChecks: [{ name: 'event_log', check: () => log.check() }] };
 }
@@ -68,8 +75,8 @@ const logLockKey = 7_215_508_432;
 
 /**
  * Prevents a second process with an in-process log from using the database. Otherwise the sinks of both processes would
- * assign trace locations independently, and each sink would treat the insert batches of the other sink as left over
- * from a dead process.
+ * assign trace locations independently, and each process would treat the events of the other one as left over from a
+ * dead process.
  *
  * @throws LOG_IN_USE
  */

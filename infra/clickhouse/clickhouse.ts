@@ -109,7 +109,7 @@ export interface InsertBody {
    * of it.
    */
   readonly body: Uint8Array;
-  /** Id of the query on the server, so that `killInserts` can find the insert. */
+  /** Start of the id of the query on the server. Must be unique. */
   readonly id: string;
   readonly settings?: ClickHouseSettings;
   readonly timeoutMs?: number;

@@ -72,22 +72,3 @@ export async function readDiskBytes(clickhouse: ClickHouse): Promise<ReadonlyMap
   }
   return bytesByTable;
 }
-
-/**
- * Kills the inserts with this id ({@link InsertBody.id}) that are still running on a server, such as those of a dead
- * process, so that they cannot write rows later. Resolves when they have ended.
- *
- * In a cluster, a part of the insert runs on other shards as a query with an id of its own and with the default
- * database. This query continues even if the server that distributed it has died.
- *
- * @throws the errors of {@link ClickHouse}.
- */
-export async function killInserts({ servers }: ClickHouse, id: string): Promise<void> {
-  const end = (server: ClickHouse) =>
-    server.command({
-      name: 'end-inserts',
-      sql: `KILL QUERY WHERE user = currentUser() AND query_kind = 'Insert' AND startsWith(initial_query_id, {id:String}) SYNC`,
-      params: { id },
-    });
-  await Promise.all(servers.map(end));
-}

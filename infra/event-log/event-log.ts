@@ -1,7 +1,7 @@
 /**
- * The ports of the event log and of its dead-letter queue. The event log is the ordered, durable log between the
- * processes that accept events and the processes that store them. Adapters: in-process (`in-process/`, with a table in
- * Postgres as the queue) and Kafka (`kafka/`). The contract test suites `test/contract/event-log` and
+ * The ports of the event log and of its dead-letter queue. The event log is the ordered, durable log between accepting
+ * events and storing them. Adapters: in-process (`in-process/`, with a table in ClickHouse for the events and one in
+ * Postgres for the dead letters) and Kafka (`kafka/`). The contract test suites `test/contract/event-log` and
  * `test/contract/dead-letters` run against each adapter.
  */
 import type { Topic } from '../../schemas/topics.ts';
@@ -45,7 +45,7 @@ export interface LogBatch {
   readonly records: readonly LogRecord[];
 }
 
-/** A position in a topic: an offset for each partition. Empty if the log has no offsets. */
+/** A position in a topic: an offset for each partition. Partitions that are missing have no events before it. */
 export type LogPosition = Readonly<Record<string, number>>;
 
 /** Returns the name of the consumer group that stores a topic. */
@@ -69,13 +69,12 @@ export function computeRecordVersion(acceptedAtMs: number, offset: number, heade
 
 export interface Subscription {
   readonly topic: Topic;
-  /** Consumer group. A batch is acknowledged and committed after all groups of the topic have handled it. */
+  /** Consumer group. The log keeps the events of a batch until all groups of the topic have handled it. */
   readonly group: string;
   /** Limits of a batch. A single event that exceeds the limits is delivered in a batch of its own. */
   readonly limits: { readonly rows: number; readonly bytes: number };
   /**
-   * Handles a batch. Resolves when all events of the batch are durable. If it rejects, the batch stays uncommitted:
-   * either its publishers get an error, or the log redelivers the batch.
+   * Handles a batch. Resolves when all events of the batch are stored. If it rejects, the log delivers the batch again.
    */
   handle(batch: LogBatch): Promise<void>;
 }
@@ -85,7 +84,7 @@ export interface Subscription {
  * storing anything.
  */
 export interface FollowOptions {
-  /** Time at which to start, if the log stores events. The in-process log does not. Default: now. */
+  /** Time at which to start, if the log keeps events. The in-process log does not. Default: now. */
   readonly sinceMs?: number;
   /**
    * Receives the records of a partition in log order as soon as they have an offset. They may not be durable at that
@@ -136,8 +135,14 @@ export interface EventLog {
    * topic, partition and offset; readers treat the two records as one.
    */
   deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void>;
-  /** Records of in-flight inserts. Set if the log does not redeliver batches after a crash. */
-  readonly inFlightInserts?: InFlightInserts;
+  /** True if only this process consumes the log, so that it assigns all trace locations. */
+  readonly isExclusive: boolean;
+  /**
+   * Resolves when the events are stored that this process has published for the organisation of the tenant context, but
+   * after a few seconds at the latest, and at once while they cannot be stored. If other processes store the events, it
+   * resolves at once.
+   */
+  whenStored(): Promise<void>;
   /**
    * Returns the current log-end offsets of the topic, for {@link EventLog.stored}. Every event that was published
    * before the call has a lower offset.
@@ -160,24 +165,6 @@ export interface EventLog {
   check(): Promise<void>;
   /** Finishes the work that was accepted, and then closes the log. */
   close(): Promise<void>;
-}
-
-/** An insert that may have stored its rows although its publishers got no response. */
-export interface InFlightInsert {
-  /** Id of the insert. The ids of its ClickHouse queries start with this id. */
-  readonly id: string;
-  /** Usage hours that the rows of the insert belong to. */
-  readonly hours: readonly DirtyHour[];
-}
-
-/** Durable records of in-flight inserts. */
-export interface InFlightInserts {
-  /** Records that an insert begins. Resolves when the record is durable. */
-  begin(insert: InFlightInsert): Promise<void>;
-  /** Deletes the record of an insert in the transaction that marks its hours dirty. */
-  complete(id: string, transaction: Sql): Promise<void>;
-  /** Returns the inserts that have begun but are not completed, oldest first. */
-  list(): Promise<InFlightInsert[]>;
 }
 
 /**

@@ -25,7 +25,7 @@ export type ExportLimits = Pick<
 /** Dependencies of all operations on bulk exports. */
 export interface ExportDeps {
   readonly database: Database;
-  readonly log: Pick<EventLog, 'position' | 'isStored'>;
+  readonly log: Pick<EventLog, 'position'>;
   readonly jobs: Pick<Jobs, 'enqueue'>;
   readonly limits: ExportLimits;
   readonly logger: Logger;
@@ -54,6 +54,7 @@ async function readDatabaseClock(sql: Sql): Promise<Date> {
 
 /** Dependencies of the export workers. */
 export interface ExportWorkerDeps extends ExportDeps {
+  readonly log: Pick<EventLog, 'position' | 'isStored'>;
   /**
    * Opens the object store of a destination; the caller must close it.
    *

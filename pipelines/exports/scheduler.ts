@@ -184,7 +184,7 @@ export async function coordinateExport(
 }
 
 async function isLogStored(
-  { log }: ExportDeps,
+  { log }: Pick<ExportWorkerDeps, 'log'>,
   { logPosition }: ExportRecord,
   signal: AbortSignal | undefined,
   logTimeoutMs: number,

@@ -65,6 +65,7 @@ export class Instance {
 
   /** Returns what is stored and counted after this call. */
   async since() {
+    await this.settled();
     const [stored, counted] = [await this.storedRuns(), await this.countedTraces()];
     const before = await countedAgentRuns(this.runlake);
     return {
@@ -72,8 +73,14 @@ export class Instance {
         const { runs, nodes } = await countedAgentRuns(this.runlake);
         return { runs: runs - before.runs, nodes: nodes - before.nodes };
       },
-      storedRuns: async () => new Set([...(await this.storedRuns())].filter((id) => !stored.has(id))),
-      countedTraces: async () => (await this.countedTraces()) - counted,
+      storedRuns: async () => {
+        await this.settled();
+        return new Set([...(await this.storedRuns())].filter((id) => !stored.has(id)));
+      },
+      countedTraces: async () => {
+        await this.settled();
+        return (await this.countedTraces()) - counted;
+      },
     };
   }
 
@@ -121,6 +128,18 @@ export class Instance {
 
   async clickhouse(sql: string): Promise<string> {
     return askClickhouse(this.runlake.stores().clickhouseUrl, sql);
+  }
+
+  /** Returns true while events are in the memory of the process that the log has not stored. */
+  async hasPendingEvents(): Promise<boolean> {
+    const metrics = await (await fetch(`${this.runlake.url}/metrics`)).text();
+    return Number(/^runlake_event_log_pending_bytes (\S+)$/m.exec(metrics)?.[1]) > 0;
+  }
+
+  /** Waits until the event log has no event that is not stored. */
+  async settled(): Promise<void> {
+    const isEmpty = async () => (await this.clickhouse('SELECT count() FROM event_log')) === '0';
+    await until('the events of the log to be stored', isEmpty, deadlineMs);
   }
 
   /** Returns the ids of the stored runs. Throws if a run has more than one row. */

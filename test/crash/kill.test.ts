@@ -55,7 +55,6 @@ test('kill -9 under load: every run that was acknowledged to the SDK is stored o
   const stored = await since.storedRuns();
   expect([...load.acknowledged].filter((id) => !stored.has(id))).toEqual([]);
   expect(await since.countedTraces()).toBe(stored.size);
-  expect(await instance.rowsOf('in_flight_inserts')).toBe(0);
 });
 
 test('no process outlives kill -9, and a second process on the data folder is refused with one sentence', async () => {
@@ -68,50 +67,63 @@ test('no process outlives kill -9, and a second process on the data folder is re
   expect((await instance.send('POST', '/runs', rootRun())).status).toBe(202);
 });
 
-test('kill -9 between the record of an insert and the insert: each run is stored or not, counted once; the retry completes it', async () => {
+test('kill -9 before ClickHouse has the events: each run is stored or not, counted once; the retry completes it', async () => {
   const since = await instance.since();
   const root = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [root] })).status).toBe(202);
-  // The run belongs to a stored trace, so that the sink does not query ClickHouse before the insert.
   const child = makeChildRun(root);
   const release = instance.stallClickhouse();
   const sent = instance.send('POST', '/runs/batch', { post: [child] });
   sent.catch(() => undefined);
-  await until(
-    'the insert batch to be recorded',
-    async () => (await instance.rowsOf('in_flight_inserts')) === 1,
-    deadlineMs,
-  );
+  await until('the event to be pending', () => instance.hasPendingEvents(), deadlineMs);
   await instance.runlake.kill();
   await expect(sent).rejects.toThrow();
   release();
   await instance.restart();
 
   expect(await since.countedTraces()).toBe(1);
-  expect(await instance.rowsOf('in_flight_inserts')).toBe(0);
   expect((await instance.send('POST', '/runs/batch', { post: [child] })).status).toBe(202);
   expect(await since.storedRuns()).toEqual(new Set([root.id, child.id]));
   expect(await since.countedTraces()).toBe(1);
 });
 
-test('kill -9 after the insert, before its hour is marked dirty: the next start counts the run without a repeated request', async () => {
-  const since = await instance.since();
+/** Locks a table of Postgres until the returned function is called. */
+async function lockTable(table: string): Promise<() => Promise<void>> {
   const { default: pg } = await import('pg');
   const blocker = new pg.Client(instance.runlake.stores().databaseUrl);
   blocker.on('error', () => undefined);
   await blocker.connect();
   await blocker.query('BEGIN');
-  await blocker.query('LOCK TABLE usage_dirty_hours IN ACCESS EXCLUSIVE MODE');
-  const run = rootRun();
-  const sent = instance.send('POST', '/runs', run);
-  sent.catch(() => undefined);
-  await until('the run to be stored', async () => (await since.storedRuns()).has(run.id), deadlineMs);
-  expect(await instance.rowsOf('in_flight_inserts')).toBe(1);
+  await blocker.query(`LOCK TABLE ${table} IN ACCESS EXCLUSIVE MODE`);
+  return () => blocker.end().catch(() => undefined);
+}
+
+test('kill -9 after the response, before the sink stores the events: the next start stores and counts them', async () => {
+  const since = await instance.since();
+  // The sink reads this table before it inserts runs.
+  const unlock = await lockTable('deferred_events');
+  const runs = Array.from({ length: 5 }, () => rootRun());
+  for (const run of runs) expect((await instance.send('POST', '/runs', run)).status).toBe(202);
+  expect(await instance.storedRuns()).not.toContain(runs[0]?.id);
   await instance.runlake.kill();
-  await blocker.end().catch(() => undefined);
+  await unlock();
   await instance.restart();
 
-  expect(await instance.rowsOf('in_flight_inserts')).toBe(0);
+  expect(await since.storedRuns()).toEqual(new Set(runs.map(({ id }) => id)));
+  expect(await since.countedTraces()).toBe(runs.length);
+});
+
+test('kill -9 after the insert, before its hour is marked dirty: the next start counts the run', async () => {
+  const since = await instance.since();
+  const unlock = await lockTable('usage_dirty_hours');
+  const run = rootRun();
+  expect((await instance.send('POST', '/runs', run)).status).toBe(202);
+  await until('the run to be stored', async () => (await instance.storedRuns()).has(run.id), deadlineMs);
+  await instance.runlake.kill();
+  await unlock();
+  await instance.restart();
+
+  expect(await since.storedRuns()).toEqual(new Set([run.id]));
   expect(await since.countedTraces()).toBe(1);
 });
 
@@ -121,14 +133,15 @@ test('a deferred patch survives kill -9 and is released when its trace arrives',
   const ids = { id, trace_id: id, dotted_order: dottedOrder(id) };
   const patch = { patch: [{ ...ids, outputs: { late: true }, end_time: new Date().toISOString() }] };
   expect((await instance.send('POST', '/runs/batch', patch)).status).toBe(202);
-  expect(await instance.rowsOf('deferred_events')).toBe(1);
   expect(await since.storedRuns()).toEqual(new Set());
+  expect(await instance.rowsOf('deferred_events')).toBe(1);
   await instance.runlake.kill();
   await instance.restart();
   expect(await instance.rowsOf('deferred_events')).toBe(1);
 
   const post = { post: [{ ...ids, name: 'root', run_type: 'chain', start_time: new Date().toISOString() }] };
   expect((await instance.send('POST', '/runs/batch', post)).status).toBe(202);
+  await instance.settled();
   expect(await instance.rowsOf('deferred_events')).toBe(0);
   const headers = { 'x-api-key': instance.runlake.apiKey };
   const read = await (await fetch(`${instance.runlake.url}/runs/${id}`, { headers })).json();

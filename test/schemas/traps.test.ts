@@ -107,7 +107,7 @@ describe('an insert batch', () => {
         schema: buildContainer(runEvents),
         records: records.map((record) => ({ record, schemaId: 1 })),
       },
-      { log: under.log, clickhouse: other, database: under.stores.database, inFlight: new Set() },
+      { log: under.log, clickhouse: other, database: under.stores.database },
     );
 
   /**

@@ -1,6 +1,7 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
+import { readLogPosition } from '../../../infra/event-log/in-process/log-table.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { type DestinationRecord, listDestinations } from '../../../pipelines/exports/destinations/destination.ts';
 import type { ExportDeps } from '../../../pipelines/exports/export-deps.ts';
@@ -42,15 +43,13 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
       kafkaLogPromise ??= openKafka();
       return kafkaLogPromise;
     };
-    // The in-process log stores events before it acknowledges them, so the command need not wait for a position. It
-    // could not read the position anyway, because only the running process can access that log.
-    const log: ExportDeps['log'] =
-      config.kafkaBrokers === undefined
-        ? { position: async () => ({}), isStored: async () => true }
-        : {
-            position: async (topic) => (await openKafkaOnce()).position(topic),
-            isStored: async (topic, position) => (await openKafkaOnce()).isStored(topic, position),
-          };
+    // Only the running process can open the in-process log.
+    const log: ExportDeps['log'] = {
+      position: async (topic) =>
+        config.kafkaBrokers === undefined
+          ? readLogPosition(stores.clickhouse, topic.name)
+          : (await openKafkaOnce()).position(topic),
+    };
     const operator = await loadOperator(database);
     const deps: ExportDeps = {
       database,

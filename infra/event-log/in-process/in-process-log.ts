@@ -1,29 +1,25 @@
 /**
- * The event log within one process.
+ * The event log within one process. Its events are in memory and, until its consumers have stored them, in the table
+ * `event_log` of ClickHouse.
  *
- * Invariant: `publish` resolves only after all consumer groups have stored the batch, so that a crash loses no
- * acknowledged event. Each organisation has at most one batch in flight per partition, so that events of a key stay in
- * order.
+ * Invariant: `publish` resolves only after the table has the events, and the log deletes events from the table only after
+ * all consumer groups have stored them. So no crash loses an acknowledged event.
  *
  *   1. `publish` assigns offsets, which Postgres has reserved for this process, to the messages of a request and passes
- *      them to the followers. It adds the messages that are to be stored to the queues of their partitions, and waits.
- *      Messages that are not to be stored need no further step.
- *   2. The log takes the waiting requests, up to the limits of the consumers, as one batch. While several
- *      organisations publish, it takes their requests in turn (`take-batch.ts`). A second batch, of other
- *      organisations, may be in flight at the same time, so that a small request does not wait for a large batch of
- *      another organisation. While several organisations publish, the organisations of a large batch pause for as
- *      long as the batch took, which leaves half of the time to the other organisations. After a batch of several
- *      requests, the partition waits a moment for the next requests of the same senders, because an insert of half as
- *      many rows takes nearly as long.
- *   3. Each group handles the batch. The sink records each insert in Postgres before the insert begins (3a), and
- *      deletes the record in the transaction that marks the hours dirty (3b). After a crash between the two, the next
- *      start finds the record and marks the hours, because the publishers may have given up.
- *   4. When all groups have handled the batch, `publish` resolves for its requests. If a group fails, `publish`
- *      rejects for all requests of the batch, and their senders retry. Rows that are already stored are merged with
- *      the repeated rows.
+ *      them to the followers. It adds the messages that are to be stored to the queue, and waits. Messages that are not
+ *      to be stored need no further step.
+ *   2. The log takes the waiting requests, of all organisations in turn (`take-batch.ts`), and appends their events to
+ *      the table in one insert. There is one insert at a time, so that events of a key stay in order. If many events of
+ *      an organisation are not stored yet, its requests wait, so that the events of others are stored soon.
+ *   3. `publish` resolves. If the insert failed, `publish` rejects, and the senders retry.
+ *   4. Each partition delivers its events to the groups (`partition-delivery.ts`), in the order of step 2.
+ *   5. When all groups have stored an event, the log releases it, so that the table can drop it (`log-table.ts`).
+ *
+ * The next process reads the remaining events from the table and continues at step 4. It may deliver events that are
+ * already stored; storing them again changes nothing.
  */
-import { setTimeout as pause } from 'node:timers/promises';
 import type { Topic } from '../../../schemas/topics.ts';
+import type { ClickHouse } from '../../clickhouse/clickhouse.ts';
 import { isRunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import { getTenantContext, runWithoutTenant } from '../../fairness/tenant-context.ts';
 import type { Database, Sql } from '../../postgres/pool.ts';
@@ -35,9 +31,6 @@ import {
   createOverloadedError,
   type EventLog,
   type FollowOptions,
-  type InFlightInsert,
-  type InFlightInserts,
-  type LogBatch,
   type LogMessage,
   type LogPosition,
   type LogRecord,
@@ -46,10 +39,13 @@ import {
 } from '../event-log.ts';
 import { consumerLag, observePublish, pendingBytes, sumValueBytes } from '../event-log-metrics.ts';
 import { insertDeadLetter } from './dead-letter-queue.ts';
+import { LogTable, type Segment } from './log-table.ts';
 import { OffsetReservation } from './offset-reservation.ts';
-import { dequeueBatch, type GatheringPartition, gather, hasDominantTenant, type WaitingShare } from './take-batch.ts';
+import { PartitionDelivery } from './partition-delivery.ts';
+import { dequeueBatch, type WaitingRequest } from './take-batch.ts';
 
 export interface InProcessLogOptions {
+  readonly clickhouse: ClickHouse;
   readonly database: Database;
   readonly topics: readonly Topic[];
   readonly partitions: number;
@@ -57,79 +53,106 @@ export interface InProcessLogOptions {
   readonly logger: Logger;
 }
 
-/** Maximum number of batches in flight per partition. */
-const maxBatchesInFlight = 2;
+/** Maximum size of the events that are appended in one insert, so that small requests wait only briefly. */
+const maxAppendBytes = 4 * 1024 ** 2;
+/** Maximum size of the events of an organisation that wait for the groups, as a share of the maximum of all. */
+const maxTenantShare = 1 / 8;
+/** Maximum time for which a read waits for the events that were accepted before it. */
+const maxReadWaitMs = 5_000;
 
-/** Time for which batches stay small after a second organisation has published. */
-const sharedModeMs = 10_000;
-
-interface WaitingRequest extends WaitingShare {
+/** The events of a request in one partition. */
+interface Share {
+  readonly partition: Partition;
   readonly records: readonly LogRecord[];
-  readonly done: () => void;
+  readonly bytes: number;
+}
+
+/** A request whose events are not stored yet. */
+interface Request extends WaitingRequest {
+  readonly shares: readonly Share[];
+  readonly appended: () => void;
   readonly failed: (reason: unknown) => void;
 }
 
-interface Partition extends GatheringPartition {
+interface Partition {
   readonly topic: Topic;
   readonly number: number;
-  readonly queue: WaitingRequest[];
-  /** Number of events that are queued or being handled. */
-  waitingEvents: number;
+  readonly delivery: PartitionDelivery;
   nextOffset: number;
-  /**
-   * Batches that are being handled, or whose organisations are pausing. An organisation is part of at most one of these
-   * batches.
-   */
-  readonly inFlight: Map<readonly WaitingRequest[], Promise<void>>;
-  isStarting: boolean;
+  /** Events that are not stored, including those that are not appended yet. */
+  readonly unstored: Set<Share>;
 }
 
 /** A topic and the state of its processing in this process. */
 interface TopicState {
   readonly partitions: readonly Partition[];
-  readonly subscriptions: Subscription[];
   readonly followers: Set<FollowOptions['onRecords']>;
 }
 
-/** Opens the log. Offsets increase across restarts. @throws the errors of the database. */
+/**
+ * Opens the log with the events that an earlier process has not stored. Offsets increase across restarts.
+ *
+ * @throws the errors of the stores.
+ */
 export async function openInProcessLog(options: InProcessLogOptions): Promise<InProcessLog> {
   const { reservation, firstOffset } = await OffsetReservation.open(options.database);
-  return new InProcessLog(options, reservation, firstOffset);
+  const log = new InProcessLog(options, reservation, firstOffset);
+  await log.resume();
+  return log;
 }
 
 export class InProcessLog implements EventLog {
-  readonly inFlightInserts: InFlightInserts;
+  readonly isExclusive = true;
   readonly #options: InProcessLogOptions;
+  readonly #table: LogTable;
   readonly #topics = new Map<string, TopicState>();
   readonly #hideMetrics: readonly (() => void)[];
   readonly #reservation: OffsetReservation;
+  /** Requests that are not appended yet. */
+  readonly #queue: Request[] = [];
+  #appending: Promise<void> | undefined;
+  /** Events of each organisation that are appended and not stored. */
+  readonly #appended = new Map<string | undefined, { bytes: number; readonly shares: Set<Share> }>();
+  /** Called when events were stored or rejected. */
+  readonly #waitingReads = new Set<() => void>();
   #pendingBytes = 0;
   #closed = false;
-  #lastTenantId: string | undefined;
-  /** Time until which batches are shared between organisations. */
-  #sharedUntilMs = 0;
 
   /** Creates the log. Callers use {@link openInProcessLog}, which finds the first free offset. */
   constructor(options: InProcessLogOptions, reservation: OffsetReservation, firstOffset: number) {
+    const { clickhouse, topics, logger } = options;
     this.#options = options;
     this.#reservation = reservation;
-    this.inFlightInserts = createInFlightInserts(options.database);
-    for (const topic of options.topics) {
+    this.#table = new LogTable(clickhouse, firstOffset, logger);
+    for (const topic of topics) {
       const partitions = Array.from({ length: options.partitions }, (_, number) => ({
         topic,
         number,
-        queue: [],
-        waitingEvents: 0,
+        delivery: new PartitionDelivery({ partition: number, logger, onProgress: () => this.#onProgress() }),
         nextOffset: firstOffset,
-        inFlight: new Map(),
-        isStarting: false,
+        unstored: new Set<Share>(),
       }));
-      this.#topics.set(topic.name, { partitions, subscriptions: [], followers: new Set() });
+      this.#topics.set(topic.name, { partitions, followers: new Set() });
     }
     this.#hideMetrics = [
       pendingBytes.setReader(() => this.#pendingBytes, 0),
       consumerLag.setReader(() => this.#lag(), 0),
     ];
+  }
+
+  /** Queues the events for delivery that earlier processes have not stored. @throws the errors of ClickHouse. */
+  async resume(): Promise<void> {
+    for await (const { segment, records } of this.#table.readRemaining()) {
+      for (const { topic, record } of records) {
+        const { partitions } = this.#getState(topic);
+        const partition = partitions[record.partition % partitions.length];
+        if (partition === undefined) continue;
+        const version = computeOffsetVersion(record.offset, record.headers);
+        const share = { partition, records: [{ ...record, version }], bytes: record.value.length };
+        this.#track(share);
+        this.#deliver(undefined, share, segment);
+      }
+    }
   }
 
   get pendingBytes(): number {
@@ -145,15 +168,13 @@ export class InProcessLog implements EventLog {
   }
 
   async subscribe(subscription: Subscription): Promise<void> {
-    this.#getState(subscription.topic).subscriptions.push(subscription);
+    for (const { delivery } of this.#getState(subscription.topic.name).partitions) delivery.subscribe(subscription);
   }
 
-  /**
-   * Follows a topic from the next event on. There are no earlier events to deliver, because the log stores no events.
-   */
+  /** Follows a topic from the next event on. Earlier events cannot be delivered, because the log does not keep them. */
   async follow(topic: Topic, { onRecords }: FollowOptions): Promise<TopicFollower> {
     if (this.#closed) throw createDrainingError();
-    const { partitions, followers } = this.#getState(topic);
+    const { partitions, followers } = this.#getState(topic.name);
     // The function is wrapped, so that the same function can follow a topic twice.
     const follower: FollowOptions['onRecords'] = (records) => onRecords(records);
     followers.add(follower);
@@ -172,67 +193,47 @@ export class InProcessLog implements EventLog {
   }
 
   async #publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
+    while (!this.#closed && !this.#hasOffsets(topic, messages.length)) await this.#reservation.extend();
     if (this.#closed) throw createDrainingError();
-    const bytes = sumValueBytes(messages);
-    if (this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#options.maxPendingBytes) {
+    if (this.#pendingBytes > 0 && this.#pendingBytes + sumValueBytes(messages) > this.#options.maxPendingBytes) {
       throw createOverloadedError();
     }
-    this.#pendingBytes += bytes;
-    try {
-      while (!this.#hasOffsets(topic, messages.length)) await this.#reservation.extend();
-      const inFlight = this.#byPartition(topic, messages).map((share) => this.#enqueue(...share));
-      onOffsetsAssigned?.();
-      // Waits for all of them, even after a failure, before the bytes are released.
-      const outcomes = await Promise.allSettled(inFlight);
-      const failed = outcomes.find((outcome) => outcome.status === 'rejected');
-      if (failed) throw failed.reason;
-    } finally {
-      this.#pendingBytes -= bytes;
-    }
+    const shares = this.#assignOffsets(topic, messages);
+    const appended = shares.length === 0 ? undefined : this.#enqueue(shares);
+    onOffsetsAssigned?.();
+    await appended;
   }
 
   #hasOffsets(topic: Topic, count: number): boolean {
-    return this.#getState(topic).partitions.every(({ nextOffset }) => this.#reservation.covers(nextOffset + count));
+    return this.#getState(topic.name).partitions.every(({ nextOffset }) =>
+      this.#reservation.covers(nextOffset + count),
+    );
   }
 
-  #byPartition(topic: Topic, messages: readonly LogMessage[]): [Partition, LogMessage[]][] {
-    const { partitions } = this.#getState(topic);
-    const shares = new Map<Partition, LogMessage[]>();
-    for (const message of messages) {
-      const partition = partitions[partitions.length === 1 ? 0 : hashKey(message.key) % partitions.length] as Partition;
-      const share = shares.get(partition);
-      if (share) share.push(message);
-      else shares.set(partition, [message]);
-    }
-    return [...shares];
-  }
-
-  /** Executes step 1. */
-  async #enqueue(partition: Partition, messages: readonly LogMessage[]): Promise<void> {
-    const appendedRecords = messages.map(({ key, value, headers = {} }): LogRecord => {
+  /** Executes step 1. @returns the events that are to be stored. */
+  #assignOffsets(topic: Topic, messages: readonly LogMessage[]): Share[] {
+    const { partitions, followers } = this.#getState(topic.name);
+    const recordsByPartition = new Map<Partition, LogRecord[]>();
+    for (const { key, value, headers = {} } of messages) {
+      const partition = partitions[partitions.length === 1 ? 0 : hashKey(key) % partitions.length] as Partition;
       const offset = partition.nextOffset++;
-      const version = computeRecordVersion(Math.floor(offset / 1_000), offset % 1_000, headers);
-      return { partition: partition.number, offset, key, value, headers, version };
-    });
-    this.#passToFollowers(partition.topic, appendedRecords);
-    const records = selectStoredRecords(partition.topic, appendedRecords);
-    if (records.length === 0) return;
-    const bytes = sumValueBytes(records);
-    const tenantId = getTenantContext()?.organizationId;
-    if (tenantId !== this.#lastTenantId) {
-      if (this.#lastTenantId !== undefined) this.#sharedUntilMs = performance.now() + sharedModeMs;
-      this.#lastTenantId = tenantId;
+      const version = computeOffsetVersion(offset, headers);
+      const record = { partition: partition.number, offset, key, value, headers, version };
+      const records = recordsByPartition.get(partition);
+      if (records) records.push(record);
+      else recordsByPartition.set(partition, [record]);
     }
-    await new Promise<void>((done, failed) => {
-      partition.waitingEvents += records.length;
-      partition.queue.push({ tenantId, records, rows: records.length, bytes, done, failed });
-      if (partition.queue.length === partition.pendingGather?.requests) partition.pendingGather.done();
-      this.#startSoon(partition);
-    });
+    const shares: Share[] = [];
+    for (const [partition, records] of recordsByPartition) {
+      this.#passToFollowers(topic, followers, records);
+      const stored = selectStoredRecords(topic, records);
+      if (stored.length > 0) shares.push({ partition, records: stored, bytes: sumValueBytes(stored) });
+    }
+    return shares;
   }
 
-  #passToFollowers(topic: Topic, records: readonly LogRecord[]): void {
-    for (const follower of this.#getState(topic).followers) {
+  #passToFollowers(topic: Topic, followers: TopicState['followers'], records: readonly LogRecord[]): void {
+    for (const follower of followers) {
       try {
         follower(records);
       } catch (error) {
@@ -241,93 +242,142 @@ export class InProcessLog implements EventLog {
     }
   }
 
-  /**
-   * Starts batches soon, so that requests that arrive in the same turn of the event loop are part of the same batch.
-   */
-  #startSoon(partition: Partition): void {
-    if (partition.isStarting) return;
-    partition.isStarting = true;
-    setImmediate(() => {
-      partition.isStarting = false;
-      // The batch may contain requests of several organisations, so it runs outside the tenant context of the caller.
-      runWithoutTenant(() => this.#startBatches(partition));
+  #enqueue(shares: readonly Share[]): Promise<void> {
+    const tenantId = getTenantContext()?.organizationId;
+    for (const share of shares) this.#track(share);
+    const bytes = shares.reduce((sum, share) => sum + share.bytes, 0);
+    return new Promise<void>((appended, failed) => {
+      this.#queue.push({ tenantId, bytes, shares, appended, failed });
+      this.#startAppending();
     });
   }
 
-  /** Executes step 2. */
-  #startBatches(partition: Partition): void {
-    while (partition.inFlight.size < maxBatchesInFlight) {
-      const waiting = this.#take(partition);
-      if (waiting.length === 0) return;
-      partition.inFlight.set(waiting, this.#run(partition, waiting));
-    }
+  #startAppending(): void {
+    // An insert may contain requests of several organisations, so it runs outside the context of the caller.
+    this.#appending ??= runWithoutTenant(() => this.#appendAll());
   }
 
-  /** Executes steps 3 and 4. */
-  async #run(partition: Partition, waiting: readonly WaitingRequest[]): Promise<void> {
-    const startedAtMs = performance.now();
+  /** Executes steps 2 and 3 until no request can be appended. */
+  async #appendAll(): Promise<void> {
+    for (;;) {
+      // Requests that arrive in the same turn of the event loop are part of the same insert.
+      await new Promise((resolve) => setImmediate(resolve));
+      const requests = dequeueBatch(this.#queue, maxAppendBytes, (tenantId) => this.#mustWait(tenantId));
+      if (requests.length === 0) break;
+      await this.#append(requests);
+    }
+    this.#appending = undefined;
+  }
+
+  async #append(requests: readonly Request[]): Promise<void> {
+    const logged = requests.flatMap(({ shares }) =>
+      shares.flatMap(({ partition: { topic }, records }) => records.map((record) => ({ topic: topic.name, record }))),
+    );
     try {
-      await this.#handle(partition, waiting);
-      for (const request of waiting) request.done();
+      const segment = await this.#table.append(logged);
+      for (const { tenantId, shares, appended } of requests) {
+        for (const share of shares) this.#deliver(tenantId, share, segment);
+        appended();
+      }
     } catch (error) {
-      const refusal = this.#refusal(partition, error);
-      for (const request of waiting) request.failed(refusal);
+      this.#options.logger.error({ err: error }, 'events could not be appended to the log');
+      this.#refuse(requests, error);
     }
-    for (const request of waiting) partition.waitingEvents -= request.records.length;
-    const durationMs = performance.now() - startedAtMs;
-    if (this.#isShared) {
-      if (hasDominantTenant(waiting)) await pause(durationMs);
-    } else await gather(partition, waiting.length + partition.queue.length, durationMs);
-    partition.inFlight.delete(waiting);
-    this.#startBatches(partition);
   }
 
-  #take(partition: Partition): WaitingRequest[] {
-    const { subscriptions } = this.#getState(partition.topic);
-    const rows = Math.min(...subscriptions.map((subscription) => subscription.limits.rows));
-    const bytes = Math.min(...subscriptions.map((subscription) => subscription.limits.bytes));
-    const sharing = { isShared: this.#isShared, excludedTenantIds: collectTenantIds(partition.inFlight.keys()) };
-    return dequeueBatch(partition.queue, { rows, bytes }, sharing);
+  /** Returns true if so many events of the organisation wait for the groups that its requests must not be appended yet. */
+  #mustWait(tenantId: string | undefined): boolean {
+    const { bytes = 0 } = this.#appended.get(tenantId) ?? {};
+    return bytes > maxTenantShare * this.#options.maxPendingBytes && !this.#closed;
   }
 
-  get #isShared(): boolean {
-    return performance.now() < this.#sharedUntilMs && !this.#closed;
+  /** Executes step 4 for the events of a request. */
+  #deliver(tenantId: string | undefined, share: Share, segment: Segment): void {
+    const { partition, records, bytes } = share;
+    const own = this.#appended.get(tenantId) ?? { bytes: 0, shares: new Set() };
+    this.#appended.set(tenantId, own);
+    own.bytes += bytes;
+    own.shares.add(share);
+    partition.delivery.add({
+      records,
+      bytes,
+      onStored: () => {
+        this.#table.release(segment, records.length);
+        this.#untrack(share);
+        own.bytes -= bytes;
+        own.shares.delete(share);
+        if (own.shares.size === 0) this.#appended.delete(tenantId);
+      },
+    });
   }
 
-  async #handle(partition: Partition, waiting: readonly WaitingRequest[]): Promise<void> {
-    const batch: LogBatch = {
-      topic: partition.topic,
-      partition: partition.number,
-      records: waiting.flatMap((request) => request.records),
-    };
-    for (const subscription of this.#getState(partition.topic).subscriptions) await subscription.handle(batch);
+  #track(share: Share): void {
+    share.partition.unstored.add(share);
+    this.#pendingBytes += share.bytes;
   }
 
-  #refusal(partition: Partition, error: unknown): unknown {
-    this.#options.logger.error({ err: error, topic: partition.topic.name }, 'a batch could not be stored');
-    const retryAfterSeconds = (isRunlakeError(error) && error.retryAfterSeconds) || 1;
-    return runlakeError('EVENT_LOG_UNAVAILABLE', {}, { cause: error, retryAfterSeconds });
+  #untrack(share: Share): void {
+    share.partition.unstored.delete(share);
+    this.#pendingBytes -= share.bytes;
+  }
+
+  /** Rejects requests. Their events may have been appended; then the next process delivers them, or they are dropped. */
+  #refuse(requests: readonly Request[], cause: unknown): void {
+    const retryAfterSeconds = (isRunlakeError(cause) && cause.retryAfterSeconds) || 1;
+    const refusal = runlakeError('EVENT_LOG_UNAVAILABLE', {}, { cause, retryAfterSeconds });
+    for (const { shares, failed } of requests) {
+      for (const share of shares) this.#untrack(share);
+      failed(refusal);
+    }
+  }
+
+  get #isRejecting(): boolean {
+    return this.#partitions().some(({ delivery }) => delivery.isRejected);
+  }
+
+  /** Called after a batch was stored or rejected. While batches are rejected, no request waits for them. */
+  #onProgress(): void {
+    for (const check of this.#waitingReads) check();
+    if (this.#isRejecting) {
+      const waiting = this.#queue.filter(({ tenantId }) => this.#mustWait(tenantId));
+      for (const request of waiting) this.#queue.splice(this.#queue.indexOf(request), 1);
+      this.#refuse(waiting, undefined);
+    }
+    if (this.#queue.length > 0) this.#startAppending();
+  }
+
+  async whenStored(): Promise<void> {
+    const tenantId = getTenantContext()?.organizationId;
+    if (tenantId === undefined || this.#appended.size === 0) return;
+    const shares = [tenantId, undefined].flatMap((id) => [...(this.#appended.get(id)?.shares ?? [])]);
+    const isOver = () => this.#isRejecting || !shares.some((share) => share.partition.unstored.has(share));
+    if (isOver()) return;
+    for (const { delivery } of new Set(shares.map(({ partition }) => partition))) delivery.hurry();
+    await new Promise<void>((resolve) => {
+      const end = () => {
+        clearTimeout(timer);
+        this.#waitingReads.delete(check);
+        resolve();
+      };
+      const check = () => isOver() && end();
+      const timer = setTimeout(end, maxReadWaitMs);
+      this.#waitingReads.add(check);
+    });
   }
 
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void> {
     await insertDeadLetter(transaction ?? this.#options.database, topic.name, record, reason, step);
   }
 
-  /** Returns an empty position, because `publish` resolves only after the events are stored. */
-  async position(): Promise<LogPosition> {
-    return {};
+  async position(topic: Topic): Promise<LogPosition> {
+    const { partitions } = this.#getState(topic.name);
+    return Object.fromEntries(partitions.map(({ number, nextOffset }) => [number, nextOffset]));
   }
 
-  /**
-   * Returns true if all events before `position` are stored. Only events of this process can be missing, because
-   * earlier processes stored all events that they acknowledged.
-   */
   async isStored(topic: Topic, position: LogPosition): Promise<boolean> {
-    return this.#getState(topic).partitions.every(({ number, inFlight, queue }) => {
-      const before = position[number] ?? 0;
-      return [...[...inFlight.keys()].flat(), ...queue].every(
-        ({ records: [oldest] }) => oldest === undefined || oldest.offset >= before,
-      );
+    return this.#getState(topic.name).partitions.every(({ number, unstored }) => {
+      const end = position[number] ?? 0;
+      return [...unstored].every(({ records: [oldest] }) => oldest === undefined || oldest.offset >= end);
     });
   }
 
@@ -336,37 +386,40 @@ export class InProcessLog implements EventLog {
     await this.#options.database.ping();
   }
 
+  /** Also deletes the delivered events from the table. Events that a group rejects remain there for the next process. */
   async close(): Promise<void> {
+    if (this.#closed) return;
     this.#closed = true;
-    const states = [...this.#topics.values()];
-    for (const { queue, inFlight } of states.flatMap(({ partitions }) => partitions)) {
-      while (queue.length > 0 || inFlight.size > 0) {
-        await Promise.all(inFlight.values());
-        await new Promise((resolve) => setImmediate(resolve));
-      }
+    while (this.#queue.length > 0) {
+      this.#startAppending();
+      await this.#appending;
     }
-    for (const { followers } of states) followers.clear();
+    await this.#appending;
+    await Promise.all(this.#partitions().map(({ delivery }) => delivery.close()));
+    await this.#table.close();
+    for (const { followers } of this.#topics.values()) followers.clear();
     for (const hide of this.#hideMetrics) hide();
   }
 
-  #getState({ name }: Topic): TopicState {
-    return this.#topics.get(name) ?? { partitions: [], subscriptions: [], followers: new Set() };
+  #getState(topic: string): TopicState {
+    return this.#topics.get(topic) ?? { partitions: [], followers: new Set() };
+  }
+
+  #partitions(): Partition[] {
+    return [...this.#topics.values()].flatMap(({ partitions }) => partitions);
   }
 
   #lag() {
-    return [...this.#topics.values()].flatMap(({ partitions }) =>
-      partitions.map(({ topic, number, waitingEvents }) => ({
-        labels: { topic: topic.name, partition: number },
-        value: waitingEvents,
-      })),
-    );
+    return this.#partitions().map(({ topic, number, unstored }) => ({
+      labels: { topic: topic.name, partition: number },
+      value: [...unstored].reduce((events, { records }) => events + records.length, 0),
+    }));
   }
 }
 
-function collectTenantIds(batches: Iterable<readonly WaitingShare[]>): Set<string | undefined> {
-  const tenants = new Set<string | undefined>();
-  for (const batch of batches) for (const { tenantId } of batch) tenants.add(tenantId);
-  return tenants;
+/** Computes the version of a record from its offset, which begins at the time in microseconds. */
+function computeOffsetVersion(offset: number, headers: LogRecord['headers']): bigint {
+  return computeRecordVersion(Math.floor(offset / 1_000), offset % 1_000, headers);
 }
 
 /** Computes the FNV-1a hash, which distributes keys over partitions. It is not a cryptographic hash. */
@@ -382,17 +435,4 @@ function selectStoredRecords(topic: Topic, records: readonly LogRecord[]): reado
   const at = getFieldOffset(topic, topic.storedFlag);
   // Records that are too short to contain the flag are kept: the sink sends them to the dead-letter queue.
   return records.filter(({ value }) => value[at] !== 0);
-}
-
-/** Creates the store for in-flight inserts, which uses the table `in_flight_inserts`. */
-function createInFlightInserts(database: Database): InFlightInserts {
-  return {
-    async begin({ id, hours }) {
-      await database.query('INSERT INTO in_flight_inserts (id, hours) VALUES ($1, $2)', [id, JSON.stringify(hours)]);
-    },
-    async complete(id, transaction) {
-      await transaction.query('DELETE FROM in_flight_inserts WHERE id = $1', [id]);
-    },
-    list: () => database.query<InFlightInsert>('SELECT id, hours FROM in_flight_inserts ORDER BY written_at'),
-  };
 }

@@ -1,134 +1,72 @@
-/** The share of a request that is waiting for one partition. */
-export interface WaitingShare {
+/** A request that is waiting to be written. */
+export interface WaitingRequest {
   /** Id of the organisation. Undefined for Runlake's internal work. */
   readonly tenantId: string | undefined;
-  readonly rows: number;
-  readonly bytes: number;
-}
-
-export interface BatchLimits {
-  readonly rows: number;
   readonly bytes: number;
 }
 
 /**
- * Maximum number of bytes in a batch while several organisations publish. ClickHouse stores this amount in a fraction
- * of a second, even under load.
- */
-const maxSharedBatchBytes = 1024 * 1024;
-
-export interface Sharing {
-  /** Whether several organisations are currently publishing. */
-  readonly isShared: boolean;
-  /** Organisations that already have a batch in flight. Their requests are skipped. */
-  readonly excludedTenantIds: ReadonlySet<string | undefined>;
-}
-
-/**
- * Takes the next batch from a queue. The first candidate is always taken, regardless of its size.
+ * Takes the next requests from a queue, up to `maxBytes`. The first request is taken regardless of its size.
  *
- * While only one organisation publishes, the batch is the head of the queue, up to the limits. While several
- * organisations publish, batches are small, because each request waits for the batch before its own batch. They are
- * filled in turn: the organisation with the fewest bytes in the batch is next, so that no organisation waits for the
- * queue of another organisation. The requests of one organisation stay in order, and so do the events of a key.
+ * The organisation with the fewest bytes in the batch is next, so that no organisation waits for the queue of another
+ * organisation. The requests of one organisation stay in order, and so do the events of a key.
+ *
+ * @param isExcluded returns true for organisations whose requests stay in the queue.
  */
-export function dequeueBatch<Share extends WaitingShare>(
-  queue: Share[],
-  limits: BatchLimits,
-  { isShared, excludedTenantIds }: Sharing,
-): Share[] {
-  const maxBytes = isShared ? Math.min(limits.bytes, maxSharedBatchBytes) : limits.bytes;
-  const candidates =
-    excludedTenantIds.size === 0 ? queue : queue.filter(({ tenantId }) => !excludedTenantIds.has(tenantId));
-  const takenShares = new Set<Share>();
-  let rows = 0;
+export function dequeueBatch<Request extends WaitingRequest>(
+  queue: Request[],
+  maxBytes: number,
+  isExcluded: (tenantId: string | undefined) => boolean,
+): Request[] {
+  const taken = new Set<Request>();
   let bytes = 0;
-  for (const share of isShared ? yieldFairly(candidates) : candidates) {
-    rows += share.rows;
-    bytes += share.bytes;
-    if (takenShares.size > 0 && (rows > limits.rows || bytes > maxBytes)) break;
-    takenShares.add(share);
+  for (const request of yieldFairly(queue, isExcluded)) {
+    bytes += request.bytes;
+    if (taken.size > 0 && bytes > maxBytes) break;
+    taken.add(request);
   }
-  const batch: Share[] = [];
   let left = 0;
-  for (const share of queue) {
-    if (takenShares.has(share)) batch.push(share);
-    else {
-      queue[left] = share;
-      left += 1;
-    }
+  for (const request of queue) {
+    if (taken.has(request)) continue;
+    queue[left] = request;
+    left += 1;
   }
   queue.length = left;
-  return batch;
+  return [...taken];
 }
 
-/** Returns true if one organisation has at least a quarter of the maximum number of bytes of a shared batch. */
-export function hasDominantTenant(batch: readonly WaitingShare[]): boolean {
-  const bytesByTenant = new Map<string | undefined, number>();
-  for (const { tenantId, bytes } of batch) bytesByTenant.set(tenantId, (bytesByTenant.get(tenantId) ?? 0) + bytes);
-  return Math.max(...bytesByTenant.values()) >= maxSharedBatchBytes / 4;
-}
-
-interface Tenant<Share> {
+interface Tenant<Request> {
   bytes: number;
   next: number;
-  readonly shares: Share[];
+  readonly requests: Request[];
 }
 
 /**
- * Yields the next share of the organisation that has the fewest bytes so far. If several organisations have equally few
+ * Yields the next request of the organisation that has the fewest bytes so far. If several organisations have equally few
  * bytes, chooses the organisation that has waited longest.
  */
-function* yieldFairly<Share extends WaitingShare>(queue: readonly Share[]): Generator<Share> {
-  const byId = new Map<string | undefined, Tenant<Share>>();
-  for (const share of queue) {
-    const tenant = byId.get(share.tenantId);
-    if (tenant) tenant.shares.push(share);
-    else byId.set(share.tenantId, { bytes: 0, next: 0, shares: [share] });
+function* yieldFairly<Request extends WaitingRequest>(
+  queue: readonly Request[],
+  isExcluded: (tenantId: string | undefined) => boolean,
+): Generator<Request> {
+  const byId = new Map<string | undefined, Tenant<Request>>();
+  for (const request of queue) {
+    const tenant = byId.get(request.tenantId);
+    if (tenant) tenant.requests.push(request);
+    else if (!isExcluded(request.tenantId)) byId.set(request.tenantId, { bytes: 0, next: 0, requests: [request] });
   }
   const tenants = [...byId.values()];
   for (;;) {
-    const waiting = tenants.filter(({ next, shares }) => next < shares.length);
+    const waiting = tenants.filter(({ next, requests }) => next < requests.length);
     const [first] = waiting;
     if (first === undefined) return;
     const tenant = waiting.reduce(
       (smallestTenant, other) => (other.bytes < smallestTenant.bytes ? other : smallestTenant),
       first,
     );
-    const share = tenant.shares[tenant.next] as Share;
+    const request = tenant.requests[tenant.next] as Request;
     tenant.next += 1;
-    tenant.bytes += share.bytes;
-    yield share;
+    tenant.bytes += request.bytes;
+    yield request;
   }
-}
-
-/**
- * Maximum time for which a partition gathers requests after a batch: as a fraction of the time that the batch took, and
- * in milliseconds.
- */
-const maxGatheringShare = 0.25;
-const maxGatheringMs = 50;
-
-/** A partition that can wait for further requests. */
-export interface GatheringPartition {
-  readonly queue: readonly unknown[];
-  /** Set while the partition waits. `done` must be called when the number of queued requests is `requests`. */
-  pendingGather?: { readonly requests: number; readonly done: () => void } | undefined;
-}
-
-/**
- * Waits until `requests` requests are queued, but at most for a fraction of `batchMs`. Does not wait if there is only
- * one sender.
- */
-export async function gather(partition: GatheringPartition, requests: number, batchMs: number): Promise<void> {
-  if (requests < 2 || partition.queue.length >= requests) return;
-  await new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, Math.min(batchMs * maxGatheringShare, maxGatheringMs));
-    const done = () => {
-      clearTimeout(timer);
-      resolve();
-    };
-    partition.pendingGather = { requests, done };
-  });
-  partition.pendingGather = undefined;
 }

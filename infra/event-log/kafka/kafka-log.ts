@@ -112,6 +112,7 @@ interface OpenedKafka {
 
 /** The event log on Kafka; `publisher.ts` and `partition-consumer.ts` describe how it works. */
 export class KafkaLog implements EventLog {
+  readonly isExclusive = false;
   readonly #options: KafkaLogOptions;
   readonly #opened: OpenedKafka;
   readonly #producer: IdempotentProducer;
@@ -219,6 +220,8 @@ export class KafkaLog implements EventLog {
     const message = buildDeadLetterMessage(names.of(topic), record, reason, step);
     await this.#publisher.publishUnconditionally(names.deadLetterTopic(topic), [message]);
   }
+
+  async whenStored(): Promise<void> {}
 
   async position(topic: Topic): Promise<LogPosition> {
     const { admin, names } = this.#opened;

@@ -4,22 +4,18 @@
  * Invariant: an insert may be repeated, in whole or in part, and in any order with others: merged reads return the same
  * rows. The roll-up counts the affected hours again after the last insert that touched them.
  *
- *   1. With a log that does not redeliver batches, record the insert and its hours (`EventLog.inFlightInserts`). After a
- *      crash before this step nothing is stored.
- *   2. Insert the rows and the versions of their events (`event-versions.ts`). If ClickHouse refuses the data, bisect the
- *      batch. An insert that fails for another reason may have stored a part of its rows; the log redelivers the batch,
- *      or its publishers repeat it.
- *   3. Send the refused records to the dead-letter queue. All inserts of the batch have succeeded, so that a batch that is
- *      redelivered after a failed insert does not write a dead-letter record each time.
- *   4. In one transaction, mark the hours dirty and delete the record of step 1. If the process crashes before this
- *      step, the log redelivers the batch, or recovery finds the record and marks the same hours.
+ *   1. Insert the rows and the versions of their events (`event-versions.ts`). If ClickHouse refuses the data, bisect the
+ *      batch. An insert that fails for another reason may have stored a part of its rows; the log delivers the batch
+ *      again.
+ *   2. Send the refused records to the dead-letter queue. All inserts of the batch have succeeded, so that a batch that is
+ *      delivered again after a failed insert does not write a dead-letter record each time.
+ *   3. Mark the hours dirty. If the process crashes before this step, the log delivers the batch again.
  */
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { killInserts } from '../../../infra/clickhouse/server-queries.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { encodeAvroContainer, getFieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
-import type { DirtyHour, EventLog, InFlightInserts, LogRecord } from '../../../infra/event-log/event-log.ts';
+import type { DirtyHour, EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { neverSeconds, traceTiers } from '../../retention/lifetimes.ts';
@@ -84,8 +80,6 @@ interface InsertDeps {
   readonly log: EventLog;
   readonly clickhouse: ClickHouse;
   readonly database: Database;
-  /** Ids of inserts that are between steps 1 and 4; recovery skips them. */
-  readonly inFlight: Set<string>;
 }
 
 /**
@@ -101,29 +95,19 @@ interface InsertDeps {
  *   to retry the batch.
  */
 export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promise<LogRecord[]> {
-  const { database, inFlight, log } = deps;
   const id = randomUUID();
+  const bisection = { insertsLeft: maxExactInserts, minRecords: Math.ceil(insert.records.length / maxParts) };
+  const [stored, versions] = await Promise.allSettled([
+    insertOrBisect(insert, insert.records, { ...deps, id, bisection }),
+    insertVersions(insert, deps, id),
+  ]);
+  // Both have ended, so no insert is in progress when the batch is repeated.
+  if (stored.status === 'rejected') throw stored.reason;
+  if (versions.status === 'rejected') throw versions.reason;
+  const refusedRecords = await sendToDeadLetters(insert.topic, stored.value, deps);
   const hours = listDirtyHours(insert.topic, insert.records);
-  inFlight.add(id);
-  try {
-    await log.inFlightInserts?.begin({ id, hours });
-    const bisection = { insertsLeft: maxExactInserts, minRecords: Math.ceil(insert.records.length / maxParts) };
-    const [stored, versions] = await Promise.allSettled([
-      insertOrBisect(insert, insert.records, { ...deps, id, bisection }),
-      insertVersions(insert, deps, id),
-    ]);
-    // Both have ended, so no insert is in progress when the batch is repeated.
-    if (stored.status === 'rejected') throw stored.reason;
-    if (versions.status === 'rejected') throw versions.reason;
-    const refusedRecords = await sendToDeadLetters(insert.topic, stored.value, deps);
-    await database.transaction(async (transaction) => {
-      await markHoursDirty(transaction, hours);
-      await log.inFlightInserts?.complete(id, transaction);
-    });
-    return refusedRecords;
-  } finally {
-    inFlight.delete(id);
-  }
+  await markHoursDirty(deps.database, hours);
+  return refusedRecords;
 }
 
 /** Inserts the versions of the events of a batch, also of those that are refused. */
@@ -144,7 +128,7 @@ interface RefusedPart {
 }
 
 /**
- * Performs step 2 for a part of the batch.
+ * Performs step 1 for a part of the batch.
  *
  * @returns the refused records, in parts that were not bisected further.
  */
@@ -208,7 +192,7 @@ async function insertPart(
   return undefined;
 }
 
-/** Performs step 3. @returns the refused records, as they were in the log. */
+/** Performs step 2. @returns the refused records, as they were in the log. */
 async function sendToDeadLetters(
   topic: Topic,
   refused: readonly RefusedPart[],
@@ -228,67 +212,4 @@ async function sendToDeadLetters(
     sent.push(...originals);
   }
   return sent;
-}
-
-/**
- * SQL that inserts the keys of stored runs into `run_keys` again, so that its views complete the tables derived from
- * runs. Repeated rows are harmless. The caller appends a condition.
- */
-export const refillRunKeysSql = `INSERT INTO run_keys
-  (tenant_id, session_id, start_time, trace_id, id, trace_time, location_version, trace_tier, expires_at, received_at, user_id, key_id,
-  usage_time)
-SELECT tenant_id, session_id, start_time, trace_id, id, trace_time, location_version, trace_tier, expires_at, sender.1, sender.2, sender.3,
-  if(states_usage, start_time, NULL)
-FROM runs FINAL`;
-
-/**
- * Completes the derived tables of the traces that start in `hours`. An interrupted insert may have reached `runs` but
- * not the derived tables; the reverse is impossible.
- *
- * Reads the key columns of all runs of the tenants, because the key times of a trace and of its runs may be far apart,
- * so that no bound on `start_time` is safe.
- *
- * @throws the errors of ClickHouse; a retry completes the repair.
- */
-async function repairDerivedTables(clickhouse: ClickHouse, hours: readonly DirtyHour[]): Promise<void> {
-  if (hours.length === 0) return;
-  await clickhouse.command({
-    name: 'repair-derived-tables',
-    sql: `${refillRunKeysSql} WHERE tenant_id IN (SELECT tenant_id FROM dirty_hours)
-      AND (tenant_id, toStartOfHour(trace_time)) IN (SELECT tenant_id, toDateTime(hour_seconds, 'UTC') FROM dirty_hours)`,
-    externalTable: {
-      name: 'dirty_hours',
-      structure: 'tenant_id UUID, hour_seconds UInt32',
-      rows: hours.map(({ tenantId, hourSeconds }) => [tenantId, hourSeconds]),
-    },
-    profile: 'bulk',
-    timeoutMs: 600_000,
-  });
-}
-
-interface RecoverDeps {
-  readonly inFlightInserts: InFlightInserts;
-  readonly clickhouse: ClickHouse;
-  readonly database: Database;
-}
-
-/**
- * Completes the inserts that were begun but not completed, except those that are in flight now. Such an insert may have
- * been executed completely, or may have reached `runs` but not the other tables. Marks the hours of the insert dirty,
- * because counting an hour again is harmless.
- */
-export async function recoverInserts(
-  { inFlightInserts, clickhouse, database }: RecoverDeps,
-  inFlight: ReadonlySet<string>,
-): Promise<void> {
-  for (const { id, hours } of await inFlightInserts.list()) {
-    if (inFlight.has(id)) continue;
-    // The insert may still be running; end it first, so that it writes no rows after the repair has read the table.
-    await killInserts(clickhouse, id);
-    await repairDerivedTables(clickhouse, hours);
-    await database.transaction(async (transaction) => {
-      await markHoursDirty(transaction, hours);
-      await inFlightInserts.complete(id, transaction);
-    });
-  }
 }

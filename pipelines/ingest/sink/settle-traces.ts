@@ -31,7 +31,6 @@ import { markHoursDirty, markHoursOfRunsDirty } from '../../usage/mark-hours-dir
 import type { TenantTrace } from '../run-event/run-event.ts';
 import { hourSeconds } from '../run-event/times.ts';
 import { readLocations, type TraceLocation } from './assign-trace-locations.ts';
-import { refillRunKeysSql } from './insert-batch.ts';
 
 /** Returns whether any trace is contested. Contested traces are rare. */
 export async function hasContestedTraces(database: Sql): Promise<boolean> {
@@ -211,3 +210,14 @@ async function moveTrace(
   }
   await run('refill-moved-trace', `${refillRunKeysSql} WHERE ${traceCondition} AND session_id = {project:UUID}`);
 }
+
+/**
+ * SQL that inserts the keys of stored runs into `run_keys` again, so that its views fill the tables derived from runs.
+ * Repeated rows are harmless.
+ */
+const refillRunKeysSql = `INSERT INTO run_keys
+  (tenant_id, session_id, start_time, trace_id, id, trace_time, location_version, trace_tier, expires_at, received_at, user_id, key_id,
+  usage_time)
+SELECT tenant_id, session_id, start_time, trace_id, id, trace_time, location_version, trace_tier, expires_at, sender.1, sender.2, sender.3,
+  if(states_usage, start_time, NULL)
+FROM runs FINAL`;

@@ -21,7 +21,7 @@
  *   7. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is
  *      redelivered while ClickHouse is down does not write a dead-letter record each time.
  *
- * After a failure the log redelivers the whole batch, or its publishers repeat it.
+ * After a failure the log delivers the whole batch again.
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../../infra/config/settings.ts';
@@ -60,7 +60,7 @@ import {
 } from './deferred-events.ts';
 import { EventVersions } from './event-versions.ts';
 import { expireWithRuns, keepTracesWithFeedback } from './expire-with-runs.ts';
-import { insertBatch, recoverInserts } from './insert-batch.ts';
+import { insertBatch } from './insert-batch.ts';
 import {
   computeAcceptedTimes,
   inspectRecord,
@@ -118,12 +118,8 @@ export class Sink {
   readonly #retentions: ProjectRetentions;
   readonly #marks: TraceMarks;
   readonly #schemas: RecordSchemas;
-  readonly #inFlight = new Set<string>();
-  #recovering: NodeJS.Timeout | undefined;
   #hideMetrics: (() => void)[] = [];
   #mismatch: RunlakeError | undefined;
-  /** True after a failure if the log does not redeliver batches; recovery then runs before the next batch. */
-  #needsRecovery = false;
 
   constructor(options: SinkOptions) {
     this.#options = options;
@@ -133,10 +129,9 @@ export class Sink {
     this.#marks = new TraceMarks(options.clickhouse);
   }
 
-  /** Completes the unfinished inserts of an earlier process, then consumes `topics`. */
+  /** Consumes `topics`. */
   async start(topics: readonly Topic[]): Promise<void> {
     const { config, log, database, clickhouse } = this.#options;
-    await this.#recover();
     this.#hideMetrics = [
       deferredEventCount.setReader(() => countDeferredEvents(database)),
       newestVisibleAge.setReader(() => readNewestVisibleRunAge(clickhouse), 0),
@@ -152,7 +147,6 @@ export class Sink {
   }
 
   stop(): void {
-    clearTimeout(this.#recovering);
     for (const hide of this.#hideMetrics) hide();
   }
 
@@ -163,7 +157,6 @@ export class Sink {
 
   async #handle(batch: LogBatch): Promise<void> {
     try {
-      if (this.#needsRecovery) await this.#recover();
       const { good: found, poison } = await this.#inspect(batch);
       const good = prepareRecords(batch.topic, found);
       if (batch.topic.assignsTraceLocation) await this.#storeRunEvents(batch, good.map(addTraceKey));
@@ -172,7 +165,6 @@ export class Sink {
       this.#mismatch = undefined;
     } catch (error) {
       if (isRunlakeError(error) && error.code === 'SCHEMA_MISMATCH') this.#mismatch = error;
-      if (this.#options.log.inFlightInserts !== undefined) this.#recoverSoon();
       throw error;
     }
   }
@@ -218,7 +210,7 @@ export class Sink {
   /** Performs steps 2 to 6 for run events. */
   async #storeRunEvents(batch: LogBatch, good: readonly ValidRunEvent[]): Promise<void> {
     const { database, clickhouse, config, log, onHoursMarked } = this.#options;
-    if (log.inFlightInserts === undefined) this.#keyTimes.noteBatch(batch);
+    if (!log.isExclusive) this.#keyTimes.noteBatch(batch);
     const keys = new Set(good.map(({ traceKey: key }) => key));
     const contested = new Set<string>();
     const [locations, retentions, marks, hasDeferred] = await Promise.all([
@@ -317,8 +309,8 @@ export class Sink {
   /**
    * Performs step 5. Afterwards every event of the batch is at the winning location of its trace.
    *
-   * If the log does not redeliver batches, a single process inserts from it and assigns each location once. The
-   * locations of new traces are then not read again.
+   * If only this process consumes the log, it assigns each location once. The locations of new traces are then not read
+   * again.
    */
   async #settle(
     batch: LogBatch,
@@ -327,13 +319,13 @@ export class Sink {
   ): Promise<void> {
     const { database, clickhouse, log } = this.#options;
     const { locations, newTraces, contested } = found;
-    if (log.inFlightInserts === undefined) {
+    if (!log.isExclusive) {
       for (const { key, locations: stored } of await readLocations(clickhouse, newTraces.map(parseTraceKey))) {
         if (stored.length > 1) contested.add(key);
       }
     }
     await markTracesContested(database, [...contested].map(parseTraceKey));
-    if (contested.size === 0 && (log.inFlightInserts !== undefined || !(await hasContestedTraces(database)))) return;
+    if (contested.size === 0 && (log.isExclusive || !(await hasContestedTraces(database)))) return;
     const keys = new Set(events.map(({ traceKey: key }) => key));
     const contestedTraces = await findContestedTraces(database, [...keys].map(parseTraceKey));
     for (const trace of contestedTraces) {
@@ -367,32 +359,11 @@ export class Sink {
         schema: this.#schemas.get(batch.topic, schemaId) as RecordSchema,
         records: batchRecords,
       };
-      const deps = { ...this.#options, inFlight: this.#inFlight };
-      const refused = await traceInsert(insert, () => insertBatch(insert, deps));
+      const refused = await traceInsert(insert, () => insertBatch(insert, this.#options));
       for (const { offset } of refused)
         logger.warn({ topic: batch.topic.name, offset }, 'record refused by ClickHouse');
       refusedRecords.push(...refused);
     }
     return refusedRecords;
-  }
-
-  async #recover(): Promise<void> {
-    const { log, clickhouse, database, onHoursMarked } = this.#options;
-    if (log.inFlightInserts === undefined) return;
-    await recoverInserts({ inFlightInserts: log.inFlightInserts, clickhouse, database }, this.#inFlight);
-    this.#needsRecovery = false;
-    onHoursMarked();
-  }
-
-  /** Retries recovery every second after a failure, even if no further batch arrives. */
-  #recoverSoon(): void {
-    this.#needsRecovery = true;
-    this.#recovering ??= setTimeout(() => {
-      this.#recovering = undefined;
-      this.#recover().catch((error: unknown) => {
-        this.#options.logger.warn({ err: error }, 'an unfinished insert could not be completed yet');
-        this.#recoverSoon();
-      });
-    }, 1_000).unref();
   }
 }

@@ -7,9 +7,16 @@ import { deadLettersContract } from './dead-letters-contract.ts';
 
 deadLettersContract('in-process', async () => {
   const stores = await freshStores();
-  const { database } = stores;
+  const { clickhouse, database } = stores;
   const logger = createLogger('silent', 'test');
-  const log = await openInProcessLog({ database, topics, partitions: 2, maxPendingBytes: 2 ** 20, logger });
+  const log = await openInProcessLog({
+    clickhouse,
+    database,
+    topics,
+    partitions: 2,
+    maxPendingBytes: 2 ** 20,
+    logger,
+  });
   return {
     deadLetters: openPostgresDeadLetterQueue(database),
     store: (topic, record, reason, step) => log.deadLetter(topic, record, reason, step),

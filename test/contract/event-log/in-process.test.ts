@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { buildWirePrefix } from '../../../infra/event-log/avro.ts';
-import type { LogBatch } from '../../../infra/event-log/event-log.ts';
+import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import { buildWirePrefix, prefixBytes } from '../../../infra/event-log/avro.ts';
+import type { EventLog, LogBatch, LogRecord } from '../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { getTenantContext, runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
@@ -12,15 +12,27 @@ import { until } from '../../infra/until.ts';
 import { streamEvent, streamMessage } from '../../pipelines/streams/stream-events.ts';
 import { eventLogContract, type LogUnderTest } from './event-log-contract.ts';
 
-async function open({ maxPendingBytes = 2 ** 20 } = {}): Promise<LogUnderTest> {
+/** @param options.failingInserts number of inserts that fail before anything is stored. */
+async function open({
+  maxPendingBytes = 2 ** 20,
+  failingInserts = 0,
+} = {}): Promise<LogUnderTest & { readonly clickhouse: ClickHouse }> {
   const stores = await freshStores();
   const { database } = stores;
+  let insertsToFail = failingInserts;
+  const clickhouse: ClickHouse = {
+    ...stores.clickhouse,
+    insertBody: async (insert) => {
+      if (insertsToFail-- > 0) throw new Error('this insert was made to fail');
+      await stores.clickhouse.insertBody(insert);
+    },
+  };
   const logger = createLogger('silent', 'test');
-  const openLog = () => openInProcessLog({ database, topics, partitions: 4, maxPendingBytes, logger });
+  const openLog = () => openInProcessLog({ clickhouse, database, topics, partitions: 4, maxPendingBytes, logger });
   const log = await openLog();
   return {
     log,
-    database,
+    clickhouse,
     reopened: async () => openLog(),
     deadLetters: () => database.query('SELECT value, headers, reason, step FROM dead_letters ORDER BY id'),
     async close() {
@@ -34,29 +46,86 @@ eventLogContract('in-process', open);
 
 const limits = { rows: 100, bytes: 100_000 };
 const message = (text: string) => ({ key: 'key', value: Buffer.concat([buildWirePrefix(1), Buffer.from(text)]) });
+const textOf = ({ value }: LogRecord) => value.toString('latin1', prefixBytes);
 
-test('a publisher is answered only after every group has processed the batch', async () => {
+/** Consumes the events of a log and closes it. @returns the events. */
+async function storeRemaining(log: EventLog): Promise<LogRecord[]> {
+  const stored: LogRecord[] = [];
+  const handle = async ({ records }: LogBatch) => void stored.push(...records);
+  await log.subscribe({ topic: runEvents, group: 'a', limits, handle });
+  await until('all events to be stored', async () => log.isStored(runEvents, await log.position(runEvents)));
+  await log.close();
+  return stored;
+}
+
+test('a publisher is answered before the groups have stored its events, and a crash loses none of them', async () => {
   const under = await open();
-  const gates = [deferred(), deferred()];
-  const handled: string[] = [];
-  for (const [index, { promise: released }] of gates.entries()) {
-    await under.log.subscribe({
-      topic: runEvents,
-      group: `group ${index}`,
-      limits,
-      handle: () => released.then(() => void handled.push(`group ${index}`)),
-    });
-  }
-  let answered = false;
-  const published = under.log.publish(runEvents, [message('one')]).then(() => {
-    answered = true;
+  const { promise: held, resolve: release } = deferred();
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => held });
+  const texts = Array.from({ length: 30 }, (_, index) => `event ${index}`);
+  for (const text of texts) await under.log.publish(runEvents, [{ ...message(text), headers: { from: text } }]);
+  const stored = await storeRemaining(await under.reopened());
+  expect(stored.map(textOf)).toEqual(texts);
+  expect(stored.map(({ headers }) => headers.from)).toEqual(texts);
+  release();
+  await under.close();
+});
+
+test('after a restart, no event is delivered again that was stored when the log was closed', async () => {
+  const under = await open();
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => {} });
+  await under.log.publish(runEvents, [message('one'), message('two')]);
+  await under.log.close();
+  const reopened = await under.reopened();
+  await reopened.publish(runEvents, [message('three')]);
+  expect((await storeRemaining(reopened)).map(textOf)).toEqual(['three']);
+  await under.close();
+});
+
+test('events that a group rejects remain for the next process when the log is closed', async () => {
+  const under = await open();
+  const rejected = deferred();
+  await under.log.subscribe({
+    topic: runEvents,
+    group: 'a',
+    limits,
+    handle: async () => {
+      rejected.resolve();
+      throw new Error('not now');
+    },
   });
-  gates[0]?.resolve();
-  await until('the first group', () => handled.length === 1);
-  expect(answered).toBe(false);
-  gates[1]?.resolve();
-  await published;
-  expect(handled).toEqual(['group 0', 'group 1']);
+  await under.log.publish(runEvents, [message('one')]);
+  await rejected.promise;
+  await under.log.close();
+  expect((await storeRemaining(await under.reopened())).map(textOf)).toEqual(['one']);
+  await under.close();
+});
+
+test('the table is empty when all events are stored', async () => {
+  const under = await open();
+  const { promise: held, resolve: release } = deferred();
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => held });
+  await under.log.publish(runEvents, [message('one')]);
+  const countRows = async () => {
+    const [row] = await under.clickhouse.query<{ rows: number }>({
+      name: 'test',
+      sql: 'SELECT count() AS rows FROM event_log',
+    });
+    return row?.rows;
+  };
+  expect(await countRows()).toBe(1);
+  release();
+  await until('the segment to be dropped', async () => (await countRows()) === 0);
+  await under.close();
+});
+
+test('if ClickHouse does not take events, publishers get a retryable error, and later events are accepted', async () => {
+  const under = await open({ failingInserts: 1 });
+  const refused = under.log.publish(runEvents, [message('one')]);
+  await expect(refused).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', status: 503, retryAfterSeconds: 1 });
+  expect(await under.log.isStored(runEvents, await under.log.position(runEvents))).toBe(true);
+  await under.log.publish(runEvents, [message('two')]);
+  expect((await storeRemaining(under.log)).map(textOf)).toEqual(['two']);
   await under.close();
 });
 
@@ -64,11 +133,11 @@ test('pending bytes are bounded: beyond the limit publishers get a retryable err
   const under = await open({ maxPendingBytes: 1_000 });
   const { promise: released, resolve: release } = deferred();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => released });
-  const large = under.log.publish(runEvents, [message('x'.repeat(5_000))]);
+  await under.log.publish(runEvents, [message('x'.repeat(5_000))]);
   const refused = under.log.publish(runEvents, [message('y')]);
   await expect(refused).rejects.toMatchObject({ code: 'OVERLOADED', status: 503, retryAfterSeconds: 1 });
   release();
-  await large;
+  await until('the event to be stored', async () => under.log.isStored(runEvents, await under.log.position(runEvents)));
   await under.log.publish(runEvents, [message('y')]);
   await under.close();
 });
@@ -87,7 +156,7 @@ test('events that are not to be stored wait for no store, reach followers only a
     onRecords: (records) => seen.push(...records.map(({ offset }) => offset)),
   });
   const event = (seq: number, kept: boolean) => streamMessage(streamEvent({ seq, kept }), under.log);
-  const first = under.log.publish(streamEvents, [event(1, true), event(2, false)]);
+  await under.log.publish(streamEvents, [event(1, true), event(2, false)]);
   await under.log.publish(streamEvents, [event(3, false)]);
   expect(seen).toHaveLength(3);
   expect(stored).toHaveLength(0);
@@ -97,7 +166,7 @@ test('events that are not to be stored wait for no store, reach followers only a
   expect(await under.log.isStored(streamEvents, { [partition]: offset })).toBe(true);
   expect(await under.log.isStored(streamEvents, { [partition]: offset + 1 })).toBe(false);
   release();
-  await first;
+  await until('the first event to be stored', () => stored.length > 0);
   expect(stored).toEqual([offset]);
   expect(await under.log.isStored(streamEvents, { [partition]: offset + 3 })).toBe(true);
   await under.close();
@@ -106,13 +175,10 @@ test('events that are not to be stored wait for no store, reach followers only a
 test('requests that wait at the same moment form one batch', async () => {
   const under = await open();
   const sizes: number[] = [];
-  await under.log.subscribe({
-    topic: runEvents,
-    group: 'a',
-    limits,
-    handle: async ({ records }) => void sizes.push(records.length),
-  });
+  const handle = async ({ records }: LogBatch) => void sizes.push(records.length);
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle });
   await Promise.all(Array.from({ length: 30 }, () => under.log.publish(runEvents, [message('one')])));
+  await until('the events', () => sizes.length > 0);
   expect(sizes).toEqual([30]);
   await under.close();
 });
@@ -124,9 +190,11 @@ test('offsets continue after those of an earlier process, even if the clock was 
     const handle = async ({ records }: LogBatch) => void offsets.push(...records.map(({ offset }) => offset));
     await log.subscribe({ topic: runEvents, group: 'a', limits, handle });
     await log.publish(runEvents, [message('one')]);
-    return offsets[0] as number;
+    await until('the event', () => offsets.length > 0);
+    return offsets.at(-1) as number;
   };
   const first = await read(under.log);
+  await under.log.close();
   const now = Date.now();
   vi.spyOn(Date, 'now').mockReturnValue(now - 86_400_000);
   onTestFinished(() => void vi.restoreAllMocks());
@@ -150,78 +218,105 @@ test('offsets continue after those in Postgres, even if the clock was set back',
     handle: async ({ records }) => void offsets.push(...records.map(({ offset }) => offset)),
   });
   await log.publish(runEvents, [message('two')]);
+  await until('the event', () => offsets.length > 0);
   expect(offsets[0]).toBeGreaterThan(highest);
   await log.close();
   await under.close();
 });
 
-/** Opens a log whose groups hold each batch until its gate is opened; `batches` has the texts of the messages. */
-async function openGated(gates: readonly ReturnType<typeof deferred>[]) {
-  const under = await open({ maxPendingBytes: 100 * 2 ** 20 });
-  const batches: string[][] = [];
+const large = 'x'.repeat(2 ** 18);
+
+/** Opens a log with a group that holds each batch until `release` is called. */
+async function openHeld({ maxPendingBytes = 2 ** 22 } = {}) {
+  const under = await open({ maxPendingBytes });
+  const { promise: held, resolve: release } = deferred();
+  const stored: string[] = [];
   const tenantContexts = new Set<unknown>();
+  let isRejecting = false;
   await under.log.subscribe({
     topic: runEvents,
     group: 'a',
     limits: { rows: 1_000, bytes: 2 ** 26 },
     handle: async ({ records }) => {
       tenantContexts.add(getTenantContext());
-      const number = batches.push(records.map(({ value }) => value.toString('latin1', 5, 10)));
-      await gates[number - 1]?.promise;
+      await held;
+      if (isRejecting) throw new Error('not now');
+      stored.push(...records.map((record) => textOf(record).slice(0, 5)));
     },
   });
   const publish = (organizationId: string, text: string) =>
     runForTenant({ organizationId }, () => under.log.publish(runEvents, [message(text)]));
-  return { under, batches, handledFor: tenantContexts, publish };
+  const reject = () => {
+    isRejecting = true;
+    release();
+  };
+  return { under, stored, tenantContexts, publish, release, reject };
 }
 
-test('a request does not wait for a batch or the queue of another organisation, and none is processed in the context of one', async () => {
-  const gates = [deferred(), deferred(), deferred()];
-  const { under, batches, handledFor, publish } = await openGated(gates);
-  const first = publish('flooding', 'first');
-  await until('the first batch', () => batches.length === 1);
-  const flood = Array.from({ length: 8 }, () => publish('flooding', `flood${'x'.repeat(2 ** 18)}`));
-  gates[1]?.resolve();
-  await publish('quiet', 'quiet');
-  // Two batches are in progress, and both block.
-  const second = publish('quiet', 'again');
-  const third = publish('third', 'third');
-  await until('the third batch', () => batches.length === 3);
-  expect(batches).toEqual([['first'], ['quiet'], ['again', 'third']]);
-  gates[2]?.resolve();
-  await Promise.all([second, third]);
-  expect(batches).toHaveLength(3);
-  gates[0]?.resolve();
-  await Promise.all([first, ...flood]);
-  expect(batches.slice(3).map(({ length }) => length)).toEqual([3, 3, 2]);
-  expect(handledFor).toEqual(new Set([undefined]));
+test('an organisation with many events that are not stored waits; others do not', async () => {
+  const { under, stored, tenantContexts, publish, release } = await openHeld();
+  // The share of an organisation is an eighth of 4 MiB: two events of 256 KiB. The third is appended after both.
+  await Promise.all(['1', '2', '3'].map((number) => publish('flooding', `flood${number}${large}`)));
+  let isAnswered = false;
+  const waiting = publish('flooding', `late ${large}`).then(() => {
+    isAnswered = true;
+  });
+  for (const text of ['quiet', 'again']) await publish('quiet', text);
+  expect([isAnswered, stored]).toEqual([false, []]);
+  release();
+  await waiting;
+  await until('all events', () => stored.length === 6);
+  expect(stored).toEqual(['flood', 'flood', 'flood', 'quiet', 'again', 'late ']);
+  expect(tenantContexts).toEqual(new Set([undefined]));
   await under.close();
 });
 
-test('while others publish, an organisation pauses after a large batch for as long as that batch took', async () => {
-  const gates = [deferred(), deferred()];
-  const { under, batches, publish } = await openGated(gates);
-  const large = 'x'.repeat(2 ** 18);
-  gates[0]?.resolve();
+test('while a group rejects batches, an organisation with many events is refused, and others are accepted', async () => {
+  const { under, publish, reject } = await openHeld();
+  await Promise.all(['1', '2', '3'].map((number) => publish('flooding', `flood${number}${large}`)));
+  const waiting = publish('flooding', `late ${large}`);
+  const refusal = expect(waiting).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', status: 503 });
+  reject();
+  await refusal;
   await publish('quiet', 'quiet');
-  const first = publish('flooding', `first${large}`);
-  await until('the first batch', () => batches.length === 2);
-  const startedAtMs = performance.now();
-  await delay(50);
-  gates[1]?.resolve();
-  await first;
-  const tookMs = performance.now() - startedAtMs;
-  await publish('flooding', `after${large}`);
-  expect(performance.now() - startedAtMs).toBeGreaterThan(1.8 * tookMs);
+  await under.close();
+});
+
+test('a read waits until the events of its organisation are stored, but not for those of others', async () => {
+  const { under, stored, publish, release } = await openHeld();
+  await publish('writer', 'event');
+  await runForTenant({ organizationId: 'other' }, () => under.log.whenStored());
+  expect(stored).toEqual([]);
+  let hasRead = false;
+  const read = runForTenant({ organizationId: 'writer' }, () => under.log.whenStored()).then(() => {
+    hasRead = true;
+  });
+  await publish('other', 'other');
+  expect(hasRead).toBe(false);
+  release();
+  await read;
+  expect(stored).toContain('event');
+  await under.close();
+});
+
+test('a read does not wait while a group rejects batches', async () => {
+  const { under, stored, publish, reject } = await openHeld();
+  await publish('writer', 'event');
+  const read = runForTenant({ organizationId: 'writer' }, () => under.log.whenStored());
+  reject();
+  await read;
+  await runForTenant({ organizationId: 'writer' }, () => under.log.whenStored());
+  expect(stored).toEqual([]);
   await under.close();
 });
 
 test('no event is lost if organisations publish again at once after each answer', async () => {
-  const { under, batches, publish } = await openGated([]);
+  const { under, stored, publish, release } = await openHeld({ maxPendingBytes: 2 ** 28 });
+  release();
   const again = async (organizationId: string) => {
-    for (let time = 0; time < 300; time += 1) await publish(organizationId, 'again');
+    for (let time = 0; time < 100; time += 1) await publish(organizationId, 'again');
   };
   await Promise.all(['a', 'b', 'c'].map(again));
-  expect(batches.flat()).toHaveLength(900);
+  await until('all events', () => stored.length === 300);
   await under.close();
 });

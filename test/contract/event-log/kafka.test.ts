@@ -14,7 +14,6 @@ async function open(): Promise<LogUnderTest> {
   const log = await kafka.open({}, [runEvents]);
   return {
     log,
-    database: stores.database,
     reopened: () => kafka.open({}, [runEvents]),
     async deadLetters() {
       const deadLetters = openKafkaDeadLetterQueue({

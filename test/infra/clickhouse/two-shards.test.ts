@@ -1,13 +1,11 @@
 /** The same work has the same results on one ClickHouse server and on a cluster of two servers. */
 
-import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { readLayout } from '../../../infra/clickhouse/layout.ts';
-import { killInserts } from '../../../infra/clickhouse/server-queries.ts';
 import { migrate } from '../../../infra/migrations/migrate.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
@@ -24,7 +22,7 @@ import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { planBuckets } from '../../../pipelines/usage/rollup-query.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { askClickhouseEngine, withDatabase } from '../../engines/ask-engines.ts';
-import { createTable, listTenantTables, queryEveryServer, storedBytes } from '../../engines/on-stored-table.ts';
+import { listTenantTables, storedBytes } from '../../engines/on-stored-table.ts';
 import { type DedicatedShards, startDedicatedShards } from '../../engines/own-shards.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { wholeDay } from '../../pipelines/exports/exporting.ts';
@@ -39,7 +37,6 @@ import {
   runEvent,
   tenantId,
 } from '../../pipelines/runs/run-events.ts';
-import { until } from '../until.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'runlake-shards-'));
 const logger = createLogger('silent', 'test');
@@ -309,32 +306,4 @@ test('a query goes to another server if one does not respond', async () => {
     expect(await clickhouse.query({ name: 'test', sql: 'SELECT 1 AS one' })).toEqual([{ one: 1 }]);
   }
   await clickhouse.close();
-});
-
-test('the part of an insert on another shard is ended with it', async () => {
-  const { clickhouse } = both;
-  const [first, second] = clickhouse.servers;
-  const secondShardOnly = { ...clickhouse, servers: [second!] };
-  // Each block contains rows for both shards.
-  await createTable(
-    clickhouse,
-    'CREATE TABLE slow (n UInt8, slept UInt8 DEFAULT sleepEachRow(0.02)) ENGINE = MergeTree SHARD BY (n) ORDER BY n',
-  );
-  const id = randomUUID();
-  const insert = first!
-    .insertBody({
-      ...{ name: 'test', table: 'slow', columns: ['n'], format: 'JSONEachRow', id },
-      body: Buffer.from(Array.from({ length: 140 }, (_, n) => `{"n":${n}}\n`).join('')),
-      settings: { max_insert_block_size: '10', input_format_parallel_parsing: 0 },
-    })
-    .then(
-      () => 'written',
-      () => 'ended',
-    );
-  const parts = `SELECT query_id FROM system.processes WHERE startsWith(initial_query_id, '${id}')`;
-  await until('its part to run', async () => (await queryEveryServer(secondShardOnly, parts)).length > 0);
-  // The first server may have died in the meantime.
-  await killInserts(secondShardOnly, id);
-  expect(await queryEveryServer(secondShardOnly, parts)).toEqual([]);
-  expect(await insert).toBe('ended');
 });

@@ -1,7 +1,6 @@
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { EventLog } from '../../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
-import type { Database } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import {
   createStreamPublisher,
@@ -37,10 +36,10 @@ const logger = createLogger('silent', 'test');
 
 /** Opens log, sink and ClickHouse; `close` also closes hubs that are still open. */
 export async function openStreams(
-  openLog: (database: Database) => Promise<EventLog> = openInProcess,
+  openLog: (stores: FreshStores) => Promise<EventLog> = openInProcess,
 ): Promise<StreamsUnderTest> {
   const stores = await freshStores();
-  const log = await openLog(stores.database);
+  const log = await openLog(stores);
   const hubs: StreamHub[] = [];
   let failing = 0;
   let heldInserts: Promise<void> = Promise.resolve();
@@ -91,8 +90,8 @@ export async function openStreams(
   };
 }
 
-function openInProcess(database: Database): Promise<EventLog> {
-  return openInProcessLog({ database, topics, partitions: 2, maxPendingBytes: 2 ** 28, logger });
+function openInProcess({ clickhouse, database }: FreshStores): Promise<EventLog> {
+  return openInProcessLog({ clickhouse, database, topics, partitions: 2, maxPendingBytes: 2 ** 28, logger });
 }
 
 let runs = 0;

@@ -29,7 +29,7 @@ export interface ManualSinkOptions {
   readonly topics?: readonly Topic[];
   /** Schema ids of the log in addition to those of `topics`. */
   readonly schemas?: Readonly<Record<number, string>>;
-  /** Whether the log redelivers batches and several processes read it; there are then no records of inserts. */
+  /** Whether other processes consume the log, too. */
   readonly isShared?: boolean;
   /** Default: separate stores, which are removed when the sink is closed. */
   readonly stores?: FreshStores;
@@ -39,15 +39,22 @@ export interface ManualSinkOptions {
 export async function openDrivenSink(options: ManualSinkOptions = {}): Promise<ManualSink> {
   const { config = {}, topics = allTopics, schemas = {} } = options;
   const stores = options.stores ?? (await freshStores());
-  const { database } = stores;
+  const { clickhouse: stored, database } = stores;
   const logger = createLogger('silent', 'test');
-  const real = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 2 ** 28, logger });
+  const real = await openInProcessLog({
+    clickhouse: stored,
+    database,
+    topics,
+    partitions: 1,
+    maxPendingBytes: 2 ** 28,
+    logger,
+  });
   const handlers = new Map<string, Subscription['handle']>();
   const log: EventLog = new Proxy<EventLog>(real, {
     get(target, name: keyof EventLog) {
       if (name === 'getSchema') return async (id: number) => schemas[id] ?? (await target.getSchema(id));
       if (name === 'subscribe') return async (to: Subscription) => void handlers.set(to.topic.name, to.handle);
-      if (name === 'inFlightInserts' && options.isShared) return undefined;
+      if (name === 'isExclusive') return !options.isShared;
       const member = target[name];
       return typeof member === 'function' ? member.bind(target) : member;
     },

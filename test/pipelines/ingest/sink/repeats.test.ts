@@ -90,7 +90,7 @@ describe('repeats in the sink', () => {
     under.aroundNextInsert(async () => {
       throw new Error('ClickHouse is away');
     });
-    await expect(under.publish(patch('v1'))).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
+    await expect(under.publish(patch('v1'))).rejects.toThrow('ClickHouse is away');
     await under.publish(again(patch('v1')));
     expect(await read()).toMatchObject({ outputs: '"v1"' });
   });

@@ -2,8 +2,13 @@ import type { ClickHouse, InsertBody } from '../../../../infra/clickhouse/clickh
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import { AvroWriter, buildContainerSchema, buildWirePrefix } from '../../../../infra/event-log/avro.ts';
-import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
-import { type InProcessLog, openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
+import {
+  computeRecordVersion,
+  type EventLog,
+  type LogMessage,
+  type Subscription,
+} from '../../../../infra/event-log/event-log.ts';
+import { openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { encodeRunEvent, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
@@ -13,13 +18,13 @@ import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 
 export interface SinkUnderTest {
   readonly stores: FreshStores;
-  readonly log: InProcessLog;
+  readonly log: EventLog;
   readonly sink: Sink;
   /** Attempted inserts of events, in order. */
   readonly inserts: InsertBody[];
   /** Calls `around` once instead of the next insert of events; `around` may call the insert. */
   aroundNextInsert(around: (insert: () => Promise<void>) => Promise<void>): void;
-  /** Publishes run events; resolves when the sink has processed them. */
+  /** Publishes run events; resolves when the sink has processed them, and rejects if the sink rejects them. */
   publish(...events: (RunEvent | Buffer)[]): Promise<void>;
   rows<Row = Record<string, unknown>>(sql: string): Promise<Row[]>;
   /** Returns the dirty hours as ISO text, sorted. */
@@ -50,7 +55,16 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
       await (now === undefined ? real() : now(real));
     },
   };
-  const log = await openInProcessLog({ database, topics, partitions: 1, maxPendingBytes: 2 ** 28, logger });
+  const log = passToConsumers(
+    await openInProcessLog({
+      clickhouse: own.clickhouse,
+      database,
+      topics,
+      partitions: 1,
+      maxPendingBytes: 2 ** 28,
+      logger,
+    }),
+  );
   const sink = new Sink({
     log,
     clickhouse,
@@ -86,6 +100,29 @@ export async function openSink(config: Partial<Config> = {}, stores?: FreshStore
       await own.close();
     },
   };
+}
+
+/** Returns a log that passes each request to the consumers before `publish` resolves, instead of storing it. */
+function passToConsumers(real: EventLog): EventLog {
+  const subscriptions: Subscription[] = [];
+  let nextOffset = Date.now() * 1_000;
+  const publish: EventLog['publish'] = async (topic, messages) => {
+    const records = messages.map(({ key, value, headers = {} }) => {
+      const offset = nextOffset++;
+      const version = computeRecordVersion(Math.floor(offset / 1_000), offset % 1_000, headers);
+      return { partition: 0, offset, key, value, headers, version };
+    });
+    const own = subscriptions.filter((each) => each.topic === topic);
+    for (const { handle } of own) await handle({ topic, partition: 0, records });
+  };
+  return new Proxy<EventLog>(real, {
+    get(target, name: keyof EventLog) {
+      if (name === 'publish') return publish;
+      if (name === 'subscribe') return async (to: Subscription) => void subscriptions.push(to);
+      const member = target[name];
+      return typeof member === 'function' ? member.bind(target) : member;
+    },
+  });
 }
 
 /** Returns an event as the API writes it to the log; a Buffer is written unchanged. */

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
@@ -6,8 +5,7 @@ import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { expireDeferredEvents } from '../../../../pipelines/ingest/expire-deferred-events.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { deadLetters } from '../../../../pipelines/ingest/sink/sink-metrics.ts';
-import { createTable, queryEveryServer, runOnEveryServer, runOnStoredTable } from '../../../engines/on-stored-table.ts';
-import { until } from '../../../infra/until.ts';
+import { runOnEveryServer, runOnStoredTable } from '../../../engines/on-stored-table.ts';
 import { json, noonMicros, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
 import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
 
@@ -91,7 +89,6 @@ describe('deferred events of a trace', () => {
     await under.publish(root, patchOf(root, { values: { inputs: json('third') } }));
     expect(await stored()).toMatchObject([{ outputs: '"second"' }]);
     expect(await count('deferred_events')).toBe(0);
-    expect(await count('in_flight_inserts')).toBe(0);
   });
 
   test('are older than a later patch with other values', async () => {
@@ -115,7 +112,7 @@ describe('deferred events of a trace', () => {
       await insert();
       throw runlakeError('CLICKHOUSE_UNAVAILABLE', {});
     });
-    await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
+    await expect(under.publish(root)).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     expect(await count('deferred_events')).toBe(1);
     await under.publish(root);
     expect(await stored()).toMatchObject([{ outputs: '{"done":true}' }]);
@@ -177,63 +174,20 @@ describe('an insert that fails half-way', () => {
   test.each<[string, (insert: () => Promise<void>) => Promise<void>, number]>([
     ['before anything was stored', () => Promise.reject(unavailable()), 0],
     ['after everything was stored', (insert) => insert().then(() => Promise.reject(unavailable())), 1],
-  ])(
-    '%s: is reported as failed, its hour is counted all the same, and the retry completes it',
-    async (_what, around, rows) => {
-      under.aroundNextInsert(around);
-      await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', retryAfterSeconds: 1 });
-      expect(await stored()).toHaveLength(rows);
-      expect(await count('in_flight_inserts')).toBe(1);
-      // This does not require a restart: the sink cleans up by itself.
-      await until('the insert batch to be forgotten', async () => (await count('in_flight_inserts')) === 0);
-      expect(await under.dirtyHours()).toEqual([hourOf(root.traceTimeMicros)]);
+  ])('%s: its batch is rejected, and the repeat completes it, also in another process', async (_what, around, rows) => {
+    under.aroundNextInsert(around);
+    await expect(under.publish(root)).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
+    expect(await stored()).toHaveLength(rows);
+    expect(await under.dirtyHours()).toEqual([]);
 
-      await under.publish(root);
-      expect(await stored()).toHaveLength(1);
-      expect(await under.rows('SELECT trace_id FROM traces FINAL')).toHaveLength(1);
-    },
-  );
-
-  test('and its process dies: the next start marks the hour dirty', async () => {
-    under.aroundNextInsert((insert) => insert().then(() => Promise.reject(unavailable())));
-    await expect(under.publish(root)).rejects.toThrow();
     under = await under.restarted();
-    expect(await count('in_flight_inserts')).toBe(0);
+    await under.publish(root);
     expect(await under.dirtyHours()).toEqual([hourOf(root.traceTimeMicros)]);
+    expect(await stored()).toHaveLength(1);
+    expect(await under.rows('SELECT trace_id FROM traces FINAL')).toHaveLength(1);
   });
 
-  test('and still runs on the server when the next process starts: it is killed first', async () => {
-    const { clickhouse, database } = under.stores;
-    const stray = randomUUID();
-    await database.query("INSERT INTO in_flight_inserts (id, hours) VALUES ($1, '[]')", [stray]);
-    await createTable(
-      clickhouse,
-      'CREATE TABLE slow (n UInt8, slept UInt8 DEFAULT sleepEachRow(0.02)) ENGINE = MergeTree SHARD BY (n) ORDER BY n',
-    );
-    const sleeping = (id: string) =>
-      clickhouse
-        .insertBody({
-          name: 'test',
-          table: 'slow',
-          columns: ['n'],
-          format: 'JSONEachRow',
-          body: Buffer.from('{"n":1}\n'.repeat(140)),
-          id,
-          settings: { max_insert_block_size: '10', input_format_parallel_parsing: 0 },
-        })
-        .then(
-          () => 'written',
-          () => 'ended',
-        );
-    const ends = [sleeping(stray), sleeping(randomUUID())];
-    const running = `SELECT query_id FROM system.processes WHERE current_database = currentDatabase() AND query_kind = 'Insert'`;
-    await until('both to run', async () => (await queryEveryServer(clickhouse, running)).length === 2);
-    under = await under.restarted();
-    expect(await count('in_flight_inserts')).toBe(0);
-    expect(await Promise.all(ends)).toEqual(['ended', 'written']);
-  });
-
-  test('after `runs`, before the tables behind its views: the next batch already completes them', async () => {
+  test('after `runs`, before the tables behind its views: the repeat completes them', async () => {
     const { clickhouse } = under.stores;
     const views = ['traces', 'run_locator', 'trace_locations'];
     const contents = (table: string) => under.rows(`SELECT * FROM ${table} FINAL ORDER BY ALL`);
@@ -250,11 +204,12 @@ describe('an insert that fails half-way', () => {
       values: { promptTokens: 1 },
     });
     await expect(under.publish(lost)).rejects.toThrow();
-    // The sink has an empty cache, so only the tables have the trace location.
+    // The sink has an empty cache, and the tables have no trace location.
     under = await under.restarted();
+    await under.publish(root, lost);
     const after = await Promise.all(views.map(contents));
     expect(after[0]).toEqual(before[0]?.filter((row) => row.trace_id === root.traceId));
-    expect(after[1]).toHaveLength(3);
+    expect(after[1]).toHaveLength(2);
     const [usageTime] = await under.rows(
       `SELECT toUnixTimestamp64Micro(min(first_usage)) AS first, toUnixTimestamp64Micro(max(last_usage)) AS last
        FROM trace_locations WHERE trace_id = '${root.traceId}'`,
@@ -329,7 +284,7 @@ test('if schema and table disagree, the sink reports an error and sends nothing 
   const rename = (from: string, to: string) =>
     runOnEveryServer(under.stores.clickhouse, `RENAME TABLE ${from} TO ${to}`);
   await rename('run_events', 'something_else');
-  await expect(under.publish(root)).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE' });
+  await expect(under.publish(root)).rejects.toMatchObject({ code: 'SCHEMA_MISMATCH' });
   await expect(under.sink.check()).rejects.toMatchObject({ code: 'SCHEMA_MISMATCH' });
   expect(await count('dead_letters')).toBe(0);
   await rename('something_else', 'run_events');

@@ -1,0 +1,192 @@
+/**
+ * The table `event_log` of ClickHouse: the events of the in-process log that its consumers have not stored yet.
+ *
+ * Invariant: the table contains every record that was appended and not released.
+ *
+ *   1. `append` inserts records into the open segment. A segment is a partition of the table.
+ *   2. `release` counts the records of a segment that are stored.
+ *   3. Every second, the open segment is closed, and the segments without unreleased records are dropped. So the table is
+ *      small, and the next process delivers few records again.
+ */
+import { randomUUID } from 'node:crypto';
+import type { ClickHouse } from '../../clickhouse/clickhouse.ts';
+import { runOnEachShard } from '../../clickhouse/layout.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { AvroWriter, buildContainerSchema, buildWirePrefix, encodeAvroContainer } from '../avro.ts';
+import type { LogPosition, LogRecord } from '../event-log.ts';
+
+const table = 'event_log';
+const prefix = ['segment', 'log_partition', 'log_offset'];
+const fields = ['topic', 'key', 'headers', 'value'];
+const recordSchema = {
+  type: 'record',
+  name: 'LoggedEvent',
+  fields: fields.map((name) => ({ name, type: name === 'value' ? 'bytes' : 'string' })),
+};
+const schema = buildContainerSchema(JSON.stringify(recordSchema), prefix);
+/** Records of a container begin with a schema id, which is removed. */
+const noSchema = buildWirePrefix(0);
+const columns = [...prefix, ...fields];
+
+interface Row {
+  readonly topic: string;
+  readonly partition: number;
+  readonly offset: number;
+  readonly key: string;
+  readonly headers: string;
+  readonly encoded: string;
+}
+
+/** A record and the name of its topic. */
+export interface LoggedRecord {
+  readonly topic: string;
+  readonly record: Omit<LogRecord, 'version'>;
+}
+
+/** Records of the table that are deleted together. */
+export interface Segment {
+  readonly id: number;
+  unreleased: number;
+}
+
+const segmentMs = 1_000;
+
+export class LogTable {
+  readonly #clickhouse: ClickHouse;
+  readonly #logger: Logger;
+  readonly #segments = new Set<Segment>();
+  readonly #timer: NodeJS.Timeout;
+  #nextId: number;
+  #open: Segment | undefined;
+  #sweeping: Promise<void> | undefined;
+
+  /** @param firstId id of the first segment; it and all later numbers are unused. */
+  constructor(clickhouse: ClickHouse, firstId: number, logger: Logger) {
+    this.#clickhouse = clickhouse;
+    this.#nextId = firstId;
+    this.#logger = logger;
+    this.#timer = setInterval(() => void this.#sweep(), segmentMs).unref();
+  }
+
+  /** Reads the records that earlier processes have not released, oldest segment first. @throws the errors of ClickHouse. */
+  async *readRemaining(): AsyncGenerator<{ readonly segment: Segment; readonly records: readonly LoggedRecord[] }> {
+    for (const id of await this.#listSegments()) {
+      const records = await this.#readSegment(id);
+      const segment = { id, unreleased: records.length };
+      this.#segments.add(segment);
+      yield { segment, records };
+    }
+  }
+
+  /** Appends records. Resolves with their segment when they are durable. @throws the errors of ClickHouse. */
+  async append(records: readonly LoggedRecord[]): Promise<Segment> {
+    this.#open ??= { id: this.#nextId++, unreleased: 0 };
+    const segment = this.#open;
+    this.#segments.add(segment);
+    segment.unreleased += records.length;
+    const body = encodeRows(segment, records);
+    try {
+      await this.#clickhouse.insertBody({ name: 'event-log', table, columns, format: 'Avro', body, id: randomUUID() });
+    } catch (error) {
+      // The insert may have been executed. Then the next process may deliver these records, or the segment is dropped.
+      segment.unreleased -= records.length;
+      throw error;
+    }
+    return segment;
+  }
+
+  /** Releases records of a segment, because they are stored. */
+  release(segment: Segment, records: number): void {
+    segment.unreleased -= records;
+  }
+
+  /** Drops the segments without unreleased records. No record must be appended afterwards. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#sweeping;
+    await this.#sweep();
+  }
+
+  #sweep(): Promise<void> {
+    this.#sweeping ??= this.#dropReleased().finally(() => {
+      this.#sweeping = undefined;
+    });
+    return this.#sweeping;
+  }
+
+  async #dropReleased(): Promise<void> {
+    this.#open = undefined;
+    for (const segment of this.#segments) {
+      if (segment.unreleased > 0 || segment === this.#open) continue;
+      try {
+        await this.#dropSegment(segment.id);
+        this.#segments.delete(segment);
+      } catch (error) {
+        this.#logger.warn({ err: error, segment: segment.id }, 'a segment of the event log could not be dropped yet');
+        return;
+      }
+    }
+  }
+
+  async #listSegments(): Promise<number[]> {
+    const rows = await this.#clickhouse.query<{ segment: number }>({
+      name: 'list-log-segments',
+      sql: `SELECT DISTINCT segment FROM ${table} ORDER BY segment`,
+    });
+    return rows.map(({ segment }) => segment);
+  }
+
+  async #readSegment(segment: number): Promise<LoggedRecord[]> {
+    const rows = await this.#clickhouse.query<Row>({
+      name: 'read-log-segment',
+      sql: `SELECT topic, log_partition AS partition, log_offset AS offset, key, headers, base64Encode(value) AS encoded
+        FROM ${table} WHERE segment = {segment:UInt64} ORDER BY log_offset`,
+      params: { segment },
+    });
+    return rows.map(({ topic, headers, encoded, ...row }) => ({
+      topic,
+      record: { ...row, headers: JSON.parse(headers) as LogRecord['headers'], value: Buffer.from(encoded, 'base64') },
+    }));
+  }
+
+  async #dropSegment(segment: number): Promise<void> {
+    await runOnEachShard(this.#clickhouse, (stored) => ({
+      name: 'drop-log-segment',
+      sql: `ALTER TABLE ${stored(table)} DROP PARTITION ${segment}`,
+    }));
+  }
+}
+
+function encodeRows({ id }: Segment, records: readonly LoggedRecord[]): Buffer {
+  const writer = new AvroWriter();
+  const rows = records.map(({ topic, record: { partition, offset, key, headers, value } }) => {
+    const start = writer.position;
+    writer.raw(noSchema);
+    writer.string(topic);
+    writer.string(key);
+    writer.string(JSON.stringify(headers));
+    writer.bytes(value);
+    return { start, end: writer.position, prefix: [id, partition, offset].map(BigInt) };
+  });
+  const written = writer.since(0);
+  return encodeAvroContainer(
+    schema,
+    rows.map(({ start, end, prefix }) => ({ value: written.subarray(start, end), prefix })),
+  );
+}
+
+/**
+ * Returns the position after all events of a topic that are in the table, for processes that do not have the log. Every event
+ * that the log has acknowledged before the call is before this position or is stored.
+ *
+ * @throws the errors of ClickHouse.
+ */
+export async function readLogPosition(clickhouse: ClickHouse, topic: string): Promise<LogPosition> {
+  const rows = await clickhouse.query<{ partition: number; end: number }>({
+    name: 'read-log-position',
+    sql: `SELECT log_partition AS partition, max(log_offset) + 1 AS end FROM ${table} WHERE topic = {topic:String}
+      GROUP BY log_partition`,
+    params: { topic },
+  });
+  return Object.fromEntries(rows.map(({ partition, end }) => [partition, end]));
+}
