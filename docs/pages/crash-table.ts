@@ -303,17 +303,25 @@ export const embeddedRows: readonly CrashRow[] = [
   {
     where: 'runlake all',
     what: 'Crashes under load',
-    happens: 'Runs that got a 202 are stored in ClickHouse, or deferred in Postgres. Clients send the rest again.',
+    happens: 'The next start stores the runs that got a 202. Clients send the rest again.',
     proofs: embedded('kill -9 under load: every run that was acknowledged to the SDK is stored once and counted'),
   },
   {
     where: 'runlake all',
-    what: 'Crashes between the record of an insert and the insert, or between the insert and marking the hours dirty',
-    happens:
-      'The next start marks the hours of every recorded insert dirty. The clients got no response; a repeat merges.',
+    what: 'Crashes before the log has the events',
+    happens: 'The client gets no response and sends the request again, which merges with what was stored.',
     proofs: embedded(
-      'kill -9 between the record of an insert and the insert: each run is stored or not, counted once; the retry completes it',
-      'kill -9 after the insert, before its hour is marked dirty: the next start counts the run without a repeated request',
+      'kill -9 before ClickHouse has the events: each run is stored or not, counted once; the retry completes it',
+    ),
+  },
+  {
+    where: 'runlake all',
+    what: 'Crashes after the log has the events: before the sink stores them, or before it marks their hours dirty',
+    happens:
+      'The next start reads the events from the log, inserts them, again if they are stored, and marks their hours dirty.',
+    proofs: embedded(
+      'kill -9 after the response, before the sink stores the events: the next start stores and counts them',
+      'kill -9 after the insert, before its hour is marked dirty: the next start counts the run',
     ),
   },
   {
@@ -333,9 +341,9 @@ export const embeddedRows: readonly CrashRow[] = [
   {
     where: 'runlake all',
     what: 'Gets SIGTERM during an insert',
-    happens: 'The insert completes and its request gets a response; new requests get 503.',
+    happens: 'The request completes, and its events are stored; new requests get 503.',
     proofs: engines(
-      'SIGTERM during an insert: the insert completes, other requests get 503 with Retry-After, and the exit code is 0',
+      'SIGTERM during an insert: the request completes, other requests get 503 with Retry-After, and the exit code is 0',
     ),
   },
   {

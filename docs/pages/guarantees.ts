@@ -25,7 +25,7 @@ export function guaranteesPage(): Page {
     '## Guaranteed',
     [
       '- **No accepted event is lost.** Runlake returns a 2xx only after all events of the request are in all in-sync replicas of ' +
-        'Kafka. Without Kafka: after ClickHouse has stored them, or Postgres those that are deferred.',
+        'Kafka. Without Kafka: after the table `event_log` of ClickHouse has them.',
       '- **No trace counts twice.** A trace counts once, however often it is sent, accepted, read from the log, inserted or ' +
         'counted, and by however many processes.',
       '- **Values are those of the newest event** of a run, in the order in which the log accepted its events: by the time of the ' +
@@ -49,8 +49,9 @@ export function guaranteesPage(): Page {
       '- **No request waits without a limit.** Each request gets a response: accepted, rejected (4xx), or 503 with `Retry-After`, ' +
         'within 10 s for each 16 MiB that goes to Kafka and 30 s for each query.',
       '- **Memory is bounded** while servers are down, by shares of `RUNLAKE_MEMORY_BYTES`: the API uses half of it for bodies and a ' +
-        'quarter for events that wait for the log; the sink uses a sixteenth for fetched events, which need about three times as much.',
-      '- **Fair shares between organisations.** While queries, the memory for bodies, the batches of the in-process log or the workers ' +
+        'quarter for events that wait for the log or, without Kafka, for the sink; with Kafka, the sink uses a sixteenth for fetched events, ' +
+        'which need about three times as much.',
+      '- **Fair shares between organisations.** While queries, the memory for bodies, the inserts of the in-process log or the workers ' +
         'of exports are scarce, Runlake divides them between organisations. A single active organisation may use all of them.',
       '- **Fair shares of run slots.** Each deployment has its own run slots, in its own processes. Its callers share them: end users ' +
         'under custom authentication, otherwise API keys. A single active caller may use all of them. The next slot goes to the caller ' +
@@ -81,7 +82,8 @@ export function guaranteesPage(): Page {
         'until their retention ends.',
       '- **Runs that expire while their export waits.** An export includes the runs that had not expired at its creation. Expired runs leave ClickHouse a week later; an export that starts after that contains none of them and does not count them.',
       '- **Order between traces.** Events of a run have an order, by which their values merge; events of two traces have none.',
-      '- **Immediate visibility.** An accepted run is readable a little later, usually within a second; its usage follows. ' +
+      '- **Immediate visibility.** An accepted run is readable a little later, usually within a second; its usage follows. Without Kafka, ' +
+        'a query waits until what its organisation sent before is stored, at most 5 s. ' +
         '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` show how much later.',
       '- **A trace without a project.** If no event of a trace names a project, its events are deferred for 24 hours and then moved to ' +
         'the dead-letter queue.',

@@ -14,6 +14,7 @@ export async function inspectClickHouseRights(clickhouse: ClickHouse): Promise<v
   try {
     await clickhouse.command({ name, sql: `INSERT INTO ${table} VALUES (1)` });
     await clickhouse.command({ name, sql: `ALTER TABLE ${table} ADD COLUMN m UInt8` });
+    await clickhouse.command({ name, sql: `ALTER TABLE ${table} DROP PARTITION tuple()` });
     await clickhouse.query({ name, sql: `SELECT n, m FROM ${table}` });
   } finally {
     await clickhouse.command({ name, sql: `DROP TABLE ${table} SYNC` });

@@ -25,10 +25,10 @@ const publishSeconds = histogram(
   [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30],
 );
 
-/** Bytes that this process has published and that are not durable yet. */
+/** Bytes of events that the log holds in memory: with Kafka until they are durable, without it until they are stored. */
 export const pendingBytes = scrapedGauge(
   'runlake_event_log_pending_bytes',
-  'Bytes of events in the memory of this process that are not durable yet.',
+  'Bytes of events that the event log holds in the memory of this process: with Kafka until they are durable, without it until they are stored.',
   [],
 );
 

@@ -11,7 +11,7 @@
  *   2. The log takes the waiting requests, of all organisations in turn (`take-batch.ts`), and appends their events to
  *      the table in one insert. There is one insert at a time, so that events of a key stay in order. If many events of
  *      an organisation are not stored yet, its requests wait, so that the events of others are stored soon.
- *   3. `publish` resolves. If the insert failed, `publish` rejects, and the senders retry.
+ *   3. `publish` resolves. If the insert failed, `publish` rejects, also for the requests that wait, and the senders retry.
  *   4. Each partition delivers its events to the groups (`partition-delivery.ts`), in the order of step 2.
  *   5. When all groups have stored an event, the log releases it, so that the table can drop it (`log-table.ts`).
  *
@@ -56,7 +56,7 @@ export interface InProcessLogOptions {
 /** Maximum size of the events that are appended in one insert, so that small requests wait only briefly. */
 const maxAppendBytes = 4 * 1024 ** 2;
 /** Maximum size of the events of an organisation that wait for the groups, as a share of the maximum of all. */
-const maxTenantShare = 1 / 8;
+const maxTenantShare = 1 / 16;
 /** Maximum time for which a read waits for the events that were accepted before it. */
 const maxReadWaitMs = 5_000;
 
@@ -281,7 +281,8 @@ export class InProcessLog implements EventLog {
       }
     } catch (error) {
       this.#options.logger.error({ err: error }, 'events could not be appended to the log');
-      this.#refuse(requests, error);
+      // The requests that wait would probably fail, too, and each would wait for all before it.
+      this.#refuse([...requests, ...this.#queue.splice(0)], error);
     }
   }
 
@@ -352,16 +353,20 @@ export class InProcessLog implements EventLog {
     const shares = [tenantId, undefined].flatMap((id) => [...(this.#appended.get(id)?.shares ?? [])]);
     const isOver = () => this.#isRejecting || !shares.some((share) => share.partition.unstored.has(share));
     if (isOver()) return;
-    for (const { delivery } of new Set(shares.map(({ partition }) => partition))) delivery.hurry();
+    const partitions = new Set(shares.map(({ partition }) => partition));
     await new Promise<void>((resolve) => {
       const end = () => {
         clearTimeout(timer);
         this.#waitingReads.delete(check);
         resolve();
       };
-      const check = () => isOver() && end();
+      const check = () => {
+        if (isOver()) end();
+        else for (const { delivery } of partitions) delivery.hurry();
+      };
       const timer = setTimeout(end, maxReadWaitMs);
       this.#waitingReads.add(check);
+      check();
     });
   }
 

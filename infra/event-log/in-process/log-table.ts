@@ -50,6 +50,8 @@ export interface Segment {
 }
 
 const segmentMs = 1_000;
+/** Timeout of an insert, as for a publish to Kafka. */
+const appendTimeoutMs = 10_000;
 
 export class LogTable {
   readonly #clickhouse: ClickHouse;
@@ -86,7 +88,10 @@ export class LogTable {
     segment.unreleased += records.length;
     const body = encodeRows(segment, records);
     try {
-      await this.#clickhouse.insertBody({ name: 'event-log', table, columns, format: 'Avro', body, id: randomUUID() });
+      await this.#clickhouse.insertBody({
+        ...{ name: 'event-log', table, columns, format: 'Avro', body, id: randomUUID() },
+        timeoutMs: appendTimeoutMs,
+      });
     } catch (error) {
       // The insert may have been executed. Then the next process may deliver these records, or the segment is dropped.
       segment.unreleased -= records.length;

@@ -77,6 +77,7 @@ export class PartitionDelivery {
   /** Resolves when all records are stored, or when a group has rejected them again. */
   async close(): Promise<void> {
     this.#closing.abort();
+    this.hurry();
     await this.#delivering;
   }
 
@@ -148,7 +149,7 @@ export class PartitionDelivery {
 
   /** Executes step 4. */
   async #gather(batchMs: number): Promise<void> {
-    const signal = AbortSignal.any([this.#gathering.signal, this.#closing.signal]);
-    await pause(Math.min(maxGatheringFactor * batchMs, maxGatheringMs), signal);
+    if (this.#closing.signal.aborted) return;
+    await pause(Math.min(maxGatheringFactor * batchMs, maxGatheringMs), this.#gathering.signal);
   }
 }

@@ -227,7 +227,7 @@ test('offsets continue after those in Postgres, even if the clock was set back',
 const large = 'x'.repeat(2 ** 18);
 
 /** Opens a log with a group that holds each batch until `release` is called. */
-async function openHeld({ maxPendingBytes = 2 ** 22 } = {}) {
+async function openHeld({ maxPendingBytes = 2 ** 23 } = {}) {
   const under = await open({ maxPendingBytes });
   const { promise: held, resolve: release } = deferred();
   const stored: string[] = [];
@@ -255,7 +255,7 @@ async function openHeld({ maxPendingBytes = 2 ** 22 } = {}) {
 
 test('an organisation with many events that are not stored waits; others do not', async () => {
   const { under, stored, tenantContexts, publish, release } = await openHeld();
-  // The share of an organisation is an eighth of 4 MiB: two events of 256 KiB. The third is appended after both.
+  // The share of an organisation is a sixteenth of 8 MiB: two events of 256 KiB. The third is appended after both.
   await Promise.all(['1', '2', '3'].map((number) => publish('flooding', `flood${number}${large}`)));
   let isAnswered = false;
   const waiting = publish('flooding', `late ${large}`).then(() => {
