@@ -15,7 +15,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { generateKey, hashKey, toShortKey } from '../../pipelines/tenants/keys.ts';
 import { addOrganizationDeployment } from '../agents/add-deployment.ts';
-import { openSettling } from '../engines/settling.ts';
+import { openSettling, settleLog } from '../engines/settling.ts';
 import { freshStores } from '../engines/stores.ts';
 import { watchAnswers } from './declared-answers.ts';
 import { watchErrors } from './declared-errors.ts';
@@ -93,7 +93,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
       return { status: answer.statusCode, body: answer.body === '' ? undefined : answer.json() };
     },
     deletions,
-    settled: () => settling.before('GET', '/'),
+    settled: () => (config.kafkaBrokers === undefined ? settleLog(log, database) : settling.before('GET', '/')),
     async close() {
       await server.close();
       await settling.close();

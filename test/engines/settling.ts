@@ -1,6 +1,10 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Kafka, logLevel } from 'kafkajs';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
+import { runForTenant } from '../../infra/fairness/tenant-context.ts';
+import type { Database } from '../../infra/postgres/pool.ts';
 import { topics } from '../../schemas/topics.ts';
+import { until } from '../infra/until.ts';
 
 /** A killed sink keeps its partitions until its session times out. */
 const deadlineMs = 90_000;
@@ -72,4 +76,14 @@ export function openSettling(environment: Readonly<Record<string, string>>): Set
       );
     },
   };
+}
+
+/** Waits until the consumers of an in-process log have stored everything that was published. */
+export async function settleLog(log: EventLog, database: Database): Promise<void> {
+  // Ends gathering, as a read does.
+  const organizations = await database.query<{ id: string }>('SELECT id FROM organizations');
+  await Promise.all(organizations.map(({ id }) => runForTenant({ organizationId: id }, () => log.whenStored())));
+  for (const topic of topics) {
+    await until('the events to be stored', async () => log.isStored(topic, await log.position(topic)), deadlineMs);
+  }
 }
