@@ -1,6 +1,6 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
-import { readOwnWrites } from '../../infra/event-log/read-own-writes.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
@@ -120,6 +120,28 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     replicas: createReplicaFinder(database),
     healthChecks,
     ...enqueueDeletions(jobs),
+  };
+}
+
+/**
+ * Returns a client whose queries see the events that their organisation has published in this process before, if the log
+ * can wait for them: see {@link EventLog.whenStored}.
+ */
+function readOwnWrites(clickhouse: ClickHouse, log: Pick<EventLog, 'whenStored'>): ClickHouse {
+  return {
+    ...clickhouse,
+    query: async (request) => {
+      await log.whenStored();
+      return clickhouse.query(request);
+    },
+    queryText: async (request) => {
+      await log.whenStored();
+      return clickhouse.queryText(request);
+    },
+    queryToFile: async (request) => {
+      await log.whenStored();
+      return clickhouse.queryToFile(request);
+    },
   };
 }
 

@@ -22,7 +22,7 @@ import { requireJson, toSender, withBody } from './ingest.ts';
 /** Returns the dependencies of the feedback operations. */
 function toFeedbackDeps(services: Services): FeedbackDeps {
   const { accept, clickhouse, database, config, recentFeedback: recent, sentConfigs } = services;
-  // Without Kafka, `clickhouse` waits itself for the events that were published before (`read-own-writes.ts`).
+  // Without Kafka, `clickhouse` waits itself for the events that were published before.
   const waitMs = config.kafkaBrokers === undefined ? 0 : config.patchWaitMs;
   return { log: accept.log, clickhouse, database, config, recent, sentConfigs, waitMs };
 }

@@ -43,6 +43,7 @@ import { LogTable, type Segment } from './log-table.ts';
 import { OffsetReservation } from './offset-reservation.ts';
 import { PartitionDelivery } from './partition-delivery.ts';
 import { dequeueBatch, type WaitingRequest } from './take-batch.ts';
+import { UnstoredEventsByTenant } from './unstored-events.ts';
 
 export interface InProcessLogOptions {
   readonly clickhouse: ClickHouse;
@@ -57,8 +58,6 @@ export interface InProcessLogOptions {
 const maxAppendBytes = 4 * 1024 ** 2;
 /** Maximum size of the events of an organisation that wait for the groups, as a share of the maximum of all. */
 const maxTenantShare = 1 / 16;
-/** Maximum time for which a read waits for the events that were accepted before it. */
-const maxReadWaitMs = 5_000;
 
 /** The events of a request in one partition. */
 interface Share {
@@ -83,7 +82,6 @@ interface Partition {
   readonly unstored: Set<Share>;
 }
 
-/** A topic and the state of its processing in this process. */
 interface TopicState {
   readonly partitions: readonly Partition[];
   readonly followers: Set<FollowOptions['onRecords']>;
@@ -111,10 +109,8 @@ export class InProcessLog implements EventLog {
   /** Requests that are not appended yet. */
   readonly #queue: Request[] = [];
   #appending: Promise<void> | undefined;
-  /** Events of each organisation that are appended and not stored. */
-  readonly #appended = new Map<string | undefined, { bytes: number; readonly shares: Set<Share> }>();
-  /** Called when events were stored or rejected. */
-  readonly #waitingReads = new Set<() => void>();
+  /** Events that are appended and not stored. */
+  readonly #appended = new UnstoredEventsByTenant();
   #pendingBytes = 0;
   #closed = false;
 
@@ -142,21 +138,15 @@ export class InProcessLog implements EventLog {
 
   /** Queues the events for delivery that earlier processes have not stored. @throws the errors of ClickHouse. */
   async resume(): Promise<void> {
-    for await (const { segment, records } of this.#table.readRemaining()) {
-      for (const { topic, record } of records) {
-        const { partitions } = this.#getState(topic);
-        const partition = partitions[record.partition % partitions.length];
-        if (partition === undefined) continue;
-        const version = computeOffsetVersion(record.offset, record.headers);
-        const share = { partition, records: [{ ...record, version }], bytes: record.value.length };
-        this.#track(share);
-        this.#deliver(undefined, share, segment);
-      }
+    for await (const { segment, topic, record } of this.#table.readRemaining()) {
+      const { partitions } = this.#getState(topic);
+      const partition = partitions[record.partition % partitions.length];
+      if (partition === undefined) continue;
+      const version = computeOffsetVersion(record.offset, record.headers);
+      const share = { partition, records: [{ ...record, version }], bytes: record.value.length };
+      this.#track(share);
+      this.#deliver(undefined, share, segment);
     }
-  }
-
-  get pendingBytes(): number {
-    return this.#pendingBytes;
   }
 
   schemaId(topic: Topic): number {
@@ -205,9 +195,8 @@ export class InProcessLog implements EventLog {
   }
 
   #hasOffsets(topic: Topic, count: number): boolean {
-    return this.#getState(topic.name).partitions.every(({ nextOffset }) =>
-      this.#reservation.covers(nextOffset + count),
-    );
+    const { partitions } = this.#getState(topic.name);
+    return partitions.every(({ nextOffset }) => this.#reservation.covers(nextOffset + count));
   }
 
   /** Executes step 1. @returns the events that are to be stored. */
@@ -288,28 +277,20 @@ export class InProcessLog implements EventLog {
 
   /** Returns true if so many events of the organisation wait for the groups that its requests must not be appended yet. */
   #mustWait(tenantId: string | undefined): boolean {
-    const { bytes = 0 } = this.#appended.get(tenantId) ?? {};
-    return bytes > maxTenantShare * this.#options.maxPendingBytes && !this.#closed;
+    return this.#appended.sumBytes(tenantId) > maxTenantShare * this.#options.maxPendingBytes && !this.#closed;
   }
 
   /** Executes step 4 for the events of a request. */
   #deliver(tenantId: string | undefined, share: Share, segment: Segment): void {
     const { partition, records, bytes } = share;
-    const own = this.#appended.get(tenantId) ?? { bytes: 0, shares: new Set() };
-    this.#appended.set(tenantId, own);
-    own.bytes += bytes;
-    own.shares.add(share);
-    partition.delivery.add({
-      records,
-      bytes,
-      onStored: () => {
-        this.#table.release(segment, records.length);
-        this.#untrack(share);
-        own.bytes -= bytes;
-        own.shares.delete(share);
-        if (own.shares.size === 0) this.#appended.delete(tenantId);
-      },
-    });
+    const { delivery } = partition;
+    const remove = this.#appended.add(tenantId, { bytes, delivery });
+    const onStored = () => {
+      this.#table.release(segment, records.length);
+      this.#untrack(share);
+      remove();
+    };
+    delivery.add({ records, bytes, onStored });
   }
 
   #track(share: Share): void {
@@ -332,14 +313,10 @@ export class InProcessLog implements EventLog {
     }
   }
 
-  get #isRejecting(): boolean {
-    return this.#partitions().some(({ delivery }) => delivery.isRejected);
-  }
-
   /** Called after a batch was stored or rejected. While batches are rejected, no request waits for them. */
   #onProgress(): void {
-    for (const check of this.#waitingReads) check();
-    if (this.#isRejecting) {
+    this.#appended.checkReads();
+    if (this.#partitions().some(({ delivery }) => delivery.isRejected)) {
       const waiting = this.#queue.filter(({ tenantId }) => this.#mustWait(tenantId));
       for (const request of waiting) this.#queue.splice(this.#queue.indexOf(request), 1);
       this.#refuse(waiting, undefined);
@@ -349,25 +326,7 @@ export class InProcessLog implements EventLog {
 
   async whenStored(): Promise<void> {
     const tenantId = getTenantContext()?.organizationId;
-    if (tenantId === undefined || this.#appended.size === 0) return;
-    const shares = [tenantId, undefined].flatMap((id) => [...(this.#appended.get(id)?.shares ?? [])]);
-    const isOver = () => this.#isRejecting || !shares.some((share) => share.partition.unstored.has(share));
-    if (isOver()) return;
-    const partitions = new Set(shares.map(({ partition }) => partition));
-    await new Promise<void>((resolve) => {
-      const end = () => {
-        clearTimeout(timer);
-        this.#waitingReads.delete(check);
-        resolve();
-      };
-      const check = () => {
-        if (isOver()) end();
-        else for (const { delivery } of partitions) delivery.hurry();
-      };
-      const timer = setTimeout(end, maxReadWaitMs);
-      this.#waitingReads.add(check);
-      check();
-    });
+    if (tenantId !== undefined) await this.#appended.waitUntilStored(tenantId);
   }
 
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void> {

@@ -71,12 +71,12 @@ export class LogTable {
   }
 
   /** Reads the records that earlier processes have not released, oldest segment first. @throws the errors of ClickHouse. */
-  async *readRemaining(): AsyncGenerator<{ readonly segment: Segment; readonly records: readonly LoggedRecord[] }> {
+  async *readRemaining(): AsyncGenerator<LoggedRecord & { readonly segment: Segment }> {
     for (const id of await this.#listSegments()) {
       const records = await this.#readSegment(id);
       const segment = { id, unreleased: records.length };
       this.#segments.add(segment);
-      yield { segment, records };
+      for (const logged of records) yield { ...logged, segment };
     }
   }
 
