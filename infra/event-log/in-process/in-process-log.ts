@@ -13,7 +13,7 @@
  *      an organisation are not stored yet, its requests wait, so that the events of others are stored soon.
  *   3. `publish` resolves. If the insert failed, `publish` rejects, also for the requests that wait, and the senders retry.
  *   4. Each partition delivers its events to the groups (`partition-delivery.ts`), in the order of step 2.
- *   5. When all groups have stored an event, the log releases it, so that the table can drop it (`log-table.ts`).
+ *   5. When all groups have stored an event, the table may drop it (`log-table.ts`).
  *
  * The next process reads the remaining events from the table and continues at step 4. It may deliver events that are
  * already stored; storing them again changes nothing.
@@ -66,7 +66,6 @@ interface Share {
   readonly bytes: number;
 }
 
-/** A request whose events are not stored yet. */
 interface Request extends WaitingRequest {
   readonly shares: readonly Share[];
   readonly appended: () => void;
@@ -235,7 +234,7 @@ export class InProcessLog implements EventLog {
     const tenantId = getTenantContext()?.organizationId;
     for (const share of shares) this.#track(share);
     const bytes = shares.reduce((sum, share) => sum + share.bytes, 0);
-    return new Promise<void>((appended, failed) => {
+    return new Promise((appended, failed) => {
       this.#queue.push({ tenantId, bytes, shares, appended, failed });
       this.#startAppending();
     });
@@ -303,7 +302,7 @@ export class InProcessLog implements EventLog {
     this.#pendingBytes -= share.bytes;
   }
 
-  /** Rejects requests. Their events may have been appended; then the next process delivers them, or they are dropped. */
+  /** Rejects requests. Their events may be in the table: they are dropped, or the next process delivers them. */
   #refuse(requests: readonly Request[], cause: unknown): void {
     const retryAfterSeconds = (isRunlakeError(cause) && cause.retryAfterSeconds) || 1;
     const refusal = runlakeError('EVENT_LOG_UNAVAILABLE', {}, { cause, retryAfterSeconds });
@@ -313,7 +312,7 @@ export class InProcessLog implements EventLog {
     }
   }
 
-  /** Called after a batch was stored or rejected. While batches are rejected, no request waits for them. */
+  /** While batches are rejected, no request waits for them. */
   #onProgress(): void {
     this.#appended.checkReads();
     if (this.#partitions().some(({ delivery }) => delivery.isRejected)) {
@@ -374,10 +373,10 @@ export class InProcessLog implements EventLog {
   }
 
   #lag() {
-    return this.#partitions().map(({ topic, number, unstored }) => ({
-      labels: { topic: topic.name, partition: number },
-      value: [...unstored].reduce((events, { records }) => events + records.length, 0),
-    }));
+    return this.#partitions().map(({ topic, number, unstored }) => {
+      const value = [...unstored].reduce((events, { records }) => events + records.length, 0);
+      return { labels: { topic: topic.name, partition: number }, value };
+    });
   }
 }
 
