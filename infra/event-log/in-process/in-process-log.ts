@@ -56,7 +56,7 @@ export interface InProcessLogOptions {
 
 /** Maximum size of the events that are appended in one insert, so that small requests wait only briefly. */
 const maxAppendBytes = 4 * 1024 ** 2;
-/** Maximum size of the events of an organisation that wait for the groups, as a share of the maximum of all. */
+/** Maximum size of the events of an organisation that wait for the groups, as a share of `maxPendingBytes`. */
 const maxTenantShare = 1 / 16;
 
 /** The events of a request in one partition. */
@@ -176,9 +176,7 @@ export class InProcessLog implements EventLog {
 
   async publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
     if (messages.length === 0) return onOffsetsAssigned?.();
-    await observePublish(topic, messages, (observedMessages) =>
-      this.#publish(topic, observedMessages, onOffsetsAssigned),
-    );
+    await observePublish(topic, messages, (observed) => this.#publish(topic, observed, onOffsetsAssigned));
   }
 
   async #publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
