@@ -115,3 +115,83 @@ describe('a session that expires while a screen is open', () => {
     expect(await second.getByRole('row').filter({ hasText: 'too late' }).count()).toBe(0);
   });
 });
+
+describe('a key with several workspaces', () => {
+  const ask = async (method: string, path: string, body: object, workspace?: string) => {
+    const response = await fetch(`${runlake.url}/api/v1/${path}`, {
+      method,
+      headers: {
+        'x-api-key': runlake.apiKey,
+        'content-type': 'application/json',
+        ...(workspace && { 'x-tenant-id': workspace }),
+      },
+      body: JSON.stringify(body),
+    });
+    expect(response.status).toBe(200);
+    return (await response.json()) as { readonly id: string };
+  };
+  const menuOf = (page: Page) => page.getByRole('combobox', { name: 'Workspace' });
+  const shownIn = (page: Page) => menuOf(page).locator('option:checked').textContent();
+
+  let own: string | null;
+  beforeAll(async () => {
+    const { id } = await ask('POST', 'workspaces', { display_name: 'Beta' });
+    await ask('POST', 'sessions', { name: 'of beta' }, id);
+  });
+  beforeEach(async () => {
+    for (const page of [first, second]) {
+      await page.reload();
+      await menuOf(page).waitFor();
+    }
+    own = await shownIn(first);
+  });
+
+  it.each([
+    ['the list of projects', () => first],
+    ['another screen', () => second],
+  ])('shows the projects of the workspace that is chosen in %s', async (_name, getPage) => {
+    const page = getPage();
+    const { problems } = watchPage(page);
+    await menuOf(page).selectOption('Beta');
+    await page.getByRole('link', { name: 'of beta' }).waitFor();
+    expect(await shownIn(page)).toBe('Beta');
+    expect(await page.getByRole('link', { name: 'agent', exact: true }).count()).toBe(0);
+    await menuOf(page).selectOption({ label: own ?? '' });
+    await page.getByRole('link', { name: 'agent', exact: true }).waitFor();
+    expect(await shownIn(page)).toBe(own);
+    expect(await page.getByRole('link', { name: 'of beta' }).count()).toBe(0);
+    expect(problems).toEqual([]);
+  });
+
+  it('keeps the workspace of a tab when another tab chooses one, which new tabs show', async () => {
+    await menuOf(first).selectOption('Beta');
+    await first.getByRole('link', { name: 'of beta' }).waitFor();
+    await second.getByRole('link', { name: 'Projects' }).click();
+    await second.getByRole('link', { name: 'agent', exact: true }).waitFor();
+    expect(await shownIn(second)).toBe(own);
+    await second.getByRole('link', { name: 'Settings' }).click();
+    await second.getByRole('tab', { name: 'Workspaces' }).click();
+    await second
+      .getByRole('row')
+      .filter({ hasText: 'shown' })
+      .filter({ hasText: own ?? '' })
+      .waitFor();
+    const third = await context.newPage();
+    await third.goto('/projects');
+    await third.getByRole('link', { name: 'of beta' }).waitFor();
+    expect(await shownIn(third)).toBe('Beta');
+  });
+
+  it('shows another workspace if the stored one does not exist', async () => {
+    const stored = () => first.evaluate(() => localStorage.getItem('runlake.workspace'));
+    const gone = '6a1f4c7e-0000-4000-8000-000000000000';
+    await first.evaluate((id) => localStorage.setItem('runlake.workspace', id), gone);
+    await first.reload();
+    await first.getByRole('link', { name: 'agent', exact: true }).waitFor();
+    expect(await shownIn(first)).toBe(own);
+    expect(await stored()).not.toBe(gone);
+    await first.getByRole('button', { name: 'Sign out' }).click();
+    await first.getByLabel('API key').waitFor();
+    expect(await stored()).toBeNull();
+  });
+});

@@ -92,7 +92,8 @@ describe('the settings screen', () => {
     const menu = page.getByRole('combobox', { name: 'Workspace' });
     await menu.selectOption('trial <i>');
     await page.waitForURL('**/projects');
-    await page.goto('/settings?tab=Workspaces');
+    await page.getByRole('link', { name: 'Settings' }).click();
+    await page.getByRole('tab', { name: 'Workspaces' }).click();
     await row.getByText('shown').waitFor();
     await row.getByRole('button', { name: 'Delete trial <i>' }).click();
     const dialog = page.getByRole('dialog');

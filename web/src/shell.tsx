@@ -1,7 +1,14 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link, Outlet, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { sessionQuery, useSession, useSessionChanges, useWorkspaces } from './api/session.ts';
+import {
+  sessionQuery,
+  useExistingWorkspace,
+  useSession,
+  useSessionChanges,
+  useWorkspaceId,
+  useWorkspaces,
+} from './api/session.ts';
 import { Icon, type IconName } from './components/icon.tsx';
 import { ShortcutList } from './components/shortcuts.tsx';
 import { PartProblem } from './components/states.tsx';
@@ -47,6 +54,8 @@ export function Shell() {
 function Frame() {
   const { organization, permissions } = useSession();
   const [isOpen, setOpen] = useState(false);
+  const workspaceId = useWorkspaceId();
+  useExistingWorkspace();
   return (
     <div className="shell">
       <a className="skip button" href="#main">
@@ -81,7 +90,8 @@ function Frame() {
         <span className="spacer" />
         <Account />
       </header>
-      <main className="main" id="main">
+      {/* A screen keeps no state of another workspace. */}
+      <main className="main" id="main" key={workspaceId}>
         <Outlet />
       </main>
       <ShortcutList />

@@ -43,10 +43,23 @@ export function setCsrfToken(token: string | undefined): void {
 }
 
 let workspaceId: string | undefined;
+const workspaceListeners = new Set<() => void>();
 /** Sets the workspace that the header `X-Tenant-Id` names. */
 export function setWorkspace(id: string | undefined): void {
   workspaceId = id;
+  for (const listener of workspaceListeners) listener();
 }
+/** Returns the workspace that the header `X-Tenant-Id` names. */
+export function getWorkspace(): string | undefined {
+  return workspaceId;
+}
+/** Calls `listener` after each change of the workspace, until the returned function is called. */
+export function onWorkspaceChange(listener: () => void): () => void {
+  workspaceListeners.add(listener);
+  return () => workspaceListeners.delete(listener);
+}
+/** These do not name a workspace, so that they succeed after the workspace was deleted. */
+const urlsWithoutWorkspace = ['/api/v1/session', '/api/v1/workspaces'];
 
 let onSignedOut: () => void = () => undefined;
 /** Sets the callback for a response of the main API that means that the session has ended. */
@@ -99,7 +112,8 @@ export async function send(
   if (body !== undefined && !isForm) headers.set('content-type', 'application/json');
   const isConfirmed = deployment === undefined ? method !== 'get' : deployment === 'session';
   if (isConfirmed && csrfToken !== undefined) headers.set('x-csrf-token', csrfToken);
-  if (deployment !== 'own' && workspaceId !== undefined) headers.set('x-tenant-id', workspaceId);
+  if (deployment !== 'own' && workspaceId !== undefined && !urlsWithoutWorkspace.includes(url))
+    headers.set('x-tenant-id', workspaceId);
   const init: RequestInit = { method: method.toUpperCase(), headers, credentials: 'same-origin' };
   if (body !== undefined) init.body = isForm ? body : JSON.stringify(body);
   if (signal) init.signal = signal;

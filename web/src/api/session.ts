@@ -1,10 +1,21 @@
 import { type QueryClient, queryOptions, useQuery, useQueryClient, useSuspenseQuery } from '@tanstack/react-query';
-import { type Answer, ApiError, call, send, setCsrfToken, setWorkspace } from './client.ts';
+import { useEffect, useSyncExternalStore } from 'react';
+import {
+  type Answer,
+  ApiError,
+  call,
+  getWorkspace,
+  onWorkspaceChange,
+  send,
+  setCsrfToken,
+  setWorkspace,
+} from './client.ts';
 
 export type Session = Answer<'get', '/api/v1/session'>;
 
 const sessionUrl = '/api/v1/session';
 const sessionKey = ['session'];
+const workspacesKey = ['workspaces'];
 
 /** The session; null if there is none. */
 export const sessionQuery = queryOptions({
@@ -28,9 +39,15 @@ export function onOtherTabChange(handle: () => void): void {
   tabs.onmessage = handle;
 }
 
-/** Removes cached data of another session or workspace. */
+/** Removes cached data of another session. */
 export function forgetData(client: QueryClient): void {
   client.removeQueries({ predicate: ({ queryKey: [first] }) => first !== sessionKey[0] });
+}
+
+/** Removes cached data of another workspace. */
+function forgetWorkspaceData(client: QueryClient): void {
+  const kept: readonly unknown[] = [...sessionKey, ...workspacesKey];
+  client.removeQueries({ predicate: ({ queryKey: [first] }) => !kept.includes(first) });
 }
 
 /** Returns functions that start and end the session. */
@@ -50,7 +67,6 @@ export function useSessionChanges() {
       await send('delete', sessionUrl);
       setCsrfToken(undefined);
       localStorage.removeItem(workspaceStorageKey);
-      setWorkspace(undefined);
       forgetData(client);
       client.setQueryData(sessionKey, null);
       tabs.postMessage('ended');
@@ -64,29 +80,46 @@ export function useSession(): Session {
   return data as Session;
 }
 
+/** The workspace that a new tab shows. Other tabs keep theirs. */
 const workspaceStorageKey = 'runlake.workspace';
+
+/** Returns the id of the workspace that requests name. */
+export function useWorkspaceId(): string | undefined {
+  return useSyncExternalStore(onWorkspaceChange, getWorkspace);
+}
 
 /** The workspaces that the key has access to, the one whose data the screens show, and how to change it. */
 export function useWorkspaces() {
   const { workspace: own } = useSession();
   const canList = usePermission('workspaces:read');
   const client = useQueryClient();
+  const id = useWorkspaceId();
   const listed = useQuery({
-    queryKey: ['workspaces'],
+    queryKey: workspacesKey,
     queryFn: ({ signal }) => call('get', '/api/v1/workspaces', { signal }),
     enabled: canList,
     staleTime: 60_000,
   });
   const workspaces: readonly { readonly id: string; readonly display_name: string }[] =
     listed.data ?? (own ? [own] : []);
-  const stored = localStorage.getItem(workspaceStorageKey);
-  const current = workspaces.find(({ id }) => id === stored) ?? own ?? workspaces[0];
-  const choose = (id: string) => {
-    localStorage.setItem(workspaceStorageKey, id);
-    setWorkspace(id);
-    forgetData(client);
+  const find = (wanted: string | undefined) => workspaces.find((each) => each.id === wanted);
+  const current = find(id) ?? find(own?.id) ?? workspaces[0];
+  const choose = (chosenId: string) => {
+    localStorage.setItem(workspaceStorageKey, chosenId);
+    setWorkspace(chosenId);
+    forgetWorkspaceData(client);
   };
-  return { workspaces, listed, current, choose, isPending: canList && listed.isPending };
+  const isPending = canList && listed.data === undefined;
+  return { workspaces, listed, current, choose, isPending };
+}
+
+/** Chooses another workspace if the key has no access to the one that requests name, or if it was deleted. */
+export function useExistingWorkspace(): void {
+  const { current, choose, isPending } = useWorkspaces();
+  const id = useWorkspaceId();
+  useEffect(() => {
+    if (!isPending && current && current.id !== id) choose(current.id);
+  });
 }
 
 /** Returns whether the session has a permission. */
