@@ -15,7 +15,9 @@ import {
   saveResponse,
 } from './connection.ts';
 import { type Layout, readLayout } from './layout.ts';
+import { LayoutCache } from './layout-cache.ts';
 import { QuerySlots } from './query-slots.ts';
+import { ServerChoice } from './server-choice.ts';
 import { buildLayoutSettings, type Profile, profiles } from './settings.ts';
 
 export type { ClickHouse } from './clickhouse.ts';
@@ -46,8 +48,8 @@ export interface ClickHouseOptions {
 }
 
 const rowsFormatClause = '\nFORMAT JSONEachRow';
-/** Maximum age of the cached layout. The layout is then read again, because the number of replicas may have changed. */
-const layoutAgeMs = 60_000;
+/** Maximum timeout of the queries that read the layout or check a server; both take milliseconds. */
+const maxCheckMs = 5_000;
 
 /**
  * Time that the client waits in addition to the timeout of a query. ClickHouse stops the query at the timeout, and the
@@ -92,7 +94,10 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
       shared: openConnection({ address, authorities }),
     };
   });
-  const choice = new ServerChoice(connections);
+  const checkMs = Math.min(timeoutMs, maxCheckMs);
+  const choice = new ServerChoice([...connections.keys()], (index) =>
+    runWithoutTenant(() => servers[index]!.ping(checkMs)),
+  );
 
   async function exchange(request: Exchange): Promise<Buffer>;
   async function exchange<T>(request: Exchange, take: ResponseConsumer<T>): Promise<T>;
@@ -113,22 +118,24 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
   }
 
   /**
-   * Sends a request. If a server does not respond, a query is sent to the next server; other statements are retried by
-   * their callers.
+   * Sends a request. If a server does not respond, a query is sent to the next server in the time that is left; other
+   * statements are retried by their callers.
    */
   async function send(pool: 'own' | 'shared', request: Exchange, take: ResponseConsumer<unknown>): Promise<unknown> {
     const settingsForLayout = request.readsLayout ? {} : buildLayoutSettings(await layout(), request.profile);
     const settings = { ...settingsForLayout, ...request.settings };
+    const endsAtMs = performance.now() + (request.timeoutMs ?? timeoutMs);
     const [first, ...others] = choice.order();
     const retryServers = 'readonly' in profiles[request.profile] ? others : [];
     for (let server = first!; ; ) {
+      const remainingMs = Math.ceil(endsAtMs - performance.now());
       try {
-        return await sendOnce(server[pool], { ...request, settings }, take);
+        return await sendOnce(connections[server]![pool], { ...request, settings, timeoutMs: remainingMs }, take);
       } catch (error) {
         if (!isNoResponseError(error)) throw error;
         choice.recordFailure(server);
         const next = retryServers.shift();
-        if (next === undefined) throw error;
+        if (next === undefined || performance.now() >= endsAtMs) throw error;
         server = next;
       }
     }
@@ -179,20 +186,11 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
 
   const ask = (query: Query, profile: Profile, suffix: string) => exchange(buildQueryExchange(query, profile, suffix));
 
-  let cachedLayout: { readonly value: Promise<Layout>; readonly readAtMs: number } | undefined;
+  const layouts = new LayoutCache(() => runWithoutTenant(() => readLayout({ cluster, query: queryForLayout })));
 
   /** Returns the layout. Without a cluster, the migrations check the layout, and it is not read here. */
-  function layout(): Promise<Layout> {
-    if (cluster === undefined) return Promise.resolve({ kind: 'single' });
-    if (cachedLayout === undefined || performance.now() - cachedLayout.readAtMs > layoutAgeMs) {
-      const value = runWithoutTenant(() => readLayout({ cluster, query: queryForLayout }));
-      const known = { value, readAtMs: performance.now() };
-      cachedLayout = known;
-      value.catch(() => {
-        if (cachedLayout === known) cachedLayout = undefined;
-      });
-    }
-    return cachedLayout.value;
+  async function layout(): Promise<Layout> {
+    return cluster === undefined ? { kind: 'single' } : layouts.get();
   }
 
   let openedSlots: Promise<QuerySlots> | undefined;
@@ -227,8 +225,10 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
 
   const parseRows = <Row>(answer: Buffer) => JSON.parse(answer.toString('utf8')) as Row[];
   const query = async <Row>(request: Query) => parseRows<Row>(await ask(request, 'read', rowsFormatClause));
-  const queryForLayout = async <Row>(request: Query) =>
-    parseRows<Row>(await exchange({ ...buildQueryExchange(request, 'read', rowsFormatClause), readsLayout: true }));
+  const queryForLayout = async <Row>(request: Query) => {
+    const statement = buildQueryExchange({ ...request, timeoutMs: checkMs }, 'read', rowsFormatClause);
+    return parseRows<Row>(await exchange({ ...statement, readsLayout: true }));
+  };
 
   const clickhouse: ClickHouse = {
     cluster,
@@ -270,34 +270,4 @@ function isNoResponseError(error: unknown): boolean {
 
 function isClosedConnection(error: unknown): boolean {
   return error instanceof Error && 'code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE');
-}
-
-/** Time during which a server that did not respond is avoided in favour of other servers. */
-const avoidMs = 5_000;
-
-/** Chooses servers in round-robin order. Avoids servers that did not respond in the last seconds. */
-class ServerChoice<Server> {
-  readonly #servers: readonly Server[];
-  readonly #failedAtMs = new Map<Server, number>();
-  readonly #nowMs: () => number;
-  #turn = 0;
-
-  /** @param nowMs a monotonic clock. */
-  constructor(servers: readonly Server[], nowMs = () => performance.now()) {
-    this.#servers = servers;
-    this.#nowMs = nowMs;
-  }
-
-  /** Returns all servers in the order in which they should be tried. */
-  order(): readonly Server[] {
-    if (this.#servers.length === 1) return this.#servers;
-    const startIndex = this.#turn++ % this.#servers.length;
-    const rotatedServers = [...this.#servers.slice(startIndex), ...this.#servers.slice(0, startIndex)];
-    const isAvoided = (server: Server) => this.#nowMs() - (this.#failedAtMs.get(server) ?? -Infinity) < avoidMs;
-    return [...rotatedServers.filter((server) => !isAvoided(server)), ...rotatedServers.filter(isAvoided)];
-  }
-
-  recordFailure(server: Server): void {
-    this.#failedAtMs.set(server, this.#nowMs());
-  }
 }

@@ -321,6 +321,40 @@ describe('insertBody', () => {
   });
 });
 
+describe('two servers of which one does not respond', () => {
+  let proxy: TcpProxy;
+  let stalledUrl: string;
+  beforeAll(async () => {
+    const url = new URL(stores.clickhouseUrl);
+    proxy = await openTcpProxy(url.hostname, Number(url.port));
+    proxy.freeze(true);
+    url.host = `127.0.0.1:${proxy.port}`;
+    stalledUrl = url.href;
+  });
+  afterAll(() => proxy?.close());
+
+  it('a query ends at its timeout, also if there is another server', async () => {
+    const stalled = openClickHouse({ url: `${stalledUrl},${stalledUrl}`, logger, timeoutMs: 200 });
+    const started = performance.now();
+    await expect(stalled.ping()).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
+    expect(performance.now() - started).toBeLessThan(4_000);
+    await stalled.close();
+  });
+
+  it('a query goes to the other one if the connection is refused', async () => {
+    const pair = openClickHouse({ url: `http://u:p@127.0.0.1:1/d,${stores.clickhouseUrl}`, logger, timeoutMs: 5_000 });
+    for (let query = 0; query < 3; query++) await pair.ping();
+    await pair.close();
+  });
+
+  it('later queries go to the other one', async () => {
+    const pair = openClickHouse({ url: `${stalledUrl},${stores.clickhouseUrl}`, logger, timeoutMs: 5_000 });
+    await expect(pair.ping(200)).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
+    for (let query = 0; query < 3; query++) await pair.ping();
+    await pair.close();
+  });
+});
+
 const runningQueries = async (name: string) =>
   Number(
     await one("SELECT count() AS v FROM system.processes WHERE Settings['log_comment'] = {name:String}", { name }),

@@ -1,0 +1,47 @@
+import type { Layout } from './layout.ts';
+
+/** Age at which the layout is read again, because the number of replicas may have changed. */
+const refreshAgeMs = 60_000;
+/** Maximum age of a layout that is used while it is read again. */
+const maxAgeMs = 2 * refreshAgeMs;
+
+/**
+ * Keeps the layout of the tables. While the layout is read again, statements use the known one, so that they do not
+ * wait for a server that does not respond.
+ */
+export class LayoutCache {
+  readonly #read: () => Promise<Layout>;
+  readonly #nowMs: () => number;
+  #known: { readonly layout: Layout; readonly readAtMs: number } | undefined;
+  #reading: Promise<Layout> | undefined;
+
+  /** @param nowMs a monotonic clock. */
+  constructor(read: () => Promise<Layout>, nowMs = () => performance.now()) {
+    this.#read = read;
+    this.#nowMs = nowMs;
+  }
+
+  /**
+   * Returns a layout that is at most two minutes old.
+   *
+   * @throws the error of the read if there is no such layout.
+   */
+  async get(): Promise<Layout> {
+    const ageMs = this.#known === undefined ? Infinity : this.#nowMs() - this.#known.readAtMs;
+    if (this.#known && ageMs <= refreshAgeMs) return this.#known.layout;
+    this.#reading ??= this.#refresh().finally(() => {
+      this.#reading = undefined;
+    });
+    if (this.#known === undefined || ageMs > maxAgeMs) return this.#reading;
+    // A later statement reads it again.
+    this.#reading.catch(() => undefined);
+    return this.#known.layout;
+  }
+
+  async #refresh(): Promise<Layout> {
+    const readAtMs = this.#nowMs();
+    const layout = await this.#read();
+    this.#known = { layout, readAtMs };
+    return layout;
+  }
+}
