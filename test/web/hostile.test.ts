@@ -117,6 +117,25 @@ describe('hostile values of clients', () => {
     await expectOnlyText();
   });
 
+  it('are text in a conversation, also the names of what every object has', async () => {
+    const roles = ['constructor', '__proto__', 'toString', 'visually-hidden'];
+    const messages: unknown[] = roles.map((role) => ({ role, content: `says ${role}` }));
+    const [run] = buildTrace('roles', Date.now() - 60_000, {
+      name: 'roles',
+      until: 50,
+      inputs: { messages: [...messages, ['hasOwnProperty', 'says nothing']] },
+    });
+    await sendRuns(runlake.url, runlake.apiKey, run ? [run] : []);
+    await page.goto(`/runs/${run?.id}`);
+    const shown = page.getByRole('region', { name: 'Input' }).getByRole('listitem');
+    await eventually(() => shown.count()).toBe(5);
+    for (const [at, role] of roles.entries()) expect(await shown.nth(at).innerText()).toBe(`${role}\nsays ${role}`);
+    // An element that is visually hidden is a pixel wide.
+    expect((await shown.nth(3).boundingBox())?.width).toBeGreaterThan(100);
+    expect(await shown.nth(4).innerText()).toBe('hasOwnProperty\nsays nothing');
+    await expectOnlyText();
+  });
+
   it('are text in an export', async () => {
     await page.goto(`/exports/new?${new URLSearchParams({ filter: hostile, columns: hostile })}`);
     await page.getByText('No destinations').waitFor();

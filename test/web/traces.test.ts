@@ -20,11 +20,12 @@ describe('the filter language of the bar', () => {
   });
 
   it('completes operators, fields and values where they can stand', () => {
-    const at = (text: string) => completeFilter(text, text.length, { name: ['a "b"'] }).options;
+    const at = (text: string) => completeFilter(text, text.length, new Map([['name', ['a "b"']]])).options;
     expect(at('g')).toEqual(['gt(', 'gte(']);
     expect(at('and(eq(sta')).toEqual(['status, ', 'start_time, ']);
     expect(at('eq(status, "e')).toEqual(['"error"']);
     expect(at('eq(name, ')).toEqual(['"a \\"b\\""']);
+    expect(at('eq(constructor, ')).toEqual([]);
     expect(at('and(eq(name, "x, ("), ')).toContain('search(');
     expect(toExpression('refund (late)')).toBe('search("refund (late)")');
     expect(findPosition('Invalid filter at character 4: unknown field')).toBe(3);

@@ -10,11 +10,11 @@ import { Brand } from '../shell.tsx';
 const route = getRouteApi('/signin');
 
 /** Messages for failed sign-ins through OpenID Connect, by error code. */
-const refusals: Readonly<Record<string, string>> = {
-  OIDC_SIGN_IN_EXPIRED: 'The sign-in took too long. Sign in again within ten minutes, in the same browser.',
-  OIDC_EMAIL_MISSING: 'The identity provider does not confirm an email address for you. Ask its administrator.',
-  OIDC_ROLE_MISSING: 'The identity provider gives you no role in Runlake. Ask its administrator.',
-};
+const refusals: ReadonlyMap<string, string> = new Map([
+  ['OIDC_SIGN_IN_EXPIRED', 'The sign-in took too long. Sign in again within ten minutes, in the same browser.'],
+  ['OIDC_EMAIL_MISSING', 'The identity provider does not confirm an email address for you. Ask its administrator.'],
+  ['OIDC_ROLE_MISSING', 'The identity provider gives you no role in Runlake. Ask its administrator.'],
+]);
 
 /**
  * Exchanges an API key, or the one-time token in the fragment of the address, for a session. If OpenID Connect is
@@ -32,7 +32,7 @@ export function SignIn() {
   });
   const { signIn, signInOnce } = useSessionChanges();
   const [key, setKey] = useState('');
-  const [problem, setProblem] = useState(error && (refusals[error] ?? `Sign-in failed (${error}). Try again.`));
+  const [problem, setProblem] = useState(error && (refusals.get(error) ?? `Sign-in failed (${error}). Try again.`));
   const [isBusy, setBusy] = useState(false);
   const isSent = useRef(false);
 

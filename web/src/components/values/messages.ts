@@ -51,31 +51,32 @@ function readList(value: unknown): readonly Message[] | undefined {
   return messages.length > 0 && messages.every((message) => message !== undefined) ? messages : undefined;
 }
 
-const roles: Readonly<Record<string, string>> = {
-  human: 'user',
-  ai: 'assistant',
-  HumanMessage: 'user',
-  AIMessage: 'assistant',
-  AIMessageChunk: 'assistant',
-  SystemMessage: 'system',
-  ToolMessage: 'tool',
-  FunctionMessage: 'tool',
-  ChatMessage: 'user',
-};
+/** Roles of LangChain's types of messages. A map, because clients also send names such as `constructor`. */
+const roles: ReadonlyMap<string, string> = new Map([
+  ['human', 'user'],
+  ['ai', 'assistant'],
+  ['HumanMessage', 'user'],
+  ['AIMessage', 'assistant'],
+  ['AIMessageChunk', 'assistant'],
+  ['SystemMessage', 'system'],
+  ['ToolMessage', 'tool'],
+  ['FunctionMessage', 'tool'],
+  ['ChatMessage', 'user'],
+]);
 
 function readMessage(value: unknown): Message | undefined {
   if (Array.isArray(value) && value.length === 2 && typeof value[0] === 'string' && typeof value[1] === 'string')
-    return { role: roles[value[0]] ?? value[0], parts: readParts(value[1]), toolCalls: [] };
+    return { role: roles.get(value[0]) ?? value[0], parts: readParts(value[1]), toolCalls: [] };
   if (!isJsonObject(value)) return undefined;
   const { id, kwargs, lc } = value;
   if (lc !== undefined && Array.isArray(id) && isJsonObject(kwargs))
-    return readMessage({ ...kwargs, role: roles[String(id.at(-1))] ?? String(id.at(-1)) });
+    return readMessage({ ...kwargs, role: roles.get(String(id.at(-1))) ?? String(id.at(-1)) });
   const { role, type, data, content, name } = value;
   if (role === undefined && typeof type === 'string' && isJsonObject(data)) return readMessage({ ...data, role: type });
   const sender = typeof role === 'string' ? role : typeof type === 'string' ? type : undefined;
   if (sender === undefined || !('content' in value || 'tool_calls' in value)) return undefined;
   return {
-    role: roles[sender] ?? sender,
+    role: roles.get(sender) ?? sender,
     name: typeof name === 'string' ? name : undefined,
     parts: readParts(content),
     toolCalls: readToolCalls(value),

@@ -9,6 +9,8 @@ import './values.css';
 type Form = 'Messages' | 'JSON' | 'Text';
 const maxText = 20_000;
 const maxMarks = 1000;
+/** Roles whose messages have a colour. Other roles are no class names: a role can be that of any class. */
+const coloredRoles: ReadonlySet<string> = new Set(['user', 'assistant', 'tool', 'system']);
 
 /** Inputs or outputs as a conversation, a JSON tree, or text with a search. */
 export function ValueView({ title, value }: { readonly title: string; readonly value: unknown }) {
@@ -55,7 +57,7 @@ export function Conversation({ messages }: { readonly messages: readonly Message
   return (
     <ol className="conversation">
       {messages.map(({ role, name, parts, toolCalls }, index) => (
-        <li key={index} className={`message ${role}`}>
+        <li key={index} className={coloredRoles.has(role) ? `message ${role}` : 'message'}>
           <div className="message-role">
             {showInvisible(role)}
             {name !== undefined && <span className="muted"> {showInvisible(name)}</span>}

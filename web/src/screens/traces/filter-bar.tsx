@@ -25,10 +25,10 @@ export function FilterBar({
   useEffect(() => setText(filter), [filter]);
 
   const values = useMemo(() => {
-    const byField: Record<string, string[]> = {};
+    const byField = new Map<string, string[]>();
     for (const { key, value } of facets) {
       const field = key === 'tag' ? 'tags' : key;
-      byField[field] = [...(byField[field] ?? []), value];
+      byField.set(field, [...(byField.get(field) ?? []), value]);
     }
     return byField;
   }, [facets]);

@@ -44,12 +44,12 @@ export const fields = [
 ] as const;
 
 /** Values of the fields that have few. */
-const choices: Readonly<Record<string, readonly string[]>> = {
-  status: ['"success"', '"error"', '"pending"'],
-  run_type: ['"chain"', '"llm"', '"tool"', '"retriever"', '"embedding"', '"prompt"', '"parser"'],
-  is_root: ['true', 'false'],
-  error: ['null'],
-};
+const choices: ReadonlyMap<string, readonly string[]> = new Map([
+  ['status', ['"success"', '"error"', '"pending"']],
+  ['run_type', ['"chain"', '"llm"', '"tool"', '"retriever"', '"embedding"', '"prompt"', '"parser"']],
+  ['is_root', ['true', 'false']],
+  ['error', ['null']],
+]);
 
 export interface Completion {
   /** Start of the word that an option replaces. */
@@ -61,7 +61,7 @@ export interface Completion {
 export function completeFilter(
   text: string,
   caret: number,
-  values: Readonly<Record<string, readonly string[]>> = {},
+  values: ReadonlyMap<string, readonly string[]> = new Map(),
 ): Completion {
   const { call, field, start, isClosed } = findContext(text.slice(0, caret));
   if (isClosed) return { start, options: [] };
@@ -71,7 +71,7 @@ export function completeFilter(
     ? [...operators, ...combinators].map((name) => `${name}(`)
     : field === undefined
       ? fields.map((name) => `${name}, `)
-      : (choices[field] ?? values[field]?.map((value) => JSON.stringify(value)) ?? []);
+      : (choices.get(field) ?? values.get(field)?.map((value) => JSON.stringify(value)) ?? []);
   const options = all.filter((option) => option.toLowerCase().startsWith(word) && option !== word);
   return { start, options: options.slice(0, 12) };
 }
