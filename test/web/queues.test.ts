@@ -216,6 +216,21 @@ describe('annotation queues', () => {
     expect(problems).toEqual([]);
   });
 
+  it('renew a long reservation seldom', async () => {
+    const { queueId } = await createQueue('of weeks', ['reserved'], { reservation_minutes: 100_000 });
+    let renewals = 0;
+    page.on('request', (request) => {
+      if (request.url().includes('/annotation-queues/status/')) renewals++;
+    });
+    await page.goto(`/queues/${queueId}`);
+    await eventually(() => heading().textContent()).toBe('reserved');
+    await eventually(() => renewals).toBe(1);
+    // An interval that is too long for a timer is a millisecond.
+    for (let round = 0; round < 20; round++) await ask('GET', `annotation-queues/${queueId}`);
+    expect(renewals).toBe(1);
+    expect(problems).toEqual([]);
+  });
+
   it('show a thread, and say what is missing, that loading failed and which permission is missing', async () => {
     const turns = buildTrace('threads', Date.now() - 1000, {
       name: 'turn',

@@ -6,6 +6,8 @@ export type QueueItem = Answer<'get', '/api/v1/platform/annotation-queues/{queue
 
 const pageSize = 100;
 const countPollMs = 10_000;
+/** Maximum time after which a reservation is renewed; timers of browsers overflow at 25 days. */
+const maxRenewalMs = 3_600_000;
 const statuses = ['needs_my_review', 'needs_others_review', 'archived'] as const;
 
 /**
@@ -72,7 +74,7 @@ export function useReview({
     enabled: canReview && item !== undefined,
     gcTime: 0,
     staleTime: 0,
-    refetchInterval: ({ state }) => (state.error ? false : reservationMinutes * 30_000),
+    refetchInterval: ({ state }) => (state.error ? false : Math.min(reservationMinutes * 30_000, maxRenewalMs)),
   });
   const isTaken = reservation.error instanceof ApiError && reservation.error.status === 409;
   useEffect(() => {
