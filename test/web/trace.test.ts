@@ -199,9 +199,14 @@ describe('the trace screen', () => {
     expect(problems).toEqual([]);
   });
 
-  it('keeps the digits of numbers that JavaScript cannot hold', async () => {
-    const [run] = buildTrace('exact', Date.now() - 1000, { name: 'exact', until: 10, outputs: { id: 'EXACT' } });
-    const body = JSON.stringify({ post: [run], patch: [] }).replace('"EXACT"', '9007199254740993');
+  it('keeps numbers that JavaScript cannot hold as they were sent', async () => {
+    const numbers = ['9007199254740993', '1e-400', '1.2345678e-320', '-0.0', '0e5', '1e3', '1.50'];
+    const [run] = buildTrace('exact', Date.now() - 1000, {
+      name: 'exact',
+      until: 10,
+      outputs: { id: 'EXACT', note: '\u00000\u0000' },
+    });
+    const body = JSON.stringify({ post: [run], patch: [] }).replace('"EXACT"', `[${numbers}]`);
     const sent = await fetch(`${runlake.url}/api/v1/runs/batch`, {
       method: 'POST',
       headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
@@ -209,7 +214,15 @@ describe('the trace screen', () => {
     });
     expect(sent.status).toBe(202);
     await page.goto(`/runs/${run?.id}`);
-    await page.getByRole('region', { name: 'Output' }).getByText('9007199254740993').waitFor();
+    const output = page.getByRole('region', { name: 'Output' });
+    await output.getByText('9007199254740993').waitFor();
+    await output.getByText('1e-400').waitFor();
+    await output.getByRole('button', { name: 'Text' }).click();
+    const text = (await output.locator('pre').textContent()) ?? '';
+    // Other notations of a number that JavaScript can hold are not kept.
+    expect(text.replace(/\s/g, '')).toBe(
+      '{"id":[9007199254740993,1e-400,1.2345678e-320,0,0,1000,1.5],"note":"\\u00000\\u0000"}',
+    );
   });
 
   it('adds feedback, and shares a trace that opens without a session', async () => {

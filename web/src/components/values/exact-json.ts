@@ -28,22 +28,22 @@ export function parseExact(text: string): unknown {
   return JSON.parse(text, revive as (key: string, value: unknown) => unknown);
 }
 
+/** Smallest number that a JavaScript number holds with all its digits. */
+const minNormal = 2 ** -1022;
+
 /** Whether `source` is another notation of the same number, such as `1.0` or `1e3`. */
 function isSameNumber(value: number, source: string): boolean {
-  return Number.isFinite(value) && source.replace(/\D/g, '').length <= 15;
+  const isZero = !/^[^e]*[1-9]/i.test(source);
+  const isNormal = isZero || (Number.isFinite(value) && Math.abs(value) >= minNormal);
+  return isNormal && source.replace(/\D/g, '').length <= 15;
 }
+
+/** Part of the proposal that also gives revivers the source of a number. */
+const { rawJSON } = JSON as { readonly rawJSON?: (text: string) => unknown };
 
 /** Formats a value of {@link parseExact} as JSON; an indent of 0 is one line. */
 export function formatExact(value: unknown, indent = 2): string {
-  const numbers: string[] = [];
-  const text = JSON.stringify(
-    value,
-    (_key, each: unknown) => {
-      if (!(each instanceof ExactNumber)) return each;
-      numbers.push(each.source);
-      return `\u0000${numbers.length - 1}\u0000`;
-    },
-    indent,
-  );
-  return (text ?? 'null').replace(/"\\u0000(\d+)\\u0000"/g, (_, index: string) => numbers[Number(index)] ?? '');
+  const replace = (_key: string, each: unknown) =>
+    each instanceof ExactNumber && rawJSON ? rawJSON(each.source) : each;
+  return JSON.stringify(value, replace, indent) ?? 'null';
 }
