@@ -1,7 +1,7 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { eventually, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
@@ -134,6 +134,40 @@ describe('hostile values of clients', () => {
     expect((await shown.nth(3).boundingBox())?.width).toBeGreaterThan(100);
     expect(await shown.nth(4).innerText()).toBe('hasOwnProperty\nsays nothing');
     await expectOnlyText();
+  });
+
+  it('are shown in part if a conversation has many messages, parts or calls', async () => {
+    const list = <T>(name: string, build: (text: string) => T) =>
+      Array.from({ length: 3_000 }, (_, at) => build(`${name} ${at}.`));
+    const [run] = buildTrace('long', Date.now() - 60_000, {
+      name: 'long',
+      until: 50,
+      inputs: { messages: list('message', (content) => ({ role: 'user', content })) },
+      outputs: {
+        role: 'assistant',
+        content: list('part', (text) => ({ type: 'text', text })),
+        tool_calls: list('call', (name) => ({ name, args: {} })),
+      },
+    });
+    await sendRuns(runlake.url, runlake.apiKey, run ? [run] : []);
+    await page.goto(`/runs/${run?.id}`);
+    const input = page.getByRole('region', { name: 'Input' });
+    await input.getByText('message 0.').waitFor();
+    for (const each of ['message 49.', 'message 2950.', 'message 2999.'])
+      await input.getByText(each).waitFor({ timeout: 1000 });
+    expect(await input.getByText(/^message/).count()).toBe(100);
+    await expectAccessible(page);
+    await input.getByRole('button', { name: '2900 more' }).click();
+    await input.getByText('message 1049.').waitFor();
+    expect(await input.getByText(/^message/).count()).toBe(1_100);
+    await input.getByRole('button', { name: '1900 more' }).click();
+    await input.getByRole('button', { name: '900 more' }).click();
+    await eventually(() => input.getByText(/^message/).count()).toBe(3_000);
+    expect(await input.getByRole('button', { name: 'more' }).count()).toBe(0);
+    const output = page.getByRole('region', { name: 'Output' });
+    expect(await output.getByText(/^part/).count()).toBe(100);
+    expect(await output.getByText(/^call \d/).count()).toBe(100);
+    expect(problems).toEqual([]);
   });
 
   it('are text in an export', async () => {

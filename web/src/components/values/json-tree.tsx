@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { type ReactNode, useState } from 'react';
 import { showInvisible } from '../text.tsx';
 import { ExactNumber } from './exact-json.ts';
 import './values.css';
@@ -21,7 +21,6 @@ export function JsonTree({
   const entries = listEntries(value);
   const isSmall = entries !== undefined && entries.length <= 30;
   const [isOpen, setOpen] = useState(level < openLevels && (level === 0 || isSmall));
-  const [count, setCount] = useState(maxItems);
   const label = name === undefined ? null : <span className="json-key">{showInvisible(name)}</span>;
   if (entries === undefined)
     return (
@@ -50,17 +49,41 @@ export function JsonTree({
       </button>
       {isOpen && (
         <div className="json-children">
-          {entries.slice(0, count).map(([key, each]) => (
-            <JsonTree key={key} name={key} value={each} level={level + 1} />
-          ))}
-          {entries.length > count && (
-            <button type="button" className="button" onClick={() => setCount(count + 10 * maxItems)}>
-              {entries.length - count} more
-            </button>
-          )}
+          <PartialList items={entries}>
+            {([key, each]) => <JsonTree key={key} name={key} value={each} level={level + 1} />}
+          </PartialList>
         </div>
       )}
     </div>
+  );
+}
+
+/** A hundred items of a list, and a button that shows more of them. */
+export function PartialList<T>({
+  items,
+  last = 0,
+  buttonIn: ButtonParent = 'div',
+  children,
+}: {
+  readonly items: readonly T[];
+  /** How many of the items are the last ones of the list. */
+  readonly last?: number;
+  readonly buttonIn?: 'div' | 'li';
+  readonly children: (item: T, index: number) => ReactNode;
+}) {
+  const [count, setCount] = useState(maxItems);
+  if (items.length <= count) return items.map(children);
+  const lastIndex = items.length - last;
+  return (
+    <>
+      {items.slice(0, count - last).map(children)}
+      <ButtonParent>
+        <button type="button" className="button" onClick={() => setCount(count + 10 * maxItems)}>
+          {items.length - count} more
+        </button>
+      </ButtonParent>
+      {items.slice(lastIndex).map((item, at) => children(item, lastIndex + at))}
+    </>
   );
 }
 

@@ -2,8 +2,8 @@ import { useDeferredValue, useMemo, useState } from 'react';
 import { CopyButton } from '../copy-button.tsx';
 import { showInvisible } from '../text.tsx';
 import { formatExact } from './exact-json.ts';
-import { JsonTree, LongText } from './json-tree.tsx';
-import { findMessages, type Message } from './messages.ts';
+import { JsonTree, LongText, PartialList } from './json-tree.tsx';
+import { findMessages, type Message, type MessagePart } from './messages.ts';
 import './values.css';
 
 type Form = 'Messages' | 'JSON' | 'Text';
@@ -52,38 +52,44 @@ export function ValueView({ title, value }: { readonly title: string; readonly v
   );
 }
 
-/** Messages with their roles, images and calls of tools. */
+/** Messages with their roles, images and calls of tools; of many, the first and last ones until the viewer asks for more. */
 export function Conversation({ messages }: { readonly messages: readonly Message[] }) {
   return (
     <ol className="conversation">
-      {messages.map(({ role, name, parts, toolCalls }, index) => (
-        <li key={index} className={coloredRoles.has(role) ? `message ${role}` : 'message'}>
-          <div className="message-role">
-            {showInvisible(role)}
-            {name !== undefined && <span className="muted"> {showInvisible(name)}</span>}
-          </div>
-          {parts.map((part, at) => {
-            const key = `${part.kind}-${at}`;
-            if (part.kind === 'text') return <LongText key={key} text={part.text} maxLength={maxText} />;
-            if (part.kind === 'image')
-              return <img key={key} src={part.url} alt="Part of the message" className="message-image" />;
-            return (
-              <div key={key} className="json mono">
-                <JsonTree value={part.value} />
-              </div>
-            );
-          })}
-          {toolCalls.map((each, at) => (
-            <div key={`${each.name}-${at}`} className="tool-call">
-              <span className="muted">calls</span> <code>{showInvisible(each.name)}</code>
-              <div className="json mono">
-                <JsonTree value={each.arguments} />
-              </div>
+      <PartialList items={messages} last={50} buttonIn="li">
+        {({ role, name, parts, toolCalls }, index) => (
+          <li key={index} className={coloredRoles.has(role) ? `message ${role}` : 'message'}>
+            <div className="message-role">
+              {showInvisible(role)}
+              {name !== undefined && <span className="muted"> {showInvisible(name)}</span>}
             </div>
-          ))}
-        </li>
-      ))}
+            <PartialList items={parts} last={50}>
+              {(part, at) => <Part key={at} part={part} />}
+            </PartialList>
+            <PartialList items={toolCalls} last={50}>
+              {(each, at) => (
+                <div key={at} className="tool-call">
+                  <span className="muted">calls</span> <code>{showInvisible(each.name)}</code>
+                  <div className="json mono">
+                    <JsonTree value={each.arguments} />
+                  </div>
+                </div>
+              )}
+            </PartialList>
+          </li>
+        )}
+      </PartialList>
     </ol>
+  );
+}
+
+function Part({ part }: { readonly part: MessagePart }) {
+  if (part.kind === 'text') return <LongText text={part.text} maxLength={maxText} />;
+  if (part.kind === 'image') return <img src={part.url} alt="Part of the message" className="message-image" />;
+  return (
+    <div className="json mono">
+      <JsonTree value={part.value} />
+    </div>
   );
 }
 
