@@ -57,7 +57,7 @@ export async function identifyCaller(
 }
 
 /** Returns the key in `x-api-key`, otherwise the key in `Authorization: Bearer`. */
-function readApiKey(headers: IncomingHttpHeaders): string | undefined {
+export function readApiKey(headers: IncomingHttpHeaders): string | undefined {
   return readHeader(headers['x-api-key']) ?? readBearer(headers);
 }
 

@@ -5,6 +5,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import fastifyStatic from '@fastify/static';
 import type { FastifyInstance } from 'fastify';
+import { readApiKey } from './authentication.ts';
 import { handleStaticFileError } from './unserved-routes.ts';
 
 /** `dist/web`, from the source and from the compiled program. */
@@ -32,11 +33,13 @@ const securityHeaders = {
 
 /**
  * Whether a request wants a page of the application. Some paths without `/api/v1` are pages and operations, such as
- * `/runs/{id}`: a browser that opens a page names `text/html` first of all, API clients do not name it.
+ * `/runs/{id}`: a browser that opens a page names `text/html`. API clients do not name it, or they send a key, such as
+ * those built on Java's HttpURLConnection, whose default `Accept` begins with `text/html`.
  */
-export function isPageRequest(method: string, path: string, { accept = '' }: IncomingHttpHeaders): boolean {
-  if (method !== 'GET' && method !== 'HEAD') return false;
-  return pagePattern.test(path) && (/^\/*$/.test(path) || /\btext\/html\b/i.test(accept));
+export function isPageRequest(method: string, path: string, headers: IncomingHttpHeaders): boolean {
+  if ((method !== 'GET' && method !== 'HEAD') || !pagePattern.test(path)) return false;
+  if (/^\/*$/.test(path)) return true;
+  return /\btext\/html\b/i.test(headers.accept ?? '') && readApiKey(headers) === undefined;
 }
 
 /** Returns the first segments of the paths of the files in `folder`. No prefix is added to these paths. */

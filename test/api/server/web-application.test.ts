@@ -17,6 +17,8 @@ const page = '<!doctype html><title>Runlake</title>';
 const script = `console.log(${'1'.repeat(2_000)})`;
 /** `Accept` of Chromium and Firefox when they open a page. */
 const browser = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
+/** `Accept` of Java's HttpURLConnection. */
+const java = 'text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2';
 
 async function start(folder: string): Promise<FastifyInstance> {
   const form = { ...mainApi(config), webFolder: pathToFileURL(`${folder}/`) };
@@ -74,6 +76,19 @@ describe('a built application', () => {
     expect(answer.body).toBe(page);
     expect(answer.headers['content-type']).toBe('text/html; charset=utf-8');
     expect(answer.headers['cache-control']).toBe('no-cache');
+  });
+
+  it('serves its page to browsers whose proxy asks for a password', async () => {
+    expect((await open('/projects', { accept: browser, authorization: 'Basic dTpw' })).body).toBe(page);
+  });
+
+  it.each([
+    ['x-api-key', 'k'],
+    ['authorization', 'Bearer k'],
+  ])('leaves a request with a key in %s to the API, which may name text/html', async (header, value) => {
+    const answer = await open('/runs/1', { accept: java, [header]: value });
+    expect(answer.headers['content-type']).toMatch(/^application\/(problem\+)?json/);
+    expect(answer.body).not.toBe(page);
   });
 
   it('forbids inline scripts, frames and other origins', async () => {
