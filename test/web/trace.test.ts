@@ -247,6 +247,11 @@ describe('the trace screen', () => {
     await other.getByRole('treeitem').filter({ hasText: 'plan' }).click();
     await other.getByRole('region', { name: 'Run', exact: true }).getByText('search_orders').waitFor();
     await expectAccessible(other);
+    // The pages of other runs need a session.
+    await other.getByRole('tab', { name: 'Metadata' }).click();
+    const facts = other.getByRole('region', { name: 'Facts' });
+    await facts.getByText('Parent').waitFor();
+    expect(await facts.getByRole('link').count()).toBe(0);
     expect(watched.problems).toEqual([]);
     await page.getByRole('button', { name: 'Stop sharing' }).click();
     await page.getByText('The trace is not shared').waitFor();

@@ -181,7 +181,7 @@ function Metadata({ run, isShared }: { readonly run: Run; readonly isShared: boo
             <div key={label}>
               <dt>{label}</dt>
               <dd className="mono">
-                {label === 'Trace' || label === 'Parent' ? (
+                {(label === 'Trace' || label === 'Parent') && !isShared ? (
                   <Link to="/runs/$runId" params={{ runId: value }}>
                     {value}
                   </Link>
