@@ -1,10 +1,11 @@
 import { Client } from 'pg';
-import type { BrowserContext, Page } from 'playwright-core';
+import type { BrowserContext, Page, Route } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   createKey,
   eventually,
+  expectAccessible,
   openContext,
   type SignedInBrowser,
   signIn,
@@ -86,6 +87,22 @@ describe('two tabs', () => {
     await second.reload();
     await second.getByRole('row').filter({ hasText: 'of the first tab' }).waitFor();
     expect(await second.content()).not.toContain(key);
+  });
+});
+
+describe('a sign-out that fails', () => {
+  it('says so, and can be tried again', async () => {
+    const refuse = (route: Route) =>
+      route.request().method() === 'DELETE'
+        ? route.fulfill({ status: 503, json: { detail: 'The database is away.' } })
+        : route.continue();
+    await first.route('**/api/v1/session', refuse);
+    await first.getByRole('button', { name: 'Sign out' }).click();
+    await first.getByRole('alert').getByText('The database is away.').waitFor();
+    await expectAccessible(first);
+    await first.unroute('**/api/v1/session', refuse);
+    await first.getByRole('button', { name: 'Sign out' }).click();
+    await first.getByLabel('API key').waitFor();
   });
 });
 

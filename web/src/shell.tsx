@@ -11,7 +11,7 @@ import {
 } from './api/session.ts';
 import { Icon, type IconName } from './components/icon.tsx';
 import { ShortcutList } from './components/shortcuts.tsx';
-import { PartProblem } from './components/states.tsx';
+import { PartProblem, Problem } from './components/states.tsx';
 import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
@@ -136,24 +136,37 @@ function Account() {
   const { user } = useSession();
   const { signOut } = useSessionChanges();
   const navigate = useNavigate();
+  const [problem, setProblem] = useState<string>();
   const name = user?.full_name ?? user?.email;
+  const leave = async () => {
+    setProblem(undefined);
+    try {
+      await signOut();
+      await navigate({ to: '/signin' });
+    } catch (error) {
+      setProblem(error instanceof Error ? error.message : String(error));
+    }
+  };
   return (
-    <div className="row">
-      <ThemeButton />
-      <button
-        type="button"
-        className="button quiet icon"
-        title={name ? `Sign out ${name}` : 'Sign out'}
-        aria-label="Sign out"
-        onClick={() => void signOut().then(() => navigate({ to: '/signin' }))}
-      >
-        <Icon name="leave" />
-      </button>
-      {name && (
-        <span className="account-name clip">
-          <Value text={name} />
-        </span>
-      )}
-    </div>
+    <>
+      <div className="row">
+        <ThemeButton />
+        <button
+          type="button"
+          className="button quiet icon"
+          title={name ? `Sign out ${name}` : 'Sign out'}
+          aria-label="Sign out"
+          onClick={() => void leave()}
+        >
+          <Icon name="leave" />
+        </button>
+        {name && (
+          <span className="account-name clip">
+            <Value text={name} />
+          </span>
+        )}
+      </div>
+      <Problem message={problem} />
+    </>
   );
 }
