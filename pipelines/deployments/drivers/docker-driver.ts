@@ -12,9 +12,9 @@
  */
 import { createHash } from 'node:crypto';
 import { hostname } from 'node:os';
-import { createInterface } from 'node:readline';
-import { PassThrough, type Readable } from 'node:stream';
+import { pipeline, type Readable, Transform } from 'node:stream';
 import type Docker from 'dockerode';
+import { readLines } from '../../../infra/isolation/read-lines.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
 import {
   buildImageEnvironment,
@@ -89,7 +89,7 @@ async function startContainer(
       await container.start();
     }
     const output = { tail: isSame ? 0 : maxKeptLines, onLog, attached: attached.signal };
-    const lines = await followOutput(docker, container, output);
+    const lines = await followOutput(container, output);
     const ended = container.wait({ abortSignal: attached.signal }).then(
       async ({ StatusCode: code }: { StatusCode: number }) => {
         const state = (await inspect(container).catch(() => undefined))?.State;
@@ -203,23 +203,50 @@ const maxKeptLines = 20;
 
 /** Passes the output on while `attached`, after the last `tail` lines. @returns a function that returns the last lines. */
 async function followOutput(
-  docker: Docker,
   container: Docker.Container,
   { tail, onLog, attached }: Pick<StartOptions, 'onLog'> & { readonly tail: number; readonly attached: AbortSignal },
 ): Promise<() => readonly string[]> {
   const stream = (await container.logs({ follow: true, stdout: true, stderr: true, tail })) as unknown as Readable;
-  const output = new PassThrough();
-  docker.modem.demuxStream(stream, output, output);
-  stream.once('end', () => output.end());
-  stream.once('error', () => output.end());
+  const output = createDemultiplexer();
+  pipeline(stream, output, () => undefined);
   attached.addEventListener('abort', () => stream.destroy(), { once: true });
   const kept: string[] = [];
-  createInterface({ input: output }).on('line', (line) => {
+  readLines([output], (line) => {
     kept.push(line);
     if (kept.length > maxKeptLines) kept.shift();
     onLog(line);
   });
   return () => kept;
+}
+
+const frameHeaderBytes = 8;
+
+/**
+ * Removes the headers of the frames of a multiplexed stream. The library does that too, by recursion, which exceeds the
+ * stack if a container writes thousands of blank lines. Source: Docker Engine API, "Attach to a container".
+ */
+function createDemultiplexer(): Transform {
+  let header = Buffer.alloc(0);
+  let payloadBytes = 0;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      const payloads: Buffer[] = [];
+      for (let at = 0; at < chunk.length; ) {
+        const part = chunk.subarray(at, at + (payloadBytes || frameHeaderBytes - header.length));
+        at += part.length;
+        if (payloadBytes > 0) {
+          payloads.push(part);
+          payloadBytes -= part.length;
+          continue;
+        }
+        header = Buffer.concat([header, part]);
+        if (header.length < frameHeaderBytes) continue;
+        payloadBytes = header.readUInt32BE(4);
+        header = Buffer.alloc(0);
+      }
+      done(null, Buffer.concat(payloads));
+    },
+  });
 }
 
 async function findUrl(container: Docker.Container, network: string | undefined): Promise<string> {

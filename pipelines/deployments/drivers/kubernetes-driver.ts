@@ -11,9 +11,9 @@
  *   3. To stop it, its objects are deleted. The cluster sends SIGTERM, and SIGKILL after the drain time.
  */
 
-import { createInterface } from 'node:readline';
 import { PassThrough } from 'node:stream';
 import type { KubeConfig, V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
+import { readLines } from '../../../infra/isolation/read-lines.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import { containerName } from '../check-pod.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
@@ -73,7 +73,7 @@ export function createKubernetesDriver(
 
   async function followLog(pod: string, onLog: (line: string) => void): Promise<() => void> {
     const output = new PassThrough();
-    createInterface({ input: output }).on('line', onLog);
+    readLines([output], onLog);
     const log = new library.Log(kubeConfig);
     const following = await log.log(namespace, pod, containerName, output, { follow: true, tailLines: maxLogLines });
     return () => following.abort();

@@ -17,6 +17,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
 import type { AccountSource, ProcessAccount } from '../../../../infra/isolation/process-accounts.ts';
+import { readLines } from '../../../../infra/isolation/read-lines.ts';
 import { encodeFrame, type Frame, type FrameLimits, FrameReader, pipeDescriptor } from '../frames.ts';
 
 export interface ProjectProcessOptions {
@@ -49,8 +50,6 @@ export interface ProcessEnd {
 }
 
 const pipeDrainTimeoutMs = 1_000;
-const maxLineCharacters = 4_000;
-const maxLinesPerSecond = 1_000;
 
 export class ProjectProcess {
   readonly #child: ChildProcess | undefined;
@@ -154,30 +153,5 @@ export class ProjectProcess {
   #violate(reason: string): void {
     this.#violation ??= reason;
     this.kill();
-  }
-}
-
-/**
- * Splits output into lines. Drops lines that exceed the limit per second, so that code that prints in a loop cannot
- * fill the log.
- */
-function readLines(streams: readonly (NodeJS.ReadableStream | null)[], onLine: (line: string) => void): void {
-  let second = 0;
-  let lines = 0;
-  const take = (line: string) => {
-    const now = Math.floor(performance.now() / 1_000);
-    if (now !== second) [second, lines] = [now, 0];
-    lines += 1;
-    if (lines <= maxLinesPerSecond) onLine(line);
-    else if (lines === maxLinesPerSecond + 1)
-      onLine(`lines after the first ${maxLinesPerSecond} of this second are dropped`);
-  };
-  for (const stream of streams) {
-    let rest = '';
-    stream?.setEncoding('utf8').on('data', (text: string) => {
-      const parts = (rest + text).split('\n');
-      rest = (parts.pop() ?? '').slice(0, maxLineCharacters);
-      for (const line of parts) if (line.trim() !== '') take(line.slice(0, maxLineCharacters));
-    });
   }
 }

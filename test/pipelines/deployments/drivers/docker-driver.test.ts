@@ -133,6 +133,17 @@ describe('a replica', () => {
     await replica.stop(2_500);
   });
 
+  it('that floods its output with blank lines, or with a line that never ends, costs the host little', async () => {
+    const port = await startAgentServer();
+    const flood = [...Array.from({ length: 20_000 }, () => frame(1, '\n')), frame(1, 'x'.repeat(1_000_000))];
+    const { driver, lines, options } = await open([
+      ...[missing, pulled, createContainer, started, waiting, inspected(port)],
+      logs(Buffer.concat([...flood, frame(1, '\nready\n'), frame(2, 'no newline')]), Promise.resolve()),
+    ]);
+    await driver.start(spec, options);
+    await expect.poll(() => lines.slice(2)).toEqual([`${'x'.repeat(4_000)}…`, 'ready', 'no newline']);
+  });
+
   it('that ends before it responds fails with its last lines, and is removed', async () => {
     const { driver, options } = await open([
       ...[missing, pulled, createContainer, started],

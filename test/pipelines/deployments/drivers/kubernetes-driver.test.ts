@@ -206,6 +206,16 @@ describe('a replica', () => {
     await replica.stop(5_000);
   });
 
+  it('that writes a line that never ends costs the host little', async () => {
+    await startService();
+    const { driver, lines, options } = await open([
+      ...[...applied, listPods([readyPod])],
+      { ...followed, body: 'x'.repeat(1_000_000), until: Promise.resolve() },
+    ]);
+    await driver.start(spec, options);
+    await expect.poll(() => lines.slice(1)).toEqual([`${'x'.repeat(4_000)}…`]);
+  });
+
   it('whose pod cannot start fails with the reason and its last lines, and is removed', async () => {
     const { driver, options } = await open([
       ...applied,
