@@ -53,7 +53,7 @@ const sharing = [
   'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(langsmith-sdk).test.ts',
   'test/pipelines/{dead-letters,prompts,retention,shares}/!(changes).test.ts',
   'test/pipelines/{costs,datasets,oauth}/*.test.ts',
-  'test/pipelines/deployments/{host,revision-logs,states,unpack-tarball}.test.ts',
+  'test/pipelines/deployments/{host,mask-secrets,revision-logs,states,unpack-tarball}.test.ts',
   'test/pipelines/agents/{assistants,auth,checkpoints,crons,graphs,requests,runs,store,threads,webhooks}/*.test.ts',
   'test/pipelines/agents/{open-deployment,streams/gaps,streams/publisher,streams/stream-hub,traces/child-runs}.test.ts',
   'test/pipelines/exports/{deleted-workspace,object-keys,overlap,pace,states,withdrawn-leave,work-folders}.test.ts',

@@ -6,7 +6,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { DeploymentDriver, StartedReplica } from '../../pipelines/deployments/driver.ts';
-import { createMask } from '../../pipelines/deployments/revision-logs.ts';
+import { createMask } from '../../pipelines/deployments/mask-secrets.ts';
 import type { Services } from '../server/services.ts';
 import type { AgentDeps } from './agent-work.ts';
 import { configureReplica, PortRange, respondsOk, toRevisionLogLine, toStartError } from './configure-replica.ts';

@@ -6,8 +6,8 @@
  */
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { scrubText } from '../../infra/telemetry/logger.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
+import { createMask } from './mask-secrets.ts';
 import { isFinal, type RevisionStatus } from './states.ts';
 
 export type LogStage = 'build' | 'deploy' | 'run';
@@ -29,24 +29,6 @@ const maxLogChunks = 500;
 const maxBufferedLines = 5_000;
 /** Lines that are kept to explain a failure. */
 const maxTailLines = 50;
-/** Shorter values are not masked, because they may be parts of many words. */
-const minMaskedCharacters = 6;
-
-/**
- * Replaces the values of secrets, and everything that looks like a secret. Output arrives in lines, so each line of a
- * value is replaced too, and programs often write JSON, so also the form that a value has in JSON.
- */
-export function createMask(values: Iterable<string>): (line: string) => string {
-  const forms = [...values].flatMap((value) => [
-    value,
-    JSON.stringify(value).slice(1, -1),
-    ...value.split(/[\r\n]+/).map((line) => line.trim()),
-  ]);
-  const masked = [...new Set(forms)]
-    .filter((form) => form.length >= minMaskedCharacters)
-    .sort((a, b) => b.length - a.length);
-  return (line) => scrubText(masked.reduce((text, value) => text.replaceAll(value, '***'), line));
-}
 
 export interface RevisionLog {
   /** Adds output. Text with several lines is split. Never throws. */

@@ -7,7 +7,7 @@ import { revisionVariable } from '../../../infra/config/graph-environment.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createMask } from '../../../pipelines/deployments/revision-logs.ts';
+import { createMask } from '../../../pipelines/deployments/mask-secrets.ts';
 
 const spec = {
   ...{
