@@ -1,3 +1,11 @@
+/**
+ * The part of a replica in its own process: it follows the host of deployments that has started it (`child-driver.ts`).
+ *
+ *   1. From its start on, it stops as after SIGTERM when the host has ended, so that it never outlives the host.
+ *   2. If it cannot start, it reports the error.
+ *   3. When the host asks for it, it retires, and then stops as after SIGTERM.
+ */
+
 /** Message of a host to the agent server of a replica: drain and exit. */
 export const retireMessage = 'retire';
 
@@ -12,16 +20,22 @@ export function reportToHost({ code, message }: ReportedError): void {
   process.send?.({ code, message });
 }
 
+const stop = () => process.kill(process.pid, 'SIGTERM');
+
+/** Stops this process when its host ends, also if the host has ended already. */
+export function stopWithHost(): void {
+  process.once('disconnect', stop);
+  // The channel to the host must not keep the process running after everything else has ended.
+  process.channel?.unref();
+  if (!process.connected) stop();
+}
+
 /**
- * Makes an agent server that a host of deployments has started follow this host. When the host asks for it, the agent
- * server retires and then stops as after SIGTERM. When the host has ended, it stops, so that it never outlives the host.
+ * Makes an agent server retire when its host asks for it.
  *
  * @param retire see `StartedAgents.retire`
  */
-export function followHost(retire: () => Promise<void>): void {
-  if (process.send === undefined) return;
-  const stop = () => process.kill(process.pid, 'SIGTERM');
-  process.once('disconnect', stop);
+export function retireForHost(retire: () => Promise<void>): void {
   process.on('message', (message) => {
     if (message !== retireMessage) return;
     process.off('disconnect', stop);

@@ -21,6 +21,7 @@ import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { startTracing } from '../../infra/telemetry/tracing/start-tracing.ts';
 import { releaseVersion } from '../server/release.ts';
 import { checkPort, getAgentServerAddress, getApiAddress, toolServerAddress } from './check-port.ts';
+import { stopWithHost } from './follow-host.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
 import { type AgentsPart, checkRole, embedsEngines, loadParts, type Role, servesAgents, servesTools } from './role.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
@@ -34,6 +35,7 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
   const logger = createLogger(config.logLevel, role);
   checkRole(role, config);
   const stopped = waitForStopSignal();
+  if (config.agentsRevision !== undefined) stopWithHost();
   let interruptSignal: NodeJS.Signals | undefined;
   const shutdown = new ShutdownSteps();
   try {
