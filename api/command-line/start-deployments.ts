@@ -53,7 +53,7 @@ function createDriver(deps: DeploymentHostDeps): DeploymentDriver {
     start: async (spec, options) => (await loadOnce()).start(spec, options),
     // Replicas of the driver `process` do not outlive their host.
     ...(name !== 'process' && {
-      removeAbandoned: async (readHeld) => (await loadOnce()).removeAbandoned?.(readHeld),
+      removeAbandoned: async (readNeeded) => (await loadOnce()).removeAbandoned?.(readNeeded),
     }),
   };
 }

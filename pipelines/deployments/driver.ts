@@ -13,11 +13,11 @@ export interface DeploymentDriver {
    */
   start(spec: ReplicaSpec, options: StartOptions): Promise<StartedReplica>;
   /**
-   * Removes replicas that killed hosts have left running: all replicas of the installation that no host holds. First
-   * lists what is running, then calls `readHeld`, so that a replica that is started meanwhile stays. Absent if replicas
-   * never outlive their host.
+   * Removes replicas that killed hosts have left running and that no host holds or is to take over. First lists what is
+   * running, then calls `readNeeded`, so that a replica that is started meanwhile stays. Absent if replicas never outlive
+   * their host.
    */
-  removeAbandoned?(readHeld: () => Promise<readonly ReplicaName[]>): Promise<void>;
+  removeAbandoned?(readNeeded: () => Promise<readonly ReplicaName[]>): Promise<void>;
 }
 
 /** Identity of a replica. */

@@ -23,8 +23,8 @@ import {
   claimReplicas,
   deleteUnwantedReplicas,
   freeAllLeases,
-  readHeldReplicas,
   readNeededBuilds,
+  readNeededReplicas,
   reconcileSleep,
   renewReplicas,
 } from './replicas.ts';
@@ -127,7 +127,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
     const steps = [
       () => deleteUnwantedReplicas(database),
       () => builder.deleteExcept(() => readNeededBuilds(database)),
-      () => driver.removeAbandoned?.(() => readHeldReplicas(database)),
+      () => driver.removeAbandoned?.(() => readNeededReplicas(database)),
       () => deleteUnusedUploads(deps),
     ];
     for (const step of steps) {

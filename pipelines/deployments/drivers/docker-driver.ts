@@ -44,10 +44,10 @@ export function createDockerDriver(options: DockerDriverOptions): DeploymentDriv
   return {
     name: 'docker',
     start: (spec, startOptions) => startContainer(options, spec, startOptions),
-    async removeAbandoned(readHeld) {
+    async removeAbandoned(readNeeded) {
       const filters = { label: [`${labels.installation}=${installation}`] };
       const containers = await docker.listContainers({ all: true, filters });
-      const kept = new Set((await readHeld()).map(nameReplica));
+      const kept = new Set((await readNeeded()).map(nameReplica));
       const abandoned = containers.filter(({ Names }) => !Names.some((name) => kept.has(name.replace(/^\//, ''))));
       await removeEach(abandoned, ({ Id }) => remove(docker.getContainer(Id)));
     },

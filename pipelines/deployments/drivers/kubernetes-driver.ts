@@ -132,10 +132,10 @@ export function createKubernetesDriver(
   return {
     name: 'kubernetes',
     start,
-    async removeAbandoned(readHeld) {
+    async removeAbandoned(readNeeded) {
       const labelSelector = `${replicaLabels.installation}=${options.installation}`;
       const { items } = await apps.listNamespacedDeployment({ namespace, labelSelector });
-      const kept = new Set((await readHeld()).map(nameReplica));
+      const kept = new Set((await readNeeded()).map(nameReplica));
       const names = items.map(({ metadata }) => metadata?.name ?? '').filter((name) => !kept.has(name));
       await removeEach(names, (name) => removeReplica(name, 0));
     },

@@ -50,7 +50,7 @@ beforeEach(() => {
   hosts = [];
   attempts = new Map();
   undeletable = new Set();
-  recording = { started: [], held: [], failing: new Set(), unstoppable: new Set(), outlivesHost: false };
+  recording = { started: [], needed: [], failing: new Set(), unstoppable: new Set(), outlivesHost: false };
 });
 afterEach(async () => {
   await Promise.all(hosts.map((host) => host.stop()));
@@ -172,7 +172,7 @@ it('each step of a clean-up runs, also after one that fails', async () => {
   const unused = await addUpload(id, `now() - interval '1 hour'`);
   undeletable.add(refused);
   await addHost({ builder: broken });
-  await until('the removal of replicas', () => recording.held.length > 0);
+  await until('the removal of replicas', () => recording.needed.length > 0);
   await until('the deletion of the other upload', async () => {
     const rows = await under.database.query<{ path: string; isPostponed: boolean }>(
       'SELECT object_path AS path, expires_at > now() AS "isPostponed" FROM source_uploads',

@@ -53,7 +53,7 @@ beforeAll(async () => {
 afterAll(() => under?.close());
 beforeEach(() => {
   hosts = [];
-  recording = { started: [], held: [], failing: new Set(), unstoppable: new Set(), outlivesHost: false };
+  recording = { started: [], needed: [], failing: new Set(), unstoppable: new Set(), outlivesHost: false };
   ({ started } = recording);
 });
 afterEach(async () => {
@@ -84,10 +84,24 @@ it('a host removes replicas that a killed host has left, but none that another h
   await addHost('one');
   const { id, latestRevisionId } = await under.create('held');
   await awaitStatus(latestRevisionId, 'DEPLOYED');
-  const before = recording.held.length;
+  const before = recording.needed.length;
   await addHost('two');
-  await until('the second host to clean up', () => recording.held.length > before);
-  expect(recording.held.at(-1)).toEqual([{ deploymentId: id, revisionId: latestRevisionId, number: 1 }]);
+  await until('the second host to clean up', () => recording.needed.length > before);
+  expect(recording.needed.at(-1)).toEqual([{ deploymentId: id, revisionId: latestRevisionId, number: 1 }]);
+});
+
+it('a host removes no replica that it has yet to take over from a killed host', async () => {
+  const one = await addHost('one');
+  const names = Array.from({ length: 6 }, (_, index) => `left ${index}`);
+  const deployments = await Promise.all(names.map((name) => under.create(name)));
+  for (const { latestRevisionId } of deployments) await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await one.stop();
+  hosts.shift();
+  const before = recording.needed.length;
+  // A host claims a few replicas at a time, and cleans up after the first of them.
+  await addHost('two');
+  await until('the second host to clean up', () => recording.needed.length > before);
+  expect(recording.needed[before]).toHaveLength(6);
 });
 
 it('the new revision answers before the old one drains, and requests then find only the new one', async () => {

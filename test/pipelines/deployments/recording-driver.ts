@@ -13,8 +13,8 @@ interface RecordedReplica {
 /** What hosts have started, and how the replicas behave. */
 export interface Recording {
   readonly started: RecordedReplica[];
-  /** What hosts held each time that a driver was asked to remove other replicas. */
-  readonly held: (readonly ReplicaName[])[];
+  /** What was needed each time that a driver was asked to remove other replicas. */
+  readonly needed: (readonly ReplicaName[])[];
   /** Names of deployments whose replicas fail to start. */
   readonly failing: Set<string>;
   /** Names of deployments whose replicas cannot be stopped. */
@@ -28,7 +28,7 @@ export function createRecordingDriver(recording: Recording, host: string): Deplo
   const { started } = recording;
   return {
     name: 'docker',
-    removeAbandoned: async (readHeld) => void recording.held.push(await readHeld()),
+    removeAbandoned: async (readNeeded) => void recording.needed.push(await readNeeded()),
     async start(spec, { signal, onLog }) {
       signal.throwIfAborted();
       onLog(`starting ${spec.name}`);
