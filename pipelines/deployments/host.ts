@@ -10,7 +10,8 @@
  *   2. The renewal returns what the host still holds. It ends its work on everything else, and stops replicas that are
  *      no longer wanted.
  *   3. After a SIGKILL the leases expire, and this or another host continues with the rows as they are.
- *   4. `stop` drains the replicas and releases everything, so that another host continues at once.
+ *   4. `stop` drains the replicas and releases everything, so that another host continues at once. Leases are renewed
+ *      until then, because draining may take longer than a lease.
  */
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
@@ -59,6 +60,8 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
   const replicas = new Map<string, RunningReplica>();
   let buildSlots = config.deploymentsBuildsAtOnce;
   const stopping = new AbortController();
+  /** Aborted when this host holds nothing any more. */
+  const settled = new AbortController();
   const deletions = createDeletions(deps, stopping.signal);
   let cleaning: Promise<void> | undefined;
   let woken: (() => void) | undefined;
@@ -176,9 +179,9 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
   }
 
   async function renewPeriodically(): Promise<void> {
-    while (!stopping.signal.aborted) {
+    while (!settled.signal.aborted) {
       await renew().catch((err: unknown) => logger.warn({ err }, 'leases of deployments not renewed; retrying'));
-      await pause(Math.min(config.deploymentsLeaseMs / 3, config.deploymentsTickMs), stopping.signal);
+      await pause(Math.min(config.deploymentsLeaseMs / 3, config.deploymentsTickMs), settled.signal);
     }
   }
 
@@ -194,12 +197,14 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
     async stop() {
       stopping.abort(runlakeError('DRAINING'));
       for (const { lost } of revisions.values()) lost.abort(runlakeError('DRAINING'));
-      await Promise.all([working, renewing]);
+      await working;
       for (const replica of replicas.values()) replica.stop('shutdown');
       await Promise.all([
         ...[...revisions.values()].map(({ done }) => done),
         ...[...replicas.values()].map(({ done }) => done),
       ]);
+      settled.abort();
+      await renewing;
       await Promise.all([deletions.settle(), cleaning]);
       await builder.close();
     },

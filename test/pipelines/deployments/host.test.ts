@@ -7,7 +7,7 @@ import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
 import { addReplicas, readProgress } from '../../../pipelines/deployments/replicas.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { createDeployment, redeploy, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
-import { untilAborted } from '../../infra/deferred.ts';
+import { deferred, untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
 import { createRecordingDriver, type Recording } from './recording-driver.ts';
@@ -215,6 +215,27 @@ it('another host continues when a host stops', async () => {
   hosts.shift();
   await one.stop();
   await until('the other host to run it', () => running('moving')[0]?.host === 'two');
+});
+
+it('a host that stops keeps its leases until its replicas have drained', async () => {
+  const one = await addHost('one');
+  const { latestRevisionId } = await under.create('draining');
+  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  const draining = deferred();
+  recording.drained = draining.promise;
+  const stopped = one.stop();
+  await until('it to drain', () => started[0]?.drainedMs !== undefined);
+  const readLease = async () => {
+    const [row] = await under.database.query<{ lease_until: string }>('SELECT lease_until FROM deployment_replicas');
+    return row?.lease_until;
+  };
+  const lease = await readLease();
+  await until('a renewal', async () => (await readLease()) !== lease);
+  await addHost('two');
+  draining.resolve();
+  await stopped;
+  hosts.shift();
+  await until('the other host to run it', () => running('draining')[0]?.host === 'two');
 });
 
 it('a deployment of the type dev sleeps when it is idle, and a request wakes it', async () => {

@@ -19,6 +19,8 @@ export interface Recording {
   readonly failing: Set<string>;
   /** Names of deployments whose replicas cannot be stopped. */
   readonly unstoppable: Set<string>;
+  /** Resolves when replicas that stop have drained. Default: at once. */
+  drained?: Promise<void>;
   /** Whether replicas outlive their host, as containers do. */
   outlivesHost: boolean;
 }
@@ -52,6 +54,7 @@ export function createRecordingDriver(recording: Recording, host: string): Deplo
         ended,
         async stop(drainMs) {
           replica.drainedMs ??= drainMs;
+          await recording.drained;
           if (recording.unstoppable.has(spec.name)) throw new Error('The engine does not respond');
           replica.isRunning = false;
         },
