@@ -173,6 +173,13 @@ function describeContainer(options: DockerDriverOptions, spec: ReplicaSpec): Con
   };
 }
 
+interface PullProgress {
+  readonly status?: string;
+  readonly id?: string;
+  readonly progress?: string;
+  readonly error?: string;
+}
+
 async function pullImage(docker: Docker, image: string, { signal, onLog }: StartOptions): Promise<void> {
   try {
     const progress = await docker.pull(image, { abortSignal: signal });
@@ -181,8 +188,11 @@ async function pullImage(docker: Docker, image: string, { signal, onLog }: Start
         progress,
         (error) => (error ? reject(error) : resolve()),
         // Lines with a progress bar are repeated for each of its steps.
-        ({ status, id, progress: bar }: { status?: string; id?: string; progress?: string }) =>
-          status !== undefined && !bar && onLog(id ? `${id}: ${status}` : status),
+        ({ status, id, progress: bar, error }: PullProgress) => {
+          // The response has the status 200 already, and ends as after a success.
+          if (error !== undefined) reject(new Error(error));
+          else if (status !== undefined && !bar) onLog(id ? `${id}: ${status}` : status);
+        },
       );
     });
   } catch (error) {

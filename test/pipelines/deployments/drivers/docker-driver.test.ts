@@ -186,16 +186,26 @@ describe('a replica', () => {
     expect(lines.join()).toContain('dial tcp: i/o timeout');
   });
 
-  it('without an image fails and says why', async () => {
+  it.each([
+    ['at once', { ...pulled, status: 404, body: { message: 'manifest for trips:1.2 not found' } }, 'not found'],
+    [
+      'while layers are downloaded',
+      {
+        ...pulled,
+        body: '{"status":"Pulling from trips","id":"1.2"}\r\n{"errorDetail":{"message":"no space left"},"error":"no space left"}\r\n',
+      },
+      'no space left',
+    ],
+  ])('whose image cannot be pulled fails and says why: %s', async (_when, pull, reason) => {
     const { driver, options } = await open([
       missing,
-      { ...pulled, status: 404, body: { message: 'manifest for trips:1.2 not found' } },
+      pull,
       { request: `GET /images/${image}/json`, status: 404, body: { message: 'No such image' } },
       { ...removed(name), status: 404, body: { message: 'No such container' } },
     ]);
     await expect(driver.start(spec, options)).rejects.toMatchObject({
       code: 'DEPLOYMENT_START_FAILED',
-      message: expect.stringContaining('manifest for trips:1.2 not found'),
+      message: expect.stringContaining(reason),
     });
   });
 
