@@ -7,9 +7,10 @@ export interface DeploymentDriver {
   /**
    * Starts a replica. Resolves when `/ok` of the replica responds and all graphs are loaded.
    *
-   * @throws DEPLOYMENT_START_FAILED or DEPLOYMENT_INVALID with a reason for the owner of the deployment. A rejected
-   *   call, or one whose signal is aborted, leaves nothing running. If the reason of the signal is
-   *   REVISION_TAKEN_OVER, replicas that outlive their host are left to the host that has taken them over.
+   * @throws DEPLOYMENT_START_FAILED or DEPLOYMENT_INVALID with a reason for the owner of the deployment, and other errors
+   *   if the start may succeed later. A rejected call, or one whose signal is aborted, leaves nothing running, except
+   *   replicas that outlive their host: after other errors these are left to the next start, and if the reason of the
+   *   signal is REVISION_TAKEN_OVER, to the host that has taken them over.
    */
   start(spec: ReplicaSpec, options: StartOptions): Promise<StartedReplica>;
   /**

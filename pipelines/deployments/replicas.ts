@@ -204,12 +204,12 @@ export async function deleteUnwantedReplicas(sql: Sql): Promise<void> {
   );
 }
 
-/** The replicas that a host holds, or that one is to start: what a killed host has left of these is taken over. */
+/** The replicas that a host holds, or that one is to start: what runs of these is taken over. */
 export function readNeededReplicas(database: Sql): Promise<ReplicaName[]> {
   return database.query<ReplicaName>(
     `SELECT p.deployment_id AS "deploymentId", p.revision_id AS "revisionId", p.number FROM deployment_replicas AS p
      JOIN deployment_revisions AS r ON r.id = p.revision_id JOIN deployments AS d ON d.id = r.deployment_id
-     WHERE p.lease_until > clock_timestamp() OR (${wantedSql} AND p.next_start_at <= clock_timestamp())`,
+     WHERE p.lease_until > clock_timestamp() OR (${wantedSql})`,
     [],
   );
 }

@@ -20,7 +20,8 @@ import {
   buildImageEnvironment,
   type ImageDriverOptions,
   imagePort,
-  isTakenOver,
+  isRefused,
+  mustRemove,
   nameReplica,
   removeEach,
   requireImage,
@@ -120,9 +121,14 @@ async function startContainer(
     };
   } catch (error) {
     attached.abort();
-    if (!isTakenOver(signal)) await remove(docker.getContainer(name)).catch(() => undefined);
+    const cause =
+      isDockerError(error) && isRefused(error.statusCode)
+        ? startFailed(`Docker refused: ${explainDockerError(error)}`, error)
+        : error;
+    if (mustRemove(cause, signal)) await remove(docker.getContainer(name)).catch(() => undefined);
     if (signal.aborted) throw signal.reason;
-    throw isDockerError(error) ? startFailed(`Docker refused: ${explainDockerError(error)}`, error) : error;
+    if (isDockerError(cause)) onLog(`Docker failed: ${explainDockerError(cause)}`);
+    throw cause;
   }
 }
 

@@ -50,6 +50,20 @@ export function startFailed(reason: string, cause?: unknown): Error {
   return runlakeError('DEPLOYMENT_START_FAILED', { reason: reason.slice(0, 1_000) }, { cause });
 }
 
+/** Whether a request that got this status cannot succeed without a change. Otherwise it may if it is sent again. */
+export function isRefused(status: number): boolean {
+  return status >= 400 && status < 500 && ![408, 409, 429].includes(status);
+}
+
+/**
+ * Whether what a failed start has left must be removed. Otherwise it stays for the next start: because another host has
+ * taken it over, or because of an error that is not in the deployment, such as an engine that does not respond.
+ */
+export function mustRemove(error: unknown, signal: AbortSignal): boolean {
+  if (signal.aborted) return !isTakenOver(signal);
+  return isRunlakeError(error) && error.class === 'caller';
+}
+
 /** Calls `remove` for each replica, also after one that fails. @throws the first error, at the end */
 export async function removeEach<Replica>(
   replicas: readonly Replica[],
@@ -61,7 +75,7 @@ export async function removeEach<Replica>(
 }
 
 /** Whether another host has taken over the replica that this signal belongs to, so that it must not be removed. */
-export function isTakenOver({ reason }: AbortSignal): boolean {
+function isTakenOver({ reason }: AbortSignal): boolean {
   return isRunlakeError(reason) && reason.code === 'REVISION_TAKEN_OVER';
 }
 

@@ -19,7 +19,8 @@ import { containerName } from '../check-pod.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
 import {
   imagePort,
-  isTakenOver,
+  isRefused,
+  mustRemove,
   nameReplica,
   removeEach,
   respondsOk,
@@ -121,11 +122,15 @@ export function createKubernetesDriver(
         detach: endLog,
       };
     } catch (error) {
-      if (!isTakenOver(signal)) await removeReplica(name, 0).catch(() => undefined);
+      const isApiError = error instanceof library.ApiException;
+      const cause =
+        isApiError && isRefused(error.code)
+          ? startFailed(`Kubernetes refused (${error.code}): ${explainApiError(error)}`, error)
+          : error;
+      if (mustRemove(cause, signal)) await removeReplica(name, 0).catch(() => undefined);
       if (signal.aborted) throw signal.reason;
-      throw error instanceof library.ApiException
-        ? startFailed(`Kubernetes refused (${error.code}): ${explainApiError(error)}`, error)
-        : error;
+      if (isApiError && cause === error) onLog(`Kubernetes failed (${error.code}): ${explainApiError(error)}`);
+      throw cause;
     }
   }
 

@@ -249,6 +249,25 @@ describe('a replica', () => {
     await third.driver.start(spec, third.options);
   });
 
+  it.each([429, 500, 503])('that an engine cannot start at the moment is left as it is: %i', async (status) => {
+    const { driver, lines, options } = await open([
+      ...[missing, pulled, createContainer],
+      { ...started, status, body: { message: 'server is shutting down' } },
+    ]);
+    await expect(driver.start(spec, options)).rejects.not.toMatchObject({ code: 'DEPLOYMENT_START_FAILED' });
+    expect(lines.at(-1)).toBe('Docker failed: server is shutting down');
+  });
+
+  it('that an engine refuses fails with its message, and is removed', async () => {
+    const { driver, options } = await open([
+      ...[missing, pulled, { ...createContainer, status: 400, body: { message: 'invalid label' } }, removed(name)],
+    ]);
+    await expect(driver.start(spec, options)).rejects.toMatchObject({
+      code: 'DEPLOYMENT_START_FAILED',
+      message: 'Docker refused: invalid label.',
+    });
+  });
+
   it('is removed when its start is cancelled', async () => {
     const { driver, options, stopping } = await open([
       ...[missing, pulled, createContainer, started, waiting, inspected('1'), logs(frame(1, 'starting\n'))],

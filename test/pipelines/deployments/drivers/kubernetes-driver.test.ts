@@ -249,6 +249,13 @@ describe('a replica', () => {
     });
   });
 
+  it.each([429, 500, 503])('whose cluster does not respond at the moment is left as it is: %i', async (status) => {
+    const failure = { kind: 'Status', status: 'Failure', message: 'apiserver is shutting down', code: status };
+    const { driver, lines, options } = await open([...applied, { ...listPods([]), status, body: failure }]);
+    await expect(driver.start(spec, options)).rejects.not.toMatchObject({ code: 'DEPLOYMENT_START_FAILED' });
+    expect(lines).toEqual([`Kubernetes failed (${status}): apiserver is shutting down`]);
+  });
+
   it('is removed when its start is cancelled', async () => {
     const { api, driver, options, stopping } = await open([
       ...[...applied, listPods([waitingPod({ reason: 'ContainerCreating' })], 'any')],
