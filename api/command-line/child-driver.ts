@@ -31,6 +31,8 @@ const startTimeoutMs = 300_000;
 const pollIntervalMs = 100;
 /** Number of the level in log lines. Source: pino. */
 const warningLevel = 40;
+/** A line of graph code in JSON, in which a character takes up to six. See `read-lines.ts`. */
+const maxLogLineCharacters = 32_000;
 /** Time for the parts of a child to stop after it has drained. */
 const shutdownTimeoutMs = 15_000;
 
@@ -49,7 +51,7 @@ export function createChildDriver(deps: ChildDeps): DeploymentDriver {
         throw error;
       }
       const exited = awaitExit(child).finally(() => ports.release(port));
-      new LastLines(child.stderr, (line) => passLine(line, onLog));
+      new LastLines(child.stderr, (line) => passLine(line, onLog), maxLogLineCharacters);
       try {
         // Rejects with the error of the system if there is no process, for example for lack of memory.
         await once(child, 'spawn');

@@ -42,13 +42,14 @@ export class LastLines {
   #lines: string[] = [];
   #open = '';
 
-  constructor(source: Readable | null, onLine: (line: string) => void = () => {}) {
+  /** @param maxCharacters longer lines are cut. */
+  constructor(source: Readable | null, onLine: (line: string) => void = () => {}, maxCharacters = maxLineLength) {
     source?.setEncoding('utf8');
     source?.on('data', (chunk: string) => {
       const parts = (this.#open + chunk).split('\n');
-      this.#open = (parts.pop() ?? '').slice(0, maxLineLength);
+      this.#open = (parts.pop() ?? '').slice(0, maxCharacters);
       for (const part of parts) {
-        const line = part.trim().slice(0, maxLineLength);
+        const line = part.trim().slice(0, maxCharacters);
         if (line === '') continue;
         this.#lines.push(line);
         if (this.#lines.length > maxLines) this.#lines.shift();

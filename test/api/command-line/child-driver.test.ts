@@ -21,6 +21,7 @@ import { createServer } from 'node:http';
 createServer((_request, response) => response.end(String(process.pid)))
   .listen(process.env.RUNLAKE_AGENTS_PORT, '127.0.0.1');
 process.on('disconnect', () => process.exit());
+console.error(JSON.stringify({ level: 30, line: '\\u0001'.repeat(4_000), msg: 'graph code wrote' }));
 `;
 const original = { execPath: process.execPath, script: process.argv[1] as string };
 let folder: string;
@@ -62,6 +63,16 @@ it('frees the port of a revision that it cannot run', async () => {
   const { agentsFile: _, ...image } = spec;
   for (let attempt = 0; attempt < 2; attempt += 1)
     await expect(start(image)).rejects.toMatchObject({ code: 'DEPLOYMENT_START_FAILED' });
+});
+
+it('passes the longest line that graph code can write', async () => {
+  const lines: string[] = [];
+  const replica = await driver.start(spec, {
+    signal: new AbortController().signal,
+    onLog: (line) => lines.push(line),
+  });
+  await expect.poll(() => lines).toEqual(['\u0001'.repeat(4_000)]);
+  await replica.stop(0);
 });
 
 it('stops a child that was killed before it gets the message to retire, and frees its port', async () => {
