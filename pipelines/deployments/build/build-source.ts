@@ -200,9 +200,9 @@ export function createBuilder(deps: BuildDeps): Builder {
     accounts ??= openAccounts();
     const account = (await accounts)?.take();
     if (account === undefined) await requireOperatorWorkspace(request.workspaceId);
-    const limit = new BuildLimit(config, { signal, account });
     const ownHome =
       account === undefined ? await createProcessFolder(tmpdir(), { prefix: 'runlake-build-' }) : undefined;
+    const limit = new BuildLimit(config, { signal, account });
     const user: BuildUser = { account, home: ownHome ?? String(account?.home) };
     try {
       await rm(folder, { recursive: true, force: true });
@@ -299,15 +299,23 @@ export function createBuilder(deps: BuildDeps): Builder {
     if (cachesInUse.has(workspaceId)) return { environment: {}, release: async () => undefined };
     cachesInUse.add(workspaceId);
     const folder = join(getFolders().caches, workspaceId);
-    await mkdir(folder, { recursive: true, mode: 0o700 });
-    if (account) await giveFolder(folder, account);
-    await limit.include(folder);
+    try {
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      if (account) await giveFolder(folder, account);
+      await limit.include(folder);
+    } catch (error) {
+      cachesInUse.delete(workspaceId);
+      throw error;
+    }
     return {
       environment: { npm_config_cache: join(folder, 'npm'), YARN_CACHE_FOLDER: join(folder, 'yarn') },
       release: async () => {
-        if ((await measureFolder(folder, maxCacheBytes)) > maxCacheBytes)
-          await rm(folder, { recursive: true, force: true });
-        cachesInUse.delete(workspaceId);
+        try {
+          if ((await measureFolder(folder, maxCacheBytes)) > maxCacheBytes)
+            await rm(folder, { recursive: true, force: true });
+        } finally {
+          cachesInUse.delete(workspaceId);
+        }
       },
     };
   }
