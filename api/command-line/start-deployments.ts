@@ -44,7 +44,11 @@ export async function startDeployments(deps: DeploymentHostDeps, shutdown: Shutd
 function createDriver(deps: DeploymentHostDeps): DeploymentDriver {
   let driver: Promise<DeploymentDriver> | undefined;
   const loadOnce = () => {
-    driver ??= loadDriver(deps);
+    driver ??= loadDriver(deps).catch((error: unknown) => {
+      // For example because the engine does not respond. The next start tries again.
+      driver = undefined;
+      throw error;
+    });
     return driver;
   };
   const { deploymentsDriver: name } = deps.config;

@@ -17,7 +17,10 @@ export function createSourceStore(
   let opened: Promise<ObjectStore> | undefined;
   return {
     open() {
-      opened ??= openSourceStore(config);
+      opened ??= openSourceStore(config).catch((error: unknown) => {
+        opened = undefined;
+        throw error;
+      });
       return opened;
     },
     close: async () => (await opened)?.close(),

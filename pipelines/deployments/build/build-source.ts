@@ -197,7 +197,10 @@ export function createBuilder(deps: BuildDeps): Builder {
     folder: string,
     { signal, onLog }: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
   ): Promise<Build> {
-    accounts ??= openAccounts();
+    accounts ??= openAccounts().catch((error: unknown) => {
+      accounts = undefined;
+      throw error;
+    });
     const account = (await accounts)?.take();
     if (account === undefined) await requireOperatorWorkspace(request.workspaceId);
     const ownHome =

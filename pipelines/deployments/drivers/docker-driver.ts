@@ -58,12 +58,14 @@ export function createDockerDriver(options: DockerDriverOptions): DeploymentDriv
 /**
  * Returns the network of the container that this process runs in, whose name is then its host name. Returns undefined
  * outside of a container, and in a network in which names are not resolved.
+ *
+ * @throws the error of an engine that does not respond
  */
 export async function findOwnNetwork(docker: Docker): Promise<string | undefined> {
   const own = await docker
     .getContainer(hostname())
     .inspect()
-    .catch(() => undefined);
+    .catch((error: unknown) => ignoreStatus(error, 404));
   return Object.keys(own?.NetworkSettings.Networks ?? {}).find((name) => !['bridge', 'host', 'none'].includes(name));
 }
 

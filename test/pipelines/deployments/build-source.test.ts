@@ -339,6 +339,16 @@ it('a link for an upload works once, and only while it is valid', async () => {
   await expect(readSource(deps, deploymentId, objectPath, wait)).rejects.toMatchObject({ code: 'BUILD_FAILED' });
 });
 
+it('the store of sources can be opened after a failure', async () => {
+  const path = join(dataDir, 'blocked');
+  writeFileSync(path, '');
+  const store = createSourceStore({ ...under.config, dataDir: path });
+  await expect(store.open()).rejects.toThrow('ENOTDIR');
+  rmSync(path);
+  await store.open();
+  await store.close();
+});
+
 it('a link accepts one content if several are sent at a time', async () => {
   const deps = depsOf();
   const { token, objectPath } = await createUpload(deps, under.workspaceId, deploymentId);

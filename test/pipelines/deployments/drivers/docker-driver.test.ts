@@ -329,6 +329,14 @@ it.each([
   expect(await findOwnNetwork(new Docker({ host: '127.0.0.1', port: api.port, protocol: 'http' }))).toBe(expected);
 });
 
+it('does not start replicas without knowing their network', async () => {
+  const request = `GET /containers/${hostname()}/json`;
+  const api = await openRecordedApi([{ request, status: 500, body: { message: 'starting' } }]);
+  closers.push(() => api.close());
+  const docker = new Docker({ host: '127.0.0.1', port: api.port, protocol: 'http' });
+  await expect(findOwnNetwork(docker)).rejects.toThrow('starting');
+});
+
 it('removes containers of this installation that no host knows, also after one that cannot be removed', async () => {
   const { driver } = await open([
     {
