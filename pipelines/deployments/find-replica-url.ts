@@ -1,16 +1,17 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
+import { raceWithAbort } from '../../infra/timeouts/with-timeout.ts';
 import { type ReplicaAddress, readReplicaAddresses, requireSlug } from './replicas.ts';
 
 /** Finds replicas for the proxy. */
 export interface ReplicaFinder {
   /**
    * Returns the address of a replica of the deployment; successive calls rotate through the replicas. Starts a
-   * deployment that is asleep, and waits for its replica.
+   * deployment that is asleep, and waits for its replica, also if another request has woken it.
    *
    * @param options `avoid`: addresses of replicas that did not respond. If it is set, the addresses are read again.
-   * @throws NOT_FOUND; DEPLOYMENT_NOT_SERVING if no other replica responds
+   * @throws NOT_FOUND; DEPLOYMENT_NOT_SERVING if no other replica responds; the reason of the signal
    */
   find(
     slug: string,
@@ -34,6 +35,7 @@ interface CachedAddresses {
 export function createReplicaFinder(database: Database): ReplicaFinder {
   const cache = new Map<string, CachedAddresses>();
   const usedAtMs = new Map<string, number>();
+  const waking = new Map<string, Promise<readonly ReplicaAddress[]>>();
   let next = 0;
 
   async function read(slug: string): Promise<readonly ReplicaAddress[]> {
@@ -55,16 +57,27 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
     await database.execute('UPDATE deployments SET last_used_at = now() WHERE slug = $1', [slug]);
   }
 
-  async function wake(slug: string, signal: AbortSignal | undefined): Promise<readonly ReplicaAddress[]> {
-    const { id, isAsleep } = await requireSlug(database, slug);
-    if (!isAsleep) return [];
-    await database.execute('UPDATE deployments SET is_asleep = false, last_used_at = now() WHERE id = $1', [id]);
-    await database.execute("SELECT pg_notify('deployments', $1)", [id]);
+  async function wake(slug: string): Promise<readonly ReplicaAddress[]> {
+    const { id, isAsleep, isStarting } = await requireSlug(database, slug);
+    if (isAsleep) {
+      await database.execute('UPDATE deployments SET is_asleep = false, last_used_at = now() WHERE id = $1', [id]);
+      await database.execute("SELECT pg_notify('deployments', $1)", [id]);
+    } else if (!isStarting) return [];
     const attempt = async () => {
       const addresses = await read(slug);
       return addresses.length > 0 ? addresses : undefined;
     };
-    return (await poll(attempt, { intervalMs: wakePollMs, timeoutMs: wakeTimeoutMs, signal })) ?? [];
+    return (await poll(attempt, { intervalMs: wakePollMs, timeoutMs: wakeTimeoutMs })) ?? [];
+  }
+
+  /** Requests that arrive while a deployment wakes wait together. */
+  function wakeOnce(slug: string): Promise<readonly ReplicaAddress[]> {
+    let addresses = waking.get(slug);
+    if (addresses === undefined) {
+      addresses = wake(slug).finally(() => waking.delete(slug));
+      waking.set(slug, addresses);
+    }
+    return addresses;
   }
 
   return {
@@ -72,7 +85,7 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
       const cached = cache.get(slug);
       const isFresh = cached !== undefined && !avoid?.size && performance.now() - cached.readAtMs < cacheMs;
       let addresses = isFresh ? cached.addresses : await read(slug);
-      if (addresses.length === 0) addresses = await wake(slug, signal);
+      if (addresses.length === 0) addresses = await raceWithAbort(wakeOnce(slug), signal);
       else await recordUse(slug);
       const candidates = addresses.filter(({ url }) => avoid?.has(url) !== true);
       next = (next + 1) % Number.MAX_SAFE_INTEGER;

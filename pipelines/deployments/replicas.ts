@@ -276,12 +276,17 @@ export interface AddressedDeployment {
   readonly id: string;
   readonly workspaceId: string;
   readonly isAsleep: boolean;
+  /** Whether it was used in the last minute, and its replica has not failed: it has been woken, or moves to another host. */
+  readonly isStarting: boolean;
 }
 
 /** Returns the deployment with this slug. @throws NOT_FOUND */
 export async function requireSlug(database: Sql, slug: string): Promise<AddressedDeployment> {
   const [deployment] = await database.query<AddressedDeployment>(
-    'SELECT id, workspace_id AS "workspaceId", is_asleep AS "isAsleep" FROM deployments WHERE slug = $1 AND deletion_requested_at IS NULL',
+    `SELECT id, workspace_id AS "workspaceId", is_asleep AS "isAsleep",
+       last_used_at > now() - interval '1 minute' AND EXISTS (SELECT FROM deployment_replicas
+         WHERE revision_id = active_revision_id AND failures = 0) AS "isStarting"
+     FROM deployments WHERE slug = $1 AND deletion_requested_at IS NULL`,
     [slug],
   );
   if (deployment === undefined) throw runlakeError('NOT_FOUND', { what: 'Deployment' });

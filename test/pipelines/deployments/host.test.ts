@@ -4,7 +4,7 @@ import type { Builder } from '../../../pipelines/deployments/build/build-source.
 import type { DeploymentDriver } from '../../../pipelines/deployments/driver.ts';
 import { createReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
 import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
-import { addReplicas, readProgress } from '../../../pipelines/deployments/replicas.ts';
+import { addReplicas, readProgress, requireSlug } from '../../../pipelines/deployments/replicas.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { createDeployment, redeploy, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
 import { deferred, untilAborted } from '../../infra/deferred.ts';
@@ -248,8 +248,25 @@ it('a deployment of the type dev sleeps when it is idle, and a request wakes it'
   await under.database.execute(`UPDATE deployments SET last_used_at = now() - interval '2 minutes'`);
   await until('it to sleep', () => running('sleeping').length === 0);
   expect(running('awake')).toHaveLength(1);
-  const found = await createReplicaFinder(under.database).find(slug);
-  expect(found.url).toContain(String(latestRevisionId));
+  const starting = deferred();
+  recording.startable = starting.promise;
+  // Two API processes; the second one, and a second request to the first one, find it awake.
+  let reads = 0;
+  const query: typeof under.database.query = (...parameters) => {
+    reads += 1;
+    return under.database.query(...parameters);
+  };
+  const [finder, other] = [under.database, Object.assign(Object.create(under.database), { query })].map(
+    createReplicaFinder,
+  );
+  const finds = [finder?.find(slug)];
+  await until('it to wake', async () => (await requireSlug(under.database, slug)).isAsleep === false);
+  finds.push(finder?.find(slug), other?.find(slug));
+  const found = Promise.all(finds);
+  found.catch(() => undefined);
+  await until('the other process to wait', () => reads > 2);
+  starting.resolve();
+  for (const address of await found) expect(address?.url).toContain(String(latestRevisionId));
   expect(running('sleeping')).toHaveLength(1);
 });
 

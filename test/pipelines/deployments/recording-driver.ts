@@ -19,6 +19,8 @@ export interface Recording {
   readonly failing: Set<string>;
   /** Names of deployments whose replicas cannot be stopped. */
   readonly unstoppable: Set<string>;
+  /** Resolves when replicas can start. Default: at once. */
+  startable?: Promise<void>;
   /** Resolves when replicas that stop have drained. Default: at once. */
   drained?: Promise<void>;
   /** Whether replicas outlive their host, as containers do. */
@@ -32,6 +34,7 @@ export function createRecordingDriver(recording: Recording, host: string): Deplo
     name: 'docker',
     removeAbandoned: async (readNeeded) => void recording.needed.push(await readNeeded()),
     async start(spec, { signal, onLog }) {
+      await recording.startable;
       signal.throwIfAborted();
       onLog(`starting ${spec.name}`);
       if (recording.failing.has(spec.name))
