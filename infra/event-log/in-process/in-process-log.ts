@@ -86,11 +86,7 @@ interface TopicState {
   readonly followers: Set<FollowOptions['onRecords']>;
 }
 
-/**
- * Opens the log with the events that an earlier process has not stored. Offsets increase across restarts.
- *
- * @throws the errors of the stores.
- */
+/** Opens the log with the events that an earlier process has not stored. @throws the errors of the stores. */
 export async function openInProcessLog(options: InProcessLogOptions): Promise<InProcessLog> {
   const { reservation, firstOffset } = await OffsetReservation.open(options.database);
   const log = new InProcessLog(options, reservation, firstOffset);
@@ -113,7 +109,7 @@ export class InProcessLog implements EventLog {
   #pendingBytes = 0;
   #closed = false;
 
-  /** Creates the log. Callers use {@link openInProcessLog}, which finds the first free offset. */
+  /** Callers use {@link openInProcessLog}. */
   constructor(options: InProcessLogOptions, reservation: OffsetReservation, firstOffset: number) {
     const { clickhouse, topics, logger } = options;
     this.#options = options;
@@ -336,10 +332,13 @@ export class InProcessLog implements EventLog {
   }
 
   async isStored(topic: Topic, position: LogPosition): Promise<boolean> {
-    return this.#getState(topic.name).partitions.every(({ number, unstored }) => {
+    const late = this.#getState(topic.name).partitions.filter(({ number, unstored }) => {
       const end = position[number] ?? 0;
-      return [...unstored].every(({ records: [oldest] }) => oldest === undefined || oldest.offset >= end);
+      return [...unstored].some(({ records: [oldest] }) => oldest !== undefined && oldest.offset < end);
     });
+    // Callers ask again until the events are stored.
+    for (const { delivery } of late) delivery.hurry();
+    return late.length === 0;
   }
 
   async check(): Promise<void> {

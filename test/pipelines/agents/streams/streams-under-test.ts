@@ -18,6 +18,7 @@ import type { Chunk } from '../../../../pipelines/agents/workers/messages.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { streamEvents, topics } from '../../../../schemas/topics.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { until } from '../../../infra/until.ts';
 import { deriveUuid } from '../../runs/run-events.ts';
 
 export interface StreamsUnderTest {
@@ -25,6 +26,8 @@ export interface StreamsUnderTest {
   readonly log: EventLog;
   publisher(options?: Partial<StreamPublisherOptions>): StreamPublisher;
   hub(options?: Partial<StreamHubOptions>): Promise<StreamHub>;
+  /** Resolves when all published events are stored. */
+  stored(): Promise<void>;
   /** Makes the next inserts fail before they store anything. */
   failInserts(count: number): void;
   /** Makes inserts wait until `release`, the returned function, is called. */
@@ -71,6 +74,8 @@ export async function openStreams(
       hubs.push(hub);
       return hub;
     },
+    stored: () =>
+      until('the events to be stored', async () => log.isStored(streamEvents, await log.position(streamEvents))),
     failInserts: (count) => {
       failing = count;
     },
