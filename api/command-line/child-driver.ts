@@ -31,7 +31,7 @@ const startTimeoutMs = 300_000;
 const pollIntervalMs = 100;
 /** Number of the level in log lines. Source: pino. */
 const warningLevel = 40;
-/** A line of graph code in JSON, in which a character takes up to six. See `read-lines.ts`. */
+/** In JSON, a character of a line of graph code (`read-lines.ts`) can become six. */
 const maxLogLineCharacters = 32_000;
 /** Time for the parts of a child to stop after it has drained. */
 const shutdownTimeoutMs = 15_000;

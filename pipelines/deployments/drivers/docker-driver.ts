@@ -189,32 +189,37 @@ interface PullProgress {
 }
 
 async function pullImage(docker: Docker, image: string, { signal, onLog }: StartOptions): Promise<void> {
+  let failure: string | undefined;
+  let cause: unknown;
   try {
     const progress = await docker.pull(image, { abortSignal: signal });
     await new Promise<void>((resolve, reject) => {
       docker.modem.followProgress(
         progress,
         (error) => (error ? reject(error) : resolve()),
-        // Lines with a progress bar are repeated for each of its steps.
         ({ status, id, progress: bar, error }: PullProgress) => {
           // The response has the status 200 already, and ends as after a success.
-          if (error !== undefined) reject(new Error(error));
+          if (error !== undefined) failure = error;
+          // Lines with a progress bar are repeated for each of its steps.
           else if (status !== undefined && !bar) onLog(id ? `${id}: ${status}` : status);
         },
       );
     });
   } catch (error) {
     signal.throwIfAborted();
-    const isPresent = await docker
-      .getImage(image)
-      .inspect()
-      .then(
-        () => true,
-        () => false,
-      );
-    if (!isPresent) throw startFailed(`The image ${image} cannot be pulled: ${explainDockerError(error)}`, error);
-    onLog(`The image cannot be pulled; the one on this machine is used: ${explainDockerError(error)}`);
+    failure = explainDockerError(error);
+    cause = error;
   }
+  if (failure === undefined) return;
+  const isPresent = await docker
+    .getImage(image)
+    .inspect()
+    .then(
+      () => true,
+      () => false,
+    );
+  if (!isPresent) throw startFailed(`The image ${image} cannot be pulled: ${failure}`, cause);
+  onLog(`The image cannot be pulled; the one on this machine is used: ${failure}`);
 }
 
 const maxKeptLines = 20;

@@ -225,10 +225,8 @@ it('a host that stops keeps its leases until its replicas have drained', async (
   recording.drained = draining.promise;
   const stopped = one.stop();
   await until('it to drain', () => started[0]?.drainedMs !== undefined);
-  const readLease = async () => {
-    const [row] = await under.database.query<{ lease_until: string }>('SELECT lease_until FROM deployment_replicas');
-    return row?.lease_until;
-  };
+  const readLease = async () =>
+    (await under.database.query<{ lease: string }>('SELECT lease_until AS lease FROM deployment_replicas'))[0]?.lease;
   const lease = await readLease();
   await until('a renewal', async () => (await readLease()) !== lease);
   await addHost('two');
