@@ -92,8 +92,7 @@ it('a host removes replicas that a killed host has left, but none that another h
 
 it('a host removes no replica that it has yet to take over from a killed host', async () => {
   const one = await addHost('one');
-  const names = Array.from({ length: 6 }, (_, index) => `left ${index}`);
-  const deployments = await Promise.all(names.map((name) => under.create(name)));
+  const deployments = await Promise.all([1, 2, 3, 4, 5, 6].map((number) => under.create(`left ${number}`)));
   for (const { latestRevisionId } of deployments) await awaitStatus(latestRevisionId, 'DEPLOYED');
   await one.stop();
   hosts.shift();
