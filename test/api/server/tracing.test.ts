@@ -38,6 +38,7 @@ async function trace(environment: Record<string, string> = {}): Promise<void> {
 
 /** Returns the received spans after all pending spans are flushed. */
 async function spans(): Promise<ReceivedSpan[]> {
+  await api.settled();
   await tracing?.stop();
   tracing = undefined;
   return receiver.spans();
@@ -164,6 +165,7 @@ describe('nothing is traced', () => {
     });
     expect((await ask('/runs', run())).status).toBe(202);
     await spans();
+    await api.settled();
     const names = await api.services.clickhouse.query<{ name: string }>({
       name: 'test',
       sql: "SELECT coalesce(name, '') AS name FROM runs FINAL WHERE position(extra, 'runlake.operation') > 0 OR name LIKE '% run-events' ORDER BY name",

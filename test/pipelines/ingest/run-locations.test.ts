@@ -24,6 +24,7 @@ it('coalesces concurrent lookups of runs into one query, and gives each caller i
     const answer = await api.server.inject({ method: 'POST', url: '/runs', headers, payload });
     expect(answer.statusCode).toBe(202);
   }
+  await api.settled();
   const queries: (readonly string[])[] = [];
   const locations = new RunLocations((workspace, runIds) => {
     queries.push(runIds);

@@ -172,6 +172,7 @@ describe('sending attachments', () => {
     expect((await post(`attachment.${id}.a`, 'one')).statusCode).toBe(202);
     expect((await post(`attachment.${id}.a`, 'two')).statusCode).toBe(202);
     expect((await post(`attachment.${id}.a`, 'foreign', organization.workspaceKeys[1])).statusCode).toBe(202);
+    await api.settled();
     expect(await readAttachmentText(id, 'a')).toBe('two');
   });
 
