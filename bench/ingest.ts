@@ -24,7 +24,7 @@ import { zstdBodies } from './ingest-load/zstd-bodies.ts';
 const rounds = Number(process.env.BENCH_ROUNDS ?? 5);
 const bodiesPerRound = 300;
 const bodiesBeside = 100;
-const target = 0.35;
+const target = 0.25;
 
 const runlake = await startRunlake();
 const clickhouse = openClickHouse({
