@@ -1,7 +1,7 @@
 /**
  * The ports of the event log and of its dead-letter queue. The event log is the ordered, durable log between accepting
  * events and storing them. Adapters: in-process (`in-process/`, with a table in ClickHouse for the events and one in
- * Postgres for the dead letters) and Kafka (`kafka/`). The contract test suites `test/contract/event-log` and
+ * Postgres for the dead-letter records) and Kafka (`kafka/`). The contract test suites `test/contract/event-log` and
  * `test/contract/dead-letters` run against each adapter.
  */
 import type { Topic } from '../../schemas/topics.ts';

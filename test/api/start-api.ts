@@ -93,7 +93,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
       return { status: answer.statusCode, body: answer.body === '' ? undefined : answer.json() };
     },
     deletions,
-    settled: () => (config.kafkaBrokers === undefined ? settleLog(log, database) : settling.before('GET', '/')),
+    settled: () => (config.kafkaBrokers === undefined ? settleLog(log) : settling.before('GET', '/')),
     async close() {
       await server.close();
       await settling.close();

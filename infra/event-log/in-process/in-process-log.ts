@@ -107,7 +107,7 @@ export class InProcessLog implements EventLog {
   /** Events that are appended and not stored. */
   readonly #appended = new UnstoredEventsByTenant();
   #pendingBytes = 0;
-  #closed = false;
+  #closing: Promise<void> | undefined;
 
   /** Callers use {@link openInProcessLog}. */
   constructor(options: InProcessLogOptions, reservation: OffsetReservation, firstOffset: number) {
@@ -158,7 +158,7 @@ export class InProcessLog implements EventLog {
 
   /** Follows a topic from the next event on. Earlier events cannot be delivered, because the log does not keep them. */
   async follow(topic: Topic, { onRecords }: FollowOptions): Promise<TopicFollower> {
-    if (this.#closed) throw createDrainingError();
+    if (this.#closing) throw createDrainingError();
     const { partitions, followers } = this.#getState(topic.name);
     // The function is wrapped, so that the same function can follow a topic twice.
     const follower: FollowOptions['onRecords'] = (records) => onRecords(records);
@@ -176,8 +176,8 @@ export class InProcessLog implements EventLog {
   }
 
   async #publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
-    while (!this.#closed && !this.#hasOffsets(topic, messages.length)) await this.#reservation.extend();
-    if (this.#closed) throw createDrainingError();
+    while (!this.#closing && !this.#hasOffsets(topic, messages.length)) await this.#reservation.extend();
+    if (this.#closing) throw createDrainingError();
     if (this.#pendingBytes > 0 && this.#pendingBytes + sumValueBytes(messages) > this.#options.maxPendingBytes) {
       throw createOverloadedError();
     }
@@ -270,7 +270,7 @@ export class InProcessLog implements EventLog {
 
   /** Returns true if so many events of the organisation wait for the groups that its requests must not be appended yet. */
   #mustWait(tenantId: string | undefined): boolean {
-    return this.#appended.sumBytes(tenantId) > maxTenantShare * this.#options.maxPendingBytes && !this.#closed;
+    return this.#appended.sumBytes(tenantId) > maxTenantShare * this.#options.maxPendingBytes && !this.#closing;
   }
 
   /** Executes step 4 for the events of a request. */
@@ -310,8 +310,7 @@ export class InProcessLog implements EventLog {
   #onProgress(): void {
     this.#appended.checkReads();
     if (this.#partitions().some(({ delivery }) => delivery.isRejected)) {
-      const waiting = this.#queue.filter(({ tenantId }) => this.#mustWait(tenantId));
-      for (const request of waiting) this.#queue.splice(this.#queue.indexOf(request), 1);
+      const waiting = dequeueBatch(this.#queue, Number.POSITIVE_INFINITY, (tenantId) => !this.#mustWait(tenantId));
       this.#refuse(waiting, undefined);
     }
     if (this.#queue.length > 0) this.#startAppending();
@@ -342,14 +341,17 @@ export class InProcessLog implements EventLog {
   }
 
   async check(): Promise<void> {
-    if (this.#closed) throw createDrainingError();
+    if (this.#closing) throw createDrainingError();
     await this.#options.database.ping();
   }
 
   /** Also deletes the delivered events from the table. Events that a group rejects remain there for the next process. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     while (this.#queue.length > 0) {
       this.#startAppending();
       await this.#appending;

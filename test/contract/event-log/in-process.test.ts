@@ -6,6 +6,7 @@ import { openInProcessLog } from '../../../infra/event-log/in-process/in-process
 import { getTenantContext, runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents, streamEvents, topics } from '../../../schemas/topics.ts';
+import { untilStored } from '../../engines/settling.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
@@ -53,7 +54,7 @@ async function storeRemaining(log: EventLog): Promise<LogRecord[]> {
   const stored: LogRecord[] = [];
   const handle = async ({ records }: LogBatch) => void stored.push(...records);
   await log.subscribe({ topic: runEvents, group: 'a', limits, handle });
-  await until('all events to be stored', async () => log.isStored(runEvents, await log.position(runEvents)));
+  await untilStored(log, runEvents);
   await log.close();
   return stored;
 }
@@ -137,7 +138,7 @@ test('pending bytes are bounded: beyond the limit publishers get a retryable err
   const refused = under.log.publish(runEvents, [message('y')]);
   await expect(refused).rejects.toMatchObject({ code: 'OVERLOADED', status: 503, retryAfterSeconds: 1 });
   release();
-  await until('the event to be stored', async () => under.log.isStored(runEvents, await under.log.position(runEvents)));
+  await untilStored(under.log, runEvents);
   await under.log.publish(runEvents, [message('y')]);
   await under.close();
 });

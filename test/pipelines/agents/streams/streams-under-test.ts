@@ -17,8 +17,8 @@ import type {
 import type { Chunk } from '../../../../pipelines/agents/workers/messages.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { streamEvents, topics } from '../../../../schemas/topics.ts';
+import { untilStored } from '../../../engines/settling.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
-import { until } from '../../../infra/until.ts';
 import { deriveUuid } from '../../runs/run-events.ts';
 
 export interface StreamsUnderTest {
@@ -74,8 +74,7 @@ export async function openStreams(
       hubs.push(hub);
       return hub;
     },
-    stored: () =>
-      until('the events to be stored', async () => log.isStored(streamEvents, await log.position(streamEvents))),
+    stored: () => untilStored(log, streamEvents),
     failInserts: (count) => {
       failing = count;
     },

@@ -50,14 +50,10 @@ export async function openDrivenSink(options: ManualSinkOptions = {}): Promise<M
     logger,
   });
   const handlers = new Map<string, Subscription['handle']>();
-  const log: EventLog = new Proxy<EventLog>(real, {
-    get(target, name: keyof EventLog) {
-      if (name === 'getSchema') return async (id: number) => schemas[id] ?? (await target.getSchema(id));
-      if (name === 'subscribe') return async (to: Subscription) => void handlers.set(to.topic.name, to.handle);
-      if (name === 'isExclusive') return !options.isShared;
-      const member = target[name];
-      return typeof member === 'function' ? member.bind(target) : member;
-    },
+  const log = overrideLog(real, {
+    getSchema: async (id) => schemas[id] ?? (await real.getSchema(id)),
+    subscribe: async (to) => void handlers.set(to.topic.name, to.handle),
+    isExclusive: !options.isShared,
   });
   let failing: 'before' | 'after' | undefined;
   const clickhouse: ClickHouse = {
@@ -95,6 +91,16 @@ export async function openDrivenSink(options: ManualSinkOptions = {}): Promise<M
       if (options.stores === undefined) await stores.close();
     },
   };
+}
+
+/** Returns a log with other members in place of some of its own. */
+export function overrideLog(real: EventLog, members: Partial<EventLog>): EventLog {
+  return new Proxy<EventLog>(real, {
+    get(target, name: keyof EventLog) {
+      const member = name in members ? members[name] : target[name];
+      return typeof member === 'function' ? member.bind(target) : member;
+    },
+  });
 }
 
 /** Returns messages at consecutive log offsets, starting at `offset`. */

@@ -15,6 +15,7 @@ import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { runEvents, type Topic, topics } from '../../../../schemas/topics.ts';
 import { addColumns, runOnEveryServer } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { overrideLog } from './driven-sink.ts';
 
 export interface SinkUnderTest {
   readonly stores: FreshStores;
@@ -115,14 +116,7 @@ function passToConsumers(real: EventLog): EventLog {
     const own = subscriptions.filter((each) => each.topic === topic);
     for (const { handle } of own) await handle({ topic, partition: 0, records });
   };
-  return new Proxy<EventLog>(real, {
-    get(target, name: keyof EventLog) {
-      if (name === 'publish') return publish;
-      if (name === 'subscribe') return async (to: Subscription) => void subscriptions.push(to);
-      const member = target[name];
-      return typeof member === 'function' ? member.bind(target) : member;
-    },
-  });
+  return overrideLog(real, { publish, subscribe: async (to) => void subscriptions.push(to) });
 }
 
 /** Returns an event as the API writes it to the log; a Buffer is written unchanged. */
