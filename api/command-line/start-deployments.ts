@@ -1,4 +1,5 @@
 import { createHmac } from 'node:crypto';
+import { OpenedOnce } from '../../infra/cache/opened-once.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { listen } from '../../infra/postgres/listen.ts';
@@ -42,22 +43,15 @@ export async function startDeployments(deps: DeploymentHostDeps, shutdown: Shutd
 
 /** Returns the driver of the settings. Its code is loaded when the first replica starts. */
 function createDriver(deps: DeploymentHostDeps): DeploymentDriver {
-  let driver: Promise<DeploymentDriver> | undefined;
-  const loadOnce = () => {
-    driver ??= loadDriver(deps).catch((error: unknown) => {
-      // For example because the engine does not respond. The next start tries again.
-      driver = undefined;
-      throw error;
-    });
-    return driver;
-  };
+  // Loading fails, for example, if the engine does not respond.
+  const driver = new OpenedOnce(() => loadDriver(deps));
   const { deploymentsDriver: name } = deps.config;
   return {
     name,
-    start: async (spec, options) => (await loadOnce()).start(spec, options),
+    start: async (spec, options) => (await driver.get()).start(spec, options),
     // Replicas of the driver `process` do not outlive their host.
     ...(name !== 'process' && {
-      removeAbandoned: async (readNeeded) => (await loadOnce()).removeAbandoned?.(readNeeded),
+      removeAbandoned: async (readNeeded) => (await driver.get()).removeAbandoned?.(readNeeded),
     }),
   };
 }

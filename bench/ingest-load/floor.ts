@@ -43,6 +43,5 @@ export function insertAvro(body: Buffer, clickhouse: ClickHouse): Promise<void> 
     columns: [...runEvents.prefix, ...runEvents.columns],
     format: 'Avro',
     body,
-    id: randomUUID(),
   });
 }

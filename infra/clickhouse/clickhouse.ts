@@ -109,8 +109,6 @@ export interface InsertBody {
    * of it.
    */
   readonly body: Uint8Array;
-  /** Start of the id of the query on the server. Must be unique. */
-  readonly id: string;
   readonly settings?: ClickHouseSettings;
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;

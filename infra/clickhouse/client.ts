@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import type { ClickHouseSettings } from '@clickhouse/client';
+import { OpenedOnce } from '../cache/opened-once.ts';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { getTenantContext, runWithoutTenant } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -108,7 +109,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
     const signal = signals.length > 1 ? AbortSignal.any(signals) : signals[0];
     const allowedMs = request.timeoutMs ?? timeoutMs;
     const startedAtMs = performance.now();
-    return (await getSlots()).run(context, { maxWaitMs: allowedMs, signal }, (priority) => {
+    return (await slots.get()).run(context, { maxWaitMs: allowedMs, signal }, (priority) => {
       // The timeout includes the wait for a slot, because callers rely on the timeout. After a long wait, a query still
       // gets a quarter of its timeout.
       const remainingMs = Math.ceil(Math.max(allowedMs - (performance.now() - startedAtMs), allowedMs / 4));
@@ -193,15 +194,7 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
     return cluster === undefined ? { kind: 'single' } : layouts.get();
   }
 
-  let openedSlots: Promise<QuerySlots> | undefined;
-
-  function getSlots(): Promise<QuerySlots> {
-    openedSlots ??= openSlots().catch((error) => {
-      openedSlots = undefined;
-      throw error;
-    });
-    return openedSlots;
-  }
+  const slots = new OpenedOnce(openSlots);
 
   async function openSlots(): Promise<QuerySlots> {
     if (querySlots !== undefined) return new QuerySlots(querySlots);
@@ -211,11 +204,10 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
     return new QuerySlots(Math.max(minSlots, slotsPerThread * row!.threads));
   }
 
-  async function insertBody({ name, table, columns, format, body, id, ...rest }: InsertBody) {
+  async function insertBody({ name, table, columns, format, body, ...rest }: InsertBody) {
     await exchange({
       ...rest,
       name,
-      queryId: `${id}-${randomUUID()}`,
       sql: `INSERT INTO ${table} (${columns.join(', ')}) FORMAT ${format}`,
       body: { bytes: body, contentType: 'application/octet-stream' },
       profile: 'insert',

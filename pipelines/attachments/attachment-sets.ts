@@ -3,7 +3,6 @@
  * id, which is used instead of the run id. A set never changes and never expires; the versions of an example refer to
  * sets.
  */
-import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
@@ -55,7 +54,6 @@ export async function storeAttachmentSets(
     columns: ['version', 'tenant_id', 'run_id', 'name', 'received_at', 'mime_type', 'content'],
     format: 'RowBinary',
     body,
-    id: randomUUID(),
   });
 }
 

@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { OpenedOnce } from '../../infra/cache/opened-once.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import { openLocalStore } from '../../infra/objects/open-local-store.ts';
@@ -14,16 +15,10 @@ export interface SourceStore {
 export function createSourceStore(
   config: Pick<Config, 'dataDir' | 'deploymentsSourceStore' | 'tlsCaFile'>,
 ): SourceStore {
-  let opened: Promise<ObjectStore> | undefined;
+  const store = new OpenedOnce(() => openSourceStore(config));
   return {
-    open() {
-      opened ??= openSourceStore(config).catch((error: unknown) => {
-        opened = undefined;
-        throw error;
-      });
-      return opened;
-    },
-    close: async () => (await opened)?.close(),
+    open: () => store.get(),
+    close: async () => (await store.peek())?.close(),
   };
 }
 

@@ -8,7 +8,6 @@
  *   3. Every second, the open segment is closed, and the segments without unreleased records are dropped. So the table is
  *      small, and the next process delivers few records again.
  */
-import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../clickhouse/clickhouse.ts';
 import { runOnEachShard } from '../../clickhouse/layout.ts';
 import type { Logger } from '../../telemetry/logger.ts';
@@ -88,10 +87,8 @@ export class LogTable {
     segment.unreleased += records.length;
     const body = encodeRows(segment, records);
     try {
-      await this.#clickhouse.insertBody({
-        ...{ name: 'event-log', table, columns, format: 'Avro', body, id: randomUUID() },
-        timeoutMs: appendTimeoutMs,
-      });
+      const insert = { name: 'event-log', table, columns, format: 'Avro', body } as const;
+      await this.#clickhouse.insertBody({ ...insert, timeoutMs: appendTimeoutMs });
     } catch (error) {
       // The insert may have been executed. Then the next process may deliver these records, or the segment is dropped.
       segment.unreleased -= records.length;

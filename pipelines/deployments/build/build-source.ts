@@ -12,10 +12,12 @@
  *
  * A host that has no folder of a revision, for example after the loss of its disk, builds it again.
  */
+
 import { chmodSync, existsSync, mkdirSync, statSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
+import { OpenedOnce } from '../../../infra/cache/opened-once.ts';
 import { buildCommandEnvironment } from '../../../infra/config/graph-environment.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { lockFolder } from '../../../infra/embedded/data-folder.ts';
@@ -135,7 +137,7 @@ export function createBuilder(deps: BuildDeps): Builder {
     folders ??= openFolders(config.dataDir);
     return folders;
   };
-  let accounts: Promise<ProcessAccounts | undefined> | undefined;
+  const accounts = new OpenedOnce(openAccounts);
   const inProgress = new Map<string, Promise<Build>>();
   const cachesInUse = new Set<string>();
   let freeSlots = config.deploymentsBuildsAtOnce;
@@ -197,11 +199,7 @@ export function createBuilder(deps: BuildDeps): Builder {
     folder: string,
     { signal, onLog }: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
   ): Promise<Build> {
-    accounts ??= openAccounts().catch((error: unknown) => {
-      accounts = undefined;
-      throw error;
-    });
-    const account = (await accounts)?.take();
+    const account = (await accounts.get())?.take();
     if (account === undefined) await requireOperatorWorkspace(request.workspaceId);
     const ownHome =
       account === undefined ? await createProcessFolder(tmpdir(), { prefix: 'runlake-build-' }) : undefined;
@@ -347,7 +345,7 @@ export function createBuilder(deps: BuildDeps): Builder {
       }
     },
     async close() {
-      await (await accounts?.catch(() => undefined))?.close();
+      await (await accounts.peek())?.close();
       folders?.unlock();
     },
   };

@@ -11,7 +11,6 @@
  *      delivered again after a failed insert does not write a dead-letter record each time.
  *   3. Mark the hours dirty. If the process crashes before this step, the log delivers the batch again.
  */
-import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { encodeAvroContainer, getFieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
@@ -95,11 +94,10 @@ interface InsertDeps {
  *   to retry the batch.
  */
 export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promise<LogRecord[]> {
-  const id = randomUUID();
   const bisection = { insertsLeft: maxExactInserts, minRecords: Math.ceil(insert.records.length / maxParts) };
   const [stored, versions] = await Promise.allSettled([
-    insertOrBisect(insert, insert.records, { ...deps, id, bisection }),
-    insertVersions(insert, deps, id),
+    insertOrBisect(insert, insert.records, { ...deps, bisection }),
+    insertVersions(insert, deps),
   ]);
   // Both have ended, so no insert is in progress when the batch is repeated.
   if (stored.status === 'rejected') throw stored.reason;
@@ -111,13 +109,12 @@ export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promis
 }
 
 /** Inserts the versions of the events of a batch, also of those that are refused. */
-async function insertVersions({ topic, records }: BatchInsert, { clickhouse }: InsertDeps, id: string): Promise<void> {
+async function insertVersions({ topic, records }: BatchInsert, { clickhouse }: InsertDeps): Promise<void> {
   const body = encodeEventVersions(topic, records);
-  if (body !== undefined) await clickhouse.insertBody({ ...eventVersionsInsert, name: topic.name, body, id });
+  if (body !== undefined) await clickhouse.insertBody({ ...eventVersionsInsert, name: topic.name, body });
 }
 
 interface PartDeps extends InsertDeps {
-  readonly id: string;
   readonly bisection: BisectionBudget;
 }
 
@@ -170,7 +167,7 @@ function buildPrefix(topic: Topic, { record, statesLocation, lifetime }: ValidRe
 async function insertPart(
   { topic, schema }: BatchInsert,
   records: readonly ValidRecord[],
-  { clickhouse, id }: PartDeps,
+  { clickhouse }: InsertDeps,
 ): Promise<RunlakeError | undefined> {
   const { name, table } = topic;
   const body = encodeAvroContainer(
@@ -179,7 +176,7 @@ async function insertPart(
   );
   const stopTimer = insertSeconds.startTimer({ table });
   try {
-    await clickhouse.insertBody({ name, table, columns: schema.columns, format: 'Avro', body, id });
+    await clickhouse.insertBody({ name, table, columns: schema.columns, format: 'Avro', body });
   } catch (error) {
     failedInserts.inc({ table, code: isRunlakeError(error) ? error.code : 'INTERNAL' });
     if (isRunlakeError(error) && error.code === 'INSERT_DATA_REFUSED') return error;

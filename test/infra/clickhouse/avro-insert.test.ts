@@ -73,14 +73,12 @@ const insert = (records: readonly Buffer[], options: { schema?: string; columns?
     records.map((value) => ({ value, prefix: [2n ** 62n + 1n, 1n, ...neverExpires] })),
   );
   const { table } = runEvents;
-  const id = randomUUID();
   return clickhouse.insertBody({
     name: 'run-events',
     table,
     columns: [...runEvents.prefix, ...columns],
     format: 'Avro',
     body,
-    id,
   });
 };
 

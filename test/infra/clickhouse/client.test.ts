@@ -279,13 +279,13 @@ describe('insertBody', () => {
     Buffer.from(
       Array.from({ length: rows }, (_, index) => `{"n":${from + index},"s":"${'x'.repeat(1_000)}"}\n`).join(''),
     );
-  const insert = (target: ClickHouse, body: Buffer, id: string) =>
-    target.insertBody({ name: 'test', table: 'letters', columns: ['n', 's'], format: 'JSONEachRow', body, id });
+  const insert = (target: ClickHouse, body: Buffer) =>
+    target.insertBody({ name: 'test', table: 'letters', columns: ['n', 's'], format: 'JSONEachRow', body });
   const stored = async (from: number) => Number(await one(`SELECT count() AS v FROM letters WHERE n >= ${from}`));
 
   it('sends Content-Length instead of chunked encoding', async () => {
     const body = makeRows(0, 100);
-    await insert(proxied, body, 'length');
+    await insert(proxied, body);
     const sent = proxy.sent().toString('latin1');
     const start = sent.lastIndexOf('POST /');
     const head = sent.slice(start, sent.indexOf('\r\n\r\n', start)).toLowerCase().split('\r\n');
@@ -294,20 +294,20 @@ describe('insertBody', () => {
     expect(await stored(0)).toBe(100);
   });
 
-  it('stores a body again under the same id', async () => {
+  it('stores an equal body again', async () => {
     const body = makeRows(1_000, 10);
-    for (const id of ['a', 'a']) await insert(clickhouse, body, id);
+    for (let time = 0; time < 2; time += 1) await insert(clickhouse, body);
     expect(await stored(1_000)).toBe(20);
   });
 
   it('a truncated body stores nothing', async () => {
     const body = makeRows(2_000, 5_000);
     proxy.breakAfter(body.length / 2);
-    await expect(insert(proxied, body, 'broken')).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
+    await expect(insert(proxied, body)).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     proxy.breakAfter(Number.POSITIVE_INFINITY);
     await waitUntilNoneRunning('test');
     expect(await stored(2_000)).toBe(0);
-    await insert(proxied, body, 'broken');
+    await insert(proxied, body);
     expect(await stored(2_000)).toBe(5_000);
   });
 

@@ -71,7 +71,6 @@ describe('settings that the client sends are effective', () => {
       columns: ['n'],
       format: 'JSONEachRow',
       body: Buffer.from('{"n":1}'),
-      id: randomUUID(),
     });
     expect(await valuesOf('settings_of_insert')).toEqual([expected(insert)]);
   });

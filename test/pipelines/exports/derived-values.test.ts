@@ -72,7 +72,6 @@ async function giveFeedback(list: readonly Feedback[]): Promise<void> {
     ],
     format: 'JSONEachRow',
     body: Buffer.from(body.join('\n')),
-    id: randomUUID(),
   });
 }
 

@@ -78,7 +78,6 @@ export async function insertEvents(clickhouse: ClickHouse, events: readonly RunE
     columns: [...runEvents.prefix, ...runEvents.columns],
     format: 'Avro',
     body: encodeAvroContainer(buildContainerSchema(runEvents.schema, runEvents.prefix), records),
-    id: randomUUID(),
     // Unlike the events of the sink's insert batches, the events of a test may be years apart.
     settings: { max_partitions_per_insert_block: '0' },
   });

@@ -71,7 +71,6 @@ export async function insertRuns(clickhouse: ClickHouse, rows: readonly RunRow[]
       ),
     format: 'JSONEachRow',
     body: Buffer.from(lines.join('\n')),
-    id: randomUUID(),
     // Unlike the rows of the sink's insert batches, the rows of a test may be years apart.
     settings: { max_partitions_per_insert_block: '0' },
   });

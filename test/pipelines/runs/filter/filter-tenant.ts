@@ -320,6 +320,5 @@ async function insertFeedback(
     columns: Object.keys(rows[0] ?? {}),
     format: 'JSONEachRow',
     body: Buffer.from(rows.map((row) => JSON.stringify(row)).join('\n')),
-    id: randomUUID(),
   });
 }
