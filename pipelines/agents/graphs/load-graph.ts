@@ -9,6 +9,8 @@ import type { ExportReference, GraphSource, GraphsFile } from './graphs-file.ts'
 /** A graph export of a module: a graph, or a function that creates one for a config. */
 export interface LoadedGraph {
   readonly graphId: string;
+  /** Module that exports the graph. */
+  readonly path: string;
   /**
    * Nodes of the graph. Undefined for a remote graph, and for a function, because its graph is unknown before the call.
    */
@@ -30,23 +32,24 @@ export interface LoadedGraph {
  * @throws GRAPH_UNUSABLE with the export and the reason.
  */
 export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
-  const { graphId } = source;
+  const { graphId, path } = source;
   const createUnusableGraphError = (reason: string, cause?: unknown) =>
     runlakeError('GRAPH_UNUSABLE', { graph: graphId, reason }, cause === undefined ? {} : { cause });
-  if (source.path.endsWith('.py'))
-    throw createUnusableGraphError(`${source.path} is Python: graphs must be JavaScript or TypeScript`);
+  if (path.endsWith('.py'))
+    throw createUnusableGraphError(`${path} is Python: graphs must be JavaScript or TypeScript`);
   let exported: unknown;
   try {
     exported = await importExport(source);
   } catch (error) {
-    throw createUnusableGraphError(`${source.path} cannot be loaded: ${formatProjectError(error)}`, error);
+    throw createUnusableGraphError(`${path} cannot be loaded: ${formatProjectError(error)}`, error);
   }
-  const where = `the export '${source.name}' of ${source.path}`;
+  const where = `the export '${source.name}' of ${path}`;
   if (exported === undefined) throw createUnusableGraphError(`${where} does not exist`);
   if (typeof exported === 'function') {
     const make = exported as (config: object) => unknown;
     return {
       graphId,
+      path,
       instance: async (config) => {
         const made = toCompiledGraph(await make(config));
         if (made === undefined) throw createUnusableGraphError(`${where} did not return a graph`);
@@ -57,7 +60,7 @@ export async function loadGraph(source: GraphSource): Promise<LoadedGraph> {
   const graph = toCompiledGraph(exported);
   if (graph === undefined)
     throw createUnusableGraphError(`${where} is not a graph, a builder of one, or a function that returns one`);
-  return { graphId, nodes: readNodes(graph), instance: async () => graph.withConfig({}) };
+  return { graphId, path, nodes: readNodes(graph), instance: async () => graph.withConfig({}) };
 }
 
 /**

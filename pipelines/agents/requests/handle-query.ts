@@ -38,7 +38,8 @@ export async function handleQuery(request: GraphRequest, deps: RequestDeps): Pro
     ...('thread' in request && { threadId: request.thread.threadId }),
     configurable: { graph_id: target.graphId },
   });
-  const graph = await createInstance(target.graphId, config, deps);
+  const loaded = getGraph(target.graphId, deps);
+  const graph = await loaded.instance(config);
   if ('thread' in request) {
     const { deploymentId, threadId, graphId } = request.thread;
     const threadKey = buildThreadKey(deploymentId, threadId);
@@ -56,21 +57,17 @@ export async function handleQuery(request: GraphRequest, deps: RequestDeps): Pro
     case 'update-state':
       return toGraphJson(await updateState(graph, config, request));
     case 'schemas':
-      return toGraphJson({ graph_id: request.graphId, ...readSchemas(graph) });
+      return toGraphJson({ graph_id: request.graphId, ...(await readSchemas(graph, loaded.path)) });
     case 'subgraphs':
-      return toGraphJson(await readSubgraphSchemas(graph, request));
+      return toGraphJson(await readSubgraphSchemas(graph, loaded.path, request));
     case 'drawing':
       return toGraphJson((await graph.getGraphAsync({ ...config, xray: request.xray })).toJSON());
   }
 }
 
-async function createInstance(
-  graphId: string,
-  config: object,
-  { graphs, loadErrors }: RequestDeps,
-): Promise<CompiledGraph> {
+function getGraph(graphId: string, { graphs, loadErrors }: RequestDeps): LoadedGraph {
   const loaded = graphs.get(graphId);
-  if (loaded !== undefined) return loaded.instance(config);
+  if (loaded !== undefined) return loaded;
   const reason = loadErrors[graphId];
   if (reason === undefined)
     throw runlakeError('GRAPH_NOT_FOUND', { graph: graphId, graphs: [...graphs.keys()].join(', ') });

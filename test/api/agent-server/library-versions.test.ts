@@ -191,7 +191,13 @@ describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
     const { _metaRegistry: registry } = exported.builder as { _metaRegistry: { get(schema: unknown): unknown } };
     const { prompt } = await importProject(projects);
     expect(registry.get(prompt)).toMatchObject({ jsonSchemaExtra: { langgraph_type: 'prompt' } });
-    expect(readSchemas(exported).state_schema).toMatchObject({ properties: { prompt: { type: 'string' } } });
+    const { state_schema } = await readSchemas(exported, join(projects, 'versions/graphs.js'));
+    expect(state_schema).toMatchObject({
+      properties: {
+        prompt: { type: 'string', langgraph_type: 'prompt' },
+        tone: { type: 'string', description: 'How to answer.' },
+      },
+    });
   });
 
   it('keeps the handlers of an Auth (`~handlerCache`)', async () => {

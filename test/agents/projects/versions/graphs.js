@@ -74,7 +74,7 @@ export const configured = new StateGraph(State)
 
 /** A part of the state of `described`, with an extra for its JSON schema. */
 export const prompt = withLangGraph(z.string(), { jsonSchemaExtra: { langgraph_type: 'prompt' } });
-export const described = new StateGraph(z.object({ prompt }))
+export const described = new StateGraph(z.object({ prompt, tone: z.string().describe('How to answer.') }))
   .addNode('keep', () => ({}))
   .addEdge(START, 'keep')
   .addEdge('keep', END)
