@@ -136,9 +136,10 @@ export class Instance {
     return Number(/^runlake_event_log_pending_bytes (\S+)$/m.exec(metrics)?.[1]) > 0;
   }
 
-  /** Waits until the event log has no event that is not stored. */
+  /** Waits until the event log has no event that is not stored, and until a killed ClickHouse server answers again. */
   async settled(): Promise<void> {
-    const isEmpty = async () => (await this.clickhouse('SELECT count() FROM event_log')) === '0';
+    const count = () => this.clickhouse('SELECT count() FROM event_log').catch(() => undefined);
+    const isEmpty = async () => (await count()) === '0';
     await until('the events of the log to be stored', isEmpty, deadlineMs);
   }
 
