@@ -37,10 +37,10 @@ const isUp = async () => (await fetch(`${url}/ok`).catch(() => undefined))?.ok =
 const untilUp = () => until('the agent server to answer', isUp, deadlineMs);
 beforeEach(untilUp);
 
-const burst = { input: { n: 60, pauseMs: 25 }, streamMode: 'custom' as const };
+const burst = { input: { n: 60, pauseMs: 80 }, streamMode: 'custom' as const };
 /** Returns the request for a run of super-steps; the state after each of them is stored. */
 const steps = (text: string) => ({
-  input: { steps: 40, pauseMs: 40, text },
+  input: { steps: 40, pauseMs: 100, text },
   // An attempt that resumes from a stored state counts steps anew; without this limit, only killed runs would finish.
   config: { recursion_limit: 100 },
   streamMode: 'custom' as const,
