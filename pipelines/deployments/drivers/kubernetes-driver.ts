@@ -8,12 +8,15 @@
  *   1. Secret, Deployment and Service are applied.
  *   2. The replica has started when its pod is ready and `/ok` responds through the Service, whose name only processes in
  *      the cluster can resolve. A pod that cannot start is the reason of a failure, with the last lines of its log.
- *   3. To stop it, its objects are deleted. The cluster sends SIGTERM, and SIGKILL after the drain time.
+ *   3. The log of its pods is passed on. It is opened again when it ends, which it does with a container or a connection.
+ *   4. To stop it, its objects are deleted. The cluster sends SIGTERM, and SIGKILL after the drain time.
  */
 
-import { PassThrough } from 'node:stream';
+import { once } from 'node:events';
+import { finished, PassThrough, type Readable } from 'node:stream';
 import type { KubeConfig, V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
 import { readLines } from '../../../infra/isolation/read-lines.ts';
+import { pause } from '../../../infra/timeouts/backoff.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import { containerName } from '../check-pod.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
@@ -34,6 +37,8 @@ export type KubernetesLibrary = typeof import('@kubernetes/client-node');
 const fieldManager = 'runlake';
 const maxLogLines = 20;
 const stopPollMs = 500;
+/** Pause before the log of a replica is opened again. */
+const logPauseMs = 1_000;
 /** Time for the cluster to remove a pod after its drain time. */
 const removalTimeoutMs = 15_000;
 
@@ -72,12 +77,45 @@ export function createKubernetesDriver(
     if (!(await poll(isGone, timing))) await deletePods();
   }
 
-  async function followLog(pod: string, onLog: (line: string) => void): Promise<() => void> {
+  /** Passes the log of a replica on, from the last lines of its newest pod on. @returns a function that ends this. */
+  function followLog(name: string, onLog: (line: string) => void): () => void {
+    const ended = new AbortController();
+    const { signal } = ended;
+    void (async () => {
+      let read: ReadLog | undefined;
+      for (; !signal.aborted; await pause(logPauseMs, signal)) {
+        try {
+          const pod = findNewest(await listPods(name))?.metadata?.name;
+          if (pod === undefined) continue;
+          if (pod !== read?.pod) read = { pod, from: read === undefined ? { tailLines: maxLogLines } : {} };
+          await readLog(read, onLog, signal);
+        } catch {
+          // The container has not started yet, or the API does not respond.
+        }
+      }
+    })();
+    return () => ended.abort();
+  }
+
+  /** Reads a log until the container or the connection ends. */
+  async function readLog(read: ReadLog, onLog: (line: string) => void, signal: AbortSignal): Promise<void> {
     const output = new PassThrough();
-    readLines([output], onLog);
-    const log = new library.Log(kubeConfig);
-    const following = await log.log(namespace, pod, containerName, output, { follow: true, tailLines: maxLogLines });
-    return () => following.abort();
+    // The library ends the output only if the response is complete.
+    output.once('pipe', (response: Readable) => finished(response, () => output.end()));
+    readLines([output], (line) => {
+      const [, time = '', text = ''] = /^(\S+) (.*)$/.exec(line) ?? [];
+      // The lines of the last second are sent again.
+      if (time === '' || time <= (read.from.sinceTime ?? '')) return;
+      read.from = { sinceTime: time };
+      if (text.trim() !== '') onLog(text);
+    });
+    const options = { follow: true, timestamps: true, ...read.from };
+    const following = await new library.Log(kubeConfig).log(namespace, read.pod, containerName, output, options);
+    const end = () => following.abort();
+    signal.addEventListener('abort', end);
+    if (signal.aborted) end();
+    await once(output, 'close');
+    signal.removeEventListener('abort', end);
   }
 
   async function readLastLines(pod: string, previous: boolean): Promise<string> {
@@ -94,7 +132,6 @@ export function createKubernetesDriver(
         const { ServerSideApply } = library.PatchStrategy;
         await objects.patch(each, undefined, undefined, fieldManager, true, ServerSideApply);
       }
-      let ready: V1Pod | undefined;
       const isReady = async () => {
         for (const pod of await listPods(name)) {
           const failed = findFailure(pod);
@@ -102,15 +139,15 @@ export function createKubernetesDriver(
             const lines = await readLastLines(pod.metadata?.name ?? '', failed.restartCount > 0);
             throw startFailed([`The pod cannot start: ${failed.reason}`, lines.trimEnd()].join('\n').trimEnd());
           }
-          if (pod.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True')) ready = pod;
+          if (pod.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True')) return true;
         }
-        return ready !== undefined;
+        return false;
       };
       await poll(isReady, { intervalMs: stopPollMs, timeoutMs: Number.MAX_SAFE_INTEGER, signal });
       signal.throwIfAborted();
       onLog(`The pod is ready. Waiting until ${url} responds to this process.`);
       await waitUntilOk(url, signal, async () => undefined);
-      const endLog = await followLog(ready?.metadata?.name ?? '', onLog).catch(() => () => undefined);
+      const endLog = followLog(name, onLog);
       return {
         url,
         ended: new Promise(() => undefined),
@@ -145,6 +182,17 @@ export function createKubernetesDriver(
       await removeEach(names, (name) => removeReplica(name, 0));
     },
   };
+}
+
+/** How far the log of a pod was read. */
+interface ReadLog {
+  readonly pod: string;
+  from: { readonly tailLines?: number; readonly sinceTime?: string };
+}
+
+function findNewest(pods: readonly V1Pod[]): V1Pod | undefined {
+  const createdAt = ({ metadata }: V1Pod) => Number(metadata?.creationTimestamp ?? 0);
+  return [...pods].sort((one, other) => createdAt(other) - createdAt(one))[0];
 }
 
 interface PodFailure {

@@ -87,12 +87,14 @@ const waitingPod = (waiting: object, restartCount = 0) => ({
   },
 });
 const never = new Promise(() => undefined);
-const followed: Exchange = {
-  request: `GET /api/v1/namespaces/agents/pods/${pod}/log?container=agent-server&follow=true&pretty=true&previous=false&tailLines=20&timestamps=false`,
+const lineTime = (second: number) => `2026-11-27T10:00:0${second}.123456789Z`;
+const follow = (from: string, body: string, podName = pod): Exchange => ({
+  request: `GET /api/v1/namespaces/agents/pods/${podName}/log?container=agent-server&follow=true&pretty=true&previous=false${from}&timestamps=true`,
   contentType: 'text/plain',
-  body: 'ready\n',
+  body,
   until: never,
-};
+});
+const followed = follow('&tailLines=20', `${lineTime(1)} ready\n`);
 const deleted = (path: string): Exchange => ({
   request: `DELETE ${path}?propagationPolicy=Background`,
   body: { kind: 'Status', status: 'Success' },
@@ -192,7 +194,7 @@ describe('a replica', () => {
       }),
       listPods([]),
       listPods([waitingPod({ reason: 'ContainerCreating' })]),
-      listPods([readyPod]),
+      ...[listPods([readyPod]), listPods([readyPod])],
       followed,
       ...removedObjects,
       listPods([readyPod]),
@@ -209,11 +211,33 @@ describe('a replica', () => {
   it('that writes a line that never ends costs the host little', async () => {
     await startService();
     const { driver, lines, options } = await open([
-      ...[...applied, listPods([readyPod])],
-      { ...followed, body: 'x'.repeat(1_000_000), until: Promise.resolve() },
+      ...[...applied, listPods([readyPod], 2)],
+      { ...follow('&tailLines=20', `${lineTime(1)} ${'x'.repeat(1_000_000)}`), until: Promise.resolve() },
     ]);
-    await driver.start(spec, options);
-    await expect.poll(() => lines.slice(1)).toEqual([`${'x'.repeat(4_000)}…`]);
+    const replica = await driver.start(spec, options);
+    await expect.poll(() => lines.slice(1)).toEqual([`${'x'.repeat(3_969)}…`]);
+    replica.detach?.();
+  });
+
+  it.each([false, true])('whose log ends (connection cut: %s) is read on, without repeats', async (isCut) => {
+    await startService();
+    const newPod = { ...readyPod, metadata: { name: `${pod}2`, creationTimestamp: '2026-11-27T10:00:04Z' } };
+    const ends: (() => void)[] = [];
+    const untilEnded = () => ({ until: new Promise<void>((resolve) => ends.push(resolve)), isCut });
+    const { driver, lines, options } = await open([
+      ...[...applied, listPods([readyPod], 3)],
+      { ...follow('&tailLines=20', `${lineTime(1)} one\n${lineTime(2)} two\n`), ...untilEnded() },
+      { ...follow(`&sinceTime=${lineTime(2)}`, `${lineTime(2)} two\n${lineTime(3)} three\n`), ...untilEnded() },
+      listPods([readyPod, newPod]),
+      follow('', `${lineTime(1)} four\n`, `${pod}2`),
+    ]);
+    const replica = await driver.start(spec, options);
+    for (const last of ['two', 'three', 'four']) {
+      await expect.poll(() => lines.at(-1), { timeout: 10_000 }).toBe(last);
+      ends.shift()?.();
+    }
+    expect(lines.slice(1)).toEqual(['one', 'two', 'three', 'four']);
+    replica.detach?.();
   });
 
   it('whose pod cannot start fails with the reason and its last lines, and is removed', async () => {
@@ -271,8 +295,10 @@ describe('a replica', () => {
 
   it('that another host has taken over is left alone, whether it answers or not', async () => {
     await startService();
-    const answering = await open([...applied, listPods([readyPod]), followed]);
-    (await answering.driver.start(spec, answering.options)).detach?.();
+    const answering = await open([...applied, listPods([readyPod], 2), followed]);
+    const replica = await answering.driver.start(spec, answering.options);
+    await expect.poll(() => answering.lines).toContain('ready');
+    replica.detach?.();
     const { api, driver, options, stopping } = await open([
       ...[...applied, listPods([waitingPod({ reason: 'ContainerCreating' })], 'any')],
     ]);

@@ -19,6 +19,8 @@ export interface Exchange {
   readonly contentType?: string;
   /** The response ends only when this resolves. */
   readonly until?: Promise<unknown>;
+  /** The connection is cut at the end of the response. */
+  readonly isCut?: boolean;
   /** Number of times that the exchange takes place. Default: once. */
   readonly times?: number | 'any';
 }
@@ -52,7 +54,7 @@ export async function openRecordedApi(exchanges: readonly Exchange[]): Promise<R
       return;
     }
     if (typeof next.times === 'number') next.times -= 1;
-    const { sends, status = 200, body = '', contentType, until } = next.exchange;
+    const { sends, status = 200, body = '', contentType, until, isCut } = next.exchange;
     try {
       if (sends !== undefined) expect(JSON.parse(sent)).toMatchObject(sends);
     } catch (error) {
@@ -62,7 +64,8 @@ export async function openRecordedApi(exchanges: readonly Exchange[]): Promise<R
     response.writeHead(status, { 'content-type': contentType ?? 'application/json' });
     response.write(isJson ? JSON.stringify(body) : body);
     await until;
-    response.end();
+    if (isCut) response.destroy();
+    else response.end();
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
