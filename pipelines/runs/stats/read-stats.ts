@@ -4,7 +4,7 @@
  *
  *   1. One query counts the matching runs by group. It also selects the groups, largest first.
  *   2. Tokens and costs (`figure-sums.ts`), details and feedback are read for these groups, each with one query, and
- *      only if they are selected.
+ *      only if they are selected. Without groups, this does not wait for step 1.
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
@@ -69,27 +69,11 @@ export async function readRunStats(
   if (scope.projectIds.length === 0 || query.among?.length === 0) return new Map();
   const dirtyHours = database && canReadFacts(query) ? await readDirtyHours(database, scope.tenantId) : undefined;
   const request = { ...query, dirtyHours };
-  const counts = await countRuns(clickhouse, request);
-  if (counts.length === 0) return new Map();
-  // The queries must list the groups only if there may be more groups than the maximum.
-  const isGroupLimitReached = groupBy !== undefined && counts.length >= (request.maxGroups ?? defaultMaxGroups);
-  const set: RunSet = {
-    ...request,
-    ...(isGroupLimitReached && { groups: counts.map(({ grp }) => grp) }),
-    listed: listRuns(counts),
-  };
-  const figures = figureStats
-    .filter(({ stats }) => stats.some((name) => selected.has(name)))
-    .map(({ figure, stats: [, ...percentiles] }) => ({
-      figure,
-      hasPercentiles: percentiles.some((name) => selected.has(name)),
-    }));
-  const details = detailStats.filter((name) => selected.has(name));
-  const [figureRows, detailRows, feedback] = await Promise.all([
-    figures.length > 0 ? clickhouse.query<FigureRow>(buildFigureQuery(set, figures)) : [],
-    details.length > 0 ? clickhouse.query<DetailRow>(buildDetailQuery(set)) : [],
-    selected.has('feedback_stats') ? readFeedbackByGroup(clickhouse, set) : undefined,
-  ]);
+  const [counts, sums] =
+    groupBy === undefined
+      ? await Promise.all([countRuns(clickhouse, request), readSums(clickhouse, request)])
+      : await readGroups(clickhouse, request);
+  const { figures, details, figureRows, detailRows, feedback } = sums;
   const figuresByGroup = new Map(figureRows.map((row) => [row.grp, row]));
   const detailsByGroup = groupRows(detailRows);
   return new Map(
@@ -105,6 +89,36 @@ export async function readRunStats(
       return [group, Object.fromEntries(Object.entries(stats).filter(([name]) => selected.has(name as StatName)))];
     }),
   );
+}
+
+/** Counts the runs by group, and reads the sums of the groups found. */
+async function readGroups(clickhouse: ClickHouse, request: StatsRequest): Promise<[CountRow[], Sums]> {
+  const counts = await countRuns(clickhouse, request);
+  // The queries must list the groups only if there may be more groups than the maximum.
+  const isLimitReached = counts.length >= (request.maxGroups ?? defaultMaxGroups);
+  const groups = isLimitReached ? { groups: counts.map(({ grp }) => grp) } : {};
+  const selected = counts.length === 0 ? new Set<StatName>() : request.selected;
+  return [counts, await readSums(clickhouse, { ...request, ...groups, listed: listRuns(counts), selected })];
+}
+
+type Sums = Awaited<ReturnType<typeof readSums>>;
+
+/** Executes step 2. */
+async function readSums(clickhouse: ClickHouse, request: StatsRequest) {
+  const { selected } = request;
+  const figures = figureStats
+    .filter(({ stats }) => stats.some((name) => selected.has(name)))
+    .map(({ figure, stats: [, ...percentiles] }) => ({
+      figure,
+      hasPercentiles: percentiles.some((name) => selected.has(name)),
+    }));
+  const details = detailStats.filter((name) => selected.has(name));
+  const [figureRows, detailRows, feedback] = await Promise.all([
+    figures.length > 0 ? clickhouse.query<FigureRow>(buildFigureQuery(request, figures)) : [],
+    details.length > 0 ? clickhouse.query<DetailRow>(buildDetailQuery(request)) : [],
+    selected.has('feedback_stats') ? readFeedbackByGroup(clickhouse, request) : undefined,
+  ]);
+  return { figures, details, figureRows, detailRows, feedback };
 }
 
 /** Returns the runs of all groups; undefined if the first query did not list all of them. */
