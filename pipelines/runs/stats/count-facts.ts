@@ -26,7 +26,7 @@ import { dirtyHoursCondition, toDirtyHoursTable } from '../../usage/rollup-query
 import { statedAncestorsSql } from '../descendant-figures.ts';
 import { isModelCallSql, isRootSql } from '../run-columns.ts';
 import { statColumns } from './fact-rows.ts';
-import { buildStatedSql, detailPairsSql, type FigureName, figureValues } from './figure-sums.ts';
+import { detailPairsSql, type FigureName, figureValues, statedSql } from './figure-sums.ts';
 
 const rollUpSeconds = histogram(
   'runlake_fact_roll_up_seconds',
@@ -118,7 +118,7 @@ const callValues = (ancestors: string) => ({
   trace_id: 'trace_id',
   expires_at: 'expires_at',
   ancestors,
-  stated: buildStatedSql(Object.entries(figureValues) as [FigureName, string][]),
+  stated: statedSql,
   ...figureValues,
   details: detailPairsSql,
 });

@@ -36,9 +36,28 @@ export const figureValues = Object.fromEntries(
 export const detailPairsSql = `arrayMap(pair -> (pair.1, assumeNotNull(pair.2)), arrayFilter(pair -> isNotNull(pair.2),
   arrayMap(pair -> (pair.1, ${toDecimal('pair.2')}), ${detailsSql})))`;
 
-/** SQL: bit set of the figures that are not null. Each figure always has the same bit. */
-export const buildStatedSql = (values: readonly (readonly [name: FigureName, sql: string])[]) =>
-  `toUInt8(${values.map(([name, sql]) => `isNotNull(${sql}) * ${2 ** figureNames.indexOf(name)}`).join(' + ')})`;
+/** SQL: bit set of the figures whose condition is true. Each figure always has the same bit. */
+const buildBitSet = (tests: readonly (readonly [name: FigureName, sql: string])[]) =>
+  `toUInt8(${tests.map(([name, sql]) => `(${sql}) * ${2 ** figureNames.indexOf(name)}`).join(' + ')})`;
+/** SQL: bit set of the figures of a model call in {@link figureValues} that are not null. */
+export const statedSql = buildBitSet(figureNames.map((name) => [name, `isNotNull(${figureValues[name]})`]));
+
+const hasPrice = (kind: 'prompt' | 'completion', element: number) =>
+  `isNotNull(${kind}_tokens) AND isNotNull(ranked_price.${element})`;
+const buildCostTest = (name: FigureName, hasPriceSql: string) =>
+  `if(empty(ranked_${name}), ${hasPriceSql}, isNotNull(${toDecimal(`substring(ranked_${name}, 9)`)}))`;
+/**
+ * SQL over `runs FINAL`: whether a figure of a model call is not null. Planning these conditions takes half of the time of
+ * planning the values of costs, of which `schemas/clickhouse/0001_runs.sql` has the expressions.
+ */
+const figureTests: Readonly<Record<FigureName, string>> = {
+  prompt_tokens: 'isNotNull(prompt_tokens)',
+  completion_tokens: 'isNotNull(completion_tokens)',
+  total_tokens: 'isNotNull(total_tokens)',
+  prompt_cost: buildCostTest('prompt_cost', hasPrice('prompt', 4)),
+  completion_cost: buildCostTest('completion_cost', hasPrice('completion', 5)),
+  total_cost: buildCostTest('total_cost', `${hasPrice('prompt', 4)} OR ${hasPrice('completion', 5)}`),
+};
 
 /** Builds the query for the sums of the figures by group, with the percentiles of some. */
 export function buildFigureQuery(
@@ -56,7 +75,7 @@ export function buildFigureQuery(
     columns: names,
     values: names.map((name) => figureValues[name]),
     bits: names.map((name) => figureNames.indexOf(name)),
-    stated: buildStatedSql(names.map((name, index) => [name, `value_${index}`])),
+    storedCovering: `${buildBitSet(names.map((name) => [name, figureTests[name]]))} AS stated`,
     listedValues: names,
     lists: names,
     listedStated: 'stated',
@@ -79,7 +98,7 @@ export function buildDetailQuery(set: RunSet): Query {
     columns: ['usage_details'],
     values: [`(arrayJoin(${detailPairsSql}) AS detail).2`],
     bits: [0],
-    stated: '1',
+    storedCovering: 'usage_details',
     listedValues: ['(arrayJoin(details) AS detail).2'],
     lists: ['details'],
     listedStated: '1',
@@ -94,9 +113,10 @@ interface CallSelection {
   readonly columns: readonly string[];
   /** Figures of a model call, as SQL over `columns`. */
   readonly values: readonly string[];
-  /** Bit of each figure in `stated`, the bit set of the figures that are not null, as SQL over `value_0`, …. */
+  /** Bit of each figure in `stated`, the bit set of the figures that are not null. */
   readonly bits: readonly number[];
-  readonly stated: string;
+  /** `stated`, or what the kinds are read from, as SQL over `runs FINAL`. */
+  readonly storedCovering: string;
   /** `values` and `stated` as SQL over lists in `calls` of `run_facts`, with the lists that they use. */
   readonly listedValues: readonly string[];
   readonly lists: readonly string[];
@@ -119,12 +139,16 @@ function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelectio
   const kind = selection.kind === undefined ? '' : `, ${selection.kind} AS kind`;
   const select = (values: readonly string[]) =>
     `trace_id, id, ancestors, ${groupSql} AS call_grp ${kind}, ${values.map((sql, index) => `${sql} AS value_${index}`).join(', ')}`;
-  const stored = `SELECT ${select(selection.values)} FROM (
-      SELECT session_id, trace_id, id, ${statedAncestorsSql} AS ancestors, ${selection.columns.join(', ')}
-      FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
+  const storedRows = (columns: readonly string[]) =>
+    `(SELECT trace_id, ${statedAncestorsSql} AS ancestors, ${columns.join(', ')} FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
       WHERE ${[...range.values, isModelCallSql].join(' AND ')})`;
-  const kindName = selection.kind === undefined ? '' : ', kind';
-  const storedCovering = `SELECT trace_id, ancestors ${kindName}, ${selection.stated} AS is_stated FROM (${stored}) WHERE notEmpty(ancestors)`;
+  const stored = `SELECT ${select(selection.values)} FROM ${storedRows(['session_id', 'id', ...selection.columns])}`;
+  const selectCovering = (
+    details: string,
+    rows: string,
+  ) => `SELECT trace_id, ancestors, ${selection.listedStated} AS is_stated
+    ${selection.kind === undefined ? '' : `, arrayJoin(${details}).1 AS kind`} FROM ${rows} WHERE notEmpty(ancestors)`;
+  const storedCovering = selectCovering(detailPairsSql, storedRows([selection.storedCovering]));
   if (range.facts === undefined) return { calls: stored, covering: storedCovering };
   const join = (lists: readonly string[]) => lists.map((name) => `\`calls.${name}\` AS ${name}`).join(', ');
   const rowCondition = (list: string) =>
@@ -133,10 +157,11 @@ function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelectio
     FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} ${rowCondition('calls')})
     ARRAY JOIN ${join(['trace_id', 'id', 'ancestors', ...selection.lists])}, \`calls.expires_at\` AS call_expires_at
     WHERE call_expires_at > now()`;
-  const listedKind = selection.kind === undefined ? '' : ', arrayJoin(details).1 AS kind';
-  const listedCovering = `SELECT trace_id, ancestors ${listedKind}, ${selection.listedStated} AS is_stated
-    FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} AND arrayExists(ids -> notEmpty(ids), \`calls.ancestors\`))
-    ARRAY JOIN ${join(['trace_id', 'ancestors', selection.covering])} WHERE notEmpty(ancestors)`;
+  const listedCovering = selectCovering(
+    'details',
+    `(SELECT * FROM run_facts FINAL WHERE ${range.facts} AND arrayExists(ids -> notEmpty(ids), \`calls.ancestors\`))
+    ARRAY JOIN ${join(['trace_id', 'ancestors', selection.covering])}`,
+  );
   const traceLists = selection.lists.map((name) => `\`traces.${name}\` AS ${name}`).join(', ');
   const traces = `SELECT ${groupSql} AS grp ${kind}, trace_id AS top, ${selection.listedValues.map((sql, index) => `${sql} AS total_${index}`).join(', ')}
     FROM (SELECT * FROM run_facts FINAL WHERE ${range.facts} ${rowCondition('traces')})

@@ -44,14 +44,16 @@ const defaultMaxGroups = 1_000;
  * analysis of the conditions takes most of the time of such a query, and step 2 would repeat it seven times.
  */
 const maxListedRuns = 200;
-const facetNames = ['name', 'run_type', 'status'] as const satisfies FacetName[];
 const maxFacetValues = 10;
-/** Facets as SQL over rows of `statColumns`. */
-const facetSqls: Readonly<Record<FacetName, string>> = {
-  name: 'shown_name',
-  run_type: 'shown_type',
-  status: `multiIf(failed, 'error', isNotNull(latency), 'success', 'pending')`,
-};
+const toFacetSql = (column: string) => `topK(${maxFacetValues}, 100, 'counts')(${column})`;
+/** The most frequent values of each facet with their counts, as SQL over rows of `statColumns`. */
+const facetSqls = {
+  name: toFacetSql('shown_name'),
+  run_type: toFacetSql('shown_type'),
+  // Counting the three values takes half of the time of `topK`.
+  status: `arrayReverseSort(facet -> facet.2, arrayFilter(facet -> facet.2 > 0, [('error', countIf(failed), 0),
+    ('success', countIf(NOT failed AND isNotNull(latency)), 0), ('pending', countIf(NOT failed AND isNull(latency)), 0)]))`,
+} as const satisfies Record<FacetName, string>;
 
 /**
  * Reads the selected statistics by group, the group with the most runs first. Without `groupBy` there is one group,
@@ -160,18 +162,19 @@ export function createEmptyStats(selected: ReadonlySet<StatName>): RunStats {
 
 async function countRuns(clickhouse: ClickHouse, request: StatsRequest): Promise<CountRow[]> {
   const { selected, groupBy, groups, maxGroups = defaultMaxGroups } = request;
-  const names = selected.has('run_facets') ? facetNames : [];
+  const facets = selected.has('run_facets') ? Object.entries(facetSqls) : [];
   const { sql, ...query } = buildStatRows(request, [
     'started',
     'latency',
     'first_token',
     'failed',
-    ...(names.length > 0 ? (['shown_name', 'shown_type'] as const) : []),
+    ...(facets.length > 0 ? (['shown_name', 'shown_type'] as const) : []),
     ...(groups === undefined ? [] : (['id', 'trace_id'] as const)),
   ]);
   // A query has only one external table.
   const listsRuns = groups !== undefined && query.externalTable === undefined;
-  const facetSql = `tuple(${names.map((name) => `topK(${maxFacetValues}, 100, 'counts')(${facetSqls[name]}) AS ${name}`).join(', ')})`;
+  const facetSql = `tuple(${facets.map(([name, sql]) => `${sql} AS ${name}`).join(', ')})`;
+  const facetType = `Tuple(${facets.map(([name]) => `${name} Array(Tuple(String, UInt64, UInt64))`).join(', ')})`;
   return clickhouse.query<CountRow>({
     ...query,
     name: 'run-stats',
@@ -179,7 +182,7 @@ async function countRuns(clickhouse: ClickHouse, request: StatsRequest): Promise
         quantilesExactInclusive(0.5, 0.99)(first_token) AS first_tokens, avg(failed) AS error_rate,
         avg(isNotNull(first_token)) AS streaming_rate, max(started) AS last_start
         ${listsRuns ? `, groupArray(${maxListedRuns + 1})((id, trace_id)) AS listed` : ''}
-        ${names.length > 0 ? `, CAST(${facetSql}, 'Tuple(${names.map((name) => `${name} Array(Tuple(String, UInt64, UInt64))`).join(', ')})') AS facets` : ''}
+        ${facets.length > 0 ? `, CAST(${facetSql}, '${facetType}') AS facets` : ''}
       FROM (${sql})
       GROUP BY grp
       ${groupBy === undefined ? '' : `ORDER BY runs DESC, grp LIMIT ${maxGroups}`}`,
@@ -204,7 +207,7 @@ function formatCounts(row: CountRow): RunStats {
 }
 
 function formatFacets(facets: NonNullable<CountRow['facets']>): RunFacet[] {
-  return facetNames.flatMap((name) =>
+  return (Object.keys(facetSqls) as FacetName[]).flatMap((name) =>
     facets[name].map(([value, n]) => ({ key: name, value, query: `eq(${name}, ${JSON.stringify(value)})`, n })),
   );
 }
