@@ -72,6 +72,14 @@ const maxPauseMs = 5_000;
 const minBackoffMs = 250;
 const maxBackoffMs = 5_000;
 
+/**
+ * Returns the maximum number of hours, at least 1, of the next run after `failed` consecutive failures. A failed run may
+ * have been too large for the memory of ClickHouse.
+ */
+export function reduceHours(maxHours: number, failed: number): number {
+  return Math.max(1, Math.ceil(maxHours / 4 ** failed));
+}
+
 /** Starts the loop of a process. */
 export function startRollUpLoop({ name, run, hasWork, maxHours, intervalMs, logger }: RollUpLoopOptions): RollUp {
   const stopping = new AbortController();
@@ -97,8 +105,7 @@ export function startRollUpLoop({ name, run, hasWork, maxHours, intervalMs, logg
       try {
         if (isWoken || (await hasWork())) {
           isWoken = false;
-          // A failed run may have been too large for the memory of ClickHouse, so the next run counts fewer hours.
-          isWoken = (await runNow(Math.ceil(maxHours / 4 ** failed))).more || isWoken;
+          isWoken = (await runNow(reduceHours(maxHours, failed))).more || isWoken;
           const durationMs = performance.now() - startedMs;
           await pause(Math.min(Math.max(minPauseMs, pauseFactor * durationMs), maxPauseMs), stopping.signal);
         }

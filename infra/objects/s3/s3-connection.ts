@@ -145,7 +145,7 @@ interface StoreErrorResponse {
   readonly isFromStore: boolean;
 }
 
-function parseErrorResponse(raw: unknown): StoreErrorResponse {
+export function parseErrorResponse(raw: unknown): StoreErrorResponse {
   if (typeof raw !== 'object' || raw === null) return { status: undefined, name: undefined, isFromStore: false };
   const { name, Code } = raw as { name?: unknown; Code?: unknown };
   const given = typeof Code === 'string' ? Code : name;

@@ -33,7 +33,7 @@ import {
 import {
   createNotS3Error,
   defaultContentType,
-  getStatus,
+  parseErrorResponse,
   type S3CallOptions,
   type S3Connection,
   setPayloadHash,
@@ -268,6 +268,12 @@ export interface ConditionalWriteOptions extends Pick<UploadOptions, 'confirmRep
 
 const maxAttempts = 5;
 
+/** Errors of S3 with the status 400 that do not concern the condition. A write without it could replace a newer object. */
+const transferErrors: ReadonlySet<string> = new Set([
+  ...['RequestTimeout', 'IncompleteBody', 'BadDigest', 'InvalidDigest', 'XAmzContentSHA256Mismatch'],
+  ...['ExpiredToken', 'InvalidToken', 'InvalidPart', 'InvalidPartOrder', 'EntityTooSmall', 'EntityTooLarge'],
+]);
+
 type Outcome = 'stored' | 'refused' | 'unknown condition';
 
 /**
@@ -293,10 +299,10 @@ export async function writeConditionally(
       await write(named ?? {});
       return 'stored';
     } catch (error) {
-      const status = named && isRunlakeError(error) ? getStatus(error.cause) : undefined;
+      const { status, name } = named && isRunlakeError(error) ? parseErrorResponse(error.cause) : {};
       // 409: another conditional write of the same key is in progress.
       if (status === 412 || status === 409) return 'refused';
-      if (status === 400 || status === 501) return 'unknown condition';
+      if (status === 501 || (status === 400 && !transferErrors.has(name ?? ''))) return 'unknown condition';
       throw error;
     }
   }

@@ -225,6 +225,18 @@ describe.runIf(stack)('a bucket that fails', () => {
     expect(await remaining()).toHaveLength(2);
   });
 
+  it('is not repeated without its condition after a failed transfer', async () => {
+    const conditions: unknown[] = [];
+    const proxy = await openFaultyProxy(({ method, headers }) => {
+      if (method !== 'PUT') return undefined;
+      conditions.push(headers['if-none-match']);
+      return { status: 400, code: 'IncompleteBody' };
+    });
+    const upload = open({ endpointUrl: proxy.endpoint }).upload('file', file(small));
+    expect(await errorOf(upload)).toMatchObject({ code: expect.stringMatching(/^DESTINATION_/) });
+    expect(new Set(conditions)).toEqual(new Set(['*']));
+  });
+
   it('is retried after a few refusals', async () => {
     const proxy = await openFaultyProxy((_request, count) =>
       count % 3 === 0 ? { status: 503, code: 'SlowDown' } : undefined,
