@@ -1,9 +1,11 @@
 -- Events that the in-process log has accepted and its consumers have not stored yet
 -- (`infra/event-log/in-process/log-table.ts`). Unused with Kafka.
 CREATE TABLE event_log (
-  -- Events that are deleted together.
+  -- Events of a topic that are deleted together.
   segment UInt64,
   topic LowCardinality(String),
+  -- Empty for events of Runlake itself.
+  organization_id LowCardinality(String),
   log_partition UInt16,
   log_offset UInt64,
   key String,

@@ -39,11 +39,11 @@ import {
 } from '../event-log.ts';
 import { consumerLag, observePublish, pendingBytes, sumValueBytes } from '../event-log-metrics.ts';
 import { insertDeadLetter } from './dead-letter-queue.ts';
-import { LogTable, type Segment } from './log-table.ts';
+import { type LoggedRecords, LogTable, type Segment } from './log-table.ts';
 import { OffsetReservation } from './offset-reservation.ts';
 import { PartitionDelivery } from './partition-delivery.ts';
 import { dequeueBatch, type WaitingRequest } from './take-batch.ts';
-import { UnstoredEventsByTenant } from './unstored-events.ts';
+import { PendingBytes, UnstoredEventsByTenant } from './unstored-events.ts';
 
 export interface InProcessLogOptions {
   readonly clickhouse: ClickHouse;
@@ -60,7 +60,7 @@ const maxAppendBytes = 4 * 1024 ** 2;
 const maxTenantShare = 1 / 16;
 
 /** The events of a request in one partition. */
-interface Share {
+interface Share extends LoggedRecords {
   readonly partition: Partition;
   readonly records: readonly LogRecord[];
   readonly bytes: number;
@@ -90,7 +90,7 @@ interface TopicState {
 export async function openInProcessLog(options: InProcessLogOptions): Promise<InProcessLog> {
   const { reservation, firstOffset } = await OffsetReservation.open(options.database);
   const log = new InProcessLog(options, reservation, firstOffset);
-  await log.resume();
+  await log.resume().catch((error) => log.close().then(() => Promise.reject(error)));
   return log;
 }
 
@@ -106,7 +106,7 @@ export class InProcessLog implements EventLog {
   #appending: Promise<void> | undefined;
   /** Events that are appended and not stored. */
   readonly #appended = new UnstoredEventsByTenant();
-  #pendingBytes = 0;
+  readonly #pending: PendingBytes;
   #closing: Promise<void> | undefined;
 
   /** Callers use {@link openInProcessLog}. */
@@ -114,6 +114,7 @@ export class InProcessLog implements EventLog {
     const { clickhouse, topics, logger } = options;
     this.#options = options;
     this.#reservation = reservation;
+    this.#pending = new PendingBytes(options.maxPendingBytes);
     this.#table = new LogTable(clickhouse, firstOffset, logger);
     for (const topic of topics) {
       const partitions = Array.from({ length: options.partitions }, (_, number) => ({
@@ -126,21 +127,21 @@ export class InProcessLog implements EventLog {
       this.#topics.set(topic.name, { partitions, followers: new Set() });
     }
     this.#hideMetrics = [
-      pendingBytes.setReader(() => this.#pendingBytes, 0),
+      pendingBytes.setReader(() => this.#pending.total, 0),
       consumerLag.setReader(() => this.#lag(), 0),
     ];
   }
 
   /** Queues the events for delivery that earlier processes have not stored. @throws the errors of ClickHouse. */
   async resume(): Promise<void> {
-    for await (const { segment, topic, record } of this.#table.readRemaining()) {
+    for await (const { segment, topic, tenantId, record } of this.#table.readRemaining()) {
       const { partitions } = this.#getState(topic);
       const partition = partitions[record.partition % partitions.length];
       if (partition === undefined) continue;
-      const version = computeOffsetVersion(record.offset, record.headers);
-      const share = { partition, records: [{ ...record, version }], bytes: record.value.length };
+      const records = [{ ...record, version: computeOffsetVersion(record.offset, record.headers) }];
+      const share = { topic, tenantId, partition, records, bytes: record.value.length };
       this.#track(share);
-      this.#deliver(undefined, share, segment);
+      this.#deliver(share, segment);
     }
   }
 
@@ -178,11 +179,10 @@ export class InProcessLog implements EventLog {
   async #publish(topic: Topic, messages: readonly LogMessage[], onOffsetsAssigned?: () => void): Promise<void> {
     while (!this.#closing && !this.#hasOffsets(topic, messages.length)) await this.#reservation.extend();
     if (this.#closing) throw createDrainingError();
-    if (this.#pendingBytes > 0 && this.#pendingBytes + sumValueBytes(messages) > this.#options.maxPendingBytes) {
-      throw createOverloadedError();
-    }
-    const shares = this.#assignOffsets(topic, messages);
-    const appended = shares.length === 0 ? undefined : this.#enqueue(shares);
+    const tenantId = getTenantContext()?.organizationId;
+    if (!this.#pending.hasRoom(tenantId, sumValueBytes(messages))) throw createOverloadedError();
+    const shares = this.#assignOffsets(tenantId, topic, messages);
+    const appended = shares.length === 0 ? undefined : this.#enqueue(tenantId, shares);
     onOffsetsAssigned?.();
     await appended;
   }
@@ -193,7 +193,7 @@ export class InProcessLog implements EventLog {
   }
 
   /** Executes step 1. @returns the events that are to be stored. */
-  #assignOffsets(topic: Topic, messages: readonly LogMessage[]): Share[] {
+  #assignOffsets(tenantId: string | undefined, topic: Topic, messages: readonly LogMessage[]): Share[] {
     const { partitions, followers } = this.#getState(topic.name);
     const recordsByPartition = new Map<Partition, LogRecord[]>();
     for (const { key, value, headers = {} } of messages) {
@@ -209,7 +209,8 @@ export class InProcessLog implements EventLog {
     for (const [partition, records] of recordsByPartition) {
       this.#passToFollowers(topic, followers, records);
       const stored = selectStoredRecords(topic, records);
-      if (stored.length > 0) shares.push({ partition, records: stored, bytes: sumValueBytes(stored) });
+      if (stored.length > 0)
+        shares.push({ topic: topic.name, tenantId, partition, records: stored, bytes: sumValueBytes(stored) });
     }
     return shares;
   }
@@ -224,8 +225,7 @@ export class InProcessLog implements EventLog {
     }
   }
 
-  #enqueue(shares: readonly Share[]): Promise<void> {
-    const tenantId = getTenantContext()?.organizationId;
+  #enqueue(tenantId: string | undefined, shares: readonly Share[]): Promise<void> {
     for (const share of shares) this.#track(share);
     const bytes = shares.reduce((sum, share) => sum + share.bytes, 0);
     return new Promise((appended, failed) => {
@@ -249,16 +249,15 @@ export class InProcessLog implements EventLog {
       await this.#append(requests);
     }
     this.#appending = undefined;
+    // The requests that are left wait for the groups, so gathering events would only delay them.
+    if (this.#queue.length > 0) for (const { delivery } of this.#partitions()) delivery.hurry();
   }
 
   async #append(requests: readonly Request[]): Promise<void> {
-    const logged = requests.flatMap(({ shares }) =>
-      shares.flatMap(({ partition: { topic }, records }) => records.map((record) => ({ topic: topic.name, record }))),
-    );
     try {
-      const segment = await this.#table.append(logged);
-      for (const { tenantId, shares, appended } of requests) {
-        for (const share of shares) this.#deliver(tenantId, share, segment);
+      const segments = await this.#table.append(requests.flatMap(({ shares }) => shares));
+      for (const { shares, appended } of requests) {
+        for (const share of shares) this.#deliver(share, segments.get(share.topic) as Segment);
         appended();
       }
     } catch (error) {
@@ -274,8 +273,8 @@ export class InProcessLog implements EventLog {
   }
 
   /** Executes step 4 for the events of a request. */
-  #deliver(tenantId: string | undefined, share: Share, segment: Segment): void {
-    const { partition, records, bytes } = share;
+  #deliver(share: Share, segment: Segment): void {
+    const { tenantId, partition, records, bytes } = share;
     const { delivery } = partition;
     const remove = this.#appended.add(tenantId, { bytes, delivery });
     const onStored = () => {
@@ -288,12 +287,12 @@ export class InProcessLog implements EventLog {
 
   #track(share: Share): void {
     share.partition.unstored.add(share);
-    this.#pendingBytes += share.bytes;
+    this.#pending.add(share.tenantId, share.bytes);
   }
 
   #untrack(share: Share): void {
     share.partition.unstored.delete(share);
-    this.#pendingBytes -= share.bytes;
+    this.#pending.add(share.tenantId, -share.bytes);
   }
 
   /** Rejects requests. Their events may be in the table: they are dropped, or the next process delivers them. */

@@ -3,10 +3,11 @@
  *
  * Invariant: the table contains every record that was appended and not released.
  *
- *   1. `append` inserts records into the open segment. A segment is a partition of the table.
+ *   1. `append` inserts records into the open segments of their topics. A segment is a partition of the table.
  *   2. `release` counts the records of a segment that are stored.
- *   3. Every second, the open segment is closed, and the segments without unreleased records are dropped. So the table is
- *      small, and the next process delivers few records again.
+ *   3. Every second, the open segments are closed, and the segments without unreleased records are dropped. So the table is
+ *      small, and the next process delivers few records again. While the consumers of a topic reject its records, the
+ *      segments of other topics are still dropped.
  */
 import type { ClickHouse } from '../../clickhouse/clickhouse.ts';
 import { runOnEachShard } from '../../clickhouse/layout.ts';
@@ -16,7 +17,7 @@ import type { LogPosition, LogRecord } from '../event-log.ts';
 
 const table = 'event_log';
 const prefix = ['segment', 'log_partition', 'log_offset'];
-const fields = ['topic', 'key', 'headers', 'value'];
+const fields = ['topic', 'organization_id', 'key', 'headers', 'value'];
 const recordSchema = {
   type: 'record',
   name: 'LoggedEvent',
@@ -29,6 +30,7 @@ const columns = [...prefix, ...fields];
 
 interface Row {
   readonly topic: string;
+  readonly organization_id: string;
   readonly partition: number;
   readonly offset: number;
   readonly key: string;
@@ -36,10 +38,16 @@ interface Row {
   readonly encoded: string;
 }
 
-/** A record and the name of its topic. */
-export interface LoggedRecord {
+/** Records of a topic from one request. */
+export interface LoggedRecords {
   readonly topic: string;
-  readonly record: Omit<LogRecord, 'version'>;
+  /** Id of the organisation. Undefined for Runlake's internal work. */
+  readonly tenantId: string | undefined;
+  readonly records: readonly Omit<LogRecord, 'version'>[];
+}
+
+interface RemainingRecord extends Pick<LoggedRecords, 'topic' | 'tenantId'> {
+  readonly record: LoggedRecords['records'][number];
 }
 
 /** Records of the table that are deleted together. */
@@ -58,7 +66,8 @@ export class LogTable {
   readonly #segments = new Set<Segment>();
   readonly #timer: NodeJS.Timeout;
   #nextId: number;
-  #open: Segment | undefined;
+  /** Open segments by topic. */
+  readonly #open = new Map<string, Segment>();
   #sweeping: Promise<void> | undefined;
 
   /** @param firstId id of the first segment; it and all later numbers are unused. */
@@ -70,7 +79,7 @@ export class LogTable {
   }
 
   /** Reads the records that earlier processes have not released, oldest segment first. @throws the errors of ClickHouse. */
-  async *readRemaining(): AsyncGenerator<LoggedRecord & { readonly segment: Segment }> {
+  async *readRemaining(): AsyncGenerator<RemainingRecord & { readonly segment: Segment }> {
     for (const id of await this.#listSegments()) {
       const records = await this.#readSegment(id);
       const segment = { id, unreleased: records.length };
@@ -79,21 +88,30 @@ export class LogTable {
     }
   }
 
-  /** Appends records. Resolves with their segment when they are durable. @throws the errors of ClickHouse. */
-  async append(records: readonly LoggedRecord[]): Promise<Segment> {
-    this.#open ??= { id: this.#nextId++, unreleased: 0 };
-    const segment = this.#open;
-    this.#segments.add(segment);
-    segment.unreleased += records.length;
-    const body = encodeRows(segment, records);
+  /** Appends records. Resolves with their segments by topic when they are durable. @throws the errors of ClickHouse. */
+  async append(logged: readonly LoggedRecords[]): Promise<ReadonlyMap<string, Segment>> {
+    const segments = new Map<string, Segment>();
+    for (const { topic, records } of logged) {
+      const segment = segments.get(topic) ?? this.#openSegment(topic);
+      segments.set(topic, segment);
+      segment.unreleased += records.length;
+    }
+    const body = encodeRows(segments, logged);
     try {
       const insert = { name: 'event-log', table, columns, format: 'Avro', body } as const;
       await this.#clickhouse.insertBody({ ...insert, timeoutMs: appendTimeoutMs });
     } catch (error) {
       // The insert may have been executed. Then the next process may deliver these records, or the segment is dropped.
-      segment.unreleased -= records.length;
+      for (const { topic, records } of logged) this.release(segments.get(topic) as Segment, records.length);
       throw error;
     }
+    return segments;
+  }
+
+  #openSegment(topic: string): Segment {
+    const segment = this.#open.get(topic) ?? { id: this.#nextId++, unreleased: 0 };
+    this.#open.set(topic, segment);
+    this.#segments.add(segment);
     return segment;
   }
 
@@ -117,9 +135,10 @@ export class LogTable {
   }
 
   async #dropReleased(): Promise<void> {
-    this.#open = undefined;
-    for (const segment of this.#segments) {
-      if (segment.unreleased > 0 || segment === this.#open) continue;
+    const closed = [...this.#segments];
+    this.#open.clear();
+    for (const segment of closed) {
+      if (segment.unreleased > 0) continue;
       try {
         await this.#dropSegment(segment.id);
         this.#segments.delete(segment);
@@ -138,15 +157,16 @@ export class LogTable {
     return rows.map(({ segment }) => segment);
   }
 
-  async #readSegment(segment: number): Promise<LoggedRecord[]> {
+  async #readSegment(segment: number): Promise<RemainingRecord[]> {
     const rows = await this.#clickhouse.query<Row>({
       name: 'read-log-segment',
-      sql: `SELECT topic, log_partition AS partition, log_offset AS offset, key, headers, base64Encode(value) AS encoded
+      sql: `SELECT topic, organization_id, log_partition AS partition, log_offset AS offset, key, headers, base64Encode(value) AS encoded
         FROM ${table} WHERE segment = {segment:UInt64} ORDER BY log_offset`,
       params: { segment },
     });
-    return rows.map(({ topic, headers, encoded, ...row }) => ({
+    return rows.map(({ topic, organization_id: tenantId, headers, encoded, ...row }) => ({
       topic,
+      tenantId: tenantId === '' ? undefined : tenantId,
       record: { ...row, headers: JSON.parse(headers) as LogRecord['headers'], value: Buffer.from(encoded, 'base64') },
     }));
   }
@@ -159,17 +179,20 @@ export class LogTable {
   }
 }
 
-function encodeRows({ id }: Segment, records: readonly LoggedRecord[]): Buffer {
+function encodeRows(segments: ReadonlyMap<string, Segment>, logged: readonly LoggedRecords[]): Buffer {
   const writer = new AvroWriter();
-  const rows = records.map(({ topic, record: { partition, offset, key, headers, value } }) => {
-    const start = writer.position;
-    writer.raw(noSchema);
-    writer.string(topic);
-    writer.string(key);
-    writer.string(JSON.stringify(headers));
-    writer.bytes(value);
-    return { start, end: writer.position, prefix: [id, partition, offset].map(BigInt) };
-  });
+  const rows = logged.flatMap(({ topic, tenantId = '', records }) =>
+    records.map(({ partition, offset, key, headers, value }) => {
+      const start = writer.position;
+      writer.raw(noSchema);
+      writer.string(topic);
+      writer.string(tenantId);
+      writer.string(key);
+      writer.string(JSON.stringify(headers));
+      writer.bytes(value);
+      return { start, end: writer.position, prefix: [segments.get(topic)?.id ?? 0, partition, offset].map(BigInt) };
+    }),
+  );
   const written = writer.since(0);
   return encodeAvroContainer(
     schema,

@@ -15,6 +15,37 @@ interface Tenant {
   readonly events: Set<UnstoredEvents>;
 }
 
+/** Bytes of the events of each organisation that are not stored, including those that are not appended yet. */
+export class PendingBytes {
+  readonly #maxBytes: number;
+  readonly #bytes = new Map<string | undefined, number>();
+  total = 0;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  add(tenantId: string | undefined, bytes: number): void {
+    this.total += bytes;
+    const sum = (this.#bytes.get(tenantId) ?? 0) + bytes;
+    if (sum > 0) this.#bytes.set(tenantId, sum);
+    else this.#bytes.delete(tenantId);
+  }
+
+  /**
+   * Returns whether there is room for more events of an organisation. Beyond `maxBytes`, an organisation gets room only up
+   * to its share, `maxBytes` divided by the number of organisations with events, from an additional quarter. Events of any
+   * size have room if there are no others.
+   */
+  hasRoom(tenantId: string | undefined, bytes: number): boolean {
+    const total = this.total + bytes;
+    if (this.total === 0 || total <= this.#maxBytes) return true;
+    const own = this.#bytes.get(tenantId) ?? 0;
+    const share = this.#maxBytes / (this.#bytes.size + (own === 0 ? 1 : 0));
+    return own + bytes <= share && total <= 1.25 * this.#maxBytes;
+  }
+}
+
 /** Maximum time for which a read waits. */
 const maxReadWaitMs = 5_000;
 

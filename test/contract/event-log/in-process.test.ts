@@ -5,7 +5,7 @@ import type { EventLog, LogBatch, LogRecord } from '../../../infra/event-log/eve
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { getTenantContext, runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { runEvents, streamEvents, topics } from '../../../schemas/topics.ts';
+import { feedbackEvents, runEvents, streamEvents, type Topic, topics } from '../../../schemas/topics.ts';
 import { untilStored } from '../../engines/settling.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { deferred } from '../../infra/deferred.ts';
@@ -44,6 +44,12 @@ async function open({
 }
 
 eventLogContract('in-process', open);
+
+/** Returns the topic of each row in the table of the log. */
+async function listRows(clickhouse: ClickHouse): Promise<string[]> {
+  const rows = await clickhouse.query<{ topic: string }>({ name: 'test', sql: 'SELECT topic FROM event_log' });
+  return rows.map(({ topic }) => topic);
+}
 
 const limits = { rows: 100, bytes: 100_000 };
 const message = (text: string) => ({ key: 'key', value: Buffer.concat([buildWirePrefix(1), Buffer.from(text)]) });
@@ -107,16 +113,22 @@ test('the table is empty when all events are stored', async () => {
   const { promise: held, resolve: release } = deferred();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => held });
   await under.log.publish(runEvents, [message('one')]);
-  const countRows = async () => {
-    const [row] = await under.clickhouse.query<{ rows: number }>({
-      name: 'test',
-      sql: 'SELECT count() AS rows FROM event_log',
-    });
-    return row?.rows;
-  };
-  expect(await countRows()).toBe(1);
+  expect(await listRows(under.clickhouse)).toEqual([runEvents.name]);
   release();
-  await until('the segment to be dropped', async () => (await countRows()) === 0);
+  await until('the segment to be dropped', async () => (await listRows(under.clickhouse)).length === 0);
+  await under.close();
+});
+
+test('while the events of a topic are rejected, the table does not keep those of other topics', async () => {
+  const under = await open();
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => {} });
+  const handle = () => Promise.reject(new Error('not now'));
+  await under.log.subscribe({ topic: feedbackEvents, group: 'b', limits, handle });
+  const publish = (topic: Topic) => under.log.publish(topic, [message('one')]);
+  await Promise.all([runEvents, feedbackEvents].map(publish));
+  const isDropped = async () => !(await listRows(under.clickhouse)).includes(runEvents.name);
+  await until('the segment of the other topic to be dropped', isDropped);
+  expect(await listRows(under.clickhouse)).toEqual([feedbackEvents.name]);
   await under.close();
 });
 
@@ -297,6 +309,39 @@ test('a read waits until the events of its organisation are stored, but not for 
   release();
   await read;
   expect(stored).toContain('event');
+  await under.close();
+});
+
+test('after a restart, a read does not wait for the remaining events of other organisations', async () => {
+  const { under, publish, release } = await openHeld();
+  await publish('writer', 'event');
+  const reopened = await under.reopened();
+  const { promise: held, resolve: releaseReopened } = deferred();
+  await reopened.subscribe({ topic: runEvents, group: 'a', limits, handle: () => held });
+  await runForTenant({ organizationId: 'other' }, () => reopened.whenStored());
+  let hasRead = false;
+  const read = runForTenant({ organizationId: 'writer' }, () => reopened.whenStored()).then(() => {
+    hasRead = true;
+  });
+  expect(await reopened.isStored(runEvents, await reopened.position(runEvents))).toBe(false);
+  expect(hasRead).toBe(false);
+  releaseReopened();
+  await read;
+  await reopened.close();
+  release();
+  await under.close();
+});
+
+test('an organisation that fills the log leaves room for others', async () => {
+  const { under, publish, release } = await openHeld({ maxPendingBytes: 2 ** 21 });
+  const flood = Array.from({ length: 20 }, () => publish('flooding', `flood${large}`));
+  const outcomes = Promise.allSettled(flood);
+  await expect(publish('flooding', `flood${large}`)).rejects.toMatchObject({ code: 'OVERLOADED' });
+  await publish('quiet', `quiet${large}`);
+  release();
+  const accepted = (await outcomes).filter(({ status }) => status === 'fulfilled');
+  expect(accepted.length).toBeGreaterThanOrEqual(7);
+  expect(accepted.length).toBeLessThan(20);
   await under.close();
 });
 
