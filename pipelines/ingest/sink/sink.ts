@@ -14,9 +14,11 @@
  *      versions of those (`event-versions.ts`). Split the events into insert batches and insert them one after the other
  *      (`insert-batch.ts`). Deferred events of traces that are known now are part of this, because a repeat must be
  *      handled after the event that it repeats.
- *   4. Insert deferred events again as in step 3: if another process handles an event of the same trace, at least one of
- *      the two processes finds what the other one has stored.
- *   5. Move the events of traces that were stored under several locations (`settle-traces.ts`).
+ *   4. Move the events of traces that were stored under several locations (`settle-traces.ts`). Then delete the deferred
+ *      events that were inserted, and repeat steps 3 and 4 with the next ones: they are read in slices of bounded size, in
+ *      the order of their versions.
+ *   5. Insert deferred events again as in steps 3 and 4: if another process handles an event of the same trace, at least
+ *      one of the two processes finds what the other one has stored.
  *   6. Cache the locations of new traces and wake the usage roll-up.
  *   7. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is
  *      redelivered while ClickHouse is down does not write a dead-letter record each time.
@@ -94,10 +96,12 @@ export interface SinkOptions {
   readonly onHoursMarked: () => void;
 }
 
-/** What the steps for run events of a batch have in common. */
+/** What the steps for run events of a batch have in common. Moving a trace changes its location. */
 interface StoringDeps {
   readonly batch: LogBatch;
-  readonly locations: ReadonlyMap<string, TraceLocation>;
+  readonly locations: Map<string, TraceLocation>;
+  readonly newTraces: readonly string[];
+  readonly contested: Set<string>;
   readonly marks: readonly TraceMark[];
 }
 
@@ -238,48 +242,61 @@ export class Sink {
       for (const [key, location] of await this.#known.locate(unknown, clickhouse, contested))
         locations.set(key, location);
     }
-    const storing = { batch, locations, marks };
+    const storing = { batch, locations, newTraces, contested, marks };
     const listKeys = (events: readonly ValidRunEvent[]) => new Set(events.map(({ traceKey: key }) => key));
-    const inserted = await this.#insertRunEvents(storing, located, hasDeferred ? listKeys(located) : undefined);
-    const released = (await hasDeferredEvents(database, batch.topic.name))
-      ? await this.#insertRunEvents(storing, [], listKeys([...located, ...deferred]))
-      : [];
-    await this.#settle(batch, await this.#applyMarks(batch.topic, [...inserted, ...released], marks), {
-      locations,
-      newTraces,
-      contested,
-    });
+    await this.#insertRunEvents(storing, located, hasDeferred ? listKeys(located) : undefined);
+    if (await hasDeferredEvents(database, batch.topic.name))
+      await this.#insertRunEvents(storing, [], listKeys([...located, ...deferred]));
     for (const key of newTraces) this.#known.remember(key, locations.get(key) as TraceLocation);
     onHoursMarked();
   }
 
   /**
-   * Performs steps 3 and 4: inserts `located`, and the deferred events of the traces `releasing`. Any event of a trace
+   * Performs steps 3 and 4 for `located`, and for the deferred events of the traces `releasing`. Any event of a trace
    * releases its deferred events, even if the trace was known before.
-   *
-   * @returns the inserted events.
    */
   async #insertRunEvents(
-    { batch, locations, marks }: StoringDeps,
+    storing: StoringDeps,
     located: readonly ValidRunEvent[],
     releasing: ReadonlySet<string> = new Set(),
-  ): Promise<readonly ValidRunEvent[]> {
-    const { database, clickhouse } = this.#options;
-    const { topic } = batch;
+  ): Promise<void> {
+    const { database } = this.#options;
+    const { batch, locations } = storing;
     const traces = [...releasing].filter((key) => locations.has(key)).map(parseTraceKey);
-    const claimed = traces.length === 0 ? [] : await claimDeferredEvents(database, topic.name, traces);
-    const released = claimed.map(({ record }) => moveDeferredEvent(record, locations));
-    await this.#schemas.of(
-      topic,
-      released.map(({ record }) => record),
-    );
-    const keyed = await this.#keyTimes.assign([...located, ...released], locations, clickhouse);
+    for (let rest = located; ; ) {
+      const { events: claimed, hasMore } = await claimDeferredEvents(database, batch.topic.name, traces);
+      const released = claimed.map(({ record }) => moveDeferredEvent(record, locations));
+      await this.#schemas.of(
+        batch.topic,
+        released.map(({ record }) => record),
+      );
+      // An event of the batch may repeat a deferred event that is in a later slice.
+      const lastVersions = new Map(released.map(({ traceKey, record }) => [traceKey, record.version]));
+      const isInOrder = ({ traceKey, record }: ValidRunEvent) =>
+        !hasMore || record.version <= (lastVersions.get(traceKey) ?? -1n);
+      await this.#insertInOrder(storing, [...rest.filter(isInOrder), ...released]);
+      await releaseEvents(database, claimed);
+      if (!hasMore) return;
+      rest = rest.filter((event) => !isInOrder(event));
+    }
+  }
+
+  /** Performs step 3 and moves events for step 4. */
+  async #insertInOrder(storing: StoringDeps, unordered: readonly ValidRunEvent[]): Promise<void> {
+    if (unordered.length === 0) return;
+    const { clickhouse } = this.#options;
+    const { batch, locations, marks } = storing;
+    const { topic } = batch;
+    const keyed = await this.#keyTimes.assign(unordered, locations, clickhouse);
     keyed.sort((one, other) => compareVersions(one.record, other.record));
     const { events, repeats } = await this.#runVersions.assign(topic, keyed, clickhouse);
     repeatedEvents.inc({ topic: topic.name }, repeats);
-    const refused = new Set(await this.#insert(batch, await this.#applyMarks(topic, events, marks)));
-    if (claimed.length > 0) await releaseEvents(database, claimed);
-    return events.filter(({ record, original = record }) => !refused.has(original));
+    const marked = await this.#applyMarks(topic, events, marks);
+    const refused = new Set(await this.#insert(batch, marked));
+    await this.#settle(
+      storing,
+      marked.filter(({ record, original = record }) => !refused.has(original)),
+    );
   }
 
   /** Gives events of kept traces their longer lifetime. Replaces events of deleted traces by deletions of their runs. */
@@ -307,18 +324,16 @@ export class Sink {
   }
 
   /**
-   * Performs step 5. Afterwards every event of the batch is at the winning location of its trace.
+   * Moves `events` for step 4. Afterwards each is at the winning location of its trace.
    *
    * If only this process consumes the log, it assigns each location once. The locations of new traces are then not read
    * again.
    */
   async #settle(
-    batch: LogBatch,
+    { batch, locations, newTraces, contested }: StoringDeps,
     events: readonly ValidRunEvent[],
-    found: { locations: Map<string, TraceLocation>; newTraces: readonly string[]; contested: Set<string> },
   ): Promise<void> {
     const { database, clickhouse, log } = this.#options;
-    const { locations, newTraces, contested } = found;
     if (!log.isExclusive) {
       for (const { key, locations: stored } of await readLocations(clickhouse, newTraces.map(parseTraceKey))) {
         if (stored.length > 1) contested.add(key);

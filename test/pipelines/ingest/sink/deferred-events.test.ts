@@ -1,11 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
-import type { Database } from '../../../../infra/postgres/pool.ts';
+import type { Database, Sql } from '../../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { expireDeferredEvents } from '../../../../pipelines/ingest/expire-deferred-events.ts';
+import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { claimDeferredEvents, deferEvents } from '../../../../pipelines/ingest/sink/deferred-events.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
-import { runEvent, tenantId } from '../../runs/run-events.ts';
-import { framed } from './sink-under-test.ts';
+import { json, runEvent, tenantId } from '../../runs/run-events.ts';
+import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
+import { framed, openSink, type SinkUnderTest, toLogMessage } from './sink-under-test.ts';
 
 let stores: FreshStores;
 beforeAll(async () => {
@@ -53,7 +58,7 @@ test('deferring a thousand events takes one statement; each is stored once, unch
   await deferEvents(database, 'run-events', records.slice(0, 10));
   await deferEvents(database, 'run-events', records);
   expect(statements()).toBe(4);
-  const claimed = await claimDeferredEvents(stores.database, 'run-events', [{ tenantId, traceId }]);
+  const { events: claimed } = await claimDeferredEvents(stores.database, 'run-events', [{ tenantId, traceId }]);
   expect(claimed.map(({ record }) => record)).toEqual(records);
 });
 
@@ -86,6 +91,90 @@ test('events of two topics of the same name, one after the other, are both defer
   await deferEvents(stores.database, 'run-events', [former]);
   await deferEvents(stores.database, 'run-events', [recreated]);
   await deferEvents(stores.database, 'run-events', [recreated]);
-  const claimed = await claimDeferredEvents(stores.database, 'run-events', [{ tenantId, traceId }]);
+  const { events: claimed } = await claimDeferredEvents(stores.database, 'run-events', [{ tenantId, traceId }]);
   expect(claimed.map(({ record }) => record)).toEqual([former, recreated]);
+});
+
+const mebibyte = 1024 * 1024;
+const maxReadBytes = 17 * mebibyte;
+const root = runEvent();
+const patch = (outputs: string, seconds: number): RunEvent => ({
+  ...root,
+  kind: 'patch',
+  projectId: nilUuid,
+  receivedAtMicros: root.receivedAtMicros + seconds * 1_000_000,
+  values: { outputs: json(outputs) },
+});
+const children = Array.from({ length: 40 }, () =>
+  runEvent({
+    ...{ traceId: root.traceId, projectId: nilUuid, kind: 'patch' },
+    values: { outputs: json('x'.repeat(mebibyte)) },
+  }),
+);
+
+describe('many large deferred events', () => {
+  let largest = 0;
+  let under: SinkUnderTest;
+  beforeEach(async () => {
+    const fresh = await freshStores();
+    largest = 0;
+    const record = (sql: Sql): Sql => ({
+      ...sql,
+      async query<Row>(...query: Parameters<Sql['query']>) {
+        const rows = await sql.query<Row & { value?: Buffer }>(...query);
+        largest = Math.max(
+          largest,
+          rows.reduce((bytes, { value }) => bytes + (value?.length ?? 0), 0),
+        );
+        return rows;
+      },
+    });
+    const database: Database = {
+      ...fresh.database,
+      ...record(fresh.database),
+      transaction: (work, options) => fresh.database.transaction((tx) => work(record(tx)), options),
+    };
+    under = await openSink({}, { ...fresh, database });
+    // The repeat of the first event overrides no newer event, although they are read apart.
+    await under.publish(patch('v1', 0), ...children, patch('v2', 1));
+  });
+  afterEach(() => under.close());
+  const countDeferred = async () => (await under.stores.database.query('SELECT FROM deferred_events')).length;
+
+  test('are stored in slices of bounded size, and a repeat after the event that it repeats', async () => {
+    await under.publish(root, patch('v1', 2));
+    expect(await countDeferred()).toBe(0);
+    expect(await under.rows('SELECT count() AS runs FROM runs FINAL WHERE length(outputs) > 1000000')).toEqual([
+      { runs: children.length },
+    ]);
+    expect(await under.rows(`SELECT outputs FROM runs FINAL WHERE id = '${root.runId}'`)).toEqual([
+      { outputs: '"v2"' },
+    ]);
+    expect(largest).toBeGreaterThan(mebibyte);
+    expect(largest).toBeLessThan(maxReadBytes);
+  });
+
+  test('expire in slices of bounded size', async () => {
+    const { database } = under.stores;
+    await database.query("UPDATE deferred_events SET deferred_at = now() - interval '25 hours'");
+    const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
+    expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(children.length + 2);
+    expect(await countDeferred()).toBe(0);
+    expect(largest).toBeGreaterThan(mebibyte);
+    expect(largest).toBeLessThan(maxReadBytes);
+  });
+});
+
+test('large deferred events may repeat an event that was accepted before them and arrives later', async () => {
+  const sink = await openDrivenSink();
+  try {
+    const events = [patch('v1', 0), patch('v2', 1), patch('v1', 2), ...children.slice(0, 20)];
+    const [first, ...others] = toRecordsAtOffset(1, events.map(toLogMessage));
+    await sink.deliver(runEvents, others);
+    await sink.deliver(runEvents, [...toRecordsAtOffset(0, [toLogMessage(root)]), first as LogRecord]);
+    const sql = `SELECT outputs FROM runs FINAL WHERE id = '${root.runId}'`;
+    expect(await sink.stores.clickhouse.query({ name: 'test', sql })).toEqual([{ outputs: '"v2"' }]);
+  } finally {
+    await sink.close();
+  }
 });
