@@ -108,6 +108,8 @@ export class Ledger {
           `${Date.parse(bucket)} ${groupBy === 'project' ? dimensions.project_name : ''}`,
           traces,
         ]);
+        const keys = new Set(figures.map(([key]) => key));
+        expect(usage, `rows of the same bucket by ${groupBy}`).toHaveLength(keys.size);
         const expected = new Map<string, number>();
         for (const { startMs: at, project } of present) {
           const bucket = startMs + Math.floor((at - startMs) / strideMs) * strideMs;

@@ -117,6 +117,7 @@ async function checkRange(
   const { usage } = await ask<{ usage: Row[] }>(runlake, `${path}${query}`);
   const json = new Map(usage.map((row) => [formatFigureKey(row.time_bucket, row.dimensions), row.traces]));
   expect(json, `${groupBy} from ${iso(from)}`).toEqual(expected);
+  expect(usage, 'rows of the same bucket').toHaveLength(json.size);
 
   const answer = await fetch(`${runlake.url}${path}/export${query}`, { headers: { 'x-api-key': runlake.apiKey } });
   const [header = [], ...lines] = parseCsv(await answer.text());
@@ -129,6 +130,7 @@ async function checkRange(
     }),
   );
   expect(csv, `${groupBy} from ${iso(from)}, CSV`).toEqual(expected);
+  expect(lines, 'lines of the same bucket').toHaveLength(csv.size);
   return expected.size;
 }
 

@@ -39,9 +39,9 @@ export async function runDuringStack(
   const child = spawn(program, args, { stdio: 'inherit' });
   // The terminal sends Ctrl-C to the program directly.
   onSignal = (signal) => void (signal === 'SIGINT' || child.kill(signal));
-  const code = await once(child, 'exit').then(([exitCode]) =>
-    typeof exitCode === 'number' ? exitCode : signalExitCode,
-  );
-  await takeDown(settings.folder);
+  // A program that cannot be started emits an error instead.
+  const code = await once(child, 'exit')
+    .then(([exitCode]) => (typeof exitCode === 'number' ? exitCode : signalExitCode))
+    .finally(() => takeDown(settings.folder));
   return code === 0 && !isUp ? 1 : code;
 }

@@ -111,6 +111,8 @@ describe('the services', () => {
 
   it.each(services)('%s: mounts existing files and keeps data in declared volumes', (name) => {
     for (const mount of service(name).volumes ?? []) {
+      // Data of one container, which no other container needs.
+      if (!mount.includes(':')) continue;
       const [source = '', , mode] = mount.split(':');
       if (!source.startsWith('./')) expect(compose.volumes).toHaveProperty(source);
       else expect([existsSync(new URL(source, root)), mode]).toEqual([true, 'ro']);
@@ -144,7 +146,9 @@ describe('the roles', () => {
   it.each(roles)('%s: has only known settings, and every required one', (name) => {
     const { config } = loadConfig(service(name).environment);
     expect(startError(name, service(name).environment ?? {})).toBe('');
-    expect(config.dataDir).toMatch(/^\/tmp\//);
+    // Work files of exports do not fit into memory.
+    if (name === 'exports') expect(service(name).volumes).toContain(config.dataDir);
+    else expect(config.dataDir).toMatch(/^\/tmp\//);
     const [, minutes = 0, seconds = 0] = /^(?:(\d+)m)?(?:(\d+)s)?$/.exec(service(name).stop_grace_period ?? '') ?? [];
     expect((Number(minutes) * 60 + Number(seconds)) * 1_000).toBeGreaterThan(config.drainTimeoutMs);
   });
