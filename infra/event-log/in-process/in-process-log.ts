@@ -180,7 +180,7 @@ export class InProcessLog implements EventLog {
     while (!this.#closing && !this.#hasOffsets(topic, messages.length)) await this.#reservation.extend();
     if (this.#closing) throw createDrainingError();
     const tenantId = getTenantContext()?.organizationId;
-    if (!this.#pending.hasRoom(tenantId, sumValueBytes(messages))) throw createOverloadedError();
+    if (!this.#pending.isWithinLimit(tenantId, sumValueBytes(messages))) throw createOverloadedError();
     const shares = this.#assignOffsets(tenantId, topic, messages);
     const appended = shares.length === 0 ? undefined : this.#enqueue(tenantId, shares);
     onOffsetsAssigned?.();

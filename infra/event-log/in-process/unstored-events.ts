@@ -33,11 +33,11 @@ export class PendingBytes {
   }
 
   /**
-   * Returns whether there is room for more events of an organisation. Beyond `maxBytes`, an organisation gets room only up
-   * to its share, `maxBytes` divided by the number of organisations with events, from an additional quarter. Events of any
-   * size have room if there are no others.
+   * Returns whether more events of an organisation may be added. Beyond `maxBytes`, an organisation may add events up to its
+   * share, `maxBytes` divided by the number of organisations with events, from an additional quarter. If there are no
+   * events, those of any size may be added.
    */
-  hasRoom(tenantId: string | undefined, bytes: number): boolean {
+  isWithinLimit(tenantId: string | undefined, bytes: number): boolean {
     const total = this.total + bytes;
     if (this.total === 0 || total <= this.#maxBytes) return true;
     const own = this.#bytes.get(tenantId) ?? 0;

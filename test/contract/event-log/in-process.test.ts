@@ -332,7 +332,7 @@ test('after a restart, a read does not wait for the remaining events of other or
   await under.close();
 });
 
-test('an organisation that fills the log leaves room for others', async () => {
+test('an organisation that fills the log leaves space for others', async () => {
   const { under, publish, release } = await openHeld({ maxPendingBytes: 2 ** 21 });
   const flood = Array.from({ length: 20 }, () => publish('flooding', `flood${large}`));
   const outcomes = Promise.allSettled(flood);
