@@ -44,13 +44,13 @@ export async function insertRuns(clickhouse: ClickHouse, load: RunLoad, first: n
   const anyType = `['llm', 'chain', 'tool'][1 + number % 3]`;
   const runType = load.usage ? `if(number % 5 = 0, 'chain', ${anyType})` : anyType;
   const post = `${name}, ${tags}, ${runType}, began,
-    concat('{"text":"', ${text(0.28, 1)}, '"}'), concat('{"metadata":{', ${metadata}, '"note":"', ${text(0.18, 2)}, '"}}'), ${load.bytes / 2}`;
-  const patch = `began + 1, concat('{"text":"', ${word}, ${text(0.48, 3)}, '"}'), if(number % 50 = 7, '"boom"', NULL), ${load.bytes / 2}`;
+    concat('{"text":"', ${text(0.28, 1)}, '"}'), concat('{"metadata":{', ${metadata}, '"note":"', ${text(0.18, 2)}, '"}}')`;
+  const patch = `began + 1, concat('{"text":"', ${word}, ${text(0.48, 3)}, '"}'), if(number % 50 = 7, '"boom"', NULL)`;
   for (const [isPatch, columns, values] of [
-    [false, 'name, tags, run_type, started_at, inputs, extra, bytes', post],
+    [false, 'name, tags, run_type, started_at, inputs, extra', post],
     [
       true,
-      `ended_at, outputs, error, bytes${load.usage ? `, run_type, ${usageColumns}` : ''}`,
+      `ended_at, outputs, error${load.usage ? `, run_type, ${usageColumns}` : ''}`,
       load.usage ? `${patch}, ${runType}, ${usage}` : patch,
     ],
   ]) {

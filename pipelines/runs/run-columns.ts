@@ -53,8 +53,8 @@ export const metadataPairs: readonly string[] = [
 export const previewCharacters = 250;
 const preview = (name: string) => `substringUTF8(${name}, 1, ${previewCharacters + 1})`;
 
-/** SQL: number of bytes sent for a run, in its post and patch. */
-export const runBytes = 'coalesce(post_bytes, 0) + coalesce(patch_bytes, 0)';
+/** SQL: size of the texts of a run, in bytes. The schema of `runs` says how exact it is. */
+export const runBytes = '(inputs_bytes + outputs_bytes + other_bytes)';
 
 /**
  * The readable columns of a run, as SQL over `runs FINAL`. Columns are read as a whole, because reading a subcolumn

@@ -45,7 +45,6 @@ CREATE TABLE run_events (
   total_cost Nullable(String),
   usage_details Nullable(String),
   first_token_time Nullable(DateTime64(6, 'UTC')),
-  bytes Nullable(Int64),
   -- The price of the model that the event names, as of its acceptance; `price_source` says where the event names it. A
   -- model without a price has only the source. The kinds of tokens with their own prices are pairs.
   price_source Nullable(Int64),
@@ -104,8 +103,12 @@ CREATE TABLE runs (
   ranked_total_cost SimpleAggregateFunction(max, String),
   ranked_usage_details SimpleAggregateFunction(max, String) CODEC(ZSTD(1)),
   ranked_first_token_time SimpleAggregateFunction(max, Tuple(UInt64, DateTime64(6, 'UTC'))),
-  ranked_post_bytes SimpleAggregateFunction(max, Tuple(UInt64, Int64)),
-  ranked_patch_bytes SimpleAggregateFunction(max, Tuple(UInt64, Int64)),
+  -- Sizes of the texts of any length, with their ranks: of the longest inputs and outputs that an event set, and of all
+  -- others of the event that set most. Their sum is at least the size of inputs and outputs, and too low only if several
+  -- events each set other long texts: by at most the number of these events, of which there are no more than texts.
+  inputs_bytes SimpleAggregateFunction(max, UInt64),
+  outputs_bytes SimpleAggregateFunction(max, UInt64),
+  other_bytes SimpleAggregateFunction(max, UInt64),
   -- Source, rank, id, dollars a prompt token and a completion token, and dollars a token of the kinds of prompt and of
   -- completion tokens that have their own price. The price of the strongest source wins, then rank. An event that states
   -- costs has the strongest source, and no price.
@@ -154,8 +157,6 @@ CREATE TABLE runs (
         kind -> concat('"', kind.1, '":"', toString(kind.2 * kind.3), '"'), arrayFilter(kind -> kind.2 > 0, completion_kinds)), ','), '}'),
         ',"completion_cost_details":{}', ''), '}')),
   first_token_time Nullable(DateTime64(6, 'UTC')) ALIAS if(ranked_first_token_time.1 = 0, NULL, ranked_first_token_time.2),
-  post_bytes Nullable(Int64) ALIAS if(ranked_post_bytes.1 = 0, NULL, ranked_post_bytes.2),
-  patch_bytes Nullable(Int64) ALIAS if(ranked_patch_bytes.1 = 0, NULL, ranked_patch_bytes.2),
   states_usage Bool ALIAS greatest(ranked_prompt_tokens.1, ranked_completion_tokens.1, ranked_total_tokens.1) > 0 OR
     notEmpty(ranked_prompt_cost) OR notEmpty(ranked_completion_cost) OR notEmpty(ranked_total_cost) OR notEmpty(ranked_usage_details),
   INDEX by_trace trace_id TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -205,8 +206,10 @@ SELECT
   ifNull(concat(rank_bytes, total_cost), '') AS ranked_total_cost,
   ifNull(concat(rank_bytes, usage_details), '') AS ranked_usage_details,
   (if(isNull(first_token_time), 0, rank), assumeNotNull(first_token_time)) AS ranked_first_token_time,
-  (if(isNull(bytes) OR is_patch, 0, rank), assumeNotNull(bytes)) AS ranked_post_bytes,
-  (if(isNull(bytes) OR NOT is_patch, 0, rank), assumeNotNull(bytes)) AS ranked_patch_bytes,
+  length(ranked_inputs) AS inputs_bytes,
+  length(ranked_outputs) AS outputs_bytes,
+  length(ranked_dotted_order) + length(ranked_name) + length(ranked_tags) + length(ranked_error) + length(ranked_events) +
+    length(ranked_extra) + length(ranked_serialized) + length(ranked_usage_details) AS other_bytes,
   (toUInt8(ifNull(price_source, 0)), if(isNull(price_source), 0, rank), price_model_id,
     toDecimal256OrNull(prompt_price, 20), toDecimal256OrNull(completion_price, 20),
     JSONExtract(ifNull(price_details, ''), 'prompt', 'Array(Tuple(String, Decimal(76, 20)))'),

@@ -44,7 +44,7 @@ describe('columns of the tables of run events', () => {
          AND name NOT LIKE '%trace_time' AND name NOT LIKE '%price%' AND name NOT LIKE '%_kinds' AND name != 'states_usage'`,
     );
     const ranked = columns.filter(({ name }) => name.startsWith('ranked_'));
-    expect(ranked.length).toBe(24);
+    expect(ranked.length).toBe(22);
     for (const { name, type } of ranked) {
       expect(type, name).toMatch(
         /^SimpleAggregateFunction\(max, (String|Tuple\(UInt64, (Int64|UUID|DateTime64\(6, 'UTC'\))\))\)$/,
@@ -52,7 +52,7 @@ describe('columns of the tables of run events', () => {
       const alias = columns.find((column) => `ranked_${column.name}` === name);
       expect(alias?.expression, name).toContain(name);
     }
-    expect(columns).toHaveLength(48);
+    expect(columns).toHaveLength(44);
   });
 
   it('a run has the price of the strongest source, then of the highest rank', async () => {

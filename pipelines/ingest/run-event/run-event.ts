@@ -153,24 +153,11 @@ function encodeValues(writer: AvroWriter, values: RunValues): void {
   writer.optionalString(values.totalCost);
   writer.optionalBytes(values.usageDetails);
   writer.optionalLong(values.firstTokenTimeMicros);
-  writer.optionalLong(countJsonBytes(values));
   writer.optionalLong(values.price?.source);
   writer.optionalString(values.price?.tokens?.id);
   writer.optionalString(values.price?.tokens?.prompt);
   writer.optionalString(values.price?.tokens?.completion);
   writer.optionalBytes(values.price?.tokens?.details);
-}
-
-/** Returns the total size of the JSON columns, which exports use to size their chunks. */
-function countJsonBytes({ inputs, outputs, error, events, extra, serialized }: RunValues): number {
-  return (
-    (inputs?.length ?? 0) +
-    (outputs?.length ?? 0) +
-    (error?.length ?? 0) +
-    (events?.length ?? 0) +
-    (extra?.length ?? 0) +
-    (serialized?.length ?? 0)
-  );
 }
 
 // Positions of the first fields of a framed run event. They have fixed widths, so that the sink reads and writes them

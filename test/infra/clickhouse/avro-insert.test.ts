@@ -119,8 +119,10 @@ describe('run events, one Avro block for each record', () => {
         prompt_cost: '0.000000000000000001',
         ended_at: '2026-01-02T03:04:09.123457Z',
         outputs: '7B00FF7D',
-        post_bytes: 48,
-        patch_bytes: 4,
+        // Each text is stored with eight bytes.
+        inputs_bytes: 48 + 8,
+        outputs_bytes: 4 + 8,
+        other_bytes: Buffer.byteLength('ordernäme') + 16,
         error: null,
       }),
     ]);
@@ -176,12 +178,12 @@ describe('records that ClickHouse refuses', () => {
 });
 
 describe('schemas that do not fit the table', () => {
-  const renamed = runEvents.schema.replace('"name": "bytes"', '"name": "bytez"');
+  const renamed = runEvents.schema.replace('"name": "tags"', '"name": "tagz"');
   it.each<[string, { schema?: string; columns?: readonly string[] }]>([
     ['a column that the table lacks', { columns: [...runEvents.columns, 'nowhere'] }],
     [
       'a field that the table lacks',
-      { schema: renamed, columns: runEvents.columns.map((name) => name.replace(/^bytes$/, 'bytez')) },
+      { schema: renamed, columns: runEvents.columns.map((name) => name.replace(/^tags$/, 'tagz')) },
     ],
     ['a column that the schema lacks', { schema: renamed }],
     ['a field of another type', { schema: retypeField('trace_id', 'double') }],

@@ -28,7 +28,7 @@ const scope: ExportScope = { ...wholeDay, membersUntilMicros: madeMicros };
 
 interface KnownRun {
   readonly event: RunEvent;
-  bytes: number;
+  readonly bytes: number;
   readonly isMember: boolean;
   readonly isLate: boolean;
 }
@@ -53,12 +53,15 @@ async function fillDay(random: Random): Promise<Map<string, KnownRun>> {
     const receivedAtMicros = isLate ? madeMicros + random.pick([1, 1e9]) : random.pick([madeMicros, madeMicros - 1e9]);
     const event = runEvent({ runId, traceId, startTimeMicros, receivedAtMicros, values: values(bytes) });
     put(event);
-    known.set(runId, { event, bytes, isMember: !isLate && !isDeleted, isLate: isLate && !isDeleted });
+    let maxInputBytes = bytes;
     if (random.chance(0.3)) {
       // Events that arrive after the snapshot do not change which runs are members.
       put({ ...event, kind: 'patch', receivedAtMicros: receivedAtMicros + 5e9, values: values(50) });
-      (known.get(runId) as KnownRun).bytes += 50;
+      maxInputBytes = Math.max(bytes, 50);
     }
+    // Each text is stored with eight bytes.
+    const size = maxInputBytes + 8 + (event.dottedOrder?.length ?? 0) + 8;
+    known.set(runId, { event, bytes: size, isMember: !isLate && !isDeleted, isLate: isLate && !isDeleted });
     if (isDeleted) put({ ...event, kind: 'patch', values: {}, deletedAtMicros: madeMicros });
     if (random.chance(0.2)) put(event);
   }

@@ -28,9 +28,9 @@ const never = new AbortController().signal;
 async function fill(scope: ExportScope, rows: number, rowBytes: number, fromMicros = 0): Promise<void> {
   await exporting.reading.stores.clickhouse.command({
     name: 'test',
-    sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id, dotted_order, inputs, bytes)
+    sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id, dotted_order, inputs)
       SELECT 1, 1, {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + number), id, id, now64(6), toDateTime64(0, 6), id, id, 'x',
-        concat('"', base64Encode(randomString({bytes:UInt32})), '"'), {bytes:Int64}
+        concat('"', base64Encode(randomString({bytes:UInt32})), '"')
       FROM (SELECT number, generateUUIDv4(number) AS id FROM numbers({rows:UInt64}))`,
     params: {
       tenant: scope.tenantId,

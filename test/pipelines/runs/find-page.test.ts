@@ -2,8 +2,9 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
-import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
+import type { RunEvent, RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { listRuns, v2ListEnvelope } from '../../../pipelines/runs/query-runs.ts';
+import { runBytes } from '../../../pipelines/runs/run-columns.ts';
 import { selectV2Fields } from '../../../pipelines/runs/run-select.ts';
 import { openReading, type Reading, wholeQuery } from './reading.ts';
 import { deriveUuid, insertEvents, noonMicros, runEvent, tenantId } from './run-events.ts';
@@ -143,6 +144,40 @@ describe('pages', () => {
     const read = await reading.all({ projectIds: [projectId] }, { config: { maxPageBytes: 1_000 } });
     expect(read.ids.length).toBe(5);
     expect(read.sizes).toEqual([2, 1, 2]);
+  });
+
+  const long = Buffer.from(`"${'x'.repeat(2 ** 20)}"`);
+  it.each<[string, readonly RunValues[]]>([
+    ['inputs of the post', [{ inputs: long }]],
+    ['tags', [{ tags: Buffer.from(`[${long}]`) }]],
+    ['a name', [{ name: `${long}` }]],
+    ['outputs of a patch before the last one', [{}, { outputs: long }, { endedAtMicros: noonMicros }]],
+    ['an error of a patch before another one', [{}, { error: long }, { outputs: Buffer.from('{}') }]],
+    ['usage details of a patch', [{}, { usageDetails: Buffer.from(`{"a":${long}}`) }]],
+  ])('count every text of a run: %s', async (_what, [post, ...patches]) => {
+    const projectId = await newProject();
+    const runs = [0, 1].map((n) => runEvent({ projectId, startTimeMicros: noonMicros - n, values: post as RunValues }));
+    await store(runs);
+    for (const values of patches) await store(runs.map((run) => ({ ...run, kind: 'patch', values })));
+    const config = { maxPageBytes: 2 * long.length - 1 };
+    expect((await reading.all({ projectIds: [projectId] }, { config })).sizes).toEqual([1, 1]);
+    const [size] = await reading.stores.clickhouse.query<{ bytes: number }>({
+      name: 'test',
+      sql: `SELECT max(${runBytes}) AS bytes FROM runs FINAL WHERE session_id = '${projectId}'`,
+    });
+    expect(size?.bytes).toBeLessThan(long.length + 1_000);
+  });
+
+  it('count inputs and outputs of different patches', async () => {
+    const projectId = await newProject();
+    const runs = [0, 1].map((n) => runEvent({ projectId, startTimeMicros: noonMicros - n }));
+    await store(runs);
+    for (const values of [{ inputs: long }, { outputs: long }, { inputs: Buffer.from('{}') }])
+      await store(runs.map((run) => ({ ...run, kind: 'patch', values })));
+    const sizesWithin = async (maxPageBytes: number) =>
+      (await reading.all({ projectIds: [projectId] }, { config: { maxPageBytes } })).sizes;
+    expect(await sizesWithin(4 * long.length - 1)).toEqual([1, 1]);
+    expect(await sizesWithin(5 * long.length)).toEqual([2]);
   });
 
   it('are the chunks of a list of all runs, which is refused if it is too large for one response', async () => {
