@@ -35,7 +35,7 @@ export async function startWorkers({
   jobs.work('delete-workspace-data', ({ workspace_id: workspaceId }, { signal }) =>
     deleteWorkspaceData({ clickhouse, database, jobs, logger }, { workspaceId, signal }),
   );
-  jobs.work('change-traces', (_payload, { signal }) => changeTraces({ database, clickhouse, config }, signal));
+  jobs.work('change-traces', (_payload, { signal }) => changeTraces({ database, clickhouse, log, config }, signal));
   jobs.work('requeue-deletions', async () => {
     const deps = { database, ...enqueueDeletions(jobs) };
     await requeueDeletions(deps);

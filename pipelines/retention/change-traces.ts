@@ -1,14 +1,17 @@
 /**
  * Keeps and deletes traces, as requested by rows of `trace_changes` in Postgres.
  *
- * Invariant: a request is handled twice, an hour apart, before it is deleted. Events of its traces that were still in
- * the log the first time are handled the second time, and the sink applies the mark of a trace to all later events.
+ * Invariant: a request is handled when all events are stored that the log had accepted before it, and again an hour
+ * later, before it is deleted. Events that the sinks were storing the first time are handled the second time, and the
+ * sink applies the mark of a trace to all later events.
  *
- *   1. Claim due requests: their next due time becomes an hour from now, so that other processes do not claim them.
+ *   1. Claim due requests: their next due time becomes an hour from now, so that other processes do not claim them. Wait
+ *      some minutes until the events that the log has accepted are stored.
  *   2. Write the marks of the traces (`trace_marks`), so that sinks that read them later store later events correctly.
  *   3. Keep (`keep-traces.ts`) or delete (`delete-traces.ts`) the rows. Both operations may be repeated.
- *   4. After the first run, record it; the request becomes due again in an hour. After the second run, delete the
- *      request.
+ *   4. After the first run, record it; the request becomes due again in an hour. If the events were not stored in time,
+ *      their traces may be unknown: this was not the first run, and the request is due again in ten minutes. After the
+ *      second run, delete the request.
  *
  * After a crash in steps 2 to 4 the request is due again an hour later. After an error, it is due again in a minute,
  * with the other requests of its group. The groups are: the deletions in a project that are handled for the first time,
@@ -19,7 +22,10 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { groupBy } from '../../infra/collections/group-by.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { poll } from '../../infra/timeouts/poll.ts';
+import { runEvents } from '../../schemas/topics.ts';
 import { readProject } from '../projects/project.ts';
 import { deleteTraces } from './delete-traces.ts';
 import { keepTraces } from './keep-traces.ts';
@@ -98,24 +104,35 @@ export interface TraceChange {
 export interface ChangeDeps {
   readonly database: Database;
   readonly clickhouse: ClickHouse;
+  readonly log: Pick<EventLog, 'position' | 'isStored'>;
   readonly config: RetentionConfig;
 }
 
 /** Maximum number of requests per round. Each request has at most 1,000 traces, see `api/main/traces.ts`. */
 const maxRequestsPerRound = 1_000;
 
+/** Consumers whose lag is shorter do not delay a request. */
+const defaultLogTimeoutMs = 300_000;
+const pollIntervalMs = 500;
+
 /**
  * Handles all due requests.
  *
- * @throws the first error of Postgres or ClickHouse, after all groups of the round; the requests of failed groups are then
- *   due again in a minute.
+ * @throws the first error of the log, Postgres or ClickHouse, after all groups of the round; the requests of failed
+ *   groups are then due again in a minute.
  */
-export async function changeTraces(deps: ChangeDeps, signal?: AbortSignal): Promise<void> {
+export async function changeTraces(
+  deps: ChangeDeps,
+  signal?: AbortSignal,
+  logTimeoutMs = defaultLogTimeoutMs,
+): Promise<void> {
   for (;;) {
     const changes = await claimChanges(deps.database);
+    // Read the position after the claim, so that it follows all events that were accepted before a request.
+    const stored = changes.every(({ isSecond }) => isSecond) || isLogStored(deps, logTimeoutMs, signal);
     const failures: unknown[] = [];
     for (const group of groupChanges(changes)) {
-      await changeGroup(deps, group, signal).catch(async (error: unknown) => {
+      await changeGroup(deps, group, stored, signal).catch(async (error: unknown) => {
         failures.push(error);
         const ids = group.map(({ id }) => id);
         const delay = signal?.aborted ? '0' : '1 minute';
@@ -137,14 +154,27 @@ function groupChanges(changes: readonly TraceChange[]): TraceChange[][] {
   return [...groups.values()];
 }
 
-/** Performs steps 2 to 4 for the requests of a group. */
-async function changeGroup(deps: ChangeDeps, group: readonly TraceChange[], signal?: AbortSignal): Promise<void> {
+/** Waits until all events are stored that the log has accepted. Returns false after the timeout. */
+async function isLogStored({ log }: ChangeDeps, timeoutMs: number, signal?: AbortSignal): Promise<boolean> {
+  const position = await log.position(runEvents);
+  return poll(() => log.isStored(runEvents, position), { intervalMs: pollIntervalMs, timeoutMs, signal });
+}
+
+/** Performs steps 2 to 4 for the requests of a group, after the wait of step 1. */
+async function changeGroup(
+  deps: ChangeDeps,
+  group: readonly TraceChange[],
+  stored: boolean | Promise<boolean>,
+  signal?: AbortSignal,
+): Promise<void> {
+  const isStored = await stored;
   signal?.throwIfAborted();
   const change = group[0]?.kind === 'delete' ? deleteTraces : keepTraces;
   const done = new Set(await change(deps, group, signal));
   await complete(
     deps.database,
     group.filter(({ id }) => done.has(id)),
+    isStored,
   );
 }
 
@@ -163,10 +193,11 @@ async function claimChanges(database: Database): Promise<TraceChange[]> {
 }
 
 /** Performs step 4. */
-async function complete(database: Database, changes: readonly TraceChange[]): Promise<void> {
+async function complete(database: Database, changes: readonly TraceChange[], isStored: boolean): Promise<void> {
   const ids = (isSecond: boolean) => changes.filter((change) => change.isSecond === isSecond).map(({ id }) => id);
+  const recordSql = isStored ? 'is_second = true' : `due_at = now() + interval '10 minutes'`;
   await database.transaction(async (transaction) => {
     await transaction.execute('DELETE FROM trace_changes WHERE id = ANY ($1::bigint[])', [ids(true)]);
-    await transaction.execute('UPDATE trace_changes SET is_second = true WHERE id = ANY ($1::bigint[])', [ids(false)]);
+    await transaction.execute(`UPDATE trace_changes SET ${recordSql} WHERE id = ANY ($1::bigint[])`, [ids(false)]);
   });
 }

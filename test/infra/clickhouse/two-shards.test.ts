@@ -148,8 +148,9 @@ async function keepAndDeleteTraces({ clickhouse, database }: FreshStores): Promi
   await requestKeep(database, tenantId, { projectId, traceIds: every(1) });
   await requestDeletion(database, tenantId, { projectId, traceIds: every(2) });
   await requestDeletion(database, tenantId, { projectId, metadata: { customer: 'of trace 4' } });
+  const log = { position: async () => ({}), isStored: async () => true };
   for (let time = 0; time < 2; time++) {
-    await changeTraces({ clickhouse, database, config });
+    await changeTraces({ clickhouse, database, log, config });
     await database.execute('UPDATE trace_changes SET due_at = now()');
   }
 }

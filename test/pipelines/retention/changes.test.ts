@@ -217,7 +217,8 @@ describe('deleting traces', () => {
     const { clickhouse, database } = under.api.services;
     const command: typeof clickhouse.command = (sent) =>
       sent.params?.project === failing ? Promise.reject(new Error('as intended')) : clickhouse.command(sent);
-    const deps = { clickhouse: { ...clickhouse, command }, database, config: retentionConfig };
+    const { log } = under.api.services.system;
+    const deps = { clickhouse: { ...clickhouse, command }, database, log, config: retentionConfig };
     await expect(changeTraces(deps)).rejects.toThrow('as intended');
     expect(await under.readRuns(traces[0].traceId)).toHaveLength(2);
     expect(await under.readRuns(traces[1].traceId)).toEqual([]);

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { until } from '../../infra/until.ts';
-import { openRetention, type RetentionUnderTest } from './retention-under-test.ts';
+import { openRetention, type RetentionUnderTest, type SentTrace } from './retention-under-test.ts';
 
 let under: RetentionUnderTest;
 beforeAll(async () => {
@@ -58,6 +58,30 @@ it('by metadata with an empty value leaves runs without the key', async () => {
   await under.change();
   expect(await under.contents(empty)).toBe(0);
   for (const { traceId } of stay) expect(await under.readRuns(traceId)).toHaveLength(2);
+});
+
+it.each([
+  ['by id', ({ traceId }: SentTrace) => ({ trace_ids: [traceId] })],
+  ['by metadata', () => ({ metadata: { customer: 'acme' } })],
+])('%s covers traces that waited in the log for longer than an hour', async (_, selectTraces) => {
+  const trace = { projectId: await under.addProject(), traceId: randomUUID(), childId: randomUUID() };
+  await requestDeletion(trace.projectId, selectTraces(trace));
+  await under.change(undefined, 'behind');
+  await under.change('again', 'behind');
+  // The same state as if the trace had been accepted before the request.
+  await under.api.database.execute(
+    `UPDATE trace_changes SET requested_at = now() + interval '1 hour' WHERE session_id = $1`,
+    [trace.projectId],
+  );
+  await under.storeTrace(trace, 1, { customer: 'acme' });
+  await under.change('again');
+  expect(await under.contents(trace)).toBe(0);
+  const late = await under.sendLateChild(trace, 1);
+  await under.change('again');
+  expect(await under.contents({ ...trace, childId: late })).toBe(0);
+  expect(await under.api.database.query('SELECT FROM trace_changes WHERE session_id = $1', [trace.projectId])).toEqual(
+    [],
+  );
 });
 
 it('covers attachments that arrive after their runs were deleted', async () => {

@@ -31,6 +31,7 @@ export interface RetentionUnderTest {
   addProject(tier?: TraceTier): Promise<string>;
   /** Stores a trace that began `daysAgo` and consists of a root with an attachment, and a child. */
   sendTrace(projectId: string, daysAgo: number, metadata?: object): Promise<SentTrace>;
+  storeTrace(trace: SentTrace, daysAgo: number, metadata?: object): Promise<void>;
   sendLateChild(trace: SentTrace, daysAgo: number, metadata?: object): Promise<string>;
   ask: ApiUnderTest['ask'] extends (key: string, ...rest: infer Rest) => infer Answer
     ? (...rest: Rest) => Answer
@@ -41,8 +42,11 @@ export interface RetentionUnderTest {
   storedRows(trace: SentTrace): Promise<Record<ExpiringTable, number>>;
   /** Returns the number of rows in ClickHouse, in any table, that contain a text which only the trace has. */
   contents(trace: SentTrace): Promise<number>;
-  /** Runs the job. `again` makes the requests due that wait for their second execution. */
-  change(again?: 'again'): Promise<void>;
+  /**
+   * Runs the job. `again` makes the requests due that wait for their second execution, `behind` lets the log say that its
+   * events are not stored yet.
+   */
+  change(again?: 'again', behind?: 'behind'): Promise<void>;
   /** Returns the number of traces on the bill of the workspace. */
   billed(): Promise<number>;
   sql<Row>(sql: string): Promise<Row[]>;
@@ -110,12 +114,15 @@ export async function openRetention(): Promise<RetentionUnderTest> {
     },
     async sendTrace(projectId, daysAgo, metadata = {}) {
       const trace = { projectId, traceId: randomUUID(), childId: randomUUID() };
+      await under.storeTrace(trace, daysAgo, metadata);
+      return trace;
+    },
+    async storeTrace(trace, daysAgo, metadata = {}) {
       await sendParts([
         post(run(trace.traceId, trace, daysAgo)),
         { name: `attachment.${trace.traceId}.notes`, type: 'text/plain', body: 'content of the attachment' },
         post(run(trace.childId, trace, daysAgo, { extra: { metadata } })),
       ]);
-      return trace;
     },
     async sendLateChild(trace, daysAgo, metadata = {}) {
       const id = randomUUID();
@@ -154,9 +161,10 @@ export async function openRetention(): Promise<RetentionUnderTest> {
       );
       return row?.rows ?? -1;
     },
-    async change(again) {
+    async change(again, behind) {
       if (again) await api.database.execute('UPDATE trace_changes SET due_at = now()');
-      await changeTraces({ ...api.services, config: retentionConfig });
+      const log = behind ? { position: async () => ({ 0: 1 }), isStored: async () => false } : api.services.system.log;
+      await changeTraces({ ...api.services, log, config: retentionConfig }, undefined, behind && 0);
     },
     async billed() {
       const { runRollUp } = await import('../../../pipelines/usage/rollup.ts');
