@@ -43,11 +43,13 @@ export class KeyTimes {
 
   /**
    * Call this method for each batch of a log that several processes read. If the batch does not begin where the previous
-   * one of its partition ended, another process may have handled the records in between.
+   * one of its partition ended, another process may have handled the records in between; it returns true.
    */
-  noteBatch({ partition, records }: LogBatch): void {
-    if (records[0]?.offset !== this.#nextOffsets.get(partition)) this.#eventsBeforeGap = this.#events;
+  noteBatch({ partition, records }: LogBatch): boolean {
+    const isAfterGap = records[0]?.offset !== this.#nextOffsets.get(partition);
+    if (isAfterGap) this.#eventsBeforeGap = this.#events;
     this.#nextOffsets.set(partition, (records.at(-1)?.offset ?? -1) + 1);
+    return isAfterGap;
   }
 
   /**

@@ -83,14 +83,20 @@ export class TraceLocationCache {
   }
 
   /**
-   * Caches a location. Call this method only after the location has been stored, because a cached location is never
-   * read again.
+   * Caches a location. Call this method only after the location has been stored, because a cached location is not read
+   * again.
    */
   remember(key: string, location: TraceLocation): void {
     if (this.#young.size >= this.#half) this.#rotate();
     const { projectId } = location;
     if (!this.#projectIds.has(projectId)) this.#projectIds.set(projectId, projectId);
     this.#young.set(key, { ...location, projectId: this.#projectIds.get(projectId) as string });
+  }
+
+  /** Forgets all locations, so that they are read again. */
+  clear(): void {
+    this.#rotate();
+    this.#old = new Map();
   }
 
   #rotateIfOld(): void {

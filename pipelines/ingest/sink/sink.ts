@@ -214,7 +214,8 @@ export class Sink {
   /** Performs steps 2 to 6 for run events. */
   async #storeRunEvents(batch: LogBatch, good: readonly ValidRunEvent[]): Promise<void> {
     const { database, clickhouse, config, log, onHoursMarked } = this.#options;
-    if (!log.isExclusive) this.#keyTimes.noteBatch(batch);
+    // Another process may have stored runs of the traces, also of those whose location this process has determined.
+    if (!log.isExclusive && this.#keyTimes.noteBatch(batch)) this.#known.clear();
     const keys = new Set(good.map(({ traceKey: key }) => key));
     const contested = new Set<string>();
     const [locations, retentions, marks, hasDeferred] = await Promise.all([

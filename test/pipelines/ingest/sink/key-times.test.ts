@@ -92,6 +92,18 @@ test.each([
   }
 });
 
+test('a sink that gets a partition back finds the stored times of runs that another sink has stored', async () => {
+  const log = toRecordsAtOffset(1, [sibling, post, otherPost].map(toLogMessage));
+  const sinks = [];
+  for (let sink = 0; sink < 2; sink++) sinks.push(await openDrivenSink({ stores: under.stores, isShared: true }));
+  try {
+    for (const [index, record] of log.entries()) await sinks[index % 2]?.deliver(runEvents, [record]);
+    expect(await read()).toMatchObject([{ micros: post.startTimeMicros, inputs: '"in"' }]);
+  } finally {
+    for (const sink of sinks) await sink.close();
+  }
+});
+
 test('does not look up runs that were posted recently, nor new posts', async () => {
   const queries: string[] = [];
   const { clickhouse } = under.stores;
