@@ -32,14 +32,14 @@ export interface SinkHandling {
   /**
    * The first event of a trace determines the trace location (project and time) of all events of the trace. The topic
    * then has the fixed-width fields `tenant_id`, `trace_id`, `id`, `session_id`, `start_time`, `trace_time` and
-   * `is_patch`.
+   * `is_patch`, in this order.
    */
   readonly assignsTraceLocation?: true;
   /** The rows expire with their trace: the sink sets `trace_tier` and `expires_at`. */
   readonly expires?: true;
   /**
-   * An event that equals a stored one changes nothing. Events are equal if all their bytes are, except for the time of
-   * acceptance, `receivedAt`: the first field after those of fixed width that is not a string. `id` is a field of fixed
+   * An event that equals a stored one changes nothing. Events are equal if all their bytes are, except for those of the
+   * trace location and the time of acceptance, `receivedAt`: the first field after those of fixed width that is not a string. `id` is a field of fixed
    * width.
    */
   readonly repeats?: { readonly id: string; readonly receivedAt: string };

@@ -209,21 +209,22 @@ function findReceivedAt(topic: Topic, name: string, value: Buffer): number | und
   return at;
 }
 
-const scratch = Buffer.alloc(fixedWidthBytes.uuid + fixedWidthBytes.time);
+const scratch = Buffer.alloc(fixedWidthBytes.uuid + 2 * fixedWidthBytes.key_time + fixedWidthBytes.time);
 
 /**
- * Writes the digest of the event as the client sent it. Two API processes may set the project and the time of acceptance
- * differently for the same request, so both are zeros meanwhile.
+ * Writes the digest of the event as the client sent it. The API may set the project, the key times and the time of
+ * acceptance differently when the same request is repeated, so they are zeros meanwhile. The times that the client
+ * stated are in other fields, too.
  */
 function writeDigest(topic: Topic, value: Buffer, receivedAt: number, digests: Uint32Array, at: number): void {
-  const projectAt = topic.assignsTraceLocation ? getFieldOffset(topic, 'session_id') : undefined;
   const timeEnd = receivedAt + fixedWidthBytes.time;
-  value.copy(scratch, fixedWidthBytes.uuid, receivedAt, timeEnd);
+  value.copy(scratch, 0, receivedAt, timeEnd);
   value.fill(0, receivedAt, timeEnd);
-  if (projectAt !== undefined) {
-    value.copy(scratch, 0, projectAt, projectAt + fixedWidthBytes.uuid);
-    value.fill(0, projectAt, projectAt + fixedWidthBytes.uuid);
-  }
+  // Project and key times are next to each other.
+  const locationAt = topic.assignsTraceLocation ? getFieldOffset(topic, 'session_id') : 0;
+  const locationEnd = topic.assignsTraceLocation ? getFieldOffset(topic, 'trace_time') + fixedWidthBytes.key_time : 0;
+  value.copy(scratch, fixedWidthBytes.time, locationAt, locationEnd);
+  value.fill(0, locationAt, locationEnd);
   try {
     // A digest in text form needs no separate buffer.
     const digest = hash('sha1', value, 'binary');
@@ -233,8 +234,8 @@ function writeDigest(topic: Topic, value: Buffer, receivedAt: number, digests: U
       digests[at + word] = bits;
     }
   } finally {
-    scratch.copy(value, receivedAt, fixedWidthBytes.uuid);
-    if (projectAt !== undefined) scratch.copy(value, projectAt, 0, fixedWidthBytes.uuid);
+    scratch.copy(value, receivedAt, 0, fixedWidthBytes.time);
+    scratch.copy(value, locationAt, fixedWidthBytes.time, fixedWidthBytes.time + locationEnd - locationAt);
   }
 }
 

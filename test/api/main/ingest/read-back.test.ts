@@ -369,6 +369,15 @@ describe('a dotted_order older than the age limit', () => {
     expect(more).toEqual([]);
     expect(hour).toBeGreaterThanOrEqual(floorToHour(before));
   });
+
+  test('of a patch that is sent again does not let it override a newer patch', async () => {
+    const id = randomUUID();
+    const patch = { id, trace_id: id, dotted_order: oldOrder(id), session_name: 'patches' };
+    for (const a of [1, 2, 1]) {
+      await accepted(wire.json('POST', '/runs/batch', { patch: [{ ...patch, outputs: { a } }] }));
+    }
+    expect(await readLocation(id)).toMatchObject([{ id, outputs: { a: 2 } }]);
+  });
 });
 
 test.each(['1979', '1970'])(

@@ -29,6 +29,7 @@ const again = (event: RunEvent, seconds = 1): RunEvent => ({
   ...event,
   receivedAtMicros: event.receivedAtMicros + seconds * 1_000_000,
 });
+const laterMicros = post.startTimeMicros + 1_000_000;
 
 describe('repeats in the sink', () => {
   let under: SinkUnderTest;
@@ -54,6 +55,13 @@ describe('repeats in the sink', () => {
     [
       'accepted by a process that names the project',
       [[post, patch('v1'), patch('v2')], [again(patch('v1', { projectId }))]],
+    ],
+    [
+      'whose key times are its time of acceptance',
+      [
+        [post, patch('v1'), patch('v2')],
+        [again(patch('v1', { startTimeMicros: laterMicros, traceTimeMicros: laterMicros }))],
+      ],
     ],
     ['of a trace that was unknown at first', [[patch('v1'), patch('v2')], [again(patch('v1'))], [post]]],
     [
