@@ -149,6 +149,7 @@ export class UsageLimits {
   /** Applies a change of the limits at once in this process; other processes apply it within seconds. */
   forget(workspaceId: string): void {
     this.#states.forget(workspaceId);
+    this.#last.delete(workspaceId);
   }
 
   /**

@@ -1,8 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { settlesBeforeTimeout } from '../../../../infra/timeouts/with-timeout.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
 import { UsageLimits } from '../../../../pipelines/usage/usage-limits.ts';
+import { deferred } from '../../../infra/deferred.ts';
+import { until } from '../../../infra/until.ts';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -206,6 +209,12 @@ describe('the API of limits', () => {
 });
 
 describe('UsageLimits', () => {
+  /** Waits until states that are cached for 1 ms have expired. */
+  const untilExpired = () => {
+    const startMs = performance.now();
+    return until('cached states to expire', () => performance.now() > startMs + 3);
+  };
+
   it('accepts if it cannot read the limits, and keeps the last state', async () => {
     await limit(0);
     const warnings: string[] = [];
@@ -222,8 +231,8 @@ describe('UsageLimits', () => {
       { ttlMs: 1 },
     );
     const [workspaceId] = acme.workspaceIds;
-    const check = () => {
-      limits.forget(workspaceId);
+    const check = async () => {
+      await untilExpired();
       return limits.check(workspaceId);
     };
     expect(await check()).toBeUndefined();
@@ -256,22 +265,50 @@ describe('UsageLimits', () => {
     const nextMonthMs = Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + 1);
     let nowMs = nextMonthMs - 1;
     const deps = { database, clickhouse: api.services.clickhouse, logger };
-    const limits = new UsageLimits(deps, { ttlMs: 600_000, now: () => nowMs });
     const [workspaceId] = acme.workspaceIds;
-    await expect(limits.check(workspaceId)).rejects.toMatchObject({ code: 'USAGE_LIMIT_REACHED' });
+    const [caching, limits] = [600_000, 1].map((ttlMs) => new UsageLimits(deps, { ttlMs, now: () => nowMs }));
+    const check = async (of = limits) => {
+      await untilExpired();
+      return of?.check(workspaceId);
+    };
+    for (const each of [caching, limits])
+      await expect(check(each)).rejects.toMatchObject({ code: 'USAGE_LIMIT_REACHED' });
     nowMs = nextMonthMs;
-    expect(await limits.check(workspaceId)).toBeUndefined();
     isDown = true;
-    limits.forget(workspaceId);
-    expect(await limits.check(workspaceId)).toBeUndefined();
+    for (const each of [caching, limits]) expect(await check(each)).toBeUndefined();
     // A limit of none refuses in each month.
     isDown = false;
     await limit(0);
-    limits.forget(workspaceId);
-    await expect(limits.check(workspaceId)).rejects.toMatchObject({ code: 'USAGE_LIMIT_REACHED' });
+    await expect(check()).rejects.toMatchObject({ code: 'USAGE_LIMIT_REACHED' });
     nowMs = Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + 2);
     isDown = true;
-    limits.forget(workspaceId);
+    await expect(check()).rejects.toMatchObject({ code: 'USAGE_LIMIT_REACHED' });
+  });
+
+  it('does not refuse by a limit that was deleted, also if the next read is slow', async () => {
+    await limit(0);
+    let reading: Promise<void> | undefined;
+    const database = Object.create(api.database, {
+      query: {
+        value: async (...args: Parameters<typeof api.database.query>) => {
+          await reading;
+          return api.database.query(...args);
+        },
+      },
+    });
+    const { clickhouse } = api.services;
+    const limits = new UsageLimits({ database, clickhouse, logger: { warn: () => undefined } as never });
+    const [workspaceId] = acme.workspaceIds;
     await expect(limits.check(workspaceId)).rejects.toMatchObject({ code: 'USAGE_LIMIT_REACHED' });
+    const [{ id }] = (await ask('GET', '/usage-limits')).body;
+    expect((await ask('DELETE', `/usage-limits/${id}`)).status).toBe(200);
+    limits.forget(workspaceId);
+    const slow = deferred();
+    reading = slow.promise;
+    const checked = limits.check(workspaceId);
+    // Longer than a request waits if an older state is known.
+    expect(await settlesBeforeTimeout(checked, 1_000)).toBe(false);
+    slow.resolve();
+    expect(await checked).toBeUndefined();
   });
 });
