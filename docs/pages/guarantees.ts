@@ -27,7 +27,8 @@ export function guaranteesPage(): Page {
       '- **No accepted event is lost.** Runlake returns a 2xx only after all events of the request are in all in-sync replicas of ' +
         'Kafka. Without Kafka: after the table `event_log` of ClickHouse has them.',
       '- **No trace counts twice.** A trace counts once, however often it is sent, accepted, read from the log, inserted or ' +
-        'counted, and by however many processes.',
+        'counted, and by however many processes. Exception: an event that arrives a week after its trace has expired, and states ' +
+        'another hour as the time of the trace, for example a late span over OTLP.',
       '- **Values are those of the newest event** of a run, in the order in which the log accepted its events: by the time of the ' +
         'broker, then by offset. Neither the order of inserts nor the number of times that an event is inserted matters, so ' +
         'redelivery, other batches, several sinks and a late process change nothing.',
@@ -37,7 +38,8 @@ export function guaranteesPage(): Page {
         'within ten minutes of the first event. So a patch that is meant to restore old values within that time must differ in some ' +
         'field, for example `end_time`. Exceptions, in which the repeat is the newest event: the sink handles it more than a day after it ' +
         'stored the first event; two sinks handle the two at the same time, which needs partitions that were added between them; the price of its model has ' +
-        'changed between them; it is a post that repeats a post, in a trace that the sink process has known since before its last 200,000 runs; ' +
+        'changed between them; it is a post that repeats a post, of a root run without `dotted_order` or in a trace that the sink process has ' +
+        'known since before its last 200,000 runs; ' +
         'it is a change of feedback (`PATCH /feedback/{id}`), or feedback without `created_at` and `modified_at`.',
       '- **A run is stored once**, also if its events state different start times or were sent without one to several API processes: ' +
         'the first event decides the time under which the run is stored. Exceptions: two posts (or a patch and then a post) ' +
