@@ -58,6 +58,7 @@ const errorByName: Readonly<
   InvalidPart: [unavailableCode, 'a part of the upload no longer exists'],
   OperationAborted: [unavailableCode, 'another operation on the bucket is in progress'],
   RequestTimeout: [unavailableCode, 'the store waited too long for data'],
+  IncompleteBody: [unavailableCode, 'the data were truncated in transit'],
   BadDigest: [unavailableCode, 'the data were changed in transit'],
   XAmzContentSHA256Mismatch: [unavailableCode, 'the data were changed in transit'],
 };
@@ -145,7 +146,7 @@ interface StoreErrorResponse {
   readonly isFromStore: boolean;
 }
 
-export function parseErrorResponse(raw: unknown): StoreErrorResponse {
+function parseErrorResponse(raw: unknown): StoreErrorResponse {
   if (typeof raw !== 'object' || raw === null) return { status: undefined, name: undefined, isFromStore: false };
   const { name, Code } = raw as { name?: unknown; Code?: unknown };
   const given = typeof Code === 'string' ? Code : name;

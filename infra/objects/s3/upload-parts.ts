@@ -33,7 +33,7 @@ import {
 import {
   createNotS3Error,
   defaultContentType,
-  parseErrorResponse,
+  getStatus,
   type S3CallOptions,
   type S3Connection,
   setPayloadHash,
@@ -268,12 +268,6 @@ export interface ConditionalWriteOptions extends Pick<UploadOptions, 'confirmRep
 
 const maxAttempts = 5;
 
-/** Errors of S3 with the status 400 that do not concern the condition. A write without it could replace a newer object. */
-const transferErrors: ReadonlySet<string> = new Set([
-  ...['RequestTimeout', 'IncompleteBody', 'BadDigest', 'InvalidDigest', 'XAmzContentSHA256Mismatch'],
-  ...['ExpiredToken', 'InvalidToken', 'InvalidPart', 'InvalidPartOrder', 'EntityTooSmall', 'EntityTooLarge'],
-]);
-
 type Outcome = 'stored' | 'refused' | 'unknown condition';
 
 /**
@@ -299,10 +293,13 @@ export async function writeConditionally(
       await write(named ?? {});
       return 'stored';
     } catch (error) {
-      const { status, name } = named && isRunlakeError(error) ? parseErrorResponse(error.cause) : {};
+      if (named === undefined || !isRunlakeError(error)) throw error;
+      const status = getStatus(error.cause);
       // 409: another conditional write of the same key is in progress.
       if (status === 412 || status === 409) return 'refused';
-      if (status === 501 || (status === 400 && !transferErrors.has(name ?? ''))) return 'unknown condition';
+      // A transient error, such as RequestTimeout (400), does not concern the condition. A write without it could replace a
+      // newer object.
+      if ((status === 400 || status === 501) && error.class !== 'transient') return 'unknown condition';
       throw error;
     }
   }
