@@ -8,9 +8,11 @@
  *   3. Every second, the open segments are closed, and the segments without unreleased records are dropped. So the table is
  *      small, and the next process delivers few records again. While the consumers of a topic reject its records, the
  *      segments of other topics are still dropped.
+ *   4. ClickHouse may execute an insert after it has failed for this process, and after its segment was dropped. So after a
+ *      failed insert, segments that are in the table again are dropped for some minutes.
  */
 import type { ClickHouse } from '../../clickhouse/clickhouse.ts';
-import { runOnEachShard } from '../../clickhouse/layout.ts';
+import { type Layout, runOnEachShard } from '../../clickhouse/layout.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { AvroWriter, buildContainerSchema, buildWirePrefix, encodeAvroContainer } from '../avro.ts';
 import type { LogPosition, LogRecord } from '../event-log.ts';
@@ -59,20 +61,33 @@ export interface Segment {
 const segmentMs = 1_000;
 /** Timeout of an insert, as for a publish to Kafka. */
 const appendTimeoutMs = 10_000;
+/** Number of seconds in which ClickHouse responds and late inserts are searched. */
+const lateInsertChecks = 300;
+/**
+ * Time after which ClickHouse has deleted the parts of a dropped segment. Before, it does not forget the segment. Its replicas
+ * delete parts every 30 s to five minutes.
+ */
+const forgetAfterMs = 600_000;
 
 export class LogTable {
   readonly #clickhouse: ClickHouse;
   readonly #logger: Logger;
   readonly #segments = new Set<Segment>();
   readonly #timer: NodeJS.Timeout;
+  readonly #firstId: number;
   #nextId: number;
   /** Open segments by topic. */
   readonly #open = new Map<string, Segment>();
   #sweeping: Promise<void> | undefined;
+  /** Number of remaining checks for late inserts. */
+  #lateInsertChecks = 0;
+  /** Dropped segments of a replicated table that are to be forgotten, oldest first. */
+  readonly #dropped: { readonly id: number; readonly atMs: number }[] = [];
 
   /** @param firstId id of the first segment; it and all later numbers are unused. */
   constructor(clickhouse: ClickHouse, firstId: number, logger: Logger) {
     this.#clickhouse = clickhouse;
+    this.#firstId = firstId;
     this.#nextId = firstId;
     this.#logger = logger;
     this.#timer = setInterval(() => void this.#sweep(), segmentMs).unref();
@@ -103,6 +118,7 @@ export class LogTable {
     } catch (error) {
       // The insert may have been executed. Then the next process may deliver these records, or the segment is dropped.
       for (const { topic, records } of logged) this.release(segments.get(topic) as Segment, records.length);
+      this.#lateInsertChecks = lateInsertChecks;
       throw error;
     }
     return segments;
@@ -137,16 +153,26 @@ export class LogTable {
   async #dropReleased(): Promise<void> {
     const closed = [...this.#segments];
     this.#open.clear();
-    for (const segment of closed) {
-      if (segment.unreleased > 0) continue;
-      try {
+    try {
+      for (const segment of closed) {
+        if (segment.unreleased > 0) continue;
         await this.#dropSegment(segment.id);
         this.#segments.delete(segment);
-      } catch (error) {
-        this.#logger.warn({ err: error, segment: segment.id }, 'a segment of the event log could not be dropped yet');
-        return;
       }
+      if (this.#lateInsertChecks > 0) await this.#dropLateInserts();
+      await this.#forgetDropped();
+    } catch (error) {
+      this.#logger.warn({ err: error }, 'segments of the event log could not be dropped yet');
     }
+  }
+
+  /** Executes step 4. Segments of other processes are not touched: their events may be acknowledged. */
+  async #dropLateInserts(): Promise<void> {
+    const [first, next] = [this.#firstId, this.#nextId];
+    const stored = (await this.#listSegments()).filter((id) => id >= first && id < next);
+    const known = new Set([...this.#segments].map(({ id }) => id));
+    for (const id of stored) if (!known.has(id)) await this.#dropSegment(id);
+    this.#lateInsertChecks -= 1;
   }
 
   async #listSegments(): Promise<number[]> {
@@ -172,11 +198,29 @@ export class LogTable {
   }
 
   async #dropSegment(segment: number): Promise<void> {
+    const atMs = Date.now();
     await runOnEachShard(this.#clickhouse, (stored) => ({
       name: 'drop-log-segment',
       sql: `ALTER TABLE ${stored(table)} DROP PARTITION ${segment}`,
     }));
+    if (hasKeeper(await this.#clickhouse.layout())) this.#dropped.push({ id: segment, atMs });
   }
+
+  /** Deletes what Keeper has about the dropped segments: one node each, which would otherwise remain for ever. */
+  async #forgetDropped(): Promise<void> {
+    while ((this.#dropped[0]?.atMs ?? Number.POSITIVE_INFINITY) <= Date.now() - forgetAfterMs) {
+      const { id } = this.#dropped.shift()!;
+      // A shard that never had the segment refuses. A node that remains after another error does no harm.
+      await runOnEachShard(this.#clickhouse, (stored) => ({
+        name: 'forget-log-segment',
+        sql: `ALTER TABLE ${stored(table)} FORGET PARTITION ${id}`,
+      })).catch(() => undefined);
+    }
+  }
+}
+
+function hasKeeper(layout: Layout): boolean {
+  return layout.kind === 'cluster' ? layout.hasKeeper : layout.kind === 'replicated' && !layout.isShared;
 }
 
 function encodeRows(segments: ReadonlyMap<string, Segment>, logged: readonly LoggedRecords[]): Buffer {

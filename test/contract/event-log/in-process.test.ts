@@ -1,72 +1,18 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
-import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { buildWirePrefix, prefixBytes } from '../../../infra/event-log/avro.ts';
-import type { EventLog, LogBatch, LogRecord } from '../../../infra/event-log/event-log.ts';
-import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
+import type { LogBatch } from '../../../infra/event-log/event-log.ts';
 import { getTenantContext, runForTenant } from '../../../infra/fairness/tenant-context.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { feedbackEvents, runEvents, streamEvents, type Topic, topics } from '../../../schemas/topics.ts';
+import { runEvents, streamEvents } from '../../../schemas/topics.ts';
 import { untilStored } from '../../engines/settling.ts';
-import { freshStores } from '../../engines/stores.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { streamEvent, streamMessage } from '../../pipelines/streams/stream-events.ts';
-import { eventLogContract, type LogUnderTest } from './event-log-contract.ts';
+import { eventLogContract } from './event-log-contract.ts';
+import { limits, message, openInProcess, storeRemaining, textOf } from './in-process-under-test.ts';
 
-/** @param options.failingInserts number of inserts that fail before anything is stored. */
-async function open({
-  maxPendingBytes = 2 ** 20,
-  failingInserts = 0,
-} = {}): Promise<LogUnderTest & { readonly clickhouse: ClickHouse }> {
-  const stores = await freshStores();
-  const { database } = stores;
-  let insertsToFail = failingInserts;
-  const clickhouse: ClickHouse = {
-    ...stores.clickhouse,
-    insertBody: async (insert) => {
-      if (insertsToFail-- > 0) throw new Error('this insert was made to fail');
-      await stores.clickhouse.insertBody(insert);
-    },
-  };
-  const logger = createLogger('silent', 'test');
-  const openLog = () => openInProcessLog({ clickhouse, database, topics, partitions: 4, maxPendingBytes, logger });
-  const log = await openLog();
-  return {
-    log,
-    clickhouse,
-    reopened: async () => openLog(),
-    deadLetters: () => database.query('SELECT value, headers, reason, step FROM dead_letters ORDER BY id'),
-    async close() {
-      await log.close();
-      await stores.close();
-    },
-  };
-}
-
-eventLogContract('in-process', open);
-
-/** Returns the topic of each row in the table of the log. */
-async function listRows(clickhouse: ClickHouse): Promise<string[]> {
-  const rows = await clickhouse.query<{ topic: string }>({ name: 'test', sql: 'SELECT topic FROM event_log' });
-  return rows.map(({ topic }) => topic);
-}
-
-const limits = { rows: 100, bytes: 100_000 };
-const message = (text: string) => ({ key: 'key', value: Buffer.concat([buildWirePrefix(1), Buffer.from(text)]) });
-const textOf = ({ value }: LogRecord) => value.toString('latin1', prefixBytes);
-
-/** Consumes the events of a log and closes it. @returns the events. */
-async function storeRemaining(log: EventLog): Promise<LogRecord[]> {
-  const stored: LogRecord[] = [];
-  const handle = async ({ records }: LogBatch) => void stored.push(...records);
-  await log.subscribe({ topic: runEvents, group: 'a', limits, handle });
-  await untilStored(log, runEvents);
-  await log.close();
-  return stored;
-}
+eventLogContract('in-process', openInProcess);
 
 test('a publisher is answered before the groups have stored its events, and a crash loses none of them', async () => {
-  const under = await open();
+  const under = await openInProcess();
   const { promise: held, resolve: release } = deferred();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => held });
   const texts = Array.from({ length: 30 }, (_, index) => `event ${index}`);
@@ -79,7 +25,7 @@ test('a publisher is answered before the groups have stored its events, and a cr
 });
 
 test('after a restart, no event is delivered again that was stored when the log was closed', async () => {
-  const under = await open();
+  const under = await openInProcess();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => {} });
   await under.log.publish(runEvents, [message('one'), message('two')]);
   await under.log.close();
@@ -90,7 +36,7 @@ test('after a restart, no event is delivered again that was stored when the log 
 });
 
 test('events that a group rejects remain for the next process when the log is closed', async () => {
-  const under = await open();
+  const under = await openInProcess();
   const rejected = deferred();
   await under.log.subscribe({
     topic: runEvents,
@@ -108,32 +54,8 @@ test('events that a group rejects remain for the next process when the log is cl
   await under.close();
 });
 
-test('the table is empty when all events are stored', async () => {
-  const under = await open();
-  const { promise: held, resolve: release } = deferred();
-  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => held });
-  await under.log.publish(runEvents, [message('one')]);
-  expect(await listRows(under.clickhouse)).toEqual([runEvents.name]);
-  release();
-  await until('the segment to be dropped', async () => (await listRows(under.clickhouse)).length === 0);
-  await under.close();
-});
-
-test('while the events of a topic are rejected, the table does not keep those of other topics', async () => {
-  const under = await open();
-  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => {} });
-  const handle = () => Promise.reject(new Error('not now'));
-  await under.log.subscribe({ topic: feedbackEvents, group: 'b', limits, handle });
-  const publish = (topic: Topic) => under.log.publish(topic, [message('one')]);
-  await Promise.all([runEvents, feedbackEvents].map(publish));
-  const isDropped = async () => !(await listRows(under.clickhouse)).includes(runEvents.name);
-  await until('the segment of the other topic to be dropped', isDropped);
-  expect(await listRows(under.clickhouse)).toEqual([feedbackEvents.name]);
-  await under.close();
-});
-
 test('if ClickHouse does not take events, publishers get a retryable error, and later events are accepted', async () => {
-  const under = await open({ failingInserts: 1 });
+  const under = await openInProcess({ failingInserts: 1 });
   const refused = under.log.publish(runEvents, [message('one')]);
   await expect(refused).rejects.toMatchObject({ code: 'EVENT_LOG_UNAVAILABLE', status: 503, retryAfterSeconds: 1 });
   expect(await under.log.isStored(runEvents, await under.log.position(runEvents))).toBe(true);
@@ -143,7 +65,7 @@ test('if ClickHouse does not take events, publishers get a retryable error, and 
 });
 
 test('pending bytes are bounded: beyond the limit publishers get a retryable error; a single larger event is accepted', async () => {
-  const under = await open({ maxPendingBytes: 1_000 });
+  const under = await openInProcess({ maxPendingBytes: 1_000 });
   const { promise: released, resolve: release } = deferred();
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => released });
   await under.log.publish(runEvents, [message('x'.repeat(5_000))]);
@@ -156,7 +78,7 @@ test('pending bytes are bounded: beyond the limit publishers get a retryable err
 });
 
 test('events that are not to be stored wait for no store, reach followers only and keep their offset order', async () => {
-  const under = await open();
+  const under = await openInProcess();
   const { promise: released, resolve: release } = deferred();
   const [stored, seen]: [number[], number[]] = [[], []];
   await under.log.subscribe({
@@ -186,7 +108,7 @@ test('events that are not to be stored wait for no store, reach followers only a
 });
 
 test('requests that wait at the same moment form one batch', async () => {
-  const under = await open();
+  const under = await openInProcess();
   const sizes: number[] = [];
   const handle = async ({ records }: LogBatch) => void sizes.push(records.length);
   await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle });
@@ -197,7 +119,7 @@ test('requests that wait at the same moment form one batch', async () => {
 });
 
 test('offsets continue after those of an earlier process, even if the clock was set back', async () => {
-  const under = await open();
+  const under = await openInProcess();
   const read = async (log: typeof under.log) => {
     const offsets: number[] = [];
     const handle = async ({ records }: LogBatch) => void offsets.push(...records.map(({ offset }) => offset));
@@ -218,7 +140,7 @@ test('offsets continue after those of an earlier process, even if the clock was 
 });
 
 test('offsets continue after those in Postgres, even if the clock was set back', async () => {
-  const under = await open();
+  const under = await openInProcess();
   const highest = Date.now() * 1_000 + 86_400_000_000;
   const record = { partition: 0, offset: highest, key: 'key', value: message('one').value, headers: {}, version: 1n };
   await under.log.deadLetter(runEvents, record, 'a reason', 'walk');
@@ -241,7 +163,7 @@ const large = 'x'.repeat(2 ** 18);
 
 /** Opens a log with a group that holds each batch until `release` is called. */
 async function openHeld({ maxPendingBytes = 2 ** 23 } = {}) {
-  const under = await open({ maxPendingBytes });
+  const under = await openInProcess({ maxPendingBytes });
   const { promise: held, resolve: release } = deferred();
   const stored: string[] = [];
   const tenantContexts = new Set<unknown>();

@@ -1,0 +1,80 @@
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { feedbackEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
+import { deferred } from '../../infra/deferred.ts';
+import { until } from '../../infra/until.ts';
+import { limits, listRows, message, openInProcess } from './in-process-under-test.ts';
+
+test('the table is empty when all events are stored', async () => {
+  const under = await openInProcess();
+  const { promise: held, resolve: release } = deferred();
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => held });
+  await under.log.publish(runEvents, [message('one')]);
+  expect(await listRows(under.clickhouse)).toEqual([runEvents.name]);
+  release();
+  await until('the segment to be dropped', async () => (await listRows(under.clickhouse)).length === 0);
+  await under.close();
+});
+
+test('while the events of a topic are rejected, the table does not keep those of other topics', async () => {
+  const under = await openInProcess();
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => {} });
+  const handle = () => Promise.reject(new Error('not now'));
+  await under.log.subscribe({ topic: feedbackEvents, group: 'b', limits, handle });
+  const publish = (topic: Topic) => under.log.publish(topic, [message('one')]);
+  await Promise.all([runEvents, feedbackEvents].map(publish));
+  const isDropped = async () => !(await listRows(under.clickhouse)).includes(runEvents.name);
+  await until('the segment of the other topic to be dropped', isDropped);
+  expect(await listRows(under.clickhouse)).toEqual([feedbackEvents.name]);
+  await under.close();
+});
+
+test('events of a refused request that ClickHouse stores later are dropped', async () => {
+  const dropped = deferred();
+  let hasFailed = false;
+  let insertLate = async () => {};
+  const under = await openInProcess({
+    override: ({ insertBody, command }) => ({
+      insertBody: async (insert) => {
+        if (hasFailed) return insertBody(insert);
+        hasFailed = true;
+        insertLate = () => insertBody(insert);
+        throw new Error('the client does not wait any longer');
+      },
+      command: async (statement) => {
+        await command(statement);
+        dropped.resolve();
+      },
+    }),
+  });
+  await expect(under.log.publish(runEvents, [message('refused')])).rejects.toMatchObject({ status: 503 });
+  await dropped.promise;
+  await insertLate();
+  expect(await listRows(under.clickhouse)).toHaveLength(1);
+  await until('the late events to be dropped', async () => (await listRows(under.clickhouse)).length === 0);
+  await under.close();
+});
+
+test('a replicated table forgets dropped segments some minutes later, and the log survives that it cannot', async () => {
+  const commands: string[] = [];
+  // The server has no Keeper, so it refuses to forget.
+  const under = await openInProcess({
+    override: ({ command }) => ({
+      layout: async () => ({ kind: 'replicated', replicas: 1, isShared: false }),
+      command: async (statement) => {
+        commands.push(statement.name);
+        await command(statement);
+      },
+    }),
+  });
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => {} });
+  await under.log.publish(runEvents, [message('one')]);
+  await until('the segment to be dropped', () => commands.length === 1);
+  const now = Date.now();
+  vi.spyOn(Date, 'now').mockReturnValue(now + 900_000);
+  onTestFinished(() => void vi.restoreAllMocks());
+  await until('the segment to be forgotten', () => commands.length === 2);
+  await under.log.publish(runEvents, [message('two')]);
+  await until('the next segment to be dropped', () => commands.length === 3);
+  expect(commands).toEqual(['drop-log-segment', 'forget-log-segment', 'drop-log-segment']);
+  await under.close();
+});
