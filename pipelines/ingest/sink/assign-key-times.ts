@@ -33,22 +33,29 @@ const minRememberedRuns = 200_000;
  */
 export class KeyTimes {
   /** Run to key time and, if this process has handled its first event, the number of that event, else -1. */
-  readonly #known = new RecentMap({ minEntries: minRememberedRuns, wordsPerKey: runKeyWords, numbersPerValue: 2 });
+  readonly #known: RecentMap;
   /** Number of events that were assigned. */
   #events = 0;
   /** Value of `#events` at the last gap in the records of a partition. */
   #eventsBeforeGap = 0;
-  /** First offset after the last batch, by partition. */
-  readonly #nextOffsets = new Map<number, number>();
+  /** The last batch of each partition: its first offset, and the first one after it. */
+  readonly #lastBatches = new Map<number, { readonly first: number; readonly next: number }>();
+
+  constructor(minRuns = minRememberedRuns) {
+    this.#known = new RecentMap({ minEntries: minRuns, wordsPerKey: runKeyWords, numbersPerValue: 2 });
+  }
 
   /**
    * Call this method for each batch of a log that several processes read. If the batch does not begin where the previous
-   * one of its partition ended, another process may have handled the records in between; it returns true.
+   * one of its partition began (because it is delivered again) or ended, another process may have handled the records in
+   * between; it returns true.
    */
   noteBatch({ partition, records }: LogBatch): boolean {
-    const isAfterGap = records[0]?.offset !== this.#nextOffsets.get(partition);
+    const first = records[0]?.offset ?? 0;
+    const last = this.#lastBatches.get(partition);
+    const isAfterGap = first !== last?.first && first !== last?.next;
     if (isAfterGap) this.#eventsBeforeGap = this.#events;
-    this.#nextOffsets.set(partition, (records.at(-1)?.offset ?? -1) + 1);
+    this.#lastBatches.set(partition, { first, next: (records.at(-1)?.offset ?? -1) + 1 });
     return isAfterGap;
   }
 
@@ -64,13 +71,17 @@ export class KeyTimes {
     clickhouse: ClickHouse,
   ): Promise<ValidRunEvent[]> {
     const keys = new Uint32Array(events.length * runKeyWords);
+    // Key time and number of the first event, by event; a number of 0 is unknown. The memory may forget a run while others
+    // of the batch are added to it.
+    const remembered = new Float64Array(events.length * 2);
     const unknown: { readonly value: Buffer; readonly at: number }[] = [];
     for (const [index, { record, traceKey }] of events.entries()) {
       const { value } = record;
       const at = index * runKeyWords;
       copyRunKey(value, keys, at);
-      if (this.#known.get(keys, at) !== undefined) continue;
-      if (isPatch(value) || traces.get(traceKey)?.wasRead) unknown.push({ value, at });
+      const micros = this.#known.get(keys, at);
+      if (micros !== undefined) remembered.set([micros, this.#known.get(keys, at, 1) as number], index * 2);
+      else if (isPatch(value) || traces.get(traceKey)?.wasRead) unknown.push({ value, at });
     }
     if (unknown.length > 0) {
       const stored = await readKeyTimes(
@@ -86,12 +97,17 @@ export class KeyTimes {
     return events.map((event, index) => {
       const at = index * runKeyWords;
       this.#events++;
-      if (this.#known.get(keys, at) === undefined) {
-        this.#known.set(keys, at, readStartTimeMicros(event.record.value), wereUnknown.has(at) ? -1 : this.#events);
+      let micros = remembered[index * 2] as number;
+      let firstEvent = remembered[index * 2 + 1] as number;
+      if (firstEvent === 0) {
+        if (this.#known.get(keys, at) === undefined) {
+          this.#known.set(keys, at, readStartTimeMicros(event.record.value), wereUnknown.has(at) ? -1 : this.#events);
+        }
+        micros = this.#known.get(keys, at) as number;
+        firstEvent = this.#known.get(keys, at, 1) as number;
       }
-      const firstEvent = this.#known.get(keys, at, 1) as number;
       event.mayBeRepeat = firstEvent <= Math.max(this.#eventsBeforeGap, this.#events - minRememberedEvents);
-      return moveToKeyTime(event, this.#known.get(keys, at) as number);
+      return moveToKeyTime(event, micros);
     });
   }
 }

@@ -1,7 +1,13 @@
 /** Events of one run with different key times are stored as one run. */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
-import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import {
+  nilUuid,
+  type RunEvent,
+  readStartTimeMicros,
+  readTraceKey,
+} from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { KeyTimes } from '../../../../pipelines/ingest/sink/assign-key-times.ts';
 import { locateRun } from '../../../../pipelines/runs/locate-run.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { deriveUuid, json, noonMicros, otherProjectId, runEvent, tenantId } from '../../runs/run-events.ts';
@@ -118,4 +124,37 @@ test('does not look up runs that were posted recently, nor new posts', async () 
   expect(queries).not.toContain('find-key-times');
   await under.publish({ ...patch, runId: deriveUuid('unknown'), traceId: deriveUuid('unknown') });
   expect(queries).toContain('find-key-times');
+});
+
+test('a run keeps its time if the memory forgets it while other runs of the batch are added', async () => {
+  const times = new KeyTimes(4);
+  const others = Array.from({ length: 8 }, (_, number) => runEvent({ runId: deriveUuid(`other ${number}`) }));
+  const assign = async (...events: readonly RunEvent[]) => {
+    const records = toRecordsAtOffset(1, events.map(toLogMessage));
+    const valid = records.map((record) => ({ record, schemaId: 1, traceKey: readTraceKey(record.value) }));
+    const assigned = await times.assign(valid, new Map(), under.stores.clickhouse);
+    return assigned.map(({ record }) => readStartTimeMicros(record.value));
+  };
+  await assign(post, ...others.slice(0, 6));
+  expect((await assign(...others.slice(6), patch)).at(-1)).toBe(post.startTimeMicros);
+});
+
+test('only records that another process may have handled are a gap', () => {
+  const times = new KeyTimes(4);
+  const note = (first: number, last: number, partition = 0) => {
+    const records = toRecordsAtOffset(first, [post, patch].map(toLogMessage));
+    const end = { ...(records[1] as LogRecord), offset: last };
+    return times.noteBatch({ topic: runEvents, partition, records: [records[0] as LogRecord, end] });
+  };
+  const batches: [first: number, last: number, isAfterGap: boolean][] = [
+    [10, 19, true],
+    [20, 29, false],
+    [20, 29, false],
+    [20, 39, false],
+    [40, 49, false],
+    [60, 69, true],
+    [40, 49, true],
+  ];
+  for (const [first, last, isAfterGap] of batches) expect([first, note(first, last)]).toEqual([first, isAfterGap]);
+  expect(note(70, 79, 1)).toBe(true);
 });
