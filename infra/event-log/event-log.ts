@@ -139,8 +139,8 @@ export interface EventLog {
   readonly isExclusive: boolean;
   /**
    * Resolves when the events are stored that this process has published for the organisation of the tenant context, but
-   * after a few seconds at the latest, and at once while they cannot be stored. If other processes store the events, it
-   * resolves at once.
+   * after a few seconds at the latest, and at once while they cannot be stored. Later calls with the same context wait for
+   * later events only if the context has published some. If other processes store the events, it resolves at once.
    */
   whenStored(): Promise<void>;
   /**

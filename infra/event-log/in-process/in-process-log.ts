@@ -185,6 +185,7 @@ export class InProcessLog implements EventLog {
     const appended = shares.length === 0 ? undefined : this.#enqueue(tenantId, shares);
     onOffsetsAssigned?.();
     await appended;
+    this.#appended.notePublished();
   }
 
   #hasOffsets(topic: Topic, count: number): boolean {
@@ -276,7 +277,7 @@ export class InProcessLog implements EventLog {
   #deliver(share: Share, segment: Segment): void {
     const { tenantId, partition, records, bytes } = share;
     const { delivery } = partition;
-    const remove = this.#appended.add(tenantId, { bytes, delivery });
+    const remove = this.#appended.add(tenantId, bytes, delivery);
     const onStored = () => {
       this.#table.release(segment, records.length);
       this.#untrack(share);
@@ -316,8 +317,7 @@ export class InProcessLog implements EventLog {
   }
 
   async whenStored(): Promise<void> {
-    const tenantId = getTenantContext()?.organizationId;
-    if (tenantId !== undefined) await this.#appended.waitUntilStored(tenantId);
+    await this.#appended.waitUntilStored();
   }
 
   async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void> {

@@ -8,8 +8,9 @@
  *   3. Every second, the open segments are closed, and the segments without unreleased records are dropped. So the table is
  *      small, and the next process delivers few records again. While the consumers of a topic reject its records, the
  *      segments of other topics are still dropped.
- *   4. ClickHouse may execute an insert after it has failed for this process, and after its segment was dropped. So after a
- *      failed insert, segments that are in the table again are dropped for some minutes.
+ *   4. ClickHouse may execute an insert after it has failed for this process, and after its segment was dropped, or after
+ *      its process has died. None of its records was acknowledged. So for some minutes after a start and after a failed
+ *      insert, segments that appear in the table are dropped.
  */
 import type { ClickHouse } from '../../clickhouse/clickhouse.ts';
 import { type Layout, runOnEachShard } from '../../clickhouse/layout.ts';
@@ -74,7 +75,6 @@ export class LogTable {
   readonly #logger: Logger;
   readonly #segments = new Set<Segment>();
   readonly #timer: NodeJS.Timeout;
-  readonly #firstId: number;
   #nextId: number;
   /** Open segments by topic. */
   readonly #open = new Map<string, Segment>();
@@ -87,7 +87,6 @@ export class LogTable {
   /** @param firstId id of the first segment; it and all later numbers are unused. */
   constructor(clickhouse: ClickHouse, firstId: number, logger: Logger) {
     this.#clickhouse = clickhouse;
-    this.#firstId = firstId;
     this.#nextId = firstId;
     this.#logger = logger;
     this.#timer = setInterval(() => void this.#sweep(), segmentMs).unref();
@@ -101,6 +100,7 @@ export class LogTable {
       this.#segments.add(segment);
       for (const logged of records) yield { ...logged, segment };
     }
+    this.#lateInsertChecks = lateInsertChecks;
   }
 
   /** Appends records. Resolves with their segments by topic when they are durable. @throws the errors of ClickHouse. */
@@ -111,8 +111,8 @@ export class LogTable {
       segments.set(topic, segment);
       segment.unreleased += records.length;
     }
-    const body = encodeRows(segments, logged);
     try {
+      const body = encodeRows(segments, logged);
       const insert = { name: 'event-log', table, columns, format: 'Avro', body } as const;
       await this.#clickhouse.insertBody({ ...insert, timeoutMs: appendTimeoutMs });
     } catch (error) {
@@ -166,10 +166,10 @@ export class LogTable {
     }
   }
 
-  /** Executes step 4. Segments of other processes are not touched: their events may be acknowledged. */
+  /** Executes step 4. */
   async #dropLateInserts(): Promise<void> {
-    const [first, next] = [this.#firstId, this.#nextId];
-    const stored = (await this.#listSegments()).filter((id) => id >= first && id < next);
+    const next = this.#nextId;
+    const stored = (await this.#listSegments()).filter((id) => id < next);
     const known = new Set([...this.#segments].map(({ id }) => id));
     for (const id of stored) if (!known.has(id)) await this.#dropSegment(id);
     this.#lateInsertChecks -= 1;

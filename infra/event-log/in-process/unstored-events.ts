@@ -2,17 +2,18 @@
  * The events of each organisation that the in-process log has acknowledged and its consumers have not stored yet, and the
  * reads that wait for them.
  */
+import { getTenantContext, type TenantContext } from '../../fairness/tenant-context.ts';
 import type { PartitionDelivery } from './partition-delivery.ts';
 
-/** The events of a request in one partition. */
-interface UnstoredEvents {
-  readonly bytes: number;
-  readonly delivery: PartitionDelivery;
+/** How many requests of an organisation a partition has got and has stored. It stores them in order. */
+interface Counts {
+  added: number;
+  stored: number;
 }
 
 interface Tenant {
   bytes: number;
-  readonly events: Set<UnstoredEvents>;
+  readonly counts: Map<PartitionDelivery, Counts>;
 }
 
 /** Bytes of the events of each organisation that are not stored, including those that are not appended yet. */
@@ -52,17 +53,22 @@ const maxReadWaitMs = 5_000;
 export class UnstoredEventsByTenant {
   readonly #tenants = new Map<string | undefined, Tenant>();
   readonly #waitingReads = new Set<() => void>();
+  /** The wait of each request that reads, until it publishes events. */
+  readonly #waits = new WeakMap<TenantContext, Promise<void>>();
 
-  /** Adds events. Returns a function that removes them when they are stored. */
-  add(tenantId: string | undefined, events: UnstoredEvents): () => void {
-    const tenant = this.#tenants.get(tenantId) ?? { bytes: 0, events: new Set() };
+  /** Adds the events of a request in one partition. Returns a function that removes them when they are stored. */
+  add(tenantId: string | undefined, bytes: number, delivery: PartitionDelivery): () => void {
+    const tenant = this.#tenants.get(tenantId) ?? { bytes: 0, counts: new Map() };
     this.#tenants.set(tenantId, tenant);
-    tenant.bytes += events.bytes;
-    tenant.events.add(events);
+    const counts = tenant.counts.get(delivery) ?? { added: 0, stored: 0 };
+    tenant.counts.set(delivery, counts);
+    tenant.bytes += bytes;
+    counts.added += 1;
     return () => {
-      tenant.bytes -= events.bytes;
-      tenant.events.delete(events);
-      if (tenant.events.size === 0) this.#tenants.delete(tenantId);
+      tenant.bytes -= bytes;
+      counts.stored += 1;
+      if (counts.stored === counts.added) tenant.counts.delete(delivery);
+      if (tenant.counts.size === 0) this.#tenants.delete(tenantId);
     };
   }
 
@@ -76,17 +82,32 @@ export class UnstoredEventsByTenant {
     for (const check of this.#waitingReads) check();
   }
 
+  /** Must be called after the current request has published events: its next read waits for them. */
+  notePublished(): void {
+    const context = getTenantContext();
+    if (context !== undefined) this.#waits.delete(context);
+  }
+
   /**
-   * Resolves when the current events of an organisation, and those of Runlake itself, are stored. Resolves earlier when a
-   * batch is rejected, and after five seconds. While it waits, partitions do not gather events.
+   * Resolves when the events of the organisation of the tenant context, and those of Runlake itself, are stored that were
+   * added before. Resolves earlier when a batch is rejected, and after five seconds. While it waits, partitions do not
+   * gather events. A request waits once: each of its reads may otherwise wait for events that came after the request.
    */
-  async waitUntilStored(tenantId: string): Promise<void> {
+  async waitUntilStored(): Promise<void> {
+    const context = getTenantContext();
+    if (context === undefined) return;
+    const wait = this.#waits.get(context) ?? this.#wait(context.organizationId);
+    this.#waits.set(context, wait);
+    await wait;
+  }
+
+  async #wait(tenantId: string): Promise<void> {
     const tenants = [tenantId, undefined].flatMap((id) => this.#tenants.get(id) ?? []);
-    const waited = tenants.flatMap((tenant) => [...tenant.events].map((events) => ({ tenant, events })));
-    const deliveries = new Set(waited.map(({ events }) => events.delivery));
+    const waited = tenants.flatMap(({ counts }) =>
+      [...counts].map(([delivery, of]) => ({ delivery, counts: of, end: of.added })),
+    );
     const isOver = () =>
-      [...deliveries].some(({ isRejected }) => isRejected) ||
-      waited.every(({ tenant, events }) => !tenant.events.has(events));
+      waited.some(({ delivery }) => delivery.isRejected) || waited.every(({ counts, end }) => counts.stored >= end);
     if (isOver()) return;
     await new Promise<void>((resolve) => {
       const end = () => {
@@ -96,7 +117,7 @@ export class UnstoredEventsByTenant {
       };
       const check = () => {
         if (isOver()) end();
-        else for (const delivery of deliveries) delivery.hurry();
+        else for (const { delivery } of waited) delivery.hurry();
       };
       const timer = setTimeout(end, maxReadWaitMs);
       this.#waitingReads.add(check);

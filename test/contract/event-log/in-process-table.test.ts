@@ -54,6 +54,31 @@ test('events of a refused request that ClickHouse stores later are dropped', asy
   await under.close();
 });
 
+test('events of a process that was killed, which ClickHouse stores after the next one has started, are dropped', async () => {
+  const under = await openInProcess();
+  await under.clickhouse.command({
+    name: 'test',
+    sql: `INSERT INTO event_log (segment, topic, log_partition, log_offset) VALUES (7, '${runEvents.name}', 0, 7)`,
+  });
+  await until('the late events to be dropped', async () => (await listRows(under.clickhouse)).length === 0);
+  await under.close();
+});
+
+test('events that cannot be written keep no others in the table', async () => {
+  const under = await openInProcess();
+  const headers = {
+    toJSON() {
+      throw new Error('cannot be written');
+    },
+  };
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => {} });
+  const refused = under.log.publish(runEvents, [{ ...message('bad'), headers: headers as never }]);
+  await expect(refused).rejects.toMatchObject({ status: 503 });
+  await under.log.publish(runEvents, [message('good')]);
+  await until('the segment to be dropped', async () => !(await listRows(under.clickhouse)).includes(runEvents.name));
+  await under.close();
+});
+
 test('a replicated table forgets dropped segments some minutes later, and the log survives that it cannot', async () => {
   const commands: string[] = [];
   // The server has no Keeper, so it refuses to forget.

@@ -234,6 +234,30 @@ test('a read waits until the events of its organisation are stored, but not for 
   await under.close();
 });
 
+test('the reads of a request wait once, and again only after it has published events', async () => {
+  const under = await openInProcess();
+  const holds = [deferred(), deferred()];
+  const waiting = [...holds];
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: async () => waiting.shift()?.promise });
+  const asWriter = <Result>(work: () => Promise<Result>) => runForTenant({ organizationId: 'writer' }, work);
+  const publish = () => under.log.publish(runEvents, [message('event')]);
+  await asWriter(publish);
+  await until('the first batch to be held', () => waiting.length === 1);
+  await asWriter(async () => {
+    const first = under.log.whenStored();
+    await asWriter(publish);
+    holds[0]?.resolve();
+    await first;
+    await under.log.whenStored();
+    expect(await under.log.isStored(runEvents, await under.log.position(runEvents))).toBe(false);
+    await publish();
+    holds[1]?.resolve();
+    await under.log.whenStored();
+    expect(await under.log.isStored(runEvents, await under.log.position(runEvents))).toBe(true);
+  });
+  await under.close();
+});
+
 test('after a restart, a read does not wait for the remaining events of other organisations', async () => {
   const { under, publish, release } = await openHeld();
   await publish('writer', 'event');
