@@ -232,10 +232,10 @@ describe('threads', () => {
     await page.getByRole('form', { name: 'Interrupts' }).getByText('Refund 42 euros?').waitFor();
     await page.getByRole('region', { name: 'State' }).getByText('Make it 43.').waitFor();
     await page.getByRole('button', { name: 'History' }).click();
-    await page
-      .getByRole('link', { name: /^Trace of the run/ })
-      .first()
-      .click();
+    const traces = page.getByRole('link', { name: /^Trace of the run/ });
+    // The list moves when the second run appears.
+    await traces.nth(1).waitFor();
+    await traces.first().click();
     await page.waitForURL(/\/runs\//);
     expect(problems).toEqual([]);
   });
