@@ -27,7 +27,7 @@ test-fast: check dist/.built ## Run every check and the short suites that need n
 	@RUNLAKE_TEST_BUILT=true RUNLAKE_TEST_SHARING=true RUNLAKE_TEST_FAST=true node test/house/in-memory.mjs node node_modules/vitest/vitest.mjs run --project embedded-sharing
 
 chaos: dist/.built ## Kill servers and inject random faults under load: MINUTES=10, SEED=... repeats a run
-	@CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) CLICKHOUSE_AWAY_MS=60000 \
+	@CHAOS_MINUTES=$(MINUTES) RUNLAKE_TEST_SEED=$(SEED) CLICKHOUSE_AWAY_MS=60000 \
 	  $(STACK) during npx vitest run --project embedded test/crash/servers.test.ts test/crash/chaos.test.ts
 
 # Suites whose results depend on which rows a server has, and crash suites whose ClickHouse is that of the stack or one of

@@ -7,6 +7,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { Random } from '../histories/random.ts';
 import { isFullExtent } from '../house/extent.ts';
+import { seed } from '../house/seed.ts';
 import { until } from '../infra/until.ts';
 import { pickFault } from './chaos-faults.ts';
 import { Ledger } from './ledger.ts';
@@ -15,7 +16,6 @@ import { deadlineMs, Pipeline } from './pipeline.ts';
 import { sdkLoad } from './sdk-load.ts';
 
 const chaosMs = Number(process.env.CHAOS_MINUTES ?? (isFullExtent ? 2 : 0.5)) * 60_000;
-const seed = Number(process.env.CHAOS_SEED || Math.floor(Math.random() * 2 ** 31));
 
 vi.setConfig({ testTimeout: chaosMs + 600_000 });
 
@@ -26,7 +26,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
   afterEach(() => vi.restoreAllMocks());
 
   test('random faults under load from the stock SDK: every accepted run is stored once and counted', async () => {
-    console.info(`CHAOS_SEED=${seed} CHAOS_MINUTES=${chaosMs / 60_000}`);
+    console.info(`RUNLAKE_TEST_SEED=${seed} CHAOS_MINUTES=${chaosMs / 60_000}`);
     const random = new Random(seed);
     const own = await startDedicatedServers();
     let pipeline: Pipeline | undefined;
@@ -64,7 +64,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
       const logs = (['api', 'ingest'] as const)
         .map((role) => pipeline?.process(role)?.output().slice(-5_000))
         .join('\n');
-      console.error(`CHAOS_SEED=${seed}\n${happened.join('\n')}\n${logs}`);
+      console.error(`RUNLAKE_TEST_SEED=${seed}\n${happened.join('\n')}\n${logs}`);
       throw error;
     } finally {
       await pipeline?.close();

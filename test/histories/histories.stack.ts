@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
+import { seed } from '../house/seed.ts';
 import { playHistories } from './play-histories.ts';
 
 const isOverKafka = stackPart('kafka') !== undefined && stackPart('registry') !== undefined;
@@ -11,7 +12,7 @@ const isOverKafka = stackPart('kafka') !== undefined && stackPart('registry') !=
 const traces = 160;
 const maxKills = 2;
 
-test.runIf(isOverKafka).each([{ seed: Math.floor(Math.random() * 2 ** 31) }])(
+test.runIf(isOverKafka).each([{ seed }])(
   `over Kafka every run and every figure equals the model: seed $seed, ${traces} traces`,
   { timeout: 600_000 },
   async ({ seed }) => {

@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import type { Reporter, TestModule } from 'vitest/node';
 import { listOmittedSuites } from './long-suites.ts';
+import { seed } from './seed.ts';
 import { closingLines, type FileReport, identifyFile, type TestReport } from './test-report.ts';
 
 /** Maximum line length; enough for the name of a test and the beginning of its message. */
@@ -19,6 +20,7 @@ export default class ClosingLine implements Reporter {
       files: modules.map(buildFileReport),
       outside: errors.map((error) => formatErrorLine('outside of tests', error as Partial<Error> | null)),
       leftOut: [...suites, ...onStack.map((file) => identifyFile({ project: 'stack', file }))],
+      seed,
     };
     for (const line of closingLines(report)) console.log(line);
     const path = process.env.RUNLAKE_TEST_REPORT;

@@ -8,6 +8,7 @@
  * makes some run longer: copy durations from the last lines of a run.
  */
 import { isFullExtent } from './extent.ts';
+import { seed } from './seed.ts';
 
 /** Long suites of the core: ingest, queries, usage, exports, agents, tools, access to other tenants, each screen once. */
 export const inEachRun: Readonly<Record<string, number>> = {
@@ -330,7 +331,7 @@ export const longSuites: readonly string[] = [...Object.entries(inEachRun), ...O
  */
 export function pickPart(): string | undefined {
   if (isFullExtent) return undefined;
-  return process.env.RUNLAKE_TEST_PART ?? String(1 + Math.floor(Math.random() * partCount));
+  return process.env.RUNLAKE_TEST_PART ?? String(1 + (seed % partCount));
 }
 
 export interface OmittedSuites {

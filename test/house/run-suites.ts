@@ -9,9 +9,10 @@ import { closingLines, failedFiles, identifyFile, mergeSecondAttempt, type TestR
 
 /**
  * Runs all suites, and then runs each failed suite a second time, alone, if only few failed: suites kill processes,
- * starve stores and measure seconds concurrently on machines of any speed. A suite that fails again fails the run. A
- * suite that passes the second time is listed as `unsteadyFailures` in the last lines: this is a bug of the test or of the
- * product that has to be traced, but no reason to block unrelated changes; with `make test-all` it fails the run.
+ * starve stores and measure seconds concurrently on machines of any speed. Both attempts have the same seed. A suite
+ * that fails again fails the run. A suite that passes the second time is listed as `unsteadyFailures` in the last lines:
+ * this is a bug of the test or of the product that has to be traced, but no reason to block unrelated changes; with
+ * `make test-all` it fails the run.
  * Arguments are passed to the runner; with arguments there is no second attempt.
  */
 const maxRetriedFiles = 5;

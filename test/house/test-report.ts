@@ -17,15 +17,19 @@ export interface TestReport {
   readonly outside: readonly string[];
   /** Suites that this run left out; see `long-suites.ts`. */
   readonly leftOut: readonly string[];
+  readonly seed: number;
 }
 
 const slowestFiles = 30;
 
 /**
  * Returns the last lines of a run: the slowest suites, if any takes ten seconds; the suites that the run left out;
- * suites that passed only in the second attempt; failures; and the line for tools.
+ * suites that passed only in the second attempt; failures; the seed that repeats the run; and the line for tools.
  */
-export function closingLines({ files, outside, leftOut }: TestReport, unsteady: readonly string[] = []): string[] {
+export function closingLines(
+  { files, outside, leftOut, seed }: TestReport,
+  unsteady: readonly string[] = [],
+): string[] {
   const slow = files.filter(({ seconds }) => seconds >= 10).sort((a, b) => b.seconds - a.seconds);
   const failures = [...files.flatMap((file) => file.failures), ...outside];
   const sum = (count: 'passed' | 'skipped') => files.reduce((total, file) => total + file[count], 0);
@@ -34,6 +38,7 @@ export function closingLines({ files, outside, leftOut }: TestReport, unsteady: 
     ...(leftOut.length > 0 ? [`not in this run, but in make test-all: ${leftOut.join(', ')}`] : []),
     ...unsteady.map((line) => `unsteady: ${line}`),
     ...failures.map((line) => `failed: ${line}`),
+    `RUNLAKE_TEST_SEED=${seed} repeats the random cases`,
     `${sum('passed')} passed, ${failures.length} failed, ${sum('skipped')} skipped`,
   ];
 }
@@ -50,5 +55,6 @@ export function mergeSecondAttempt(first: TestReport, second: TestReport): TestR
     files: first.files.map((file) => again.get(identifyFile(file)) ?? file),
     outside: [...first.outside, ...second.outside],
     leftOut: first.leftOut,
+    seed: first.seed,
   };
 }

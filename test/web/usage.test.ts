@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { parse } from 'csv-parse/sync';
-import fc from 'fast-check';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { chooseStride } from '../../pipelines/usage/rollup-query.ts';
 import { listBuckets } from '../../web/src/screens/usage/report.ts';
 import { type UsageRange, usageRanges } from '../../web/src/screens/usage/search.ts';
+import fc from '../house/fast-check.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   createKey,

@@ -12,13 +12,14 @@
  *   - a stream has the events of each attempt once, in order, from the first one; a stream that is rejoined or joined
  *     late has all events that follow.
  *
- * `RUNLAKE_TEST_SEED` sets another seed, `RUNLAKE_TEST_MORE_SEEDS` the number of seeds after it.
+ * `RUNLAKE_TEST_MORE_SEEDS` adds this number of seeds, the first of which is that of the run (`test/house/seed.ts`).
  */
 import { execFileSync } from 'node:child_process';
 import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { groupByAttempt, readToEnd, written } from '../../crash/agent-reader.ts';
 import { Random } from '../../histories/random.ts';
+import { seed as firstSeed } from '../../house/seed.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 import { all, type Part } from './stream-parts.ts';
 
@@ -297,9 +298,8 @@ async function newThread(): Promise<string> {
 }
 
 function chooseSeeds(defaults: readonly number[]): readonly number[] {
-  const { RUNLAKE_TEST_SEED: given, RUNLAKE_TEST_MORE_SEEDS: more = '0' } = process.env;
-  if (given === undefined) return defaults;
-  return Array.from({ length: 1 + Number(more) }, (_, index) => Number(given) + index);
+  const more = Number(process.env.RUNLAKE_TEST_MORE_SEEDS ?? 0);
+  return [...defaults, ...Array.from({ length: more }, (_, index) => firstSeed + index)];
 }
 
 describe('a random sequence', () => {

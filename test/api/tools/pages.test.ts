@@ -1,9 +1,10 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseExactly } from '../../../api/tools/exact-json.ts';
 import { buildPage } from '../../../api/tools/pages.ts';
+import fc from '../../house/fast-check.ts';
+import { seed } from '../../house/seed.ts';
 
 const script = fileURLToPath(new URL('reference_pages.py', import.meta.url));
 const hasPython = spawnSync('python3', ['--version']).status === 0;
@@ -94,7 +95,6 @@ function checkCases(cases: readonly Case[]): void {
 
 describe.runIf(hasPython)('a page', () => {
   it('is that of a second implementation, for generated records', () => {
-    const seed = Number(process.env.RUNLAKE_TEST_SEED ?? Date.now() % 1_000_000);
     const cases = fc.sample(aCase, { numRuns: 1_500, seed });
     const whole = cases.filter((each) => writeJson(each).length < 200_000);
     expect(whole.length).toBeGreaterThan(1_000);

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FairSlots, type Slot } from '../../../infra/fairness/fair-slots.ts';
+import fc from '../../house/fast-check.ts';
 
 const longWait = { maxWaitMs: 60_000 };
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import fc from 'fast-check';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import fc from '../../house/fast-check.ts';
 
 /**
  * Generated histories of a dataset: every version, when it is read, equals what a model in memory recorded, also during

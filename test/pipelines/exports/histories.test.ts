@@ -5,6 +5,7 @@ import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { exportFields } from '../../../schemas/parquet/run-columns.ts';
 import { type Draft, days, makeHistory } from '../../histories/histories.ts';
 import { Random } from '../../histories/random.ts';
+import { seed } from '../../house/seed.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import {
   dayMicros,
@@ -80,8 +81,6 @@ function eventOf(draft: Draft, traceTimeMicros: number, isUnplaced: boolean): Ru
 }
 
 describe('histories of runs', () => {
-  const seed = Math.floor(Math.random() * 2 ** 31);
-
   it(`the files of all days match the run query in three readers: seed ${seed}`, {
     timeout: 300_000,
   }, async () => {

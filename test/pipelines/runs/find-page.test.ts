@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { RunEvent, RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { listRuns, v2ListEnvelope } from '../../../pipelines/runs/query-runs.ts';
 import { runBytes } from '../../../pipelines/runs/run-columns.ts';
 import { selectV2Fields } from '../../../pipelines/runs/run-select.ts';
+import fc from '../../house/fast-check.ts';
 import { openReading, type Reading, wholeQuery } from './reading.ts';
 import { deriveUuid, insertEvents, noonMicros, runEvent, tenantId } from './run-events.ts';
 

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readCursor, writeCursor } from '../../../pipelines/runs/page-cursor.ts';
+import fc from '../../house/fast-check.ts';
 import { deriveUuid, noonMicros } from './run-events.ts';
 
 const after = {

@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { generateTimeWindows } from '../../../pipelines/runs/page-cursor.ts';
 import { allTimes } from '../../../pipelines/runs/run-columns.ts';
+import fc from '../../house/fast-check.ts';
 import { noonMicros } from './run-events.ts';
 
 const day = 86_400_000_000;

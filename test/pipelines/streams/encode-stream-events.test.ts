@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { AvroWriter } from '../../../infra/event-log/avro.ts';
 import { encodeStreamEvent, encodeStreamEvents } from '../../../pipelines/streams/encode-stream-event.ts';
+import fc from '../../house/fast-check.ts';
 
 const prefix = Buffer.from([0, 0, 0, 0, 7]);
 const name = fc.constantFrom('', 'values', 'custom', 'messages|a:1', 'é', '\u{1f600}');

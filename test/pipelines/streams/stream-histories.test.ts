@@ -15,6 +15,7 @@ import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { Random } from '../../histories/random.ts';
+import { seed as seedOfRun } from '../../house/seed.ts';
 import { type ManualSink, openDrivenSink } from '../ingest/sink/driven-sink.ts';
 import { deriveUuid } from '../runs/run-events.ts';
 import { deploymentId, streamEvent, streamMessage } from './stream-events.ts';
@@ -157,11 +158,7 @@ const shown = ({ runId, attempt, seq, threadSeq, offset, data }: StreamRow): Vis
   data: data.toString(),
 });
 
-const defaults = [1, 2, 3, 4, 5];
-const given = process.env.RUNLAKE_TEST_SEED;
-const seeds = given === undefined ? [...defaults, Date.now() % 1_000_000] : [Number(given)];
-
-describe.each(seeds)('history %i', (seed) => {
+describe.each([1, 2, 3, 4, 5, seedOfRun])('history %i', (seed) => {
   const random = new Random(seed + 1_000_000);
   const { threadId, log } = history(seed);
   const check = async () => {

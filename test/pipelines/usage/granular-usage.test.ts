@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
 import {
@@ -14,6 +13,7 @@ import { buildUsageQuery, type Grouping, groupings } from '../../../pipelines/us
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { planBuckets, type UsageRange } from '../../../pipelines/usage/rollup-query.ts';
 import { freshStores } from '../../engines/stores.ts';
+import fc from '../../house/fast-check.ts';
 import { hourMicros, ingestRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { chooseStride, computeBucketBounds, planBuckets } from '../../../pipelines/usage/rollup-query.ts';
+import fc from '../../house/fast-check.ts';
 
 const secondMs = 1_000;
 const dayMs = 86_400_000;

@@ -3,6 +3,7 @@ import { parse } from 'csv-parse/sync';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addOrganizationDeployment } from '../../../agents/add-deployment.ts';
 import { Random } from '../../../histories/random.ts';
+import { seed } from '../../../house/seed.ts';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -217,7 +218,6 @@ describe('uptime', () => {
   });
 
   it('counts each second once in random histories of processes', async () => {
-    const seed = Math.floor(Math.random() * 2 ** 32);
     const random = new Random(seed);
     const id = await newDeployment();
     const since = new Map<string, number>();

@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { formatUsageJson, formatUsageTime } from '../../../../api/main/usage-formats.ts';
 import { type GranularUsage, generateUsageRows } from '../../../../pipelines/usage/report.ts';
+import fc from '../../../house/fast-check.ts';
 
 const usages: fc.Arbitrary<GranularUsage> = fc
   .tuple(fc.uniqueArray(fc.string({ unit: 'binary', maxLength: 20 }), { maxLength: 6 }), fc.nat(5))

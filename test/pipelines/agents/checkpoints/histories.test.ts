@@ -1,6 +1,5 @@
 import { Annotation, Command, END, interrupt, MemorySaver, Send, START, StateGraph } from '@langchain/langgraph';
 import type { BaseCheckpointSaver } from '@langchain/langgraph-checkpoint';
-import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import {
   buildThreadKey,
@@ -11,6 +10,7 @@ import {
 } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { readHeadCheckpoint } from '../../../../pipelines/agents/checkpoints/stored-tuples.ts';
+import fc from '../../../house/fast-check.ts';
 import { type ActiveRun, openThreads, type Threads } from './threads.ts';
 
 let threads: Threads;

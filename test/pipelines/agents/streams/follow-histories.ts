@@ -16,6 +16,7 @@ import type {
 } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { streamEvents } from '../../../../schemas/topics.ts';
 import { Random } from '../../../histories/random.ts';
+import { seed as seedOfRun } from '../../../house/seed.ts';
 import { until } from '../../../infra/until.ts';
 import { deriveUuid } from '../../runs/run-events.ts';
 import { chunk, idOf, iterateReader, makeRunEnd, newRun, type StreamsUnderTest } from './streams-under-test.ts';
@@ -244,8 +245,6 @@ export function followHistories(
   open: () => Promise<StreamsUnderTest>,
   defaults: readonly number[],
 ): void {
-  const given = process.env.RUNLAKE_TEST_SEED;
-  const seeds = given === undefined ? [...defaults, Date.now() % 1_000_000] : [Number(given)];
   describe(`following streams: ${name}`, () => {
     let under: StreamsUnderTest;
     beforeAll(async () => {
@@ -253,7 +252,7 @@ export function followHistories(
     });
     afterAll(() => under?.close());
 
-    test.each(seeds)('history %i', async (seed) => {
+    test.each([...defaults, seedOfRun])('history %i', async (seed) => {
       const random = new Random(seed);
       const model = new Model();
       const follower = await under.log.follow(streamEvents, {

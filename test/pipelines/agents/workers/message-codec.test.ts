@@ -1,9 +1,9 @@
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { computeWorkerFrameLimits, encodeFrame, FrameReader } from '../../../../pipelines/agents/workers/frames.ts';
 import { decodeMessage, encodeMessage } from '../../../../pipelines/agents/workers/message-codec.ts';
 import type { MessageFromWorker } from '../../../../pipelines/agents/workers/messages.ts';
+import fc from '../../../house/fast-check.ts';
 
 const maxEventBytes = 64 * 1024;
 

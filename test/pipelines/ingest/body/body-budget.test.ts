@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { BodyBudget, type BodyShare } from '../../../../pipelines/ingest/body/body-budget.ts';
+import fc from '../../../house/fast-check.ts';
 
 /** Opens a body whose client is still sending; `displacedBy` is the error that ended the body. */
 function openBody(budget: BodyBudget, tenant: string, bytes = 0): { share: BodyShare; displacedBy?: Error } {

@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseMultipart } from '../../../../pipelines/ingest/body/multipart.ts';
 import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
+import fc from '../../../house/fast-check.ts';
 
 const contentType = 'multipart/form-data; boundary=b0und';
 const part = (headers: string, content: string) => `--b0und\r\n${headers}\r\n\r\n${content}\r\n`;

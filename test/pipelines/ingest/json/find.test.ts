@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findPath } from '../../../../pipelines/ingest/json/find.ts';
+import fc from '../../../house/fast-check.ts';
 import { jsonText } from './json-text.fixture.ts';
 
 const find = (text: string, ...path: string[]) => {

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import fc from '../../../house/fast-check.ts';
 
 /**
  * Generates JSON text in many styles: with white space, escapes, and numbers that our own writers would not produce.

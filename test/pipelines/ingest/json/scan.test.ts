@@ -1,7 +1,7 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { scanJson, scanObject, scanValue } from '../../../../pipelines/ingest/json/scan.ts';
 import { KeySet } from '../../../../pipelines/ingest/json/scan-any.ts';
+import fc from '../../../house/fast-check.ts';
 import { catchError, jsonText, mutated, parses } from './json-text.fixture.ts';
 
 const options = { part: 'post.1.inputs', maxDepth: 1_000 };

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeStringBytes, parseRange } from '../../../../pipelines/ingest/json/scan-string.ts';
+import fc from '../../../house/fast-check.ts';
 
 describe('the text of a JSON string', () => {
   it.each(['""', '"a"', '"größe"', '"\\u0000\\n\\/"', '"\\ud800"', '"\\ud83d\\ude00"', '"a\\\\"'])(

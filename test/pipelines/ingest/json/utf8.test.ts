@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findInvalidUtf8, scanValue } from '../../../../pipelines/ingest/json/scan.ts';
+import fc from '../../../house/fast-check.ts';
 
 describe('invalid UTF-8', () => {
   it.each<[string, number[], number]>([

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { formatTime, formatTimeWithZone, parseTime } from '../../../../pipelines/ingest/run-event/times.ts';
+import fc from '../../../house/fast-check.ts';
 
 const noon = Date.UTC(2026, 1, 28, 12, 30, 45) * 1_000;
 

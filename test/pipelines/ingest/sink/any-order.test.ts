@@ -13,6 +13,7 @@ import { runOnStoredTable } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { Random } from '../../../histories/random.ts';
 import { isFullExtent } from '../../../house/extent.ts';
+import { seed as randomSeed } from '../../../house/seed.ts';
 import { deriveUuid, json, noonMicros, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
 import { readCountsBy } from '../../usage/trace-rows.ts';
 import { type ManualSink, openDrivenSink } from './driven-sink.ts';
@@ -188,7 +189,6 @@ function batchesOf(random: Random, log: readonly LoggedEvent[], isRequired: (ind
 }
 
 // A random seed each time; `make test-all` also runs a fixed seed.
-const randomSeed = Math.floor(Math.random() * 2 ** 31);
 const seeds = isFullExtent ? [1, randomSeed] : [randomSeed];
 
 test.each(seeds)('the runs, traces and usage equal the model: seed %i', async (seed) => {

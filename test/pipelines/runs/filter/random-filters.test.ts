@@ -7,12 +7,12 @@ import type { RunKey } from '../../../../pipelines/runs/run-columns.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { Random } from '../../../histories/random.ts';
 import { isFullExtent } from '../../../house/extent.ts';
+import { seed } from '../../../house/seed.ts';
 import { type ModelRun, matches, type Tree } from './expected-runs.ts';
 import { type FilterTenant, storeFilterTenant } from './filter-tenant.ts';
 import { drawTree, printTree } from './random-filter.ts';
 
 const treeCount = Number(process.env.FILTER_TREES ?? (isFullExtent ? 10_000 : 60));
-const seed = Number(process.env.FILTER_SEED ?? Math.floor(Math.random() * 2 ** 31));
 /** ClickHouse uses about one core for a request. */
 const concurrentRequests = 4;
 const tenantId = randomUUID();
@@ -87,7 +87,7 @@ async function checkRequest(at: number): Promise<{ readonly isSingle: boolean; r
     return { place, tree, text: printTree(random, tree) };
   });
   const filters = Object.fromEntries(drawn.map(({ place, text }) => [parameters[place], text]));
-  const context = `FILTER_SEED=${seed}, tree ${at}: ${JSON.stringify(filters)}`;
+  const context = `RUNLAKE_TEST_SEED=${seed}, tree ${at}: ${JSON.stringify(filters)}`;
   for (const { tree, text } of drawn) {
     expect(withoutPositions(parseFilter(text)), context).toEqual(JSON.parse(JSON.stringify(tree)));
   }

@@ -12,10 +12,10 @@ import { buildGrouping, projectGrouping } from '../../../../pipelines/runs/stats
 import { readRunStats, type StatsRequest } from '../../../../pipelines/runs/stats/read-stats.ts';
 import { type RunStats, statNames } from '../../../../pipelines/runs/stats/stat-names.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
+import { seed } from '../../../house/seed.ts';
 import { openSink, type SinkUnderTest } from '../../ingest/sink/sink-under-test.ts';
 import { deriveUuid, json, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../run-events.ts';
 
-const seed = Number(process.env.RUNLAKE_TEST_SEED ?? Date.now() % 1_000_000);
 let state = seed;
 /** Returns an integer from 0 to `end` - 1. */
 function random(end: number): number {

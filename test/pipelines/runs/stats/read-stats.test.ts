@@ -5,6 +5,7 @@ import { parseRunFilters } from '../../../../pipelines/runs/filter/run-filter.ts
 import { buildGrouping, projectGrouping } from '../../../../pipelines/runs/stats/grouping.ts';
 import { readRunStats, wholeSetGroup } from '../../../../pipelines/runs/stats/read-stats.ts';
 import { statNames } from '../../../../pipelines/runs/stats/stat-names.ts';
+import { seed } from '../../../house/seed.ts';
 import { openReading, type Reading } from '../reading.ts';
 import {
   deriveUuid,
@@ -21,7 +22,6 @@ import {
  * Seed of random traces, whose statistics are compared with those of an evaluator in memory that shares no code with
  * the product.
  */
-const seed = Number(process.env.RUNLAKE_TEST_SEED ?? Date.now() % 1_000_000);
 let state = seed;
 /** Returns an integer from 0 to `end` - 1. */
 function random(end: number): number {

@@ -1,6 +1,6 @@
-import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { loadZstd, ZstdDecoder } from '../../../../../pipelines/ingest/body/zstd-stream.ts';
+import fc from '../../../../house/fast-check.ts';
 import { sample, samples } from './samples.fixture.ts';
 
 beforeAll(loadZstd);
