@@ -14,8 +14,6 @@ import { pythonEnvironment } from './python/environment.ts';
 
 const script = fileURLToPath(new URL('python/run_agents.py', import.meta.url));
 const environment = pythonEnvironment();
-if ('missing' in environment && process.env.CI === 'true') throw new Error(environment.missing);
-if ('missing' in environment) console.warn(`skipped: ${environment.missing}`);
 
 let runlake: RunlakeProcess;
 let url: string;

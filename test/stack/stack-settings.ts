@@ -1,6 +1,7 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isCi } from '../house/prerequisites.ts';
 
 /** Servers of the native stack, in display order. */
 export const stackParts = ['kafka', 'registry', 'redis', 's3', 'clickhouse', 'postgres'] as const;
@@ -65,7 +66,7 @@ export function loadStackSettings(environment: Environment = process.env): Stack
     parts: stackParts.filter((part) => names.includes(part)),
     ports: Object.fromEntries(ports) as Record<StackPartName, number>,
     clickhouseShards: Number(shards),
-    isCi: /^(true|1|yes|on)$/i.test(read('CI') ?? ''),
+    isCi: isCi(environment),
     environment,
   };
 }

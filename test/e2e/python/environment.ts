@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { skipWithout } from '../../house/prerequisites.ts';
 
 const root = fileURLToPath(new URL('../../../.python', import.meta.url));
 
@@ -16,13 +17,16 @@ const environments = {
 /**
  * Returns the Python of a virtual environment with pinned packages, which is created at the first call and then reused.
  *
- * @returns the interpreter, or why it is missing: the caller skips with that reason, except in CI.
+ * @returns the interpreter, or why it is missing, which is printed: the caller skips.
+ * @throws in CI if it is missing.
  */
 export function pythonEnvironment(
   packages: keyof typeof environments = 'sdk',
 ): { python: string } | { missing: string } {
   const [file, folder, purpose] = environments[packages];
-  return makeEnvironment(file, folder, purpose);
+  const environment = makeEnvironment(file, folder, purpose);
+  if ('missing' in environment) skipWithout(environment.missing);
+  return environment;
 }
 
 function makeEnvironment(file: string, folder: string, purpose: string): { python: string } | { missing: string } {

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openWorkFolders } from '../../../pipelines/exports/worker.ts';
+import { isLinuxRoot } from '../../house/prerequisites.ts';
 
 let root: string;
 beforeEach(async () => {
@@ -46,15 +47,18 @@ test('the next process removes the folders of a dead process, and keeps folders 
   await Promise.all([living.close(), next.close()]);
 });
 
-test.runIf(process.getuid?.() === 0)('does not open folders of other users, whose contents could block', async () => {
-  const strange = join(root, '999999-0123456789ab');
-  await mkdir(strange);
-  execFileSync('mkfifo', [join(strange, 'owner.json')]);
-  await chown(strange, 12_345, 12_345);
-  const folders = await openWorkFolders(root);
-  expect(existsSync(strange)).toBe(true);
-  await folders.close();
-});
+test.runIf(isLinuxRoot('a folder of another user'))(
+  'does not open folders of other users, whose contents could block',
+  async () => {
+    const strange = join(root, '999999-0123456789ab');
+    await mkdir(strange);
+    execFileSync('mkfifo', [join(strange, 'owner.json')]);
+    await chown(strange, 12_345, 12_345);
+    const folders = await openWorkFolders(root);
+    expect(existsSync(strange)).toBe(true);
+    await folders.close();
+  },
+);
 
 test('reports a folder that cannot be used', async () => {
   await writeFile(join(root, 'file'), '');

@@ -8,6 +8,7 @@ import {
   type PostgresOptions,
   startPostgres,
 } from '../../../../infra/embedded/postgres/start-postgres.ts';
+import { isLinuxRoot } from '../../../house/prerequisites.ts';
 import { askPostgres, listProcesses, temporaryFolder } from '../processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
@@ -174,7 +175,7 @@ it('creates the links between libraries if the install script did not run', asyn
   expect(existsSync(join(build, 'lib', 'libpq.so.5'))).toBe(true);
 });
 
-describe.skipIf(process.getuid?.() !== 0)('as root (skipped: this user is not root)', () => {
+describe.runIf(isLinuxRoot('Postgres as another user'))('as root', () => {
   it('runs as another user in the data folder, without access to its other contents', async () => {
     const folder = temporaryFolder();
     const { url } = await start({ folder, sharedFolders: [] });

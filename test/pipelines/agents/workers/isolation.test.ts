@@ -11,13 +11,13 @@ import { openHttpApp } from '../../../../pipelines/agents/app/http-app.ts';
 import { readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../../../pipelines/agents/workers/front/graph-isolation.ts';
 import { openPoolUnderTest, type PoolUnderTest, projectFile } from '../../../agents/pool-under-test.ts';
+import { isLinuxRoot } from '../../../house/prerequisites.ts';
 
 import { type Compose, composeData } from '../../../infra/docker/compose-file.ts';
 
 /** Access of graph code to the server and other workers, with the server's user id and with isolated user ids. */
 
-const isRoot = process.platform === 'linux' && process.getuid?.() === 0;
-if (!isRoot) console.warn('skipped: isolated user ids require root on Linux');
+const isRoot = isLinuxRoot('isolation of user ids');
 
 const logger = createLogger('silent', 'test');
 let dataDir: string;
