@@ -92,6 +92,7 @@ export const V2Run = Type.Partial(
     last_queued_at: Time(),
     share_url: nullable(Type.String({ description: 'URL of the public view, if the trace is shared.' })),
     feedback_stats: nullable(Type.Record(Type.String(), JsonObject())),
+    ls_user_id: Type.Null({ description: 'Runs are stored without their user.' }),
   }),
 );
 

@@ -112,12 +112,11 @@ export const v2Fields = {
   ),
   share_url: createField([], (run, related) => quote(related.shares.get(run.key.traceId)?.url), 'shares'),
   feedback_stats: runFields.feedback_stats,
+  // Runs are stored without the user whose key sent them.
+  ls_user_id: nullField,
 } as const satisfies Record<string, RunField>;
 
-/**
- * Fields that a request for a shared trace cannot select: ids of other objects, and links that stay valid after sharing
- * ends.
- */
+/** Fields that a shared trace does not show: ids of other objects, and links that stay valid after sharing ends. */
 const privateFields: readonly string[] = [
   'app_path',
   'attachments',
@@ -125,6 +124,7 @@ const privateFields: readonly string[] = [
   'last_queued_at',
   'is_in_dataset',
   'reference_dataset_id',
+  'ls_user_id',
 ];
 
 export const publicV2Fields = (Object.keys(v2Fields) as V2FieldName[]).filter((name) => !privateFields.includes(name));

@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
+import { Client as NewClient } from 'langsmith-0-12';
+import type { RunSelectField } from 'langsmith-0-12/resources';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { v2Fields } from '../../../../pipelines/runs/v2-fields.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
@@ -8,13 +10,14 @@ import { type RunsApi, startRunsApi } from './runs.fixture.ts';
 let runs: RunsApi;
 let client: Client;
 let rootId: string;
+let url: string;
 /** The runs of the fixture are older than the default time range. */
 const min_start_time = new Date(noonMicros / 1_000).toISOString();
 const everything = Object.keys(v2Fields).map((name) => name.toUpperCase());
 beforeAll(async () => {
   runs = await startRunsApi();
   rootId = runs.trace[0].runId;
-  const url = await runs.api.server.listen({ port: 0 });
+  url = await runs.api.server.listen({ port: 0 });
   client = new Client({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0] });
 });
 afterAll(() => runs?.api.close());
@@ -40,6 +43,71 @@ describe('the stock SDK', () => {
     const run = await client.runs.retrieve(rootId, { project_id: runs.projectId, selects: ['ID', 'NAME', 'OUTPUTS'] });
     expect(run).toMatchObject({ id: rootId, name: 'root' });
     await expect(client.runs.retrieve(rootId, { project_id: randomUUID() })).rejects.toMatchObject({ status: 404 });
+  });
+
+  it('selects every field that its type lists', async () => {
+    // The type checks that no name is missing.
+    const fields: Record<RunSelectField, true> = {
+      ID: true,
+      NAME: true,
+      RUN_TYPE: true,
+      STATUS: true,
+      START_TIME: true,
+      END_TIME: true,
+      LATENCY_SECONDS: true,
+      FIRST_TOKEN_TIME: true,
+      ERROR: true,
+      ERROR_PREVIEW: true,
+      EXTRA: true,
+      METADATA: true,
+      EVENTS: true,
+      INPUTS: true,
+      INPUTS_PREVIEW: true,
+      OUTPUTS: true,
+      OUTPUTS_PREVIEW: true,
+      MANIFEST: true,
+      PARENT_RUN_IDS: true,
+      PROJECT_ID: true,
+      TRACE_ID: true,
+      THREAD_ID: true,
+      DOTTED_ORDER: true,
+      IS_ROOT: true,
+      REFERENCE_EXAMPLE_ID: true,
+      REFERENCE_DATASET_ID: true,
+      TOTAL_TOKENS: true,
+      PROMPT_TOKENS: true,
+      COMPLETION_TOKENS: true,
+      TOTAL_COST: true,
+      PROMPT_COST: true,
+      COMPLETION_COST: true,
+      PROMPT_TOKEN_DETAILS: true,
+      COMPLETION_TOKEN_DETAILS: true,
+      PROMPT_COST_DETAILS: true,
+      COMPLETION_COST_DETAILS: true,
+      PRICE_MODEL_ID: true,
+      TAGS: true,
+      APP_PATH: true,
+      ATTACHMENTS: true,
+      THREAD_EVALUATION_TIME: true,
+      IS_IN_DATASET: true,
+      LAST_QUEUED_AT: true,
+      SHARE_URL: true,
+      FEEDBACK_STATS: true,
+      LS_USER_ID: true,
+    };
+    const selects = Object.keys(fields) as RunSelectField[];
+    const names = selects.map((name) => name.toLowerCase()).sort();
+    const newClient = new NewClient({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0] });
+    const page = await newClient.runs.query({ project_ids: [runs.projectId], min_start_time, selects });
+    const run = await newClient.runs.retrieve(rootId, { project_id: runs.projectId, selects });
+    const { items: ofTrace } = await newClient.traces.listRuns(rootId, { project_id: runs.projectId, selects });
+    for (const each of [...page.items, run, ...(ofTrace ?? [])]) {
+      expect(Object.keys(each).sort()).toEqual(names);
+      expect(each.ls_user_id).toBeNull();
+    }
+    const query = { project_id: runs.projectId, min_start_time, selects };
+    const traces = await newClient.traces.query(query);
+    expect(traces.items[0]?.root_run).toMatchObject({ ls_user_id: null });
   });
 });
 
