@@ -10,7 +10,7 @@ import {
   v1Envelope,
   v2ListEnvelope,
 } from '../../pipelines/runs/query-runs.ts';
-import { selectPublicFields, selectV2Fields } from '../../pipelines/runs/run-select.ts';
+import { selectPublicFields, selectPublicV2Fields } from '../../pipelines/runs/run-select.ts';
 import {
   openShare,
   readRunShare,
@@ -21,14 +21,13 @@ import {
   unshareThread,
   unshareTrace,
 } from '../../pipelines/runs/shared-traces.ts';
-import { publicV2Fields } from '../../pipelines/runs/v2-fields.ts';
 import { jsonMediaType, nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { createRunExtras } from './run-extras.ts';
 import { maxPageRows, oneOrMore, PublicRun } from './runs.ts';
-import { SelectList, uppercaseNames, V2Run, v2Errors } from './v2-runs.ts';
+import { SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
 const sealErrors = ['SEAL_KEY_UNKNOWN', 'SEAL_BROKEN'] as const;
 const shareErrors = ['CONFLICT', ...v2Errors, ...sealErrors] as const;
@@ -306,7 +305,7 @@ export const querySharedRuns = defineOperation({
     }),
 });
 
-const PublicSelects = () => SelectList(uppercaseNames(publicV2Fields));
+const publicSelectDescription = 'Of `selects`, fields that a shared trace does not show are omitted.';
 
 export const getSharedV2Run = defineOperation({
   operationId: 'getSharedV2Run',
@@ -314,6 +313,7 @@ export const getSharedV2Run = defineOperation({
   path: '/v2/public/:share_token/run/:run_id',
   tag: 'sharing',
   summary: 'Get the selected fields of a run of a shared trace',
+  description: publicSelectDescription,
   access: publicAccess,
   errorStyle: 'problem',
   errors: publicErrors,
@@ -321,14 +321,18 @@ export const getSharedV2Run = defineOperation({
     params: SharedRunParams,
     query: Type.Object({
       start_time: Type.Optional(Timestamp({ description: 'Accepted; Runlake needs only the id of the run.' })),
-      selects: Type.Optional(PublicSelects()),
+      selects: Type.Optional(SelectList()),
     }),
     response: { 200: V2Run },
     produces: jsonMediaType,
   },
   handler: ({ params, query, services, request }) =>
     readSharedRuns(services, request, { token: params.share_token }, (deps, shared) =>
-      readOneRun(deps, { ...shared, runIds: [params.run_id.toLowerCase()], selected: selectV2Fields(query.selects) }),
+      readOneRun(deps, {
+        ...shared,
+        runIds: [params.run_id.toLowerCase()],
+        selected: selectPublicV2Fields(query.selects),
+      }),
     ),
 });
 
@@ -338,19 +342,19 @@ export const listSharedV2Runs = defineOperation({
   path: '/v2/public/:share_token/runs/query',
   tag: 'sharing',
   summary: 'List the selected fields of all runs of a shared trace',
-  description: 'Oldest first. 400 if the runs are too large for one response; select fewer fields then.',
+  description: `Oldest first. 400 if the runs are too large for one response; select fewer fields then. ${publicSelectDescription}`,
   access: publicAccess,
   errorStyle: 'problem',
   errors: publicErrors,
   schema: {
     params: ShareParams,
-    body: Type.Object({ selects: optional(PublicSelects()) }),
+    body: Type.Object({ selects: optional(SelectList()) }),
     response: { 200: Type.Object({ items: Type.Array(V2Run) }) },
     produces: jsonMediaType,
   },
   handler: ({ params, body, services, request }) =>
     readSharedRuns(services, request, { token: params.share_token }, (deps, shared) => {
-      const selected = selectV2Fields(body.selects ?? undefined);
+      const selected = selectPublicV2Fields(body.selects ?? undefined);
       return listRuns(deps, { ...shared, selected, order: 'asc' }, v2ListEnvelope);
     }),
 });

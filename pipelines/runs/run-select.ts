@@ -1,6 +1,6 @@
 import type { RunColumn } from './run-columns.ts';
 import { type RelatedKind, type RunField, type RunFieldName, runFields } from './run-fields.ts';
-import { threadTraceFields, traceAggregateFields, v2Fields } from './v2-fields.ts';
+import { publicV2Fields, threadTraceFields, traceAggregateFields, v2Fields } from './v2-fields.ts';
 import { JsonChunks, writeRun } from './write-runs.ts';
 
 /** Aliases of fields in `select`. Runlake stores all values in the run itself and never returns a URL instead. */
@@ -153,6 +153,12 @@ export function selectPublicFields(more: readonly RunFieldName[] = []): Selectio
 /** Selects fields of version 2 by their names in upper case. Without names, selects only the id. */
 export function selectV2Fields(names: readonly string[] | undefined): Selection {
   return selectUpperCaseNames(v2Fields, names, ['ID']);
+}
+
+/** Like {@link selectV2Fields}, but for shared traces; names of private fields are ignored. */
+export function selectPublicV2Fields(names: readonly string[] | undefined): Selection {
+  const isPublic = (name: string) => Object.hasOwn(publicV2Fields, name.toLowerCase());
+  return selectUpperCaseNames(publicV2Fields, names?.filter(isPublic), ['ID']);
 }
 
 /** Like {@link selectV2Fields}, but for the traces of a thread; the id of the trace is always selected. */

@@ -127,7 +127,10 @@ const privateFields: readonly string[] = [
   'ls_user_id',
 ];
 
-export const publicV2Fields = (Object.keys(v2Fields) as V2FieldName[]).filter((name) => !privateFields.includes(name));
+/** The fields of version 2 that a shared trace shows. */
+export const publicV2Fields: Readonly<Record<string, RunField>> = Object.fromEntries(
+  Object.entries(v2Fields).filter(([name]) => !privateFields.includes(name)),
+);
 
 /** Fields of a trace in the list of traces of a thread. They are the fields of its root run, some under other names. */
 export const threadTraceFields = {

@@ -57,10 +57,16 @@ describe('the stock SDK', () => {
       trace_id: rootId,
     });
     const stranger = new Client({ apiUrl: url, apiKey: 'none' });
-    const { items } = await stranger.public.runs.query(share_token, { selects: ['ID', 'NAME', 'START_TIME'] });
+    const { items } = await stranger.public.runs.query(share_token, {
+      selects: ['ID', 'NAME', 'START_TIME', 'REFERENCE_DATASET_ID'],
+    });
     expect(items?.map(({ name }) => name)).toEqual(['root', 'child', 'grandchild']);
     const start_time = items?.[1]?.start_time ?? '';
-    const run = await stranger.public.runs.retrieve(childId, { share_token, start_time, selects: ['NAME'] });
+    const run = await stranger.public.runs.retrieve(childId, {
+      share_token,
+      start_time,
+      selects: ['NAME', 'ATTACHMENTS'],
+    });
     expect(run).toEqual({ name: 'child' });
     const { share_url } = await client.runs.retrieve(rootId, { project_id: runs.projectId, selects: ['SHARE_URL'] });
     expect(share_url).toBe(`${url}/public/${share_token}/r`);
@@ -126,10 +132,14 @@ it('a token gives no access to other traces, whatever the request says', async (
   expect((await ask('GET', `/runs/${rootId}`, undefined, token)).status).toBe(401);
 });
 
-it.each(['APP_PATH', 'ATTACHMENTS', 'SHARE_URL'])('a token gives no access to %s', async (name) => {
+it.each(['APP_PATH', 'ATTACHMENTS', 'SHARE_URL', 'LS_USER_ID'])('a token gives no access to %s', async (name) => {
   const token = await share();
-  expect((await ask('GET', `/v2/public/${token}/run/${rootId}?selects=${name}`, undefined, '')).status).toBe(422);
-  expect((await ask('POST', `/v2/public/${token}/runs/query`, { selects: [name] }, '')).status).toBe(422);
+  const select = (names: string) => ask('GET', `/v2/public/${token}/run/${rootId}?${names}`, undefined, '');
+  expect((await select(`selects=${name}`)).body).toEqual({ id: rootId });
+  expect((await select(`selects=${name}&selects=NAME`)).body).toEqual({ name: 'root' });
+  const { body } = await ask('POST', `/v2/public/${token}/runs/query`, { selects: [name] }, '');
+  expect(body).toEqual({ items: [{ id: rootId }, { id: childId }, { id: grandchildId }] });
+  expect((await select('selects=NONE')).status).toBe(422);
 });
 
 describe('a token is invalid at once', () => {
