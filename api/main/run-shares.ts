@@ -3,6 +3,7 @@ import { Type } from 'typebox';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
 import {
+  listEnvelope,
   listRuns,
   queryRuns,
   type ReadDeps,
@@ -262,6 +263,31 @@ export const getSharedRun = defineOperation({
     readSharedRuns(services, request, { token: params.share_token }, (deps, shared) =>
       readOneRun(deps, { ...shared, runIds: [params.run_id.toLowerCase()], selected: selectPublicFields() }),
     ),
+});
+
+export const listSharedRuns = defineOperation({
+  operationId: 'listSharedRuns',
+  method: 'GET',
+  path: '/public/:share_token/runs',
+  tag: 'sharing',
+  summary: 'List all runs of a shared trace',
+  description: 'Newest first. 400 if the runs are too large for one response; query them page by page then.',
+  access: publicAccess,
+  errors: publicErrors,
+  schema: {
+    params: ShareParams,
+    query: Type.Object({
+      share_token: Type.Optional(Uuid({ description: 'Accepted; the path has the token.' })),
+      id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000, description: 'Only these runs.' })),
+    }),
+    response: { 200: Type.Array(PublicRun) },
+    produces: jsonMediaType,
+  },
+  handler: ({ params, query, services, request }) =>
+    readSharedRuns(services, request, { token: params.share_token }, (deps, shared) => {
+      const runIds = query.id?.map((id) => id.toLowerCase());
+      return listRuns(deps, { ...shared, runIds, selected: selectPublicFields(), order: 'desc' }, listEnvelope);
+    }),
 });
 
 export const querySharedRuns = defineOperation({

@@ -15,6 +15,9 @@ const PREFIXES = /^(?:\/+api(?:\/+v1)?)+(?=\/|$)/;
 /** Prefix of the control plane. Below it, `/v1/x` is `/api/v1/x`. */
 const CONTROL_PLANE = /^\/+api-host(?:\/+v1)?(?=\/|$)/;
 
+/** Matches the target that `listSharedRuns` of the JavaScript SDK sends: its query follows without `?`. */
+const SHARED_RUNS = /^([^?]*\/public\/[^/?]+\/runs)(?=share_token=)/;
+
 /** Returns the path under which an operation with `path` is registered. */
 export function toCanonicalPath(path: string): string {
   return VERSION_2.test(path) ? `/api${path}` : CANONICAL_PREFIX + path.replace(PLATFORM, '');
@@ -25,8 +28,9 @@ export function toCanonicalPath(path: string): string {
  * become `/api/v1/runs`; `/v2/runs` and `/api-host/v2/runs` become `/api/v2/runs`; and `/v1/platform/x` becomes
  * `/api/v1/platform/x`. Paths whose first segment is in `rootSegments` are not changed. The query is never changed.
  */
-export function toCanonicalUrl(url: string, rootSegments: ReadonlySet<string>): string {
-  if (!url.startsWith('/')) return url;
+export function toCanonicalUrl(target: string, rootSegments: ReadonlySet<string>): string {
+  if (!target.startsWith('/')) return target;
+  const url = target.replace(SHARED_RUNS, '$1?');
   const end = url.indexOf('?');
   const path = end < 0 ? url : url.slice(0, end);
   const query = end < 0 ? '' : url.slice(end);

@@ -57,6 +57,9 @@ export const v2Envelope: PageEnvelope = {
 /** Number of runs that {@link listRuns} reads at once. */
 const rowsPerListRead = 2_500;
 
+/** Envelope of a response that is only the list of runs. */
+export const listEnvelope: PageEnvelope = { before: '', after: () => '' };
+
 /** Envelope of a response of version 2 without pages. */
 export const v2ListEnvelope: PageEnvelope = { before: '{"items":', after: () => '}' };
 
@@ -99,7 +102,7 @@ export async function* readAllRuns<Run>(deps: ReadDeps, query: Omit<RunQuery, 'c
  * @throws NOT_FOUND; errors of the stores.
  */
 export async function readOneRun(deps: ReadDeps, query: Omit<RunQuery, 'limitRows' | 'order'>): Promise<Buffer> {
-  const list = await queryRuns(deps, { ...query, order: 'desc', limitRows: 1 }, { before: '', after: () => '' });
+  const list = await queryRuns(deps, { ...query, order: 'desc', limitRows: 1 }, listEnvelope);
   if (list.length === 2) throw runlakeError('NOT_FOUND', { what: `Run ${query.runIds?.join(', ') ?? ''}`.trimEnd() });
   return list.subarray(1, -1);
 }

@@ -29,6 +29,8 @@ describe('canonicalUrl', () => {
     ['/api/v1/v1/platform/evaluators', '/api/v1/platform/evaluators'],
     ['/v1/platforms', '/api/v1/v1/platforms'],
     ['/v2runs', '/api/v1/v2runs'],
+    ['/public/1/runsshare_token=1&id=2', '/api/v1/public/1/runs?share_token=1&id=2'],
+    ['/public/1/runs?share_token=1', '/api/v1/public/1/runs?share_token=1'],
     ['*', '*'],
   ])('maps %s to %s', (url, canonical) => {
     expect(toCanonicalUrl(url, root)).toBe(canonical);

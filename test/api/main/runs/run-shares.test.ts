@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
+import { Client as NewClient } from 'langsmith-0-12';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { insertEvents, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { addKey } from '../../start-api.ts';
@@ -45,6 +46,7 @@ const reads = (token: string) =>
     ['GET', `/public/${token}/run`],
     ['GET', `/public/${token}/r`],
     ['GET', `/public/${token}/run/${grandchildId}`],
+    ['GET', `/public/${token}/runs`],
     ['POST', `/public/${token}/runs/query`, {}],
     ['GET', `/v2/public/${token}/run/${childId}?selects=NAME`],
     ['POST', `/v2/public/${token}/runs/query`, {}],
@@ -73,6 +75,15 @@ describe('the stock SDK', () => {
     expect(await (await fetch(share_url ?? '')).json()).toMatchObject({ id: rootId, name: 'root' });
     await client.runs.share.delete(rootId, { session_id: runs.projectId });
     await expect(stranger.public.runs.query(share_token, {})).rejects.toMatchObject({ status: 404 });
+  });
+
+  it.each([Client, NewClient])('lists shared runs by version 1 %#', async (ClientOfVersion) => {
+    const token = await share();
+    const stranger = new ClientOfVersion({ apiUrl: url, apiKey: 'none' });
+    const list = async (options?: { runIds: string[] }) =>
+      (await stranger.listSharedRuns(token, options)).map(({ id }) => id);
+    expect(await list()).toEqual([grandchildId, childId, rootId]);
+    expect(await list({ runIds: [childId, rootId, otherId] })).toEqual([childId, rootId]);
   });
 
   it('shares, reads and ends the sharing by version 1', async () => {
@@ -166,7 +177,7 @@ describe('a token is invalid at once', () => {
       expect([404, 200]).toContain(status);
     }
     // Lists of a deleted project are empty.
-    expect(found.filter(({ status }) => status === 200).length).toBe(table === 'projects' ? 2 : 0);
+    expect(found.filter(({ status }) => status === 200).length).toBe(table === 'projects' ? 3 : 0);
   });
 
   it('never was valid', () => check(randomUUID()));
