@@ -4,7 +4,6 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { isFullExtent } from '../house/extent.ts';
-import { isLinuxRoot, skipWithout } from '../house/prerequisites.ts';
 import { until } from '../infra/until.ts';
 import { load, patch, post, type RequestLoad, untilAccepted } from './client.ts';
 import { expectAcceptedOrRetryLater, expectMostAccepted } from './honest-answers.ts';
@@ -37,10 +36,6 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
   });
   afterEach(() => loading.stop());
 
-  const skipFullDisk = (skip: () => never) => {
-    if (isLinuxRoot('a full disk')) skipWithout('no separate disk could be mounted for a server');
-    return skip();
-  };
   const untilAccepts = async (more: number) => {
     const enough = ledger.acceptedCount + more;
     await until('runs to be accepted', () => ledger.acceptedCount >= enough, deadlineMs);
@@ -120,7 +115,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
 
   test.runIf(isFullExtent)('the disk of Kafka is full for a while', async ({ skip }) => {
     const { fillDisk } = own.kafka;
-    if (fillDisk === undefined) return skipFullDisk(skip);
+    if (fillDisk === undefined) return skip('no separate disk can be mounted here');
     fillDisk();
     await untilRefuses();
     own.kafka.freeDisk();
@@ -132,7 +127,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
 
   test.runIf(isFullExtent)('the disk of ClickHouse is full for a while', async ({ skip }) => {
     const { fillDisk } = own.clickhouse;
-    if (fillDisk === undefined) return skipFullDisk(skip);
+    if (fillDisk === undefined) return skip('no separate disk can be mounted here');
     const failed = watchForFailedStore();
     fillDisk();
     await failed();
@@ -142,7 +137,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
 
   test.runIf(isFullExtent)('the disk of Postgres is full for a while', async ({ skip }) => {
     const { fillDisk } = own.postgres;
-    if (fillDisk === undefined) return skipFullDisk(skip);
+    if (fillDisk === undefined) return skip('no separate disk can be mounted here');
     const failed = watchForFailedStore();
     fillDisk();
     // Patches of unknown traces are deferred in Postgres.

@@ -24,7 +24,7 @@ const users: readonly [what: string, platform: NodeJS.Platform, uid: number, ci:
   [
     ['root on Linux', 'linux', 0, '1', true],
     ['another user', 'linux', 1_000, '', 'skipped: a disk requires root'],
-    ['another user in CI', 'linux', 1_000, '1', 'error: a disk requires root'],
+    ['another user in CI', 'linux', 1_000, '1', 'skipped: a disk requires root'],
     ['another system in CI', 'darwin', 0, '1', 'skipped: a disk requires Linux'],
   ];
 
@@ -36,14 +36,7 @@ test.each(users)('a test that needs root on Linux, as %s', (_, platform, uid, ci
   vi.spyOn(console, 'warn').mockImplementation((line) => {
     printed = line;
   });
-  const ask = () => {
-    try {
-      return isLinuxRoot('a disk') || printed;
-    } catch (error) {
-      return `error: ${(error as Error).message}`;
-    }
-  };
-  expect(ask()).toBe(outcome);
+  expect(isLinuxRoot('a disk') || printed).toBe(outcome);
 });
 
 test('a missing tool is printed, and an error in CI', () => {
