@@ -1,11 +1,12 @@
 import { expect } from 'vitest';
 import type { Answer } from './client.ts';
 
-/** Checks that each request got a response in time: accepted, or 503 with Retry-After. */
+/** Checks that each request got a response in time: accepted, or 503 with Retry-After. There must be requests. */
 export function expectAcceptedOrRetryLater(answers: readonly (Answer | undefined)[], maxMs: number): void {
-  const others = answers.filter((answer) => answer?.status !== 202);
+  const isRetryLater = (answer: Answer | undefined) => answer?.status === 503 && answer.retryAfterSeconds > 0;
+  expect(answers.length, 'requests').toBeGreaterThan(0);
   expect(
-    others.filter((answer) => answer !== undefined && (answer.status !== 503 || !(answer.retryAfterSeconds > 0))),
+    answers.filter((answer) => answer?.status !== 202 && !isRetryLater(answer)),
     'neither accepted nor refused with Retry-After',
   ).toEqual([]);
   expect(

@@ -50,10 +50,11 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     const hasFailed = () => pipeline.process('ingest').output().slice(length).includes('a batch could not be stored');
     return () => until('an insert to fail', hasFailed, deadlineMs);
   };
-  const expectAllStored = async () => {
+  const expectAllStored = async (answersWithoutApi = 0) => {
     await untilAccepts(50);
     await loading.stop();
-    expectAcceptedOrRetryLater(loading.answers, maxResponseMs);
+    const answers = loading.answers.filter((answer, at) => at >= answersWithoutApi || answer !== undefined);
+    expectAcceptedOrRetryLater(answers, maxResponseMs);
     await ledger.check(pipeline);
     for (const role of ['api', 'ingest'] as const) {
       expect(pipeline.process(role).output()).not.toMatch(/unhandled|uncaught/i);
@@ -101,7 +102,7 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     await until('/ready to name the registry', () => namesRegistry().catch(() => false), deadlineMs);
     pipeline.ways.api.registry.away(false);
     await starting;
-    await expectAllStored();
+    await expectAllStored(loading.answers.length);
   });
 
   test('the registry is down while all roles run: runs are accepted and stored', async () => {
