@@ -182,7 +182,8 @@ export const getThreadsStats = defineOperation({
   path: '/v2/threads/stats',
   tag: 'threads',
   summary: 'Get the selected statistics of the threads of a project',
-  description: 'Over the root runs that have a thread and match. Percentiles are exact.',
+  description:
+    'Over the root runs, within the times, of the threads that have a trace that matches all filters. Percentiles are exact.',
   access,
   errorStyle: 'problem',
   unsupported: { body: ['thread_filter', 'stride'] },

@@ -79,7 +79,8 @@ export const queryThreads = defineOperation({
   summary: 'Query the threads of a project, page by page',
   description:
     'A thread is the traces whose root runs have the same `thread_id`, `session_id` or `conversation_id` in their metadata. The thread ' +
-    'with the newest trace is first. Only traces that match the times and filters count.',
+    'with the newest trace is first. The filters select threads with a trace, within the times, that matches all of them; all traces of ' +
+    'these threads within the times count.',
   access,
   errorStyle: 'problem',
   unsupported: { body: ['thread_filter', 'ai_search', 'sem_filter'] },
@@ -107,10 +108,12 @@ type ScopeBody = Static<typeof ThreadScopeFields>;
 
 export async function readThreadScope(database: Database, tenantId: string, body: ScopeBody) {
   const [projectId = ''] = await requireProjects(database, tenantId, [body.project_id.toLowerCase()]);
+  const conditions = parseRunFilters(body);
   const filter = {
     startedFromMicros: parseOptionalTime(body.min_start_time) ?? Date.now() * 1_000 - dayMicros,
     startedBeforeMicros: parseOptionalTime(body.max_start_time),
-    conditions: parseRunFilters(body),
+    conditions,
+    selectsThreads: conditions !== undefined,
   };
   return { tenantId, projectId, filter };
 }

@@ -221,7 +221,7 @@ function computeNextSlice(slice: TimeWindow, range: TimeWindow, order: Order, gr
 
 /** Returns the time range that contains all matching runs. */
 export function boundTimeRange({ filter, order, after }: Pick<PageRequest, 'filter' | 'order' | 'after'>): TimeWindow {
-  const started = findStartRange(filter.conditions);
+  const started = findStartRange(filter.selectsThreads ? undefined : filter.conditions);
   let fromMicros = Math.max(allTimes.fromMicros, started.from - startRoundingMicros);
   let untilMicrosExclusive = Math.min(allTimes.untilMicrosExclusive, started.until + startRoundingMicros + 1);
   if (filter.startedFromMicros !== undefined)

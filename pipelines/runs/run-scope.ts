@@ -102,6 +102,11 @@ export interface RunFilter {
   readonly referenceExampleIds?: readonly string[] | undefined;
   /** Conditions in the filter language. */
   readonly conditions?: RunFilterConditions | undefined;
+  /**
+   * Whether `conditions` select threads: a root run matches if some root run of its thread satisfies them, together with the
+   * other conditions of the filter.
+   */
+  readonly selectsThreads?: boolean | undefined;
 }
 
 /** Conditions of a WHERE clause, to be joined by AND, with the values that they bind. */

@@ -20,7 +20,7 @@ import type { RunStats, StatName } from './stats/stat-names.ts';
 interface ThreadScope {
   readonly tenantId: string;
   readonly projectId: string;
-  /** Conditions on the root runs. */
+  /** Conditions on the root runs, or on threads if `selectsThreads` is true. */
   readonly filter: RunFilter;
 }
 
@@ -70,8 +70,8 @@ const listedStats: ReadonlySet<StatName> = new Set([
 ] satisfies StatName[]);
 
 /**
- * Reads a page of threads, the thread with the newest trace first. A thread without a matching trace is omitted, and
- * traces that do not match do not count.
+ * Reads a page of threads, the thread with the newest trace first. A thread without a matching trace is omitted. Traces that
+ * do not match do not count, unless the filter selects threads.
  *
  * @throws BAD_REQUEST for an invalid cursor; errors of ClickHouse.
  */
@@ -87,7 +87,8 @@ export async function queryThreads(clickhouse: ClickHouse, query: ThreadQuery): 
     ...query.filter,
     startedFromMicros: Math.max(startedFromMicros, Math.min(...page.map(({ oldest }) => oldest))),
     startedBeforeMicros: Math.min(startedBeforeMicros, Math.max(...page.map(({ newest }) => newest)) + 1),
-    conditions: addThreadCondition(ids, query.filter.conditions),
+    conditions: addThreadCondition(ids, query.filter.selectsThreads ? undefined : query.filter.conditions),
+    selectsThreads: false,
   };
   const set = { ...buildSet({ ...query, filter }), groups: ids };
   const [stats, edges] = await Promise.all([
@@ -127,7 +128,8 @@ export async function findStoredThreads(
 
 /** Number of threads with a root run that matches. */
 export async function countThreads(clickhouse: ClickHouse, scope: ThreadScope): Promise<number> {
-  const { sql, ...query } = buildMatchingRuns(buildSet(scope), []);
+  const filter = { ...scope.filter, selectsThreads: false };
+  const { sql, ...query } = buildMatchingRuns(buildSet({ ...scope, filter }), []);
   const [row] = await clickhouse.query<{ threads: number }>({
     ...query,
     name: 'count-threads',
@@ -142,7 +144,8 @@ export async function readThreadsStats(
   scope: ThreadScope,
   selected: ReadonlySet<StatName>,
 ): Promise<{ readonly stats: RunStats; readonly threads: number }> {
-  const { groupBy: _groupBy, ...set } = buildSet({ ...scope, filter: addThreadExistsCondition(scope.filter) });
+  const filter = scope.filter.selectsThreads ? scope.filter : addThreadExistsCondition(scope.filter);
+  const { groupBy: _groupBy, ...set } = buildSet({ ...scope, filter });
   const [stats, threads] = await Promise.all([
     readRunStats(clickhouse, { ...set, selected }),
     countThreads(clickhouse, scope),

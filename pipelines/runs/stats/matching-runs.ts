@@ -3,7 +3,7 @@ import type { ExternalTable, QueryParameter } from '../../../infra/clickhouse/cl
 import { startRoundingMicros } from '../../ingest/run-event/times.ts';
 import { buildFilterClauses } from '../filter-clauses.ts';
 import { boundTimeRange } from '../find-page.ts';
-import type { RunKey } from '../run-columns.ts';
+import { type RunKey, threadIdSql } from '../run-columns.ts';
 import {
   buildKeyConditions,
   buildKeysCondition,
@@ -139,7 +139,7 @@ function buildListedRows(
  * are not grouped, `grp` is the empty text.
  *
  * @param columns SQL over `runs FINAL`.
- * @param keyCondition Further condition on the key of the run.
+ * @param keyCondition Further condition on the key of the run; for a filter that selects threads, on `columns`.
  */
 export function buildMatchingRuns(
   set: RunSet,
@@ -155,13 +155,18 @@ export function buildMatchingRuns(
   const values = buildValueConditions(filter);
   const keySql = [range.sql, ...keys.sql].join(' AND ');
   const filtered = buildFilterClauses(filter.conditions, scope, keySql);
-  const selected = [...columns, `${groupBy?.sql ?? `''`} AS grp`];
+  const selectsThreads = filter.selectsThreads === true && filter.conditions !== undefined;
+  const selected = [
+    ...columns,
+    `${groupBy?.sql ?? `''`} AS grp`,
+    ...(selectsThreads ? [`${threadIdSql} AS thread`, `(${filtered.sql.join(' AND ')}) AS is_match`] : []),
+  ];
   const expressions = [...filtered.expressions, ...(groupBy?.expressions ?? [])];
   const rows = `${expressions.length > 0 ? `WITH ${expressions.join(', ')}` : ''} SELECT ${selected.join(', ')} FROM runs FINAL
-    PREWHERE ${keyCondition?.sql ? `${keySql} AND ${keyCondition.sql}` : keySql}
-    WHERE ${[...values.sql, ...filtered.sql].join(' AND ')}`;
+    PREWHERE ${keyCondition?.sql && !selectsThreads ? `${keySql} AND ${keyCondition.sql}` : keySql}
+    WHERE ${[...values.sql, ...(selectsThreads ? [] : filtered.sql)].join(' AND ')}`;
   return {
-    sql: addGroupConditions(set, rows),
+    sql: addGroupConditions(set, selectsThreads ? buildRowsOfThreads(rows, keyCondition?.sql) : rows),
     params: {
       ...range.params,
       ...keys.params,
@@ -174,6 +179,13 @@ export function buildMatchingRuns(
     ...(range.externalTable && { externalTable: range.externalTable }),
     settings: filtered.settings,
   };
+}
+
+/** Selects the rows of threads with a match. The condition on the key comes last: a match need not satisfy it. */
+function buildRowsOfThreads(rows: string, keyCondition = 'true'): string {
+  return `SELECT * FROM (
+    SELECT * FROM (${rows}) WHERE isNotNull(thread) QUALIFY max(is_match) OVER (PARTITION BY thread) = 1)
+    WHERE ${keyCondition}`;
 }
 
 function addGroupConditions({ groupBy, groups }: RunSet, rows: string): string {

@@ -503,7 +503,7 @@ export interface paths {
         put?: never;
         /**
          * Query the threads of a project, page by page
-         * @description A thread is the traces whose root runs have the same `thread_id`, `session_id` or `conversation_id` in their metadata. The thread with the newest trace is first. Only traces that match the times and filters count.
+         * @description A thread is the traces whose root runs have the same `thread_id`, `session_id` or `conversation_id` in their metadata. The thread with the newest trace is first. The filters select threads with a trace, within the times, that matches all of them; all traces of these threads within the times count.
          *
          *     Needs the permission `runs:read`.
          *
@@ -527,7 +527,7 @@ export interface paths {
         put?: never;
         /**
          * Get the selected statistics of the threads of a project
-         * @description Over the root runs that have a thread and match. Percentiles are exact.
+         * @description Over the root runs, within the times, of the threads that have a trace that matches all filters. Percentiles are exact.
          *
          *     Needs the permission `runs:read`.
          *

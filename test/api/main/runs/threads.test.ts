@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
+import { Client as NewClient } from 'langsmith-0-12';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
@@ -7,6 +8,7 @@ import { type RunsApi, startRunsApi } from './runs.fixture.ts';
 
 let runs: RunsApi;
 let client: Client;
+let apiUrl: string;
 let projectId: string;
 /** Root runs of two threads, and one without a thread. Turn n starts n minutes after noon. */
 const roots: Record<string, RunEvent> = {};
@@ -81,7 +83,7 @@ beforeAll(async () => {
     expect(sent.status).toBe(200);
   }
   await runs.api.settled();
-  const apiUrl = await runs.api.server.listen({ port: 0 });
+  apiUrl = await runs.api.server.listen({ port: 0 });
   client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
 });
 afterAll(() => runs?.api.close());
@@ -117,6 +119,12 @@ describe('threads', () => {
     ]);
   });
 
+  it('that a filter selects are summarised as a whole', async () => {
+    const parameters = { project_id: projectId, min_start_time };
+    const [all] = (await client.threads.query(parameters)).items;
+    expect((await client.threads.query({ ...parameters, filter: 'has(tags, "bad")' })).items).toEqual([all]);
+  });
+
   const query = async (body: object) => {
     const answer = await runs.ask({
       url: '/v2/threads/query',
@@ -142,8 +150,12 @@ describe('threads', () => {
       ],
     ],
     ['the default time range', { min_start_time: null }, []],
-    ['a filter', { filter: 'has(tags, "bad")' }, [['a', 1]]],
-    ['a trace filter', { trace_filter: 'neq(error, null)' }, [['a', 1]]],
+    ['a filter', { filter: 'has(tags, "bad")' }, [['a', 3]]],
+    ['a filter on times', { filter: `lt(start_time, "${timeAt(2)}")` }, [['a', 3]]],
+    ['a trace filter', { trace_filter: 'neq(error, null)' }, [['a', 3]]],
+    ['a filter and a time range', { filter: 'has(tags, "bad")', max_start_time: timeAt(4) }, [['a', 2]]],
+    ['a filter that matches outside of the time range', { filter: 'has(tags, "bad")', min_start_time: timeAt(4) }, []],
+    ['filters that no trace satisfies together', { filter: 'has(tags, "bad")', trace_filter: 'eq(error, null)' }, []],
     ['a tree filter', { tree_filter: 'and(eq(name, "call"), eq(prompt_tokens, 2))' }, [['b', 1]]],
     ['a filter on children', { filter: 'eq(name, "call")' }, []],
   ])('with %s', async (_name, body, expected) => {
@@ -257,6 +269,19 @@ describe('groups of runs by conversation', () => {
       trace_count: 4,
       latency_p50_seconds: 3,
       prompt_token_details: { cache_read: 4 },
+      thread_feedback_stats: { user_score: expect.objectContaining({ n: 2, avg: 0.5 }) },
+    });
+    const newClient = new NewClient({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+    const filtered = await newClient.threads.aggregateStats({
+      ...body,
+      select: ['THREAD_COUNT', 'TRACE_COUNT', 'TOTAL_TOKENS', 'PROMPT_TOKEN_DETAILS', 'THREAD_FEEDBACK_STATS'],
+      trace_filter: 'eq(name, "turn 5")',
+    });
+    expect(filtered).toEqual({
+      thread_count: 1,
+      trace_count: 3,
+      total_tokens: 12,
+      prompt_token_details: { cache_read: 3 },
       thread_feedback_stats: { user_score: expect.objectContaining({ n: 2, avg: 0.5 }) },
     });
     const counted = await runs.ask({
