@@ -154,12 +154,18 @@ export function convertEmptyToNull<T extends object>(value: T | undefined): T | 
   return value !== undefined && Object.keys(value).length > 0 ? value : null;
 }
 
+/** Fields of a trace in a thread that are also fields of a run. */
+const traceFieldNames = (Object.keys(threadTraceFields) as (keyof typeof threadTraceFields)[]).filter(
+  (name) => name !== 'latency' && name !== 'turn_number',
+);
+
 const ThreadTrace = Type.Partial(
   Type.Object({
-    ...Type.Pick(V2Run, [
-      ...(Object.keys(threadTraceFields) as (keyof typeof threadTraceFields)[]).filter((name) => name !== 'latency'),
-    ]).properties,
+    ...Type.Pick(V2Run, [...traceFieldNames]).properties,
     latency: Figure(),
+    turn_number: nullable(
+      Type.Integer({ description: 'Position in the whole thread, from 1, the oldest first; filters have no effect.' }),
+    ),
   }),
 );
 

@@ -6,6 +6,7 @@ import type { RunExtras, RunKey } from './run-columns.ts';
 import { type RelatedData, type RelatedKind, toTraceMember } from './run-fields.ts';
 import type { RunScope } from './run-scope.ts';
 import type { Selection } from './run-select.ts';
+import { readTurnNumbers } from './threads.ts';
 import {
   readFirstReceivedTimes,
   readFirstTokenTimes,
@@ -47,16 +48,17 @@ export async function readRuns(
     const runs = rows.map(toTraceMember);
     const runsWithoutDottedOrder = runs.filter((run) => run.dottedOrder === undefined && run.runId !== run.traceId);
     const runsToWalk = relatedKinds.has('children') ? runs : columns.has('dottedOrder') ? runsWithoutDottedOrder : [];
-    const [members, firstReceived] = await Promise.all([
+    const [members, firstReceived, turns] = await Promise.all([
       runsToWalk.length > 0
         ? readTraceMembers(clickhouse, scope, listDistinctTraceIds(runsToWalk))
         : Promise.resolve(new Map<string, never>()),
       readIfSelected('firstReceived', () => readFirstReceivedTimes(clickhouse, tenantId, runs)),
+      readIfSelected('turns', () => readTurnNumbers(clickhouse, scope, traceIds, listThreadIds(rows))),
     ]);
     const wanted = new Set(relatedKinds.has('children') ? runIds : []);
     const trees = new Map([...members].map(([traceId, list]) => [traceId, new TraceTree(list, wanted)]));
     const children = relatedKinds.has('children') ? findChildren(runs, members, trees) : new Map();
-    return { rows, rowData: { trees, children, firstReceived } };
+    return { rows, rowData: { trees, children, firstReceived, turns } };
   }
 
   const [{ rows, rowData }, feedbackStats, attachmentUrls, shares, uses, datasets, figures, firstTokens, spans] =
@@ -98,6 +100,10 @@ export async function readRuns(
 
 function listDistinctTraceIds(runs: readonly Pick<RunKey, 'traceId'>[]): string[] {
   return [...new Set(runs.map((run) => run.traceId))];
+}
+
+function listThreadIds(rows: readonly TracedRunRow[]): string[] {
+  return [...new Set(rows.flatMap((row) => row.text('threadId') ?? []))];
 }
 
 /** Finds the children and descendants of `runs` among the members of their traces. */

@@ -28,6 +28,8 @@ export interface RelatedData {
   /** Time of the first token of any model call of each trace, in microseconds since 1970, by trace. */
   readonly firstTokens: ReadonlyMap<string, number>;
   readonly spans: ReadonlyMap<string, TraceTimeRange>;
+  /** Position of each trace in its thread, from 1, by trace. */
+  readonly turns: ReadonlyMap<string, number>;
 }
 
 /** Kinds of data that are read separately, each with one query. */
@@ -41,7 +43,8 @@ export type RelatedKind =
   | 'figures'
   | 'firstReceived'
   | 'firstTokens'
-  | 'spans';
+  | 'spans'
+  | 'turns';
 
 /** One field of the response: the columns that it needs, and its JSON text. Stored JSON is returned byte for byte. */
 export interface RunField {

@@ -11,7 +11,7 @@ import type { RunFilterConditions } from './filter/run-filter.ts';
 import { toPlainText } from './json-sql.ts';
 import { previewCharacters, runColumns, startedAtMicros } from './run-columns.ts';
 import { truncate } from './run-fields.ts';
-import type { RunFilter } from './run-scope.ts';
+import type { RunFilter, RunScope } from './run-scope.ts';
 import { threadGrouping } from './stats/grouping.ts';
 import { buildMatchingRuns, type RunSet } from './stats/matching-runs.ts';
 import { createEmptyStats, readRunStats, wholeSetGroup } from './stats/read-stats.ts';
@@ -124,6 +124,35 @@ export async function findStoredThreads(
   });
   const stored = new Set(rows.map((row) => `${row.projectId} ${row.threadId}`));
   return threads.filter(({ projectId, threadId }) => stored.has(`${projectId} ${threadId}`));
+}
+
+/**
+ * Reads the positions of traces in their threads, from 1, the oldest trace first. The map is keyed by trace id.
+ *
+ * @param threadIds The threads of these traces.
+ *
+ * @throws errors of ClickHouse.
+ */
+export async function readTurnNumbers(
+  clickhouse: ClickHouse,
+  scope: RunScope,
+  traceIds: readonly string[],
+  threadIds: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  if (threadIds.length === 0) return new Map();
+  const filter = { conditions: addThreadCondition(threadIds, undefined), isRoot: true };
+  const columns = ['session_id', 'trace_id', `${startedAtMicros} AS started`];
+  const { sql, params, ...query } = buildMatchingRuns({ scope, filter, groupBy: threadGrouping }, columns);
+  const rows = await clickhouse.query<{ trace_id: string; turn: number }>({
+    ...query,
+    params: { ...params, traces: traceIds },
+    name: 'number-turns',
+    sql: `SELECT trace_id, turn FROM (
+            SELECT trace_id, row_number() OVER (PARTITION BY session_id, grp ORDER BY started, toString(trace_id)) AS turn
+            FROM (${sql}))
+          WHERE trace_id IN {traces:Array(UUID)}`,
+  });
+  return new Map(rows.map(({ trace_id, turn }) => [trace_id, turn]));
 }
 
 /** Number of threads with a root run that matches. */

@@ -157,6 +157,7 @@ export const threadTraceFields = {
   completion_token_details: v2Fields.completion_token_details,
   prompt_cost_details: v2Fields.prompt_cost_details,
   completion_cost_details: v2Fields.completion_cost_details,
+  turn_number: createField(['threadId'], (run, related) => related.turns.get(run.key.traceId)?.toString(), 'turns'),
 } as const satisfies Record<string, RunField>;
 
 /** Fields that cover all runs of a trace. Tokens and costs of the root run are those of the trace. */

@@ -194,6 +194,24 @@ describe('threads', () => {
     });
   });
 
+  it('number their traces before the filter and the pages', async () => {
+    const newClient = new NewClient({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+    const list = async (threadId: string, filter: { filter?: string } = {}) => {
+      const traces = [];
+      const parameters = { project_id: projectId, page_size: 2, selects: ['NAME' as const, 'TURN_NUMBER' as const] };
+      for await (const trace of newClient.threads.listTraces(threadId, { ...parameters, ...filter }))
+        traces.push([trace.name, trace.turn_number]);
+      return traces;
+    };
+    expect(await list('a')).toEqual([
+      ['turn 5', 3],
+      ['turn 3', 2],
+      ['turn 1', 1],
+    ]);
+    expect(await list('a', { filter: 'has(tags, "bad")' })).toEqual([['turn 3', 2]]);
+    expect(await list('b')).toEqual([['turn 2', 1]]);
+  });
+
   it('have statistics', async () => {
     const stats = await client.threads.stats('a', {
       session_id: projectId,
