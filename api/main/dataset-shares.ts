@@ -21,7 +21,7 @@ import type { Services } from '../server/services.ts';
 import { Dataset, DatasetParams } from './datasets.ts';
 import { createExampleLinks, Example, filterParameters, maxExamples, toFilter } from './example-fields.ts';
 import { exampleWriteErrors } from './examples.ts';
-import { publicAccess, publicHeaders, ShareParams } from './run-shares.ts';
+import { publicAccess, publicHeaders, ShareParams } from './shared-runs.ts';
 
 /** Copies of datasets and shared datasets. */
 

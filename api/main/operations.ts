@@ -126,22 +126,7 @@ import {
   updateQueueRun,
 } from './queue-runs.ts';
 import { createRepo, deleteRepo, getRepo, likeRepo, listRepos, updateRepo } from './repos.ts';
-import {
-  createThreadShare,
-  deleteThreadShare,
-  getRunShare,
-  getSharedRun,
-  getSharedTrace,
-  getSharedV2Run,
-  getThreadShare,
-  listSharedRuns,
-  listSharedV2Runs,
-  querySharedRuns,
-  shareRun,
-  shareV2Run,
-  unshareRun,
-  unshareV2Run,
-} from './run-shares.ts';
+import { runShareOperations } from './run-shares.ts';
 import { getRunStats } from './run-stats.ts';
 import { getRun, queryRuns, validateRunsQuery } from './runs.ts';
 import { secretOperations } from './secrets.ts';
@@ -150,6 +135,7 @@ import { deleteSession, deleteSessions, getSession, getSessionMetadata, listSess
 import { sharedComparisonOperations } from './shared-comparisons.ts';
 import { sharedEntityOperations } from './shared-entities.ts';
 import { sharedExperimentOperations } from './shared-experiments.ts';
+import { sharedRunOperations } from './shared-runs.ts';
 import { signInOperations } from './sign-in.ts';
 import { systemOperations } from './system.ts';
 import { taggingOperations } from './taggings.ts';
@@ -248,20 +234,8 @@ export const operations: readonly Operation[] = [
   getThreadStats,
   getThreadsStats,
   getThreadPreview,
-  getRunShare,
-  shareRun,
-  unshareRun,
-  shareV2Run,
-  unshareV2Run,
-  getThreadShare,
-  createThreadShare,
-  deleteThreadShare,
-  getSharedTrace,
-  getSharedRun,
-  listSharedRuns,
-  querySharedRuns,
-  getSharedV2Run,
-  listSharedV2Runs,
+  ...runShareOperations,
+  ...sharedRunOperations,
   deleteRuns,
   deleteTraces,
   keepTraces,

@@ -9,9 +9,9 @@ import { defineOperation, type Operation, RawResponse } from '../server/operatio
 import type { Services } from '../server/services.ts';
 import { ComparisonQuery, comparisonFields, comparisonResults, parseComparisonQuery } from './comparisons.ts';
 import { formatSharedExperiment, readSharedDataset, SharedExperiment } from './dataset-shares.ts';
-import { publicHeaders, ShareParams } from './run-shares.ts';
 import { readStatsOfQuery, statsSchema } from './run-stats.ts';
 import { experimentsDescription, readExperiments, shared } from './shared-experiments.ts';
+import { publicHeaders, ShareParams } from './shared-runs.ts';
 
 /** Experiments on shared datasets compared: statistics, comparative experiments, and experiments of several datasets. */
 

@@ -18,8 +18,8 @@ import { readSharedDataset } from './dataset-shares.ts';
 import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { Feedback } from './feedback.ts';
 import { createRunExtras } from './run-extras.ts';
-import { publicAccess, publicHeaders, ShareParams } from './run-shares.ts';
 import { maxPageRows, normaliseIds, oneOrMore, Run } from './runs.ts';
+import { publicAccess, publicHeaders, ShareParams } from './shared-runs.ts';
 
 /**
  * Experiments on shared datasets, and feedback on shared traces. They are read with a share token instead of an API
