@@ -19,13 +19,13 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Agent } from 'undici';
-import { startRunlake } from '../test/runlake-process.ts';
 import { loadServer } from './agents/load.ts';
 import { untilQuiet } from './agents/quiet.ts';
 import { createThread, streamRun } from './agents/stream-run.ts';
 import { againstTargets, atLeast, atMost } from './agents/targets.ts';
 import { ControlPlane } from './deploy/control-plane.ts';
 import { median, round, timedMs } from './figures.ts';
+import { atEnd, startBenchRunlake } from './started.ts';
 
 const isQuick = process.argv.includes('--quick');
 const plan = isQuick
@@ -45,42 +45,38 @@ const burstFiles = ['langgraph.json', 'package.json', 'burst.js'];
 const linkPackages = `ln -s '${pathOf('../node_modules')}' node_modules`;
 
 const folder = mkdtempSync(join(tmpdir(), 'runlake-bench-deploy-'));
-const runlake = await startRunlake();
+atEnd(() => rmSync(folder, { recursive: true, force: true }));
+const runlake = await startBenchRunlake();
 const controlPlane = new ControlPlane(runlake);
-try {
-  const deploying = await measureDeploying();
-  const { id, source_config } = await controlPlane.deploy('burst', burst, burstFiles, {
-    install_command: linkPackages,
-    resource_spec: { cpu: 1 },
-  });
-  const proxied = { url: source_config.custom_url, headers: { 'x-api-key': runlake.apiKey } };
-  const proxy = await measureProxy(proxied, id);
-  const updating = await measureUpdating(proxied, id);
-  console.log(
-    JSON.stringify({
-      bench: 'deploy',
-      ...againstTargets({
-        deploy_times_plain: atMost(1.5, deploying.deployMs / deploying.plainMs),
-        complete_streams_share: atLeast(1, 1 - updating.failed / updating.streams),
-        proxy_first_event_extra_ms: atMost(3, proxy.firstExtraMs),
-        proxy_events_share: atLeast(0.8, proxy.eventsShare),
-      }),
-      deploy_p50_ms: round(deploying.deployMs, 0),
-      npm_ci_p50_ms: round(deploying.installMs, 0),
-      plain_start_p50_ms: round(deploying.startMs, 0),
-      streams_during_updates: updating.streams,
-      failed_streams: updating.failed,
-      first_failure: updating.failure,
-      direct_first_event_p50_ms: round(proxy.directFirstMs),
-      proxy_first_event_p50_ms: round(proxy.proxyFirstMs),
-      direct_events_per_second: round(proxy.directEventsPerSecond, 0),
-      plan,
+const deploying = await measureDeploying();
+const { id, source_config } = await controlPlane.deploy('burst', burst, burstFiles, {
+  install_command: linkPackages,
+  resource_spec: { cpu: 1 },
+});
+const proxied = { url: source_config.custom_url, headers: { 'x-api-key': runlake.apiKey } };
+const proxy = await measureProxy(proxied, id);
+const updating = await measureUpdating(proxied, id);
+console.log(
+  JSON.stringify({
+    bench: 'deploy',
+    ...againstTargets({
+      deploy_times_plain: atMost(1.5, deploying.deployMs / deploying.plainMs),
+      complete_streams_share: atLeast(1, 1 - updating.failed / updating.streams),
+      proxy_first_event_extra_ms: atMost(3, proxy.firstExtraMs),
+      proxy_events_share: atLeast(0.8, proxy.eventsShare),
     }),
-  );
-} finally {
-  await runlake.remove();
-  rmSync(folder, { recursive: true, force: true });
-}
+    deploy_p50_ms: round(deploying.deployMs, 0),
+    npm_ci_p50_ms: round(deploying.installMs, 0),
+    plain_start_p50_ms: round(deploying.startMs, 0),
+    streams_during_updates: updating.streams,
+    failed_streams: updating.failed,
+    first_failure: updating.failure,
+    direct_first_event_p50_ms: round(proxy.directFirstMs),
+    proxy_first_event_p50_ms: round(proxy.proxyFirstMs),
+    direct_events_per_second: round(proxy.directEventsPerSecond, 0),
+    plan,
+  }),
+);
 
 async function measureDeploying() {
   const times: { deployMs: number; installMs: number; startMs: number }[] = [];
@@ -125,6 +121,7 @@ async function startPlainly(project: string): Promise<void> {
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
+  atEnd(() => child.kill('SIGKILL'));
   const ended = once(child, 'exit');
   const [chunk] = (await Promise.race([once(child.stdout, 'data'), ended])) as [unknown];
   child.kill('SIGKILL');
@@ -142,7 +139,7 @@ async function measureProxy(proxied: Target, deploymentId: string) {
   const direct = { ...proxied, url: replicaUrl };
   const load = async (target: Target, runs: number, atOnce: number, events: number) => {
     await settle();
-    return loadServer({ ...target, memoryMib: () => 0, end: async () => undefined }, { runs, atOnce, events });
+    return loadServer({ ...target, memoryMib: () => 0 }, { runs, atOnce, events });
   };
   for (const target of [direct, proxied]) await load(target, clients, clients, 1_000);
   const rounds = [];

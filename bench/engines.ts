@@ -10,6 +10,7 @@ import { type Database, openDatabase } from '../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../infra/telemetry/logger.ts';
 import { withDatabase } from '../test/engines/ask-engines.ts';
 import { startDedicatedShards } from '../test/engines/own-shards.ts';
+import { atEnd, started } from './started.ts';
 
 export interface BenchEngines {
   readonly clickhouse: ClickHouse;
@@ -20,7 +21,10 @@ export interface BenchEngines {
 /** Turns off caches of ClickHouse that would speed up repetitions. */
 const fresh = { use_query_condition_cache: 0 } as const;
 
-/** Runs `work` on separate migrated engines in a temporary folder, without ClickHouse's query condition cache. */
+/**
+ * Runs `work` on separate migrated engines in a temporary folder, without ClickHouse's query condition cache. They run
+ * until the bench ends.
+ */
 export function withEngines<T>(work: (engines: BenchEngines) => Promise<T>): Promise<T> {
   return withEnginesAndShards((engines) => work(engines), false);
 }
@@ -36,32 +40,30 @@ async function withEnginesAndShards<T>(
 ): Promise<T> {
   const logger = createLogger('warn', 'bench');
   const path = mkdtempSync(join(tmpdir(), 'runlake-bench-'));
-  const folder = await openDataFolder(path);
-  const engines = await startEmbedded({ folder, needs: { clickhouse: true, database: true }, logger });
-  const shards = hasShards ? await startDedicatedShards(join(path, 'shards'), 2) : undefined;
-  const opened: BenchEngines[] = [];
+  atEnd(() => rmSync(path, { recursive: true, force: true }));
+  const folder = await started(openDataFolder(path), (opened) => opened.close());
+  const engines = await started(
+    startEmbedded({ folder, needs: { clickhouse: true, database: true }, logger }),
+    (running) => running.stop(),
+  );
+  const shards = hasShards
+    ? await started(startDedicatedShards(join(path, 'shards'), 2), (running) => running.stop())
+    : undefined;
   const open = async (clickhouseUrl: string, databaseUrl: string, cluster?: string): Promise<BenchEngines> => {
     const timeoutMs = 600_000;
     const clickhouse = withoutCaches(openClickHouse({ url: clickhouseUrl, cluster, logger, timeoutMs }));
     const database = openDatabase({ url: databaseUrl, logger, timeoutMs });
+    atEnd(() => Promise.all([clickhouse.close(), database.close()]));
     const one = { clickhouse, database, logger };
-    opened.push(one);
     await migrate(one);
     return one;
   };
-  try {
-    const one = await open(String(engines.clickhouseUrl), String(engines.databaseUrl));
-    if (shards === undefined) return await work(one, undefined);
-    await one.database.execute('CREATE DATABASE shards');
-    const { clickhouseUrl, clickhouseCluster } = shards.addresses;
-    const two = await open(clickhouseUrl, withDatabase(String(engines.databaseUrl), 'shards'), clickhouseCluster);
-    return await work(one, two);
-  } finally {
-    for (const { clickhouse, database } of opened) await Promise.all([clickhouse.close(), database.close()]);
-    await Promise.all([engines.stop(), shards?.stop()]);
-    await folder.close();
-    rmSync(path, { recursive: true, force: true });
-  }
+  const one = await open(String(engines.clickhouseUrl), String(engines.databaseUrl));
+  if (shards === undefined) return work(one, undefined);
+  await one.database.execute('CREATE DATABASE shards');
+  const { clickhouseUrl, clickhouseCluster } = shards.addresses;
+  const two = await open(clickhouseUrl, withDatabase(String(engines.databaseUrl), 'shards'), clickhouseCluster);
+  return work(one, two);
 }
 
 function withoutCaches(inner: ClickHouse): ClickHouse {

@@ -29,12 +29,12 @@ import { openClickHouse } from '../infra/clickhouse/client.ts';
 import { openDatabase } from '../infra/postgres/pool.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
 import { addKey, addOrganization } from '../test/api/start-api.ts';
-import { startRunlake } from '../test/runlake-process.ts';
 import { agentsAt, untilItAnswers } from './agents/agents-at.ts';
 import type { Flood } from './fairness/flood.ts';
 import { addDestination, disconnect, exportDays, ingest, ok, query, run, type Tenant } from './fairness/requests.ts';
 import { quantile, round, timedMs } from './figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
+import { atEnd, startBenchRunlake } from './started.ts';
 
 const target = 3;
 const runsOfProject = Number(process.env.BENCH_RUNS ?? 100_000);
@@ -57,8 +57,9 @@ interface Part {
 }
 
 const root = mkdtempSync(join(tmpdir(), 'runlake-bench-fairness-'));
+atEnd(() => rmSync(root, { recursive: true, force: true }));
 const agents = await agentsAt();
-const runlake = await startRunlake({
+const runlake = await startBenchRunlake({
   environment: { ...agents.environment, RUNLAKE_LOCAL_EXPORT_ROOT: root, RUNLAKE_EXPORTS_PER_WORKSPACE: '10' },
 });
 const at = { main: runlake.url, agents: agents.url };
@@ -66,53 +67,46 @@ const logger = createLogger('warn', 'bench');
 const { clickhouseUrl, databaseUrl } = runlake.stores();
 const clickhouse = openClickHouse({ url: clickhouseUrl, logger, timeoutMs: 600_000 });
 const database = openDatabase({ url: databaseUrl, logger, timeoutMs: 60_000 });
-try {
-  await untilItAnswers(agents.url);
-  const [quiet, noisy] = [await addTenant('quiet'), await addTenant('noisy')];
-  const [quietKey, noisyKey] = await addAgentKeys();
-  const all: Record<Flood['part'], Part> = {
-    runs: { pauseMs: 20, maxSeconds: 25, quiet: (signal) => run(at, { ...quiet, key: quietKey }, 20, signal) },
-    // With requests longer than the pauses it would use more than its share, and not be quiet.
-    queries: { pauseMs: 300, maxSeconds: 35, quiet: (signal) => query(at, quiet, signal) },
-    exports: {
-      pauseMs: 20,
-      maxSeconds: 35,
-      quiet: (signal) => exportDays(at, quiet, { beginSeconds, days: 1 }, signal),
-    },
-    ingest: { pauseMs: 20, maxSeconds: 25, quiet: (signal) => ingest(at, quiet, { runs: 10, bytes: 1_000 }, signal) },
-  };
-  const chosen = process.env.BENCH_PARTS?.split(',') ?? Object.keys(all);
-  const figures: Record<string, number> = {};
-  const rows: Record<string, object> = {};
-  for (const [name, part] of Object.entries(all) as [Flood['part'], Part][]) {
-    if (!chosen.includes(name)) continue;
-    const alone = await measure(part);
-    const stop = startFlood({
-      ...{ part: name, at, beginSeconds },
-      tenant: name === 'runs' ? { ...noisy, key: noisyKey } : noisy,
-    });
-    await pause(floodLeadMs);
-    const beside = await measure(part);
-    await stop();
-    const [aloneP99, besideP99] = [quantile(alone.taken, 0.99), quantile(beside.taken, 0.99)];
-    figures[`${name}_ratio`] = round(besideP99 / aloneP99);
-    figures[`${name}_alone_p99_ms`] = round(aloneP99);
-    figures[`${name}_beside_p99_ms`] = round(besideP99);
-    figures[`${name}_samples`] = Math.min(alone.taken.length, beside.taken.length);
-    rows[name] = { ratio: figures[`${name}_ratio`], ...shown('alone', alone), ...shown('beside', beside) };
-    await pause(settleMs);
-  }
-  console.log('Milliseconds, by part:');
-  console.table(rows);
-  const ratio = Math.max(...chosen.map((name) => figures[`${name}_ratio`] as number));
-  console.log(JSON.stringify({ bench: 'fairness', ratio, target, higher_is_better: false, ...figures }));
-} finally {
-  await disconnect();
-  await clickhouse.close();
-  await database.close();
-  await runlake.remove();
-  rmSync(root, { recursive: true, force: true });
+atEnd(() => Promise.all([disconnect(), clickhouse.close(), database.close()]));
+await untilItAnswers(agents.url);
+const [quiet, noisy] = [await addTenant('quiet'), await addTenant('noisy')];
+const [quietKey, noisyKey] = await addAgentKeys();
+const all: Record<Flood['part'], Part> = {
+  runs: { pauseMs: 20, maxSeconds: 25, quiet: (signal) => run(at, { ...quiet, key: quietKey }, 20, signal) },
+  // With requests longer than the pauses it would use more than its share, and not be quiet.
+  queries: { pauseMs: 300, maxSeconds: 35, quiet: (signal) => query(at, quiet, signal) },
+  exports: {
+    pauseMs: 20,
+    maxSeconds: 35,
+    quiet: (signal) => exportDays(at, quiet, { beginSeconds, days: 1 }, signal),
+  },
+  ingest: { pauseMs: 20, maxSeconds: 25, quiet: (signal) => ingest(at, quiet, { runs: 10, bytes: 1_000 }, signal) },
+};
+const chosen = process.env.BENCH_PARTS?.split(',') ?? Object.keys(all);
+const figures: Record<string, number> = {};
+const rows: Record<string, object> = {};
+for (const [name, part] of Object.entries(all) as [Flood['part'], Part][]) {
+  if (!chosen.includes(name)) continue;
+  const alone = await measure(part);
+  const stop = startFlood({
+    ...{ part: name, at, beginSeconds },
+    tenant: name === 'runs' ? { ...noisy, key: noisyKey } : noisy,
+  });
+  await pause(floodLeadMs);
+  const beside = await measure(part);
+  await stop();
+  const [aloneP99, besideP99] = [quantile(alone.taken, 0.99), quantile(beside.taken, 0.99)];
+  figures[`${name}_ratio`] = round(besideP99 / aloneP99);
+  figures[`${name}_alone_p99_ms`] = round(aloneP99);
+  figures[`${name}_beside_p99_ms`] = round(besideP99);
+  figures[`${name}_samples`] = Math.min(alone.taken.length, beside.taken.length);
+  rows[name] = { ratio: figures[`${name}_ratio`], ...shown('alone', alone), ...shown('beside', beside) };
+  await pause(settleMs);
 }
+console.log('Milliseconds, by part:');
+console.table(rows);
+const ratio = Math.max(...chosen.map((name) => figures[`${name}_ratio`] as number));
+console.log(JSON.stringify({ bench: 'fairness', ratio, target, higher_is_better: false, ...figures }));
 
 interface Measured {
   readonly taken: readonly number[];

@@ -8,7 +8,6 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { startRole } from '../test/role-process.ts';
 import { median, quantile, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { cpuSeconds, maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
@@ -16,14 +15,15 @@ import { encodeParsed, parsed } from './ingest-load/records.ts';
 import { sendAll } from './ingest-load/send.ts';
 import { openBareTopic } from './ingest-load/topic.ts';
 import { withStack } from './stack.ts';
+import { startBenchRole, started } from './started.ts';
 
 const turns = 5;
 const bodiesPerTurn = 300;
 const clients = 8;
 
 await withStack(async (stack) => {
-  const api = await startRole('api', stack.environment);
-  const topic = await openBareTopic(stack);
+  const api = await startBenchRole('api', stack.environment);
+  const topic = await started(openBareTopic(stack), (open) => open.close());
   const options = { url: api.url, apiKey: stack.apiKey, contentType: multipartType, clients, path: '/runs/multipart' };
   const bodies = (count: number) => Array.from({ length: count }, () => multipartBody(makeRuns(runsPerBody)));
   const runs = bodiesPerTurn * runsPerBody;
@@ -57,35 +57,30 @@ await withStack(async (stack) => {
     return (runs / (performance.now() - began)) * 1_000;
   };
 
-  try {
-    await sendAll(bodies(40), options);
-    await floor();
-    const results: (Awaited<ReturnType<typeof accepted>> & { floor: number })[] = [];
-    for (let turn = 0; turn < turns; turn++) results.push({ ...(await accepted()), floor: await floor() });
-    const alone = await sendAll(bodies(100), { ...options, clients: 1 });
-    const of = (figure: (result: (typeof results)[number]) => number, digits = 1) =>
-      round(median(results.map(figure)), digits);
-    console.log(
-      JSON.stringify({
-        bench: 'ingest-kafka',
-        ratio: of(({ perSecond, floor }) => perSecond / floor, 3),
-        target: 0.55,
-        higher_is_better: true,
-        runs_per_second: of(({ perSecond }) => perSecond, 0),
-        floor_runs_per_second: of(({ floor }) => floor, 0),
-        p50_ms_of_8_clients: of(({ p50 }) => p50),
-        p99_ms_of_8_clients: of(({ p99 }) => p99),
-        alone_p50_ms: round(quantile(alone, 0.5), 1),
-        alone_p99_ms: round(quantile(alone, 0.99), 1),
-        server_cpu_us_per_run: of(({ server }) => server),
-        client_cpu_us_per_run: of(({ client }) => client),
-        peak_memory_mib: round(memoryMib(api.pid, 'VmHWM'), 0),
-        peak_memory_mib_target: maxPeakMib,
-        turns,
-      }),
-    );
-  } finally {
-    await topic.close();
-    await api.end();
-  }
+  await sendAll(bodies(40), options);
+  await floor();
+  const results: (Awaited<ReturnType<typeof accepted>> & { floor: number })[] = [];
+  for (let turn = 0; turn < turns; turn++) results.push({ ...(await accepted()), floor: await floor() });
+  const alone = await sendAll(bodies(100), { ...options, clients: 1 });
+  const of = (figure: (result: (typeof results)[number]) => number, digits = 1) =>
+    round(median(results.map(figure)), digits);
+  console.log(
+    JSON.stringify({
+      bench: 'ingest-kafka',
+      ratio: of(({ perSecond, floor }) => perSecond / floor, 3),
+      target: 0.55,
+      higher_is_better: true,
+      runs_per_second: of(({ perSecond }) => perSecond, 0),
+      floor_runs_per_second: of(({ floor }) => floor, 0),
+      p50_ms_of_8_clients: of(({ p50 }) => p50),
+      p99_ms_of_8_clients: of(({ p99 }) => p99),
+      alone_p50_ms: round(quantile(alone, 0.5), 1),
+      alone_p99_ms: round(quantile(alone, 0.99), 1),
+      server_cpu_us_per_run: of(({ server }) => server),
+      client_cpu_us_per_run: of(({ client }) => client),
+      peak_memory_mib: round(memoryMib(api.pid, 'VmHWM'), 0),
+      peak_memory_mib_target: maxPeakMib,
+      turns,
+    }),
+  );
 });

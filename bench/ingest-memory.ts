@@ -4,16 +4,16 @@
  * better.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { startRunlake } from '../test/runlake-process.ts';
 import { median, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
 import { sendAll } from './ingest-load/send.ts';
+import { atEnd, startBenchRunlake } from './started.ts';
 
 const minutes = 5;
 const bodiesPerRound = 50;
 
-const runlake = await startRunlake();
+const runlake = await startBenchRunlake();
 const options = {
   url: runlake.url,
   apiKey: runlake.apiKey,
@@ -25,30 +25,26 @@ const samples: { second: number; mib: number }[] = [];
 const began = performance.now();
 const seconds = () => (performance.now() - began) / 1_000;
 const sampler = setInterval(() => samples.push({ second: seconds(), mib: memoryMib(runlake.pid, 'VmRSS') }), 1_000);
+atEnd(() => clearInterval(sampler));
 let runs = 0;
-try {
-  while (seconds() < minutes * 60) {
-    const bodies = Array.from({ length: bodiesPerRound }, () => multipartBody(makeRuns(runsPerBody)));
-    const roundBegan = performance.now();
-    await sendAll(bodies, options);
-    runs += bodiesPerRound * runsPerBody;
-    await delay(performance.now() - roundBegan);
-  }
-  const inMinute = (minute: number) =>
-    median(samples.filter(({ second }) => Math.floor(second / 60) === minute - 1).map(({ mib }) => mib));
-  console.log(
-    JSON.stringify({
-      bench: 'ingest-memory',
-      ratio: round(inMinute(minutes) / inMinute(2), 3),
-      target: 1.25,
-      higher_is_better: false,
-      mib_by_minute: Array.from({ length: minutes }, (_, index) => round(inMinute(index + 1), 0)),
-      peak_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
-      peak_mib_target: maxPeakMib,
-      runs,
-    }),
-  );
-} finally {
-  clearInterval(sampler);
-  await runlake.remove();
+while (seconds() < minutes * 60) {
+  const bodies = Array.from({ length: bodiesPerRound }, () => multipartBody(makeRuns(runsPerBody)));
+  const roundBegan = performance.now();
+  await sendAll(bodies, options);
+  runs += bodiesPerRound * runsPerBody;
+  await delay(performance.now() - roundBegan);
 }
+const inMinute = (minute: number) =>
+  median(samples.filter(({ second }) => Math.floor(second / 60) === minute - 1).map(({ mib }) => mib));
+console.log(
+  JSON.stringify({
+    bench: 'ingest-memory',
+    ratio: round(inMinute(minutes) / inMinute(2), 3),
+    target: 1.25,
+    higher_is_better: false,
+    mib_by_minute: Array.from({ length: minutes }, (_, index) => round(inMinute(index + 1), 0)),
+    peak_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
+    peak_mib_target: maxPeakMib,
+    runs,
+  }),
+);

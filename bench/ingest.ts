@@ -11,7 +11,6 @@
 import { gzipSync } from 'node:zlib';
 import { openClickHouse } from '../infra/clickhouse/client.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
-import { startRunlake } from '../test/runlake-process.ts';
 import { median, quantile, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { insertFloor } from './ingest-load/floor.ts';
@@ -20,18 +19,20 @@ import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
 import { type SendOptions, sendAll } from './ingest-load/send.ts';
 import { insertBatchesSoFar, untilInserted } from './ingest-load/stored.ts';
 import { zstdBodies } from './ingest-load/zstd-bodies.ts';
+import { atEnd, startBenchRunlake } from './started.ts';
 
 const rounds = Number(process.env.BENCH_ROUNDS ?? 5);
 const bodiesPerRound = 300;
 const bodiesBeside = 100;
 const target = 0.25;
 
-const runlake = await startRunlake();
+const runlake = await startBenchRunlake();
 const clickhouse = openClickHouse({
   url: runlake.stores().clickhouseUrl,
   logger: createLogger('warn', 'bench'),
   timeoutMs: 60_000,
 });
+atEnd(() => clickhouse.close());
 const multipart: SendOptions = {
   url: runlake.url,
   apiKey: runlake.apiKey,
@@ -41,48 +42,43 @@ const multipart: SendOptions = {
 };
 const otlp: SendOptions = { ...multipart, contentType: otlpType, path: '/otel/v1/traces' };
 
-try {
-  await sendAll(bodies(40), multipart);
-  await sendAll(bodies(10, otlpBody), otlp);
-  const results: Awaited<ReturnType<typeof measure>>[] = [];
-  for (let turn = 0; turn < rounds; turn++) results.push(await measure());
-  const of = (figure: (result: (typeof results)[number]) => number, digits = 1) =>
-    round(median(results.map(figure)), digits);
-  const gzip = await throughput(
-    bodies(bodiesBeside).map((body) => gzipSync(body)),
-    { ...multipart, encoding: 'gzip' },
-  );
-  const packed = zstdBodies(bodies(bodiesBeside));
-  const zstd = packed && (await throughput(packed, { ...multipart, encoding: 'zstd' }));
-  const alone = await sendAll(bodies(bodiesBeside), { ...multipart, clients: 1 });
-  console.log(
-    JSON.stringify({
-      bench: 'ingest',
-      ratio: of(({ product, floor }) => product / floor, 3),
-      target,
-      higher_is_better: true,
-      otlp_ratio: of(({ product, spans }) => spans / product, 3),
-      otlp_target: 0.6,
-      runs_per_second: of(({ product }) => product, 0),
-      floor_runs_per_second: of(({ floor }) => floor, 0),
-      otlp_spans_per_second: of(({ spans }) => spans, 0),
-      gzip_runs_per_second: round(gzip, 0),
-      zstd_runs_per_second: zstd === undefined ? null : round(zstd, 0),
-      mean_insert_batch_rows: of(({ insertBatchRows }) => insertBatchRows, 0),
-      p50_ms_of_8_clients: of(({ p50 }) => p50),
-      p99_ms_of_8_clients: of(({ p99 }) => p99),
-      alone_p50_ms: round(quantile(alone, 0.5)),
-      alone_p99_ms: round(quantile(alone, 0.99)),
-      server_cpu_us_per_run: of(({ server }) => server),
-      client_cpu_us_per_run: of(({ client }) => client),
-      peak_memory_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
-      rounds,
-    }),
-  );
-} finally {
-  await clickhouse.close();
-  await runlake.remove();
-}
+await sendAll(bodies(40), multipart);
+await sendAll(bodies(10, otlpBody), otlp);
+const results: Awaited<ReturnType<typeof measure>>[] = [];
+for (let turn = 0; turn < rounds; turn++) results.push(await measure());
+const of = (figure: (result: (typeof results)[number]) => number, digits = 1) =>
+  round(median(results.map(figure)), digits);
+const gzip = await throughput(
+  bodies(bodiesBeside).map((body) => gzipSync(body)),
+  { ...multipart, encoding: 'gzip' },
+);
+const packed = zstdBodies(bodies(bodiesBeside));
+const zstd = packed && (await throughput(packed, { ...multipart, encoding: 'zstd' }));
+const alone = await sendAll(bodies(bodiesBeside), { ...multipart, clients: 1 });
+console.log(
+  JSON.stringify({
+    bench: 'ingest',
+    ratio: of(({ product, floor }) => product / floor, 3),
+    target,
+    higher_is_better: true,
+    otlp_ratio: of(({ product, spans }) => spans / product, 3),
+    otlp_target: 0.6,
+    runs_per_second: of(({ product }) => product, 0),
+    floor_runs_per_second: of(({ floor }) => floor, 0),
+    otlp_spans_per_second: of(({ spans }) => spans, 0),
+    gzip_runs_per_second: round(gzip, 0),
+    zstd_runs_per_second: zstd === undefined ? null : round(zstd, 0),
+    mean_insert_batch_rows: of(({ insertBatchRows }) => insertBatchRows, 0),
+    p50_ms_of_8_clients: of(({ p50 }) => p50),
+    p99_ms_of_8_clients: of(({ p99 }) => p99),
+    alone_p50_ms: round(quantile(alone, 0.5)),
+    alone_p99_ms: round(quantile(alone, 0.99)),
+    server_cpu_us_per_run: of(({ server }) => server),
+    client_cpu_us_per_run: of(({ client }) => client),
+    peak_memory_mib: round(memoryMib(runlake.pid, 'VmHWM'), 0),
+    rounds,
+  }),
+);
 
 function bodies(count: number, make = multipartBody): Buffer[] {
   return Array.from({ length: count }, () => make(makeRuns(runsPerBody)));

@@ -8,7 +8,6 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { startRole } from '../test/role-process.ts';
 import { median, round } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
 import { buildContainer, insertAvro } from './ingest-load/floor.ts';
@@ -17,6 +16,7 @@ import { encodeParsed, parsed } from './ingest-load/records.ts';
 import { insertBatchesSoFar, visibleRuns } from './ingest-load/stored.ts';
 import { openBareTopic } from './ingest-load/topic.ts';
 import { withStack } from './stack.ts';
+import { startBenchRole, started } from './started.ts';
 
 const turns = 3;
 const recordsPerTurn = 200_000;
@@ -27,8 +27,8 @@ const pollMs = 100;
 await withStack(async (stack) => {
   const { clickhouse, environment } = stack;
   // Creates tables, topics and schemas.
-  await (await startRole('ingest', environment)).end();
-  const topic = await openBareTopic(stack);
+  await (await startBenchRole('ingest', environment)).end();
+  const topic = await started(openBareTopic(stack), (open) => open.close());
   const results: { product: number; floor: number; meanBatchRows: number; cpu: number; mib: number }[] = [];
   for (let turn = 0; turn < turns; turn++) {
     const owner = { tenantId: randomUUID(), projectId: randomUUID(), schemaId: topic.schemaId };
@@ -51,11 +51,10 @@ await withStack(async (stack) => {
     const floor = recordsPerTurn / (consumeMs / (turn + 1) + insertMs);
     results.push({ ...product, floor: floor * 1_000 });
   }
-  await topic.close();
 
   /** Starts the sink and polls the visible rows until all are there. */
   async function store(tenantId: string) {
-    const ingest = await startRole('ingest', environment);
+    const ingest = await startBenchRole('ingest', environment);
     let [firstMs, firstRows, cpuBefore] = [0, 0, 0];
     for (;;) {
       const rows = await visibleRuns(clickhouse, tenantId);

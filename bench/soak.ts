@@ -4,20 +4,20 @@
  * the second, of the worse role.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { startRole } from '../test/role-process.ts';
 import { median, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
 import { sendAll } from './ingest-load/send.ts';
 import { withStack } from './stack.ts';
+import { atEnd, startBenchRole } from './started.ts';
 
 const minutes = 10;
 const bodiesPerSecond = 10;
 
 await withStack(async (stack) => {
   const roles = {
-    api: await startRole('api', stack.environment),
-    ingest: await startRole('ingest', stack.environment),
+    api: await startBenchRole('api', stack.environment),
+    ingest: await startBenchRole('ingest', stack.environment),
   };
   const options = {
     url: roles.api.url,
@@ -34,36 +34,32 @@ await withStack(async (stack) => {
     const mib = { api: memoryMib(roles.api.pid, 'VmRSS'), ingest: memoryMib(roles.ingest.pid, 'VmRSS') };
     samples.push({ minute: Math.floor(seconds() / 60) + 1, mib });
   }, 1_000);
+  atEnd(() => clearInterval(sampler));
   let runs = 0;
-  try {
-    while (seconds() < minutes * 60) {
-      const turnEnds = performance.now() + 1_000;
-      const bodies = Array.from({ length: bodiesPerSecond }, () => multipartBody(makeRuns(runsPerBody)));
-      await sendAll(bodies, options);
-      runs += bodiesPerSecond * runsPerBody;
-      await pause(Math.max(0, turnEnds - performance.now()));
-    }
-    const inMinute = (minute: number, name: keyof typeof roles) =>
-      median(samples.filter((sample) => sample.minute === minute).map(({ mib }) => mib[name]));
-    const byMinute = (name: keyof typeof roles) =>
-      Array.from({ length: minutes }, (_, index) => round(inMinute(index + 1, name), 0));
-    const ratios = names.map((name) => inMinute(minutes, name) / inMinute(2, name));
-    console.log(
-      JSON.stringify({
-        bench: 'soak',
-        ratio: round(Math.max(...ratios), 3),
-        target: 1.1,
-        higher_is_better: false,
-        api_mib_by_minute: byMinute('api'),
-        ingest_mib_by_minute: byMinute('ingest'),
-        api_cpu_seconds: round(cpuSeconds(roles.api.pid), 0),
-        ingest_cpu_seconds: round(cpuSeconds(roles.ingest.pid), 0),
-        runs,
-        runs_per_second: round(runs / seconds(), 0),
-      }),
-    );
-  } finally {
-    clearInterval(sampler);
-    await Promise.all(names.map((name) => roles[name].end()));
+  while (seconds() < minutes * 60) {
+    const turnEnds = performance.now() + 1_000;
+    const bodies = Array.from({ length: bodiesPerSecond }, () => multipartBody(makeRuns(runsPerBody)));
+    await sendAll(bodies, options);
+    runs += bodiesPerSecond * runsPerBody;
+    await pause(Math.max(0, turnEnds - performance.now()));
   }
+  const inMinute = (minute: number, name: keyof typeof roles) =>
+    median(samples.filter((sample) => sample.minute === minute).map(({ mib }) => mib[name]));
+  const byMinute = (name: keyof typeof roles) =>
+    Array.from({ length: minutes }, (_, index) => round(inMinute(index + 1, name), 0));
+  const ratios = names.map((name) => inMinute(minutes, name) / inMinute(2, name));
+  console.log(
+    JSON.stringify({
+      bench: 'soak',
+      ratio: round(Math.max(...ratios), 3),
+      target: 1.1,
+      higher_is_better: false,
+      api_mib_by_minute: byMinute('api'),
+      ingest_mib_by_minute: byMinute('ingest'),
+      api_cpu_seconds: round(cpuSeconds(roles.api.pid), 0),
+      ingest_cpu_seconds: round(cpuSeconds(roles.ingest.pid), 0),
+      runs,
+      runs_per_second: round(runs / seconds(), 0),
+    }),
+  );
 });

@@ -12,8 +12,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { findFreePorts } from '../infra/embedded/free-port.ts';
-import { startRunlake } from '../test/runlake-process.ts';
 import { quantile, round, timedMs } from './figures.ts';
+import { startBenchRunlake } from './started.ts';
 
 const rounds = Number(process.env.BENCH_ROUNDS ?? 60);
 /** Until V8 has compiled the code of both. */
@@ -29,12 +29,8 @@ const select =
   'tags total_cost total_tokens trace_id';
 
 const [toolsPort] = await findFreePorts(1);
-const runlake = await startRunlake({ environment: { RUNLAKE_TOOLS_PORT: String(toolsPort) } });
-try {
-  console.log(JSON.stringify({ bench: 'tools', ...(await measureAll()), target, higher_is_better: false }));
-} finally {
-  await runlake.remove();
-}
+const runlake = await startBenchRunlake({ environment: { RUNLAKE_TOOLS_PORT: String(toolsPort) } });
+console.log(JSON.stringify({ bench: 'tools', ...(await measureAll()), target, higher_is_better: false }));
 
 async function ask(method: string, path: string, body?: object): Promise<unknown> {
   const response = await fetch(`${runlake.url}/api/v1${path}`, {

@@ -8,11 +8,12 @@
 import type { Page } from 'playwright-core';
 import { openClickHouse } from '../infra/clickhouse/client.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
-import { type RunlakeProcess, startRunlake } from '../test/runlake-process.ts';
+import type { RunlakeProcess } from '../test/runlake-process.ts';
 import { openContext, signIn, startBrowser } from '../test/web/browser.ts';
 import { buildLargeTrace, buildTrace, sendRuns } from '../test/web/send-traces.ts';
 import { quantile, round } from './figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
+import { startBenchRunlake, started } from './started.ts';
 
 const runs = Number(process.env.BENCH_RUNS ?? 2_000_000);
 const rounds = Number(process.env.BENCH_ROUNDS ?? 15);
@@ -21,45 +22,40 @@ const rowsPerInsert = 50_000;
 const days = 30;
 const targets = { table_ms: 500, trace_1000_ms: 400, trace_10000_ms: 1500, frame_p95_ms: 50, heap_growth: 1.2 };
 
-const runlake = await startRunlake();
-const browser = await startBrowser();
-try {
-  const project = await fillProject(runlake);
-  const small = buildLargeTrace('traces', Date.now() - 120_000, 1_000);
-  const large = buildLargeTrace('traces', Date.now() - 120_000, 10_000);
-  for (const trace of [small, large]) await sendRuns(runlake.url, runlake.apiKey, trace);
+const runlake = await startBenchRunlake();
+const browser = await started(startBrowser(), (open) => open.close());
+const project = await fillProject(runlake);
+const small = buildLargeTrace('traces', Date.now() - 120_000, 1_000);
+const large = buildLargeTrace('traces', Date.now() - 120_000, 10_000);
+for (const trace of [small, large]) await sendRuns(runlake.url, runlake.apiKey, trace);
 
-  const context = await openContext(browser, runlake.url);
-  // The compiler of this file calls this function around each named function, also in those that run on the page.
-  await context.addInitScript('globalThis.__name = (named) => named');
-  const page = await context.newPage();
-  await signIn(page, runlake.apiKey);
-  const table = `/projects/${project}?range=7d`;
-  const figures = {
-    table_ms: await measureOpen(page, table, '.virtual-row'),
-    trace_1000_ms: await measureOpen(page, `/runs/${small[0]?.id}`, '.tree-row'),
-    trace_10000_ms: await measureOpen(page, `/runs/${large[0]?.id}`, '.tree-row'),
-    frame_p95_ms: await measureFrames(page, table),
-    heap_growth: await measureHeap(page, table),
-  };
-  const names = Object.keys(targets) as (keyof typeof targets)[];
-  const ratio = Math.min(...names.map((name) => targets[name] / Math.max(figures[name], 0.001)));
-  console.log(
-    JSON.stringify({
-      bench: 'web',
-      ratio: round(ratio),
-      target: 1,
-      higher_is_better: true,
-      ...Object.fromEntries(names.map((name) => [name, round(figures[name])])),
-      ...Object.fromEntries(names.map((name) => [`${name}_target`, targets[name]])),
-      runs,
-      navigations,
-    }),
-  );
-} finally {
-  await browser.close();
-  await runlake.remove();
-}
+const context = await openContext(browser, runlake.url);
+// The compiler of this file calls this function around each named function, also in those that run on the page.
+await context.addInitScript('globalThis.__name = (named) => named');
+const page = await context.newPage();
+await signIn(page, runlake.apiKey);
+const table = `/projects/${project}?range=7d`;
+const figures = {
+  table_ms: await measureOpen(page, table, '.virtual-row'),
+  trace_1000_ms: await measureOpen(page, `/runs/${small[0]?.id}`, '.tree-row'),
+  trace_10000_ms: await measureOpen(page, `/runs/${large[0]?.id}`, '.tree-row'),
+  frame_p95_ms: await measureFrames(page, table),
+  heap_growth: await measureHeap(page, table),
+};
+const names = Object.keys(targets) as (keyof typeof targets)[];
+const ratio = Math.min(...names.map((name) => targets[name] / Math.max(figures[name], 0.001)));
+console.log(
+  JSON.stringify({
+    bench: 'web',
+    ratio: round(ratio),
+    target: 1,
+    higher_is_better: true,
+    ...Object.fromEntries(names.map((name) => [name, round(figures[name])])),
+    ...Object.fromEntries(names.map((name) => [`${name}_target`, targets[name]])),
+    runs,
+    navigations,
+  }),
+);
 
 /** Fills a project as the sink would, and returns its id. */
 async function fillProject({ url, apiKey, stores }: RunlakeProcess): Promise<string> {

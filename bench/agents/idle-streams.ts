@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Agent, request } from 'undici';
-import type { AgentServer } from './agent-server.ts';
+import type { MeasuredServer } from './agent-server.ts';
 import { turns } from './load.ts';
 import { ask, createThread } from './stream-run.ts';
 
@@ -9,7 +9,7 @@ const openForMs = 12_000;
 const farAwaySeconds = 86_400;
 
 /** Memory of `count` open streams of runs that have not started, in MiB. */
-export async function idleStreamsMib(server: AgentServer, streams: number): Promise<number> {
+export async function idleStreamsMib(server: MeasuredServer, streams: number): Promise<number> {
   const dispatcher = new Agent({ bodyTimeout: 0, headersTimeout: 0 });
   const plan = { runs: streams, atOnce: 32, events: 0 };
   const waiting: string[] = [];

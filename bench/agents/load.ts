@@ -1,5 +1,5 @@
 import { Agent } from 'undici';
-import type { AgentServer } from './agent-server.ts';
+import type { MeasuredServer } from './agent-server.ts';
 import { createThread, type StreamedRun, streamRun } from './stream-run.ts';
 
 export interface LoadPlan {
@@ -16,7 +16,7 @@ export interface LoadResult {
 }
 
 /** Streams this many runs, each on a new thread; the threads are created before the measurement. */
-export async function loadServer(server: AgentServer, plan: LoadPlan): Promise<LoadResult> {
+export async function loadServer(server: MeasuredServer, plan: LoadPlan): Promise<LoadResult> {
   const dispatcher = new Agent({ connections: plan.atOnce, bodyTimeout: 0, headersTimeout: 0 });
   try {
     const threads: string[] = [];

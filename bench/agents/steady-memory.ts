@@ -1,11 +1,11 @@
 import { median } from '../figures.ts';
-import type { AgentServer } from './agent-server.ts';
+import type { MeasuredServer } from './agent-server.ts';
 import { loadServer } from './load.ts';
 
 const parts = 10;
 
 /** Resident memory during this many runs: the median of each tenth, in MiB. */
-export async function memoryOverRuns(server: AgentServer, runs: number): Promise<readonly number[]> {
+export async function memoryOverRuns(server: MeasuredServer, runs: number): Promise<readonly number[]> {
   const tenths: number[] = [];
   for (let part = 0; part < parts; part += 1) {
     const samples = [server.memoryMib()];
