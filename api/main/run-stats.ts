@@ -1,14 +1,15 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { readDatasetProjectIds } from '../../pipelines/runs/locate-run.ts';
 import { findRunSet } from '../../pipelines/runs/query-runs.ts';
 import { buildGrouping, groupAttributes } from '../../pipelines/runs/stats/grouping.ts';
 import { createEmptyStats, readRunStats, wholeSetGroup } from '../../pipelines/runs/stats/read-stats.ts';
 import { type StatName, statNames } from '../../pipelines/runs/stats/stat-names.ts';
-import { JsonObject, jsonMediaType, nullable, optional } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, nullable, optional, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
-import { readRunSet, runSetFields, Time } from './runs.ts';
+import { normaliseIds, readRunSet, runSetFields, Time } from './runs.ts';
 
 const Seconds = (description?: string) => nullable(Type.Number(description ? { description } : {}));
 const Count = () => nullable(Type.Integer());
@@ -66,7 +67,13 @@ export const RunStats = Type.Partial(
 );
 
 /** Names that select several statistics at once, or statistics that runs do not have. */
-const groupSelects = ['all_run_stats', 'all_token_stats', 'thread_feedback_stats', 'session_feedback_stats'] as const;
+const groupSelects = [
+  'all_run_stats',
+  'all_token_stats',
+  'thread_feedback_stats',
+  'session_feedback_stats',
+  'group_count',
+] as const;
 export const statSelects = [...statNames, ...groupSelects];
 
 const tokenStats = statNames.filter((name) => /token|cost/.test(name) && !name.startsWith('first_token'));
@@ -95,6 +102,7 @@ const GroupBy = Type.Object({
 
 const StatsQuery = Type.Object({
   ...runSetFields,
+  reference_dataset_id: optional(Uuid({ description: 'Only runs of the experiments on this dataset.' })),
   group_by: optional(GroupBy),
   groups: optional(Type.Array(Type.String(), { maxItems: maxGroups, description: 'Only these groups.' })),
   select: optional(Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), { maxItems: 200 })),
@@ -146,9 +154,19 @@ export const getRunStats = defineOperation({
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   errors: ['BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
   schema: statsSchema,
-  handler: async ({ caller, body, services }) =>
-    new RawResponse({ body: await readStatsOfQuery(services, caller.workspaceId, body) }),
+  handler: async ({ caller, body, services }) => {
+    const projectIds = await readExperimentIds(services, caller.workspaceId, body);
+    return new RawResponse({ body: await readStatsOfQuery(services, caller.workspaceId, body, projectIds) });
+  },
 });
+
+/** Reads the ids of the experiments on the dataset that a request names, without those that `session` excludes. */
+async function readExperimentIds({ database }: Services, workspaceId: string, body: Static<typeof StatsQuery>) {
+  if (body.reference_dataset_id == null) return undefined;
+  const experimentIds = await readDatasetProjectIds(database, workspaceId, body.reference_dataset_id);
+  const projectIds = normaliseIds(body.session);
+  return projectIds === undefined ? experimentIds : experimentIds.filter((id) => projectIds.includes(id));
+}
 
 function readGrouping(groupBy: Static<typeof GroupBy> | null | undefined) {
   if (groupBy == null) return undefined;

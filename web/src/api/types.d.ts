@@ -415,7 +415,7 @@ export interface paths {
         put?: never;
         /**
          * Check the filters of a query for runs
-         * @description Takes the body of the query, and lists what is wrong with each filter. Nothing is read.
+         * @description Takes the body of the query, and lists what is wrong with each field. Nothing is read.
          */
         post: operations["validateRunsQuery"];
         delete?: never;
@@ -2606,7 +2606,7 @@ export interface operations {
                 /** @description Statistics of runs that started at or after this time. */
                 stats_start_time?: string;
                 /** @description Default: all. */
-                stats_select?: ("run_count" | "latency_p50" | "latency_p99" | "latency_avg" | "first_token_p50" | "first_token_p99" | "total_tokens" | "median_tokens" | "tokens_p99" | "prompt_tokens" | "prompt_tokens_p50" | "prompt_tokens_p99" | "completion_tokens" | "completion_tokens_p50" | "completion_tokens_p99" | "total_cost" | "cost_p50" | "cost_p99" | "prompt_cost" | "completion_cost" | "last_run_start_time" | "feedback_stats" | "run_facets" | "error_rate" | "streaming_rate" | "prompt_token_details" | "completion_token_details" | "prompt_cost_details" | "completion_cost_details" | "all_run_stats" | "all_token_stats" | "thread_feedback_stats" | "session_feedback_stats")[];
+                stats_select?: ("run_count" | "latency_p50" | "latency_p99" | "latency_avg" | "first_token_p50" | "first_token_p99" | "total_tokens" | "median_tokens" | "tokens_p99" | "prompt_tokens" | "prompt_tokens_p50" | "prompt_tokens_p99" | "completion_tokens" | "completion_tokens_p50" | "completion_tokens_p99" | "total_cost" | "cost_p50" | "cost_p99" | "prompt_cost" | "completion_cost" | "last_run_start_time" | "feedback_stats" | "run_facets" | "error_rate" | "streaming_rate" | "prompt_token_details" | "completion_token_details" | "prompt_cost_details" | "completion_cost_details" | "all_run_stats" | "all_token_stats" | "thread_feedback_stats" | "session_feedback_stats" | "group_count")[];
                 /** @description Statistics of root runs that match; see the guide. */
                 stats_filter?: string;
                 /** @description Accepted; statistics are always exact. */
@@ -3305,33 +3305,7 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description Return these runs and ignore all other conditions. */
-                    id?: string[] | string | null;
-                    trace?: string | null;
-                    parent_run?: string | null;
-                    run_type?: ("tool" | "chain" | "llm" | "retriever" | "embedding" | "prompt" | "parser") | null;
-                    /** @description Projects. Default: all projects of the workspace. */
-                    session?: string[] | string | null;
-                    /** @description Runs of these examples. */
-                    reference_example?: string[] | string | null;
-                    execution_order?: 1 | null;
-                    start_time?: string | null;
-                    end_time?: string | null;
-                    error?: boolean | null;
-                    filter?: string | null;
-                    trace_filter?: string | null;
-                    tree_filter?: string | null;
-                    search_filter?: string | null;
-                    query?: string | null;
-                    is_root?: (boolean | 0 | 1) | null;
-                    data_source_type?: string | null;
-                    use_experimental_search?: boolean | null;
-                    cursor?: string | null;
-                    limit?: number | null;
-                    select?: ("id" | "name" | "run_type" | "start_time" | "end_time" | "status" | "error" | "extra" | "events" | "inputs" | "inputs_preview" | "inputs_s3_urls" | "outputs" | "outputs_preview" | "outputs_s3_urls" | "serialized" | "tags" | "trace_id" | "dotted_order" | "parent_run_id" | "parent_run_ids" | "child_run_ids" | "direct_child_run_ids" | "execution_order" | "session_id" | "reference_example_id" | "reference_dataset_id" | "manifest_id" | "manifest_s3_id" | "total_tokens" | "prompt_tokens" | "completion_tokens" | "prompt_token_details" | "completion_token_details" | "total_cost" | "prompt_cost" | "completion_cost" | "prompt_cost_details" | "completion_cost_details" | "price_model_id" | "first_token_time" | "feedback_stats" | "s3_urls" | "app_path" | "thread_id" | "in_dataset" | "last_queued_at" | "share_token" | "trace_tier" | "ttl_seconds" | "trace_upgrade" | "messages" | "inserted_at" | "trace_first_received_at" | "trace_min_start_time" | "trace_max_start_time" | "inputs_or_signed_url" | "outputs_or_signed_url" | "error_or_signed_url" | "events_or_signed_url" | "extra_or_signed_url" | "serialized_or_signed_url" | "manifest" | "trace_min_max_start_time")[] | null;
-                    order?: ("asc" | "desc") | null;
-                    skip_pagination?: boolean | null;
-                    skip_prev_cursor?: boolean | null;
+                    [key: string]: unknown;
                 };
             };
         };
@@ -3384,13 +3358,14 @@ export interface operations {
                     is_root?: (boolean | 0 | 1) | null;
                     data_source_type?: string | null;
                     use_experimental_search?: boolean | null;
+                    reference_dataset_id?: string | null;
                     group_by?: {
                         attribute: "name" | "run_type" | "tag" | "metadata";
                         path?: string | null;
                         max_groups?: number | null;
                     } | null;
                     groups?: string[] | null;
-                    select?: ("run_count" | "latency_p50" | "latency_p99" | "latency_avg" | "first_token_p50" | "first_token_p99" | "total_tokens" | "median_tokens" | "tokens_p99" | "prompt_tokens" | "prompt_tokens_p50" | "prompt_tokens_p99" | "completion_tokens" | "completion_tokens_p50" | "completion_tokens_p99" | "total_cost" | "cost_p50" | "cost_p99" | "prompt_cost" | "completion_cost" | "last_run_start_time" | "feedback_stats" | "run_facets" | "error_rate" | "streaming_rate" | "prompt_token_details" | "completion_token_details" | "prompt_cost_details" | "completion_cost_details" | "all_run_stats" | "all_token_stats" | "thread_feedback_stats" | "session_feedback_stats")[] | null;
+                    select?: ("run_count" | "latency_p50" | "latency_p99" | "latency_avg" | "first_token_p50" | "first_token_p99" | "total_tokens" | "median_tokens" | "tokens_p99" | "prompt_tokens" | "prompt_tokens_p50" | "prompt_tokens_p99" | "completion_tokens" | "completion_tokens_p50" | "completion_tokens_p99" | "total_cost" | "cost_p50" | "cost_p99" | "prompt_cost" | "completion_cost" | "last_run_start_time" | "feedback_stats" | "run_facets" | "error_rate" | "streaming_rate" | "prompt_token_details" | "completion_token_details" | "prompt_cost_details" | "completion_cost_details" | "all_run_stats" | "all_token_stats" | "thread_feedback_stats" | "session_feedback_stats" | "group_count")[] | null;
                 };
             };
         };

@@ -146,6 +146,22 @@ describe('run statistics', () => {
       expect(text).toContain(`${JSON.stringify(name)}:{"run_count":1}`);
   });
 
+  it('cover only the experiments on a dataset', async () => {
+    const [datasetId, experimentId] = [randomUUID(), randomUUID()];
+    const [tenantId] = runs.ours.workspaceIds;
+    await runs.api.database.execute(
+      'INSERT INTO projects (id, workspace_id, name, reference_dataset_id) VALUES ($1, $2, $3, $4)',
+      [experimentId, tenantId, 'experiment', datasetId],
+    );
+    await insertEvents(runs.api.services.clickhouse, [runEvent({ tenantId, projectId: experimentId, values: {} })]);
+    const read = async (more: object) =>
+      (await ask({ reference_dataset_id: datasetId, select: ['run_count', 'group_count'], ...more })).body;
+    expect(await read({})).toEqual({ run_count: 1 });
+    expect(await read({ session: [runs.projectId, experimentId] })).toEqual({ run_count: 1 });
+    expect(await read({ session: [runs.projectId] })).toEqual({ run_count: 0 });
+    expect(await read({ reference_dataset_id: randomUUID() })).toEqual({ run_count: 0 });
+  });
+
   it('are selected by name', async () => {
     const select = async (...names: string[]) => Object.keys((await ask({ trace: root(), select: names })).body).sort();
     expect(await select('latency_p99', 'thread_feedback_stats')).toEqual(['latency_p99']);
