@@ -18,6 +18,7 @@ import {
 } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import { createErrorFinder } from '../server/schema-check.ts';
 import { createRunExtras } from './run-extras.ts';
 
 const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
@@ -235,10 +236,11 @@ export const validateRunsQuery = defineOperation({
   path: '/runs/query/validate',
   tag: 'runs',
   summary: 'Check the filters of a query for runs',
-  description: 'Takes the body of the query, and lists what is wrong with each filter. Nothing is read.',
+  description: 'Takes the body of the query, and lists what is wrong with each field. Nothing is read.',
   access: { public: true, tenantScope: 'none' },
   schema: {
-    body: Query,
+    // Values of any type, so that the errors of all fields are in the response.
+    body: Type.Record(Type.String(), Type.Unknown()),
     response: {
       200: Type.Object({
         valid: Type.Boolean(),
@@ -247,10 +249,17 @@ export const validateRunsQuery = defineOperation({
     },
   },
   handler: async ({ body }) => {
-    const errors = checkRunFilters(body);
+    const fields = findQueryErrors(body) ?? [];
+    const filters = Object.fromEntries(Object.entries(body).filter(([, value]) => typeof value === 'string'));
+    const errors = [
+      ...fields.map(({ loc: [, ...path], msg }) => ({ field: path.join('.'), message: msg })),
+      ...checkRunFilters(filters),
+    ];
     return { valid: errors.length === 0, errors };
   },
 });
+
+const findQueryErrors = createErrorFinder(Query, 'body');
 
 /**
  * Returns the ids in lower case. An empty list stays empty and matches no runs, because clients that found no ids send

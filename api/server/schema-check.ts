@@ -30,17 +30,24 @@ const locationNames: Readonly<Record<string, string>> = { querystring: 'query', 
  * used, because there are hundreds of schemas and a process uses only few of them.
  */
 export const compileValidator: FastifySchemaCompiler<TSchema> = ({ schema, httpPart = 'body' }) => {
-  let check: ReturnType<typeof Compile> | undefined;
-  const location = locationNames[httpPart] ?? httpPart;
+  const findErrors = createErrorFinder(schema, locationNames[httpPart] ?? httpPart);
   return (value: unknown) => {
-    check ??= Compile(schema);
-    if (check.Check(value)) return { value };
-    const fields = exceedsMaxElements(value)
-      ? [{ loc: [location], msg: 'does not match the schema (too many elements to report where)', type: 'value_error' }]
-      : toFieldErrors(check.Errors(value), schema, location);
-    return { error: runlakeError('INVALID_REQUEST', {}, { fields }) };
+    const fields = findErrors(value);
+    return fields === undefined ? { value } : { error: runlakeError('INVALID_REQUEST', {}, { fields }) };
   };
 };
+
+/** Returns a function that lists the errors of a value in a part of a request, or returns undefined if it is valid. */
+export function createErrorFinder(schema: TSchema, location: string): (value: unknown) => FieldError[] | undefined {
+  let check: ReturnType<typeof Compile> | undefined;
+  return (value) => {
+    check ??= Compile(schema);
+    if (check.Check(value)) return undefined;
+    return exceedsMaxElements(value)
+      ? [{ loc: [location], msg: 'does not match the schema (too many elements to report where)', type: 'value_error' }]
+      : toFieldErrors(check.Errors(value), schema, location);
+  };
+}
 
 /** Returns true if `value` has too many elements for its errors to be collected. */
 export function exceedsMaxElements(value: unknown): boolean {

@@ -186,7 +186,23 @@ describe('validation', () => {
     expect((await validate(valid)).body).toEqual({ valid: true, errors: [] });
     const answer = await runs.api.server.inject({ url: '/api/v1/runs/query/validate', method: 'POST', payload: valid });
     expect([answer.statusCode, answer.json()]).toEqual([200, { valid: true, errors: [] }]);
-    expect((await validate({ trace: 'x' })).status).toBe(422);
+  });
+
+  it('lists fields of a wrong type with the filters', async () => {
+    const { status, body } = await validate({ trace: 'x', limit: 0, filter: 'eq(', tree_filter: 5, other: 1 });
+    expect([status, body]).toEqual([
+      200,
+      {
+        valid: false,
+        errors: [
+          { field: 'trace', message: 'must be a UUID' },
+          { field: 'tree_filter', message: 'must be string' },
+          { field: 'limit', message: 'must be >= 1' },
+          { field: 'filter', message: expect.stringMatching(/^Invalid filter at character/) },
+        ],
+      },
+    ]);
+    expect((await validate([])).status).toBe(422);
   });
 });
 
