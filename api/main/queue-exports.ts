@@ -5,13 +5,14 @@ import { deleteQueue, readQueue } from '../../pipelines/queues/queue.ts';
 import { findItemPosition, listItems, populateQueue } from '../../pipelines/queues/queue-items.ts';
 import { sections } from '../../pipelines/queues/queue-runs.ts';
 import { isStoredRun } from '../../pipelines/queues/read-queue-runs.ts';
+import { requestKeepOfTraces } from '../../pipelines/retention/change-traces.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { OneOf, optional, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
-import { parseReviewTimes, ReviewTimes } from './queue-runs.ts';
+import { KeepsTraces, parseReviewTimes, ReviewTimes } from './queue-runs.ts';
 import { createRunExtras } from './run-extras.ts';
 
 const csv = 'text/csv; charset=utf-8';
@@ -69,6 +70,7 @@ const populateOperation = defineOperation({
     body: Type.Object({
       queue_id: Uuid(),
       session_ids: Type.Array(Uuid({ description: 'Experiments, or other projects.' }), { minItems: 1, maxItems: 100 }),
+      ...KeepsTraces.properties,
     }),
     response: { 200: Type.Object({ message: Type.String() }) },
   },
@@ -79,7 +81,9 @@ const populateOperation = defineOperation({
     const projectIds = await requireProjects(services.database, workspaceId, sessionIds);
     const deps = { ...services, extras: createRunExtras(services, request) };
     const runs = await populateQueue(deps, workspaceId, body.queue_id, projectIds);
-    return { message: `${runs} runs are in the queue` };
+    const traceIds = body.extend_trace_retention ? runs.map(({ runId }) => runId) : [];
+    await requestKeepOfTraces(services.database, workspaceId, traceIds);
+    return { message: `${runs.length} runs are in the queue` };
   },
 });
 

@@ -19,7 +19,7 @@ import { cursorParameter } from '../server/list-parameters.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
-import { addRuns } from './queue-runs.ts';
+import { addRuns, KeepsTraces } from './queue-runs.ts';
 import { PageResponse } from './v2-runs.ts';
 
 /** Runs and threads of annotation queues as items, the form that clients use from 0.12 on. */
@@ -130,9 +130,7 @@ const createItems = defineOperation({
   errors: ['NOT_FOUND', 'BAD_REQUEST', 'QUEUE_FULL', ...clickhouseErrors],
   schema: {
     params: QueueParams,
-    query: Type.Object({
-      extend_trace_retention: Type.Optional(Type.Boolean({ description: 'Accepted; feedback extends the retention.' })),
-    }),
+    query: KeepsTraces,
     body: Type.Object({
       items: Type.Array(
         Type.Object({
@@ -149,10 +147,10 @@ const createItems = defineOperation({
     }),
     response: { 200: Type.Object({ items: Type.Array(Item) }) },
   },
-  handler: async ({ caller, params, body, services }) => {
+  handler: async ({ caller, params, query, body, services }) => {
     const { queue_id: queueId } = params;
-    const { runs, threads } = parseItems(body.items);
-    const addedIds = new Set((await addRuns(services, caller, queueId, runs, threads)).map(({ id }) => id));
+    const toAdd = { ...parseItems(body.items), keepsTraces: query.extend_trace_retention };
+    const addedIds = new Set((await addRuns(services, caller, queueId, toAdd)).map(({ id }) => id));
     const items = await listItems(services, caller, queueId, sections);
     return { items: items.filter((item) => addedIds.has(item.queue_run_id)).map((item) => formatItem(queueId, item)) };
   },

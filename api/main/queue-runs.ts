@@ -19,6 +19,7 @@ import {
   readQueueRuns,
   requireThreads,
 } from '../../pipelines/queues/read-queue-runs.ts';
+import { requestKeepOfTraces } from '../../pipelines/retention/change-traces.ts';
 import type { ThreadKey } from '../../pipelines/runs/threads.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { jsonMediaType, nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
@@ -80,13 +81,27 @@ function chooseSections(archived: boolean | null | undefined): readonly Section[
   return archived ? ['completed'] : incompleteSections;
 }
 
+/** Whether the traces of the added runs become longlived. */
+export const KeepsTraces = Type.Object({
+  extend_trace_retention: Type.Optional(
+    Type.Boolean({ default: false, description: 'Makes the traces of the runs longlived, as `POST /runs/keep` does.' }),
+  ),
+});
+
 /** Adds runs and threads that are stored in the workspace. @throws NOT_FOUND if one is not. */
 export async function addRuns(
   services: Services,
   caller: WorkspaceCaller,
   queueId: string,
-  runs: readonly NewQueueRun[],
-  threads: readonly ThreadKey[] = [],
+  {
+    runs,
+    threads = [],
+    keepsTraces = false,
+  }: {
+    readonly runs: readonly NewQueueRun[];
+    readonly threads?: readonly ThreadKey[];
+    readonly keepsTraces?: boolean | undefined;
+  },
 ) {
   const { accept, config, database } = services;
   await readQueue(database, caller.workspaceId, queueId);
@@ -96,7 +111,10 @@ export async function addRuns(
   );
   if (found.includes(undefined)) throw runlakeError('NOT_FOUND', { what: 'Run' });
   await requireThreads(services, caller.workspaceId, threads);
-  return insertQueueRuns(database, caller.workspaceId, queueId, [...runs, ...threads]);
+  const added = await insertQueueRuns(database, caller.workspaceId, queueId, [...runs, ...threads]);
+  const traceIds = new Set(found.flatMap((run) => run?.traceId ?? []));
+  if (keepsTraces) await requestKeepOfTraces(database, caller.workspaceId, [...traceIds]);
+  return added;
 }
 
 const RunToAdd = Type.Object({ run_id: Uuid(), source_proposed_example_id: optional(Uuid()) });
@@ -121,16 +139,15 @@ export const addQueueRuns = defineOperation({
   description: 'All or none. Runs that are in the queue stay as they are.',
   schema: {
     params: QueueParams,
+    query: KeepsTraces,
     body: Type.Array(Type.Union([Uuid(), RunToAdd]), { maxItems: maxRunsPerRequest }),
     response: { 200: Type.Array(AddedRun) },
   },
-  handler: async ({ caller, params, body, services }) =>
-    addRuns(
-      services,
-      caller,
-      params.queue_id,
-      body.map((run) => toNewRun(typeof run === 'string' ? { run_id: run } : run)),
-    ),
+  handler: async ({ caller, params, query, body, services }) =>
+    addRuns(services, caller, params.queue_id, {
+      runs: body.map((run) => toNewRun(typeof run === 'string' ? { run_id: run } : run)),
+      keepsTraces: query.extend_trace_retention,
+    }),
 });
 
 export const addQueueRunsByKey = defineOperation({
@@ -141,12 +158,17 @@ export const addQueueRunsByKey = defineOperation({
   description: 'All or none. `session_id` and `start_time` are accepted; Runlake needs only the ids of the runs.',
   schema: {
     params: QueueParams,
+    query: KeepsTraces,
     body: Type.Array(Type.Object({ ...RunToAdd.properties, session_id: Uuid(), start_time: Timestamp() }), {
       maxItems: maxRunsPerRequest,
     }),
     response: { 200: Type.Array(AddedRun) },
   },
-  handler: async ({ caller, params, body, services }) => addRuns(services, caller, params.queue_id, body.map(toNewRun)),
+  handler: async ({ caller, params, query, body, services }) =>
+    addRuns(services, caller, params.queue_id, {
+      runs: body.map(toNewRun),
+      keepsTraces: query.extend_trace_retention,
+    }),
 });
 
 const reading = {

@@ -159,13 +159,13 @@ interface NewQueue {
   readonly projectIds: readonly string[];
 }
 
-/** Adds the root runs of projects to a queue, and returns their number. @throws NOT_FOUND; QUEUE_FULL. */
+/** Adds the root runs of projects to a queue, and returns them. @throws NOT_FOUND; QUEUE_FULL. */
 export async function populateQueue(
   deps: ReadDeps,
   workspaceId: string,
   queueId: string,
   projectIds: readonly string[],
-): Promise<number> {
+): Promise<readonly NewQueueRun[]> {
   const found = readAllRuns<{ readonly id: string }>(deps, {
     tenantId: workspaceId,
     projectIds,
@@ -180,5 +180,5 @@ export async function populateQueue(
     if (runs.length === maxPopulatedRuns) break;
   }
   await addQueueRuns(deps.database, workspaceId, queueId, runs);
-  return runs.length;
+  return runs;
 }

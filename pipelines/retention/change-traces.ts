@@ -87,6 +87,19 @@ export async function requestKeep(
   );
 }
 
+/** Requests, as {@link requestKeep} does, that traces of any project of the workspace become longlived. */
+export async function requestKeepOfTraces(
+  database: Database,
+  workspaceId: string,
+  traceIds: readonly string[],
+): Promise<void> {
+  if (traceIds.length === 0) return;
+  await database.execute(`INSERT INTO trace_changes (kind, tenant_id, trace_ids) VALUES ('keep', $1, $2::uuid[])`, [
+    workspaceId,
+    traceIds,
+  ]);
+}
+
 /** A claimed row of `trace_changes`. */
 export interface TraceChange {
   readonly id: number;
