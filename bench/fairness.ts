@@ -13,13 +13,14 @@
  *
  * Tenants are organisations; for runs they are two API keys, because an agent server belongs to one organisation. A
  * measurement ends after 200 samples or its time limit, so that the bench ends within six minutes; an unfinished sample
- * then counts with its time so far. With fewer than 100 samples p99 is the maximum. `GET /ok` is also timed: it needs
- * only the CPU of the process, so it shows the cost of a flood that no sharing can avoid. `BENCH_PARTS=ingest,queries`
- * measures only these; `BENCH_RUNS` is the number of runs of a project.
+ * then counts with its time so far. If no request completes during a flood, the bench fails (`starved`). With fewer
+ * than 100 samples p99 is the maximum. `GET /ok` is also timed: it needs only the CPU of the process, so it shows the
+ * cost of a flood that no sharing can avoid. `BENCH_PARTS=ingest,queries` measures only these; `BENCH_RUNS` is the
+ * number of runs of a project.
  */
 import { fork } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { once, setMaxListeners } from 'node:events';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -31,8 +32,9 @@ import { createLogger } from '../infra/telemetry/logger.ts';
 import { addKey, addOrganization } from '../test/api/start-api.ts';
 import { agentsAt, untilItAnswers } from './agents/agents-at.ts';
 import type { Flood } from './fairness/flood.ts';
+import { type Measured, measure, type Part } from './fairness/measure.ts';
 import { addDestination, disconnect, exportDays, ingest, ok, query, run, type Tenant } from './fairness/requests.ts';
-import { quantile, round, timedMs } from './figures.ts';
+import { quantile, round } from './figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
 import { atEnd, startBenchRunlake } from './started.ts';
 
@@ -42,19 +44,10 @@ const daySeconds = 86_400;
 const days = 31;
 /** First day of a project. */
 const beginSeconds = Math.floor(Date.now() / 1_000 / daySeconds - days - 1) * daySeconds;
-const samples = 200;
-const okEveryMs = 50;
 /** Time until slots are full and queues have formed. */
 const floodLeadMs = 3_000;
 /** Time for remaining work after the flood: merges of ClickHouse, cancelled runs. */
 const settleMs = 3_000;
-
-/** One request of the quiet tenant, and the pause after it. */
-interface Part {
-  readonly pauseMs: number;
-  readonly maxSeconds: number;
-  quiet(signal: AbortSignal): Promise<void>;
-}
 
 const root = mkdtempSync(join(tmpdir(), 'runlake-bench-fairness-'));
 atEnd(() => rmSync(root, { recursive: true, force: true }));
@@ -83,67 +76,44 @@ const all: Record<Flood['part'], Part> = {
   ingest: { pauseMs: 20, maxSeconds: 25, quiet: (signal) => ingest(at, quiet, { runs: 10, bytes: 1_000 }, signal) },
 };
 const chosen = process.env.BENCH_PARTS?.split(',') ?? Object.keys(all);
+for (const name of chosen)
+  if (!(name in all)) throw new Error(`BENCH_PARTS: ${name} is not one of ${Object.keys(all).join(', ')}`);
 const figures: Record<string, number> = {};
+const starved: string[] = [];
 const rows: Record<string, object> = {};
 for (const [name, part] of Object.entries(all) as [Flood['part'], Part][]) {
   if (!chosen.includes(name)) continue;
-  const alone = await measure(part);
+  const alone = await measure(part, () => ok(at));
+  if (alone.completed === 0)
+    throw new Error(`${name}: no request completed within ${part.maxSeconds} s, without a flood`);
   const stop = startFlood({
     ...{ part: name, at, beginSeconds },
     tenant: name === 'runs' ? { ...noisy, key: noisyKey } : noisy,
   });
   await pause(floodLeadMs);
-  const beside = await measure(part);
+  const beside = await measure(part, () => ok(at));
   await stop();
+  if (beside.completed === 0) starved.push(name);
   const [aloneP99, besideP99] = [quantile(alone.taken, 0.99), quantile(beside.taken, 0.99)];
   figures[`${name}_ratio`] = round(besideP99 / aloneP99);
   figures[`${name}_alone_p99_ms`] = round(aloneP99);
   figures[`${name}_beside_p99_ms`] = round(besideP99);
-  figures[`${name}_samples`] = Math.min(alone.taken.length, beside.taken.length);
+  figures[`${name}_samples`] = Math.min(alone.completed, beside.completed);
   rows[name] = { ratio: figures[`${name}_ratio`], ...shown('alone', alone), ...shown('beside', beside) };
   await pause(settleMs);
 }
 console.log('Milliseconds, by part:');
 console.table(rows);
 const ratio = Math.max(...chosen.map((name) => figures[`${name}_ratio`] as number));
-console.log(JSON.stringify({ bench: 'fairness', ratio, target, higher_is_better: false, ...figures }));
+console.log(JSON.stringify({ bench: 'fairness', ratio, target, higher_is_better: false, starved, ...figures }));
+if (starved.length > 0)
+  throw new Error(`no request of the quiet tenant completed during the flood: ${starved.join(', ')}`);
 
-interface Measured {
-  readonly taken: readonly number[];
-  readonly ok: readonly number[];
-}
-
-function shown(what: string, { taken, ok }: Measured): Record<string, number> {
+function shown(what: string, { taken, completed, ok }: Measured): Record<string, number> {
   const p50 = round(quantile(taken, 0.5), 0);
   const p99 = round(quantile(taken, 0.99), 0);
   const okP99 = round(quantile(ok, 0.99), 0);
-  return { [`${what} p50`]: p50, [`${what} p99`]: p99, [`${what} n`]: taken.length, [`${what} /ok p99`]: okP99 };
-}
-
-async function measure({ pauseMs, maxSeconds, quiet }: Part): Promise<Measured> {
-  const signal = AbortSignal.timeout(maxSeconds * 1_000);
-  setMaxListeners(100_000, signal);
-  const measured = { taken: [] as number[], ok: [] as number[] };
-  let over = false;
-  const timingOk = (async () => {
-    for (; !over; await pause(okEveryMs)) measured.ok.push(await timedMs(() => ok(at)));
-  })();
-  const once = () =>
-    quiet(signal).catch((error: unknown) => {
-      if (!signal.aborted) throw error;
-    });
-  try {
-    // The first request opens the connections.
-    await once();
-    for (let sample = 0; sample < samples && !signal.aborted; sample += 1) {
-      measured.taken.push(await timedMs(once));
-      await pause(pauseMs);
-    }
-  } finally {
-    over = true;
-    await timingOk;
-  }
-  return measured;
+  return { [`${what} p50`]: p50, [`${what} p99`]: p99, [`${what} n`]: completed, [`${what} /ok p99`]: okP99 };
 }
 
 /** Starts a flood. @returns a function that ends it. */
