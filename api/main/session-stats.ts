@@ -1,9 +1,10 @@
 import { Type } from 'typebox';
-import type { FeedbackStats } from '../../pipelines/projects/project-stats.ts';
+import type { ProjectWithStats } from '../../pipelines/projects/list-by-stats.ts';
 import { parseRunFilter, type RunFilterConditions } from '../../pipelines/runs/filter/run-filter.ts';
-import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
+import type { StatName } from '../../pipelines/runs/stats/stat-names.ts';
 import { JsonObject, nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
+import { Time } from './runs.ts';
 
 /** Run statistics of a project in a response. Costs are decimal numbers as text. */
 const sessionStats = [
@@ -46,7 +47,7 @@ export const sessionFields = {
   num_examples: nullable(Type.Integer()),
   num_repetitions: nullable(Type.Integer()),
   evaluator_keys: nullable(Type.Array(Type.String())),
-  last_run_start_time_live: Type.Null(),
+  last_run_start_time_live: nullable(Time()),
 };
 
 /** Statistics of a project. Statistics that are not requested are null. */
@@ -65,7 +66,9 @@ export const sessionStatsFields = {
       description: 'Of the feedback on the project itself, such as that of summary evaluators, by feedback key.',
     }),
   ),
-  test_run_number: Type.Null(),
+  test_run_number: nullable(
+    Type.Integer({ description: 'Position among the experiments on the dataset, from 1, by creation.' }),
+  ),
 };
 
 /** Parameters of operations that return projects with statistics. */
@@ -86,9 +89,13 @@ export function buildNullRecord(schema: { readonly properties: object }): Record
   return Object.fromEntries(Object.keys(schema.properties).map((name) => [name, null]));
 }
 
-/** Formats the requested statistics of a project for a response. */
-export function formatSessionStats(stats: RunStats | undefined, ownFeedback: FeedbackStats | undefined) {
-  const formattedStats: Record<string, unknown> = { session_feedback_stats: ownFeedback ?? null };
+/** Formats the requested statistics of a project, and its number, for a response. */
+export function formatSessionStats({ stats, ownFeedback, testRunNumber }: Partial<ProjectWithStats>) {
+  const formattedStats: Record<string, unknown> = {
+    last_run_start_time_live: stats?.last_run_start_time ?? null,
+    session_feedback_stats: ownFeedback ?? null,
+    test_run_number: testRunNumber ?? null,
+  };
   for (const [name, value] of Object.entries(stats ?? {}))
     formattedStats[name] = costStatNames.includes(name) && value !== null ? formatDecimal(Number(value)) : value;
   return formattedStats;

@@ -8,7 +8,7 @@ import {
   type StatsListQuery,
   statOrders,
 } from '../../pipelines/projects/list-by-stats.ts';
-import { readProject } from '../../pipelines/projects/project.ts';
+import { numberExperiments, readProject } from '../../pipelines/projects/project.ts';
 import { readOwnFeedbackStats, readProjectStats, readTopMetadata } from '../../pipelines/projects/project-stats.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
@@ -37,9 +37,8 @@ const SessionWithStats = Type.Object({ ...sessionFields, ...sessionStatsFields }
 
 const emptySession = buildNullRecord(SessionWithStats);
 
-function formatSession({ project, stats, ownFeedback }: ProjectWithStats): Static<typeof SessionWithStats> {
-  const figures = formatSessionStats(stats, ownFeedback);
-  return { ...emptySession, ...project, ...figures } as unknown as Static<typeof SessionWithStats>;
+function formatSession({ project, ...read }: ProjectWithStats): Static<typeof SessionWithStats> {
+  return { ...emptySession, ...project, ...formatSessionStats(read) } as unknown as Static<typeof SessionWithStats>;
 }
 
 export const deleteSession = defineOperation({
@@ -103,14 +102,16 @@ export async function readSession(
 ): Promise<ProjectWithStats> {
   if (query.include_stats === true) requirePermission(caller, 'runs:read');
   const project = await readProject(services.database, caller.workspaceId, id);
-  if (query.include_stats !== true) return { project, stats: undefined, ownFeedback: undefined };
+  const numbers = await numberExperiments(services.database, caller.workspaceId, [project]);
+  const testRunNumber = numbers.get(project.id);
+  if (query.include_stats !== true) return { project, testRunNumber, stats: undefined, ownFeedback: undefined };
   const startedFromMicros = parseOptionalTime(query.stats_start_time);
   const runs = { tenantId: caller.workspaceId, projectIds: [project.id], startedFromMicros };
   const [stats, ownFeedback] = await Promise.all([
     readProjectStats(services, runs, selectSessionStats(undefined, true)),
     readOwnFeedbackStats(services.clickhouse, caller.workspaceId, [project.id]),
   ]);
-  return { project, stats: stats.get(project.id), ownFeedback: ownFeedback.get(project.id) };
+  return { project, testRunNumber, stats: stats.get(project.id), ownFeedback: ownFeedback.get(project.id) };
 }
 
 /** Experiments of the SDKs have the version of their dataset as `dataset_version` in their metadata. */

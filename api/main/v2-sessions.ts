@@ -45,14 +45,13 @@ const emptySession = buildNullRecord(V2Session);
 
 export function formatV2Session({
   project,
-  stats,
-  ownFeedback,
+  ...read
 }: Pick<ProjectWithStats, 'project'> & Partial<ProjectWithStats>): Static<typeof V2Session> {
   return {
     ...emptySession,
     ...project,
-    ...formatSessionStats(stats, ownFeedback),
-    ...Object.fromEntries(costs.map((name) => [name, stats?.[name] ?? null])),
+    ...formatSessionStats(read),
+    ...Object.fromEntries(costs.map((name) => [name, read.stats?.[name] ?? null])),
     type: project.reference_dataset_id === null ? ('PROJECT' as const) : ('EXPERIMENT' as const),
     trace_tier: project.trace_tier === null ? null : v2Tiers[project.trace_tier as keyof typeof v2Tiers],
   } as unknown as Static<typeof V2Session>;

@@ -1,7 +1,13 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { RunStats, StatName } from '../runs/stats/stat-names.ts';
-import { findProjectIds, listProjects, type ProjectConditions, type ProjectRecord } from './project.ts';
+import {
+  findProjectIds,
+  listProjects,
+  numberExperiments,
+  type ProjectConditions,
+  type ProjectRecord,
+} from './project.ts';
 import {
   type FeedbackStats,
   findProjectsWithRuns,
@@ -80,6 +86,8 @@ function wrapFeedbackStats(feedback: ReadonlyMap<string, FeedbackStats>): Map<st
 /** A project of a list, and its statistics if any are selected. */
 export interface ProjectWithStats {
   readonly project: ProjectRecord;
+  /** Position among the experiments on its dataset; undefined if the project is no experiment. */
+  readonly testRunNumber: number | undefined;
   readonly stats: RunStats | undefined;
   /** Statistics of the feedback on the project itself. */
   readonly ownFeedback: FeedbackStats | undefined;
@@ -100,12 +108,14 @@ export async function readProjectsWithStats(
 ): Promise<ProjectWithStats[]> {
   const projects = await listProjectsByStats(deps, tenantId, query);
   const projectIds = projects.map(({ id }) => id);
-  const [stats, ownFeedback] = await Promise.all([
+  const [numbers, stats, ownFeedback] = await Promise.all([
+    numberExperiments(deps.database, tenantId, projects),
     selected.ofRuns && readProjectStats(deps, { tenantId, projectIds, ...query.runs }, selected.ofRuns),
     selected.ownFeedback ? readOwnFeedbackStats(deps.clickhouse, tenantId, projectIds) : undefined,
   ]);
   return projects.map((project) => ({
     project,
+    testRunNumber: numbers.get(project.id),
     stats: stats?.get(project.id),
     ownFeedback: ownFeedback?.get(project.id),
   }));

@@ -147,3 +147,21 @@ export async function listProjects(
   const rows = await queryPageWithinLimit<ProjectRow>(database, page, params, maxPageBytes);
   return rows.map(toProjectRecord);
 }
+
+/** Numbers experiments by their creation, from 1 for the first on a dataset. Other projects are not in the map. */
+export async function numberExperiments(
+  database: Pick<Database, 'query'>,
+  workspaceId: string,
+  projects: readonly ProjectRecord[],
+): Promise<ReadonlyMap<string, number>> {
+  const datasetIds = new Set(projects.flatMap(({ reference_dataset_id: id }) => id ?? []));
+  if (datasetIds.size === 0) return new Map();
+  const rows = await database.query<{ id: string; number: number }>(
+    `SELECT id, number::int FROM (
+       SELECT id, row_number() OVER (PARTITION BY reference_dataset_id ORDER BY created_at, id) AS number FROM projects
+       WHERE workspace_id = $1 AND reference_dataset_id = ANY($2) AND deleted_at IS NULL) AS numbered
+     WHERE id = ANY($3)`,
+    [workspaceId, [...datasetIds], projects.map(({ id }) => id)],
+  );
+  return new Map(rows.map(({ id, number }) => [id, number]));
+}

@@ -2660,7 +2660,7 @@ export interface operations {
                         num_examples: number | null;
                         num_repetitions: number | null;
                         evaluator_keys: string[] | null;
-                        last_run_start_time_live: null;
+                        last_run_start_time_live: string | null;
                         run_count: number | null;
                         latency_p50: number | null;
                         latency_p99: number | null;
@@ -2693,7 +2693,7 @@ export interface operations {
                                 [key: string]: unknown;
                             };
                         } | null;
-                        test_run_number: null;
+                        test_run_number: number | null;
                     }[];
                 };
             };
@@ -2761,7 +2761,7 @@ export interface operations {
                         num_examples: number | null;
                         num_repetitions: number | null;
                         evaluator_keys: string[] | null;
-                        last_run_start_time_live: null;
+                        last_run_start_time_live: string | null;
                     };
                 };
             };
@@ -2836,7 +2836,7 @@ export interface operations {
                         num_examples: number | null;
                         num_repetitions: number | null;
                         evaluator_keys: string[] | null;
-                        last_run_start_time_live: null;
+                        last_run_start_time_live: string | null;
                         run_count: number | null;
                         latency_p50: number | null;
                         latency_p99: number | null;
@@ -2869,7 +2869,7 @@ export interface operations {
                                 [key: string]: unknown;
                             };
                         } | null;
-                        test_run_number: null;
+                        test_run_number: number | null;
                     };
                 };
             };
@@ -2954,7 +2954,7 @@ export interface operations {
                         num_examples: number | null;
                         num_repetitions: number | null;
                         evaluator_keys: string[] | null;
-                        last_run_start_time_live: null;
+                        last_run_start_time_live: string | null;
                     };
                 };
             };

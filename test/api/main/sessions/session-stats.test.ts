@@ -90,6 +90,28 @@ const names = async (query: string) => {
   return body.map(({ name }) => name);
 };
 
+it('experiments are numbered by their creation', async () => {
+  const datasetIds: string[] = [];
+  for (const name of ['numbered', 'numbered too']) datasetIds.push((await client.createDataset(name)).id);
+  const [datasetId = '', otherId = ''] = datasetIds;
+  const first = await client.createProject({ projectName: 'first', referenceDatasetId: datasetId });
+  const second = await client.createProject({ projectName: 'second', referenceDatasetId: datasetId });
+  const other = await client.createProject({ projectName: 'other', referenceDatasetId: otherId });
+  const numbers: unknown[] = [];
+  for await (const project of client.listProjects({ projectIds: [first.id, second.id, other.id, ids.fast] }))
+    numbers.push([project.name, (project as { test_run_number?: number | null }).test_run_number]);
+  expect(numbers).toEqual(
+    expect.arrayContaining([
+      ['first', 1],
+      ['second', 2],
+      ['other', 1],
+      ['fast', null],
+    ]),
+  );
+  for (const url of [`/sessions/${second.id}`, `/v2/sessions/${second.id}`])
+    expect((await runs.ask({ url })).body).toMatchObject({ test_run_number: 2, last_run_start_time_live: null });
+});
+
 describe('statistics of projects', () => {
   it('are read by the stock SDK', async () => {
     const slow = await client.readProject({ projectName: 'slow', includeStats: true });
@@ -104,6 +126,8 @@ describe('statistics of projects', () => {
       error_rate: 0.5,
       streaming_rate: 0,
       last_run_start_time: '2026-03-05T12:02:00.000000',
+      last_run_start_time_live: '2026-03-05T12:02:00.000000',
+      test_run_number: null,
       feedback_stats: { good: { n: 1, avg: 1 } },
     });
     const found: Record<string, unknown>[] = [];
