@@ -230,6 +230,11 @@ export const queryRuns = defineOperation({
   },
 });
 
+/** A query whose fields have values of any type, so that the errors of all fields are in the response. */
+const QueryToValidate = Type.Object(
+  Object.fromEntries(Object.keys(Query.properties).map((name) => [name, Type.Optional(Type.Unknown())])),
+);
+
 export const validateRunsQuery = defineOperation({
   operationId: 'validateRunsQuery',
   method: 'POST',
@@ -239,8 +244,7 @@ export const validateRunsQuery = defineOperation({
   description: 'Takes the body of the query, and lists what is wrong with each field. Nothing is read.',
   access: { public: true, tenantScope: 'none' },
   schema: {
-    // Values of any type, so that the errors of all fields are in the response.
-    body: Type.Record(Type.String(), Type.Unknown()),
+    body: QueryToValidate,
     response: {
       200: Type.Object({
         valid: Type.Boolean(),
