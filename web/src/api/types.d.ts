@@ -3305,7 +3305,30 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    [key: string]: unknown;
+                    id?: unknown;
+                    trace?: unknown;
+                    parent_run?: unknown;
+                    run_type?: unknown;
+                    session?: unknown;
+                    reference_example?: unknown;
+                    execution_order?: unknown;
+                    start_time?: unknown;
+                    end_time?: unknown;
+                    error?: unknown;
+                    filter?: unknown;
+                    trace_filter?: unknown;
+                    tree_filter?: unknown;
+                    search_filter?: unknown;
+                    query?: unknown;
+                    is_root?: unknown;
+                    data_source_type?: unknown;
+                    use_experimental_search?: unknown;
+                    cursor?: unknown;
+                    limit?: unknown;
+                    select?: unknown;
+                    order?: unknown;
+                    skip_pagination?: unknown;
+                    skip_prev_cursor?: unknown;
                 };
             };
         };
