@@ -6977,7 +6977,10 @@ export interface operations {
     };
     addAnnotationQueueRuns: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Makes the traces of the runs longlived, as `POST /runs/keep` does. */
+                extend_trace_retention?: boolean;
+            };
             header?: never;
             path: {
                 queue_id: string;
@@ -7114,7 +7117,7 @@ export interface operations {
     createAnnotationQueueItems: {
         parameters: {
             query?: {
-                /** @description Accepted; feedback extends the retention. */
+                /** @description Makes the traces of the runs longlived, as `POST /runs/keep` does. */
                 extend_trace_retention?: boolean;
             };
             header?: never;
