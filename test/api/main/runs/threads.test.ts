@@ -185,13 +185,8 @@ describe('threads', () => {
     ]);
     const url = `/v2/threads/a/traces?project_id=${projectId}&filter=${encodeURIComponent('has(tags, "bad")')}`;
     expect((await runs.ask({ url })).body.items).toEqual([{ trace_id: roots[3]?.runId }]);
-    expect(
-      (await runs.ask({ url: `/v2/threads/${encodeURIComponent("' OR 1=1")}/traces?project_id=${projectId}` })).body,
-    ).toEqual({
-      items: [],
-      next_cursor: null,
-      has_more: false,
-    });
+    const hostile = `/v2/threads/${encodeURIComponent("' OR 1=1")}/traces?project_id=${projectId}`;
+    expect((await runs.ask({ url: hostile })).body).toEqual({ items: [], next_cursor: null, has_more: false });
   });
 
   it('number their traces before the filter and the pages', async () => {
