@@ -31,8 +31,9 @@ export const startBenchRunlake = (...options: Parameters<typeof startRunlake>) =
 /** Does the work of a bench, and ends what it has started. The exit code is that of the signal, or 1 after an error. */
 export async function runBench(work: () => Promise<unknown>): Promise<void> {
   const leave = (code: number) => endAll().then(() => process.exit(code));
-  process.once('SIGINT', () => leave(130));
-  process.once('SIGTERM', () => leave(143));
+  // More than once: npm and tsx pass on a signal that a terminal sends to all of them.
+  process.on('SIGINT', () => leave(130));
+  process.on('SIGTERM', () => leave(143));
   // Also errors that no `await` receives.
   process.on('uncaughtException', (error) => {
     // What is ended makes the work fail.

@@ -1,4 +1,7 @@
-/** A bench that starts a process and a folder, prints the id of that process, and then works as its argument says. */
+/**
+ * A bench that starts a process and a folder, prints the id of that process, and then works as its argument says. What it
+ * has started ends when its standard input has ended.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -15,6 +18,9 @@ await runBench(async () => {
     return child;
   });
   await started(starting, async (child) => {
+    console.log('ending');
+    process.stdin.resume();
+    await once(process.stdin, 'end');
     child.kill();
     await once(child, 'exit');
     console.log('process ended');

@@ -19,7 +19,7 @@ const endings: readonly [work: string, signal: NodeJS.Signals | undefined, code:
 test.concurrent.each(endings)(
   'a bench that %s, signal %s, ends what it has started, the last first',
   async (work, signal, code, error) => {
-    const child = spawn(process.execPath, ['--import', 'tsx', bench, work], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, ['--import', 'tsx', bench, work], { stdio: 'pipe' });
     const exited = once(child, 'exit');
     const output = { out: '', errors: '' };
     child.stdout.on('data', (chunk) => {
@@ -31,8 +31,12 @@ test.concurrent.each(endings)(
     const readPid = () => /pid (\d+)/.exec(output.out)?.[1];
     await until('the bench to start its process', () => readPid() !== undefined, 30_000);
     if (signal) child.kill(signal);
+    await until('the bench to end', () => output.out.includes('ending'), 30_000);
+    // A terminal, npm and tsx may each send it.
+    if (signal) child.kill(signal);
+    child.stdin.end();
     expect((await exited)[0], output.errors).toBe(code);
-    expect(output.out.split('\n').slice(1)).toEqual(['process ended', 'folder removed', '']);
+    expect(output.out.split('\n').slice(1)).toEqual(['ending', 'process ended', 'folder removed', '']);
     if (error) expect(output.errors).toContain(error);
     else expect(output.errors).toBe('');
     await until('its process to end', () => !isRunning(Number(readPid())), 10_000);
