@@ -15,7 +15,7 @@ import { makeRuns } from './ingest-load/bodies.ts';
 import { Probes } from './ingest-load/probes.ts';
 import { memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed, type RecordOwner } from './ingest-load/records.ts';
-import { visibleRuns } from './ingest-load/stored.ts';
+import { polled, visibleRuns } from './ingest-load/stored.ts';
 import { type BareTopic, openBareTopic } from './ingest-load/topic.ts';
 import { withStack } from './stack.ts';
 import { startBenchRole, started } from './started.ts';
@@ -74,9 +74,7 @@ async function sinkRate(topic: BareTopic, owner: RecordOwner, clickhouse: ClickH
   const encoded = batches.map((runs) => encodeParsed(runs, owner));
   const began = performance.now();
   for (const [index, runs] of batches.entries()) await topic.produce(runs, encoded[index]!, owner.tenantId);
-  for (;;) {
-    const visible = await visibleRuns(clickhouse, owner.tenantId);
-    if (visible >= measuredRecords) return (measuredRecords / (performance.now() - began)) * 1_000;
-    await pause(lookEveryMs);
-  }
+  const isVisible = async () => (await visibleRuns(clickhouse, owner.tenantId)) >= measuredRecords;
+  await polled('all runs to be visible', lookEveryMs, isVisible);
+  return (measuredRecords / (performance.now() - began)) * 1_000;
 }

@@ -8,6 +8,7 @@ import { median, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
 import { sendAll } from './ingest-load/send.ts';
+import { untilInserted } from './ingest-load/stored.ts';
 import { atEnd, startBenchRunlake } from './started.ts';
 
 const minutes = 5;
@@ -34,6 +35,7 @@ while (seconds() < minutes * 60) {
   runs += bodiesPerRound * runsPerBody;
   await delay(performance.now() - roundBegan);
 }
+await untilInserted(runlake.url, runs);
 const inMinute = (minute: number) =>
   median(samples.filter(({ second }) => Math.floor(second / 60) === minute - 1).map(({ mib }) => mib));
 console.log(

@@ -101,6 +101,7 @@ async function measure(engines: BenchEngines, key: string, workspaceId: string, 
         );
         bytes = Buffer.byteLength(text);
         const found = (JSON.parse(text) as { runs: { id: string }[] }).runs.map((run) => run.id);
+        assert.equal(found.length, 100);
         assert.deepEqual(found, expected);
       }
       if (done < 0) continue; // Warm-up.

@@ -132,6 +132,7 @@ async function measure({ clickhouse }: BenchEngines, pages: PageServer, tenant: 
       text = await pages.query(filters);
     });
     const ids = (JSON.parse(text) as { runs: { id: string }[] }).runs.map(({ id }) => id);
+    assert.ok(ids.length > 0, `no run matches ${sql}`);
     assert.deepEqual([...ids].sort(), [...expected].sort());
     if (done < 0) continue; // Warm-up.
     plain.push(plainMs);

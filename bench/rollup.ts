@@ -6,7 +6,7 @@
  * reads dirty hours from Postgres, counts hours, sums days, writes both and deletes the dirty hours: `ratio` is its
  * time over that of the count alone.
  */
-
+import assert from 'node:assert/strict';
 import { markHoursDirty } from '../pipelines/usage/mark-hours-dirty.ts';
 import { runRollUp } from '../pipelines/usage/rollup.ts';
 import { withEngines } from './engines.ts';
@@ -55,7 +55,11 @@ await withEngines(async (engines) => {
         format: 'Null',
       }),
     );
-    const rollUpMs = await timedMs(() => runRollUp(engines));
+    let counted = 0;
+    const rollUpMs = await timedMs(async () => {
+      counted = (await runRollUp(engines)).hours;
+    });
+    assert.equal(counted, lateHours);
     if (turn < 0) continue;
     counts.push(countMs);
     rollUps.push(rollUpMs);

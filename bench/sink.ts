@@ -7,13 +7,12 @@
  * measured in the same way.
  */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
 import { median, round } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
 import { buildContainer, insertAvro } from './ingest-load/floor.ts';
 import { cpuSeconds, maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed } from './ingest-load/records.ts';
-import { insertBatchesSoFar, visibleRuns } from './ingest-load/stored.ts';
+import { insertBatchesSoFar, polled, visibleRuns } from './ingest-load/stored.ts';
 import { openBareTopic } from './ingest-load/topic.ts';
 import { withStack } from './stack.ts';
 import { startBenchRole, started } from './started.ts';
@@ -56,14 +55,13 @@ await withStack(async (stack) => {
   async function store(tenantId: string) {
     const ingest = await startBenchRole('ingest', environment);
     let [firstMs, firstRows, cpuBefore] = [0, 0, 0];
-    for (;;) {
+    await polled('all runs to be visible', pollMs, async () => {
       const rows = await visibleRuns(clickhouse, tenantId);
       if (rows > 0 && firstRows === 0) {
         [firstMs, firstRows, cpuBefore] = [performance.now(), rows, cpuSeconds(ingest.pid)];
       }
-      if (rows >= recordsPerTurn) break;
-      await pause(pollMs);
-    }
+      return rows >= recordsPerTurn;
+    });
     const handled = recordsPerTurn - firstRows;
     const product = (handled / (performance.now() - firstMs)) * 1_000;
     const insertBatches = await insertBatchesSoFar(ingest.url);

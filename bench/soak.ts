@@ -8,6 +8,7 @@ import { median, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { cpuSeconds, memoryMib } from './ingest-load/process-figures.ts';
 import { sendAll } from './ingest-load/send.ts';
+import { untilInserted } from './ingest-load/stored.ts';
 import { withStack } from './stack.ts';
 import { atEnd, startBenchRole } from './started.ts';
 
@@ -43,6 +44,7 @@ await withStack(async (stack) => {
     runs += bodiesPerSecond * runsPerBody;
     await pause(Math.max(0, turnEnds - performance.now()));
   }
+  await untilInserted(roles.ingest.url, runs);
   const inMinute = (minute: number, name: keyof typeof roles) =>
     median(samples.filter((sample) => sample.minute === minute).map(({ mib }) => mib[name]));
   const byMinute = (name: keyof typeof roles) =>

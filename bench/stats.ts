@@ -154,6 +154,7 @@ async function measure(
     });
     const response = JSON.parse(text) as Record<string, unknown>;
     const stats = 'run_count' in response ? response : (response[String(expected.name)] as Record<string, unknown>);
+    assert.ok(Number(expected.run_count) > 0);
     assert.equal(stats.run_count, expected.run_count);
     for (const name of ['total_tokens', 'prompt_tokens']) if (name in stats) assert.equal(stats[name], expected[name]);
     if (done < 0) continue; // Warm-up.

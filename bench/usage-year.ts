@@ -13,7 +13,7 @@ import { withEngines } from './engines.ts';
 import { median, ownCost, quantile, round, timedMs } from './figures.ts';
 import { counting } from './usage-load/counting.ts';
 import { fillUsage, type UsageLoad, yearOfUsage } from './usage-load/fill.ts';
-import { serveUsage } from './usage-load/servers.ts';
+import { countTraces, serveUsage } from './usage-load/servers.ts';
 
 const load: UsageLoad = { ...yearOfUsage, traces: 10_000_000 };
 /**
@@ -52,6 +52,7 @@ await withEngines(async (engines) => {
         if (done >= 0) counted.push(tookMs);
       }
       assert.equal(answers.size, 1, `the answers differ: ${range} by ${groupBy}`);
+      assert.ok(countTraces([...answers].join()) > 0, `no usage: ${range} by ${groupBy}`);
       reports[`${range}_by_${groupBy}`] = {
         p50: round(median(http)),
         p99: round(quantile(http, 0.99)),

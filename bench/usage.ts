@@ -13,7 +13,7 @@ import { withEngines } from './engines.ts';
 import { median, ownCost, quantile, round, timedMs } from './figures.ts';
 import { counting } from './usage-load/counting.ts';
 import { fillUsage, type UsageLoad } from './usage-load/fill.ts';
-import { serveUsage } from './usage-load/servers.ts';
+import { countTraces, serveUsage } from './usage-load/servers.ts';
 
 const load: UsageLoad = {
   traces: 1_000_000,
@@ -47,6 +47,7 @@ await withEngines(async (engines) => {
   }
   for (const { close } of servers) await close();
   assert.equal(answers.size, 1, 'the answers differ');
+  assert.ok(countTraces([...answers].join()) > 0, 'no usage');
   const [http = [], runs = [], traces = []] = times;
   console.log(
     JSON.stringify({

@@ -21,6 +21,7 @@ export async function idleStreamsMib(server: MeasuredServer, streams: number): P
       waiting.push(`/threads/${threadId}/runs/${run.run_id}/stream`);
     });
     const before = server.memoryMib();
+    let closed = 0;
     await turns(plan, async (turn) => {
       const { statusCode, body } = await request(`${server.url}${waiting[turn]}`, {
         headers: server.headers,
@@ -28,9 +29,14 @@ export async function idleStreamsMib(server: MeasuredServer, streams: number): P
       });
       if (statusCode !== 200) throw new Error(`GET ${waiting[turn]}: ${statusCode}`);
       body.on('error', () => undefined).resume();
+      body.once('close', () => {
+        closed += 1;
+      });
     });
     await pause(openForMs);
-    return server.memoryMib() - before;
+    const mib = server.memoryMib() - before;
+    if (closed > 0) throw new Error(`${closed} of ${streams} idle streams were closed.`);
+    return mib;
   } finally {
     await dispatcher.destroy();
   }

@@ -1,5 +1,5 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { polled } from './stored.ts';
 
 /** Queries accepted runs until they are visible, all of them with one query at a time. */
 export class Probes {
@@ -30,7 +30,7 @@ export class Probes {
   }
 
   async #look(): Promise<void> {
-    while (!this.#last || this.#waiting.size > 0) {
+    await polled('probes to be visible', this.#lookEveryMs, async () => {
       const ids = [...this.#waiting.keys()];
       const found =
         ids.length === 0
@@ -45,7 +45,7 @@ export class Probes {
         this.#times.push(now - (this.#waiting.get(id) ?? now));
         this.#waiting.delete(id);
       }
-      await pause(this.#lookEveryMs);
-    }
+      return this.#last && this.#waiting.size === 0;
+    });
   }
 }

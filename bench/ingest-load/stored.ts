@@ -11,9 +11,18 @@ export async function insertBatchesSoFar(url: string): Promise<{ rows: number; c
   return { rows: value('sum'), count: value('count') };
 }
 
+/** Longer than a turn of any bench: only a sink that does not store takes as long. */
+const maxMs = 600_000;
+
 /** Waits until the process at `url` has inserted `rows` rows of run events in all. */
 export async function untilInserted(url: string, rows: number): Promise<void> {
-  while ((await insertBatchesSoFar(url)).rows < rows) await pause(20);
+  await polled('rows to be inserted', 20, async () => (await insertBatchesSoFar(url)).rows >= rows);
+}
+
+/** Polls at regular intervals, which `until` of the tests does not. @throws if it takes longer than any turn. */
+export async function polled(what: string, everyMs: number, holds: () => Promise<boolean>): Promise<void> {
+  for (const endMs = performance.now() + maxMs; !(await holds()); await pause(everyMs))
+    if (performance.now() > endMs) throw new Error(`waited ${maxMs} ms for ${what}`);
 }
 
 /** Visible rows of a workspace. */

@@ -23,6 +23,12 @@ export interface UsageServer {
   close(): Promise<void>;
 }
 
+/** Sum of the traces in the body of a response. */
+export function countTraces(body: string): number {
+  const { usage } = JSON.parse(body) as { usage: readonly { traces: number }[] };
+  return usage.reduce((sum, { traces }) => sum + traces, 0);
+}
+
 /**
  * A product server with only this operation; given SQL, it uses that instead of the product's own query.
  */
