@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { Answer } from './client.ts';
-import { expectAcceptedOrRetryLater, expectMostAccepted } from './honest-answers.ts';
+import type { Answer } from '../crash/client.ts';
+import { expectAcceptedOrRetryLater, expectMostAccepted } from '../crash/honest-answers.ts';
 
 const accepted: Answer = { status: 202, retryAfterSeconds: 0, tookMs: 10 };
 const refused: Answer = { status: 503, retryAfterSeconds: 1, tookMs: 10 };
