@@ -5,14 +5,13 @@ import { deleteQueue, readQueue } from '../../pipelines/queues/queue.ts';
 import { findItemPosition, listItems, populateQueue } from '../../pipelines/queues/queue-items.ts';
 import { sections } from '../../pipelines/queues/queue-runs.ts';
 import { isStoredRun } from '../../pipelines/queues/read-queue-runs.ts';
-import { requestKeepOfTraces } from '../../pipelines/retention/change-traces.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { OneOf, optional, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
-import { KeepsTraces, parseReviewTimes, ReviewTimes } from './queue-runs.ts';
+import { extendParameter, parseReviewTimes, ReviewTimes } from './queue-runs.ts';
 import { createRunExtras } from './run-extras.ts';
 
 const csv = 'text/csv; charset=utf-8';
@@ -70,7 +69,7 @@ const populateOperation = defineOperation({
     body: Type.Object({
       queue_id: Uuid(),
       session_ids: Type.Array(Uuid({ description: 'Experiments, or other projects.' }), { minItems: 1, maxItems: 100 }),
-      ...KeepsTraces.properties,
+      extend_trace_retention: extendParameter,
     }),
     response: { 200: Type.Object({ message: Type.String() }) },
   },
@@ -80,10 +79,12 @@ const populateOperation = defineOperation({
     const sessionIds = body.session_ids.map((id) => id.toLowerCase());
     const projectIds = await requireProjects(services.database, workspaceId, sessionIds);
     const deps = { ...services, extras: createRunExtras(services, request) };
-    const runs = await populateQueue(deps, workspaceId, body.queue_id, projectIds);
-    const traceIds = body.extend_trace_retention ? runs.map(({ runId }) => runId) : [];
-    await requestKeepOfTraces(services.database, workspaceId, traceIds);
-    return { message: `${runs.length} runs are in the queue` };
+    const runs = await populateQueue(deps, workspaceId, {
+      queueId: body.queue_id,
+      projectIds,
+      keepsTraces: body.extend_trace_retention ?? false,
+    });
+    return { message: `${runs} runs are in the queue` };
   },
 });
 

@@ -19,7 +19,7 @@ import { cursorParameter } from '../server/list-parameters.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
-import { addRuns, KeepsTraces } from './queue-runs.ts';
+import { addRuns, extendParameter } from './queue-runs.ts';
 import { PageResponse } from './v2-runs.ts';
 
 /** Runs and threads of annotation queues as items, the form that clients use from 0.12 on. */
@@ -130,7 +130,7 @@ const createItems = defineOperation({
   errors: ['NOT_FOUND', 'BAD_REQUEST', 'QUEUE_FULL', ...clickhouseErrors],
   schema: {
     params: QueueParams,
-    query: KeepsTraces,
+    query: Type.Object({ extend_trace_retention: extendParameter }),
     body: Type.Object({
       items: Type.Array(
         Type.Object({
@@ -149,8 +149,10 @@ const createItems = defineOperation({
   },
   handler: async ({ caller, params, query, body, services }) => {
     const { queue_id: queueId } = params;
-    const toAdd = { ...parseItems(body.items), keepsTraces: query.extend_trace_retention };
-    const addedIds = new Set((await addRuns(services, caller, queueId, toAdd)).map(({ id }) => id));
+    const { runs, threads } = parseItems(body.items);
+    const keepsTraces = query.extend_trace_retention;
+    const added = await addRuns(services, caller, queueId, { runs, threads, keepsTraces });
+    const addedIds = new Set(added.map(({ id }) => id));
     const items = await listItems(services, caller, queueId, sections);
     return { items: items.filter((item) => addedIds.has(item.queue_run_id)).map((item) => formatItem(queueId, item)) };
   },

@@ -19,7 +19,6 @@ import {
   readQueueRuns,
   requireThreads,
 } from '../../pipelines/queues/read-queue-runs.ts';
-import { requestKeepOfTraces } from '../../pipelines/retention/change-traces.ts';
 import type { ThreadKey } from '../../pipelines/runs/threads.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { jsonMediaType, nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
@@ -81,27 +80,19 @@ function chooseSections(archived: boolean | null | undefined): readonly Section[
   return archived ? ['completed'] : incompleteSections;
 }
 
-/** Whether the traces of the added runs become longlived. */
-export const KeepsTraces = Type.Object({
-  extend_trace_retention: Type.Optional(
-    Type.Boolean({ default: false, description: 'Makes the traces of the runs longlived, as `POST /runs/keep` does.' }),
-  ),
-});
+interface ItemsToAdd {
+  readonly runs: readonly NewQueueRun[];
+  readonly threads?: readonly ThreadKey[];
+  /** Whether the traces of the runs become longlived. */
+  readonly keepsTraces?: boolean | undefined;
+}
 
 /** Adds runs and threads that are stored in the workspace. @throws NOT_FOUND if one is not. */
 export async function addRuns(
   services: Services,
   caller: WorkspaceCaller,
   queueId: string,
-  {
-    runs,
-    threads = [],
-    keepsTraces = false,
-  }: {
-    readonly runs: readonly NewQueueRun[];
-    readonly threads?: readonly ThreadKey[];
-    readonly keepsTraces?: boolean | undefined;
-  },
+  { runs, threads = [], keepsTraces = false }: ItemsToAdd,
 ) {
   const { accept, config, database } = services;
   await readQueue(database, caller.workspaceId, queueId);
@@ -110,12 +101,17 @@ export async function addRuns(
     runs.map(({ runId }) => accept.runLocations.find(caller.workspaceId, runId, config.patchWaitMs)),
   );
   if (found.includes(undefined)) throw runlakeError('NOT_FOUND', { what: 'Run' });
+  const traceIds = found.flatMap((location) => location?.traceId ?? []);
   await requireThreads(services, caller.workspaceId, threads);
-  const added = await insertQueueRuns(database, caller.workspaceId, queueId, [...runs, ...threads]);
-  const traceIds = new Set(found.flatMap((run) => run?.traceId ?? []));
-  if (keepsTraces) await requestKeepOfTraces(database, caller.workspaceId, [...traceIds]);
-  return added;
+  return insertQueueRuns(database, caller.workspaceId, queueId, [...runs, ...threads], keepsTraces ? traceIds : []);
 }
+
+export const extendParameter = Type.Optional(
+  Type.Boolean({
+    description: 'Whether the traces of the runs become longlived, as by `POST /runs/keep`. Default: false.',
+  }),
+);
+const ExtendQuery = Type.Object({ extend_trace_retention: extendParameter });
 
 const RunToAdd = Type.Object({ run_id: Uuid(), source_proposed_example_id: optional(Uuid()) });
 
@@ -139,7 +135,7 @@ export const addQueueRuns = defineOperation({
   description: 'All or none. Runs that are in the queue stay as they are.',
   schema: {
     params: QueueParams,
-    query: KeepsTraces,
+    query: ExtendQuery,
     body: Type.Array(Type.Union([Uuid(), RunToAdd]), { maxItems: maxRunsPerRequest }),
     response: { 200: Type.Array(AddedRun) },
   },
@@ -158,7 +154,7 @@ export const addQueueRunsByKey = defineOperation({
   description: 'All or none. `session_id` and `start_time` are accepted; Runlake needs only the ids of the runs.',
   schema: {
     params: QueueParams,
-    query: KeepsTraces,
+    query: ExtendQuery,
     body: Type.Array(Type.Object({ ...RunToAdd.properties, session_id: Uuid(), start_time: Timestamp() }), {
       maxItems: maxRunsPerRequest,
     }),

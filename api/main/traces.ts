@@ -1,13 +1,12 @@
 import { Type } from 'typebox';
-import { requestDeletion, requestKeep } from '../../pipelines/retention/change-traces.ts';
+import { maxTracesPerRequest, requestDeletion, requestKeep } from '../../pipelines/retention/change-traces.ts';
 import { optional, Text, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 import { normaliseIds } from './runs.ts';
 
-const maxTraces = 1_000;
 const maxPairs = 20;
 
-const TraceIds = Type.Array(Uuid(), { minItems: 1, maxItems: maxTraces });
+const TraceIds = Type.Array(Uuid(), { minItems: 1, maxItems: maxTracesPerRequest });
 const Message = Type.Object({ message: Type.String() });
 
 const deletion =

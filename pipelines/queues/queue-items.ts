@@ -145,10 +145,12 @@ export async function createPopulatedQueue(
   const live = await requireProjects(database, workspaceId, projectIds);
   const queue = await createQueue(database, workspaceId, id, fields);
   if (live.length > 0) {
-    await populateQueue(deps, workspaceId, queue.id, live).catch(async (error: unknown) => {
-      await deleteQueue(database, workspaceId, queue.id);
-      throw error;
-    });
+    await populateQueue(deps, workspaceId, { queueId: queue.id, projectIds: live, keepsTraces: false }).catch(
+      async (error: unknown) => {
+        await deleteQueue(database, workspaceId, queue.id);
+        throw error;
+      },
+    );
   }
   return queue;
 }
@@ -159,26 +161,34 @@ interface NewQueue {
   readonly projectIds: readonly string[];
 }
 
-/** Adds the root runs of projects to a queue, and returns them. @throws NOT_FOUND; QUEUE_FULL. */
+interface RunsToPopulate {
+  readonly queueId: string;
+  readonly projectIds: readonly string[];
+  /** Whether the traces of the runs become longlived. */
+  readonly keepsTraces: boolean;
+}
+
+/** Adds the root runs of projects to a queue, and returns their number. @throws NOT_FOUND; QUEUE_FULL. */
 export async function populateQueue(
   deps: ReadDeps,
   workspaceId: string,
-  queueId: string,
-  projectIds: readonly string[],
-): Promise<readonly NewQueueRun[]> {
-  const found = readAllRuns<{ readonly id: string }>(deps, {
+  { queueId, projectIds, keepsTraces }: RunsToPopulate,
+): Promise<number> {
+  const found = readAllRuns<{ readonly id: string; readonly trace_id: string }>(deps, {
     tenantId: workspaceId,
     projectIds,
     filter: { isRoot: true },
-    selected: selectFields(['id']),
+    selected: selectFields(['id', 'trace_id']),
     order: 'asc',
     limitRows: runsAtOnce,
   });
   const runs: NewQueueRun[] = [];
-  for await (const { id } of found) {
+  const traceIds: string[] = [];
+  for await (const { id, trace_id } of found) {
     runs.push({ runId: id });
+    traceIds.push(trace_id);
     if (runs.length === maxPopulatedRuns) break;
   }
-  await addQueueRuns(deps.database, workspaceId, queueId, runs);
-  return runs;
+  await addQueueRuns(deps.database, workspaceId, queueId, runs, keepsTraces ? traceIds : []);
+  return runs.length;
 }

@@ -9,6 +9,7 @@ import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { requestKeepInWorkspace } from '../retention/change-traces.ts';
 import type { ThreadKey } from '../runs/threads.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 
@@ -103,12 +104,18 @@ export interface AddedQueueRun {
   readonly source_proposed_example_id: string | null;
 }
 
-/** Adds runs and threads to a queue. Those that are already in the queue do not change. @throws NOT_FOUND; QUEUE_FULL. */
+/**
+ * Adds runs and threads to a queue, and requests that the given traces become longlived: all or none. Runs and threads
+ * that are already in the queue do not change.
+ *
+ * @throws NOT_FOUND; QUEUE_FULL.
+ */
 export async function addQueueRuns(
   database: Database,
   workspaceId: string,
   queueId: string,
   items: readonly (NewQueueRun | ThreadKey)[],
+  tracesToKeep: readonly string[],
 ): Promise<AddedQueueRun[]> {
   return database.transaction(async (tx) => {
     await lockQueue(tx, workspaceId, queueId);
@@ -128,6 +135,7 @@ export async function addQueueRuns(
       [queueId],
     );
     if (counted!.count > maxRuns) throw runlakeError('QUEUE_FULL', { limit: maxRuns, what: 'runs' });
+    if (tracesToKeep.length > 0) await requestKeepInWorkspace(tx, workspaceId, tracesToKeep);
     return tx.query<AddedQueueRun>(
       `SELECT id, queue_id, run_id, added_at, last_reviewed_time, source_proposed_example_id
        FROM annotation_queue_runs WHERE queue_id = $1 AND (run_id = ANY ($2::uuid[])

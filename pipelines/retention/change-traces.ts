@@ -23,6 +23,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { groupBy } from '../../infra/collections/group-by.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { runEvents } from '../../schemas/topics.ts';
@@ -30,6 +31,9 @@ import { readProject } from '../projects/project.ts';
 import { deleteTraces } from './delete-traces.ts';
 import { keepTraces } from './keep-traces.ts';
 import type { RetentionConfig } from './lifetimes.ts';
+
+/** Maximum number of traces of a request. */
+export const maxTracesPerRequest = 1_000;
 
 interface TracesOfProject {
   readonly projectId: string;
@@ -87,17 +91,21 @@ export async function requestKeep(
   );
 }
 
-/** Requests, as {@link requestKeep} does, that traces of any project of the workspace become longlived. */
-export async function requestKeepOfTraces(
-  database: Database,
+/**
+ * Like {@link requestKeep}, for traces of any projects of a workspace. Traces that the workspace does not have are
+ * ignored.
+ */
+export async function requestKeepInWorkspace(
+  sql: Sql,
   workspaceId: string,
   traceIds: readonly string[],
 ): Promise<void> {
-  if (traceIds.length === 0) return;
-  await database.execute(`INSERT INTO trace_changes (kind, tenant_id, trace_ids) VALUES ('keep', $1, $2::uuid[])`, [
-    workspaceId,
-    traceIds,
-  ]);
+  await sql.execute(
+    `INSERT INTO trace_changes (kind, tenant_id, trace_ids)
+     SELECT 'keep', $1, array_agg(trace_id) FROM unnest($2::uuid[]) WITH ORDINALITY AS traces (trace_id, position)
+     GROUP BY position / $3::bigint`,
+    [workspaceId, traceIds, maxTracesPerRequest],
+  );
 }
 
 /** A claimed row of `trace_changes`. */
@@ -121,7 +129,7 @@ export interface ChangeDeps {
   readonly config: RetentionConfig;
 }
 
-/** Maximum number of requests per round. Each request has at most 1,000 traces, see `api/main/traces.ts`. */
+/** Maximum number of requests per round. */
 const maxRequestsPerRound = 1_000;
 
 /** Consumers whose lag is shorter do not delay a request. */

@@ -6978,7 +6978,7 @@ export interface operations {
     addAnnotationQueueRuns: {
         parameters: {
             query?: {
-                /** @description Makes the traces of the runs longlived, as `POST /runs/keep` does. */
+                /** @description Whether the traces of the runs become longlived, as by `POST /runs/keep`. Default: false. */
                 extend_trace_retention?: boolean;
             };
             header?: never;
@@ -7117,7 +7117,7 @@ export interface operations {
     createAnnotationQueueItems: {
         parameters: {
             query?: {
-                /** @description Makes the traces of the runs longlived, as `POST /runs/keep` does. */
+                /** @description Whether the traces of the runs become longlived, as by `POST /runs/keep`. Default: false. */
                 extend_trace_retention?: boolean;
             };
             header?: never;
