@@ -3,8 +3,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
-import { boundary, buildPostParts, multipart, multipartType, rootRun, Wire } from './wire.ts';
+import { type ApiUnderTest, addKey, type OrganizationUnderTest } from '../../start-api.ts';
+import { boundary, buildPostParts, multipart, multipartType, rootRun, startWire, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let own: OrganizationUnderTest;
@@ -13,10 +13,7 @@ let wire: Wire;
 beforeAll(async () => {
   const config = { maxBodyBytes: 32 * 1024 * 1024, maxRunBytes: 2 * 1024 * 1024, patchWaitMs: 50 };
   // Test threads have a larger stack than the process, so recursion must be deeper to overflow it.
-  api = await startApi({ config: { ...config, maxJsonDepth: 32_000 } });
-  own = await addOrganization(api.database, 'own');
-  await api.server.listen({ port: 0, host: '127.0.0.1' });
-  wire = new Wire(api.server, own.adminKey);
+  ({ api, own, wire } = await startWire({ config: { ...config, maxJsonDepth: 32_000 } }));
 });
 afterAll(() => api.close());
 

@@ -1,17 +1,14 @@
 import type { IncomingMessage } from 'node:http';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
-import { buildPostParts, multipart, multipartType, rootRun, Wire } from './wire.ts';
+import type { ApiUnderTest } from '../../start-api.ts';
+import { buildPostParts, multipart, multipartType, rootRun, startWire, type Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let wire: Wire;
 
 beforeAll(async () => {
-  api = await startApi();
-  const own = await addOrganization(api.database, 'own');
-  await api.server.listen({ port: 0, host: '127.0.0.1' });
-  wire = new Wire(api.server, own.adminKey);
+  ({ api, wire } = await startWire());
   // Creates the project beforehand, so that only parsing takes time between the end of the body and the log.
   expect((await wire.multipart(multipart(buildPostParts(rootRun())))).status).toBe(202);
 });

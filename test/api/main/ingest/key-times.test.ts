@@ -1,25 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
-import { buildPostParts, multipart, rootRun, Wire } from './wire.ts';
+import type { ApiUnderTest } from '../../start-api.ts';
+import { accepted, buildPostParts, multipart, rootRun, startWire, type Wire } from './wire.ts';
 
 let api: ApiUnderTest;
-let own: OrganizationUnderTest;
 let wire: Wire;
 
 beforeAll(async () => {
-  api = await startApi();
-  own = await addOrganization(api.database, 'own');
-  await api.server.listen({ port: 0, host: '127.0.0.1' });
-  wire = new Wire(api.server, own.adminKey);
+  ({ api, wire } = await startWire());
 });
 afterAll(() => api.close());
 
 const read = async (id: string) => JSON.parse((await wire.send('GET', `/runs/${id}`)).text) as Record<string, unknown>;
-const accepted = async (answer: Promise<{ status: number; text: string }>) => {
-  const { status, text } = await answer;
-  expect([status, text]).toEqual([202, '{}']);
-};
 
 describe('the filter by start_time agrees with the start_time of a run', () => {
   const shift = (time: unknown, seconds: number) =>

@@ -1,16 +1,13 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
-import { Wire } from './wire.ts';
+import type { ApiUnderTest } from '../../start-api.ts';
+import { startWire, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let wire: Wire;
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxParts: 2, maxCollectingBytes: 10_000 } });
-  const own = await addOrganization(api.database, 'own');
-  await api.server.listen({ port: 0, host: '127.0.0.1' });
-  wire = new Wire(api.server, own.adminKey);
+  ({ api, wire } = await startWire({ config: { maxParts: 2, maxCollectingBytes: 10_000 } }));
 });
 afterAll(() => api.close());
 

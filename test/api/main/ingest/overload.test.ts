@@ -3,8 +3,8 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { until } from '../../../infra/until.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
-import { buildPostParts, multipart, rootRun, Wire } from './wire.ts';
+import { type ApiUnderTest, addOrganization } from '../../start-api.ts';
+import { buildPostParts, multipart, rootRun, startWire, Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let wire: Wire;
@@ -12,10 +12,7 @@ let wire: Wire;
 let quiet: Wire;
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxCollectingBytes: 60_000, maxPendingBytes: 2_000 } });
-  const own = await addOrganization(api.database, 'own');
-  await api.server.listen({ port: 0, host: '127.0.0.1' });
-  wire = new Wire(api.server, own.adminKey);
+  ({ api, wire } = await startWire({ config: { maxCollectingBytes: 60_000, maxPendingBytes: 2_000 } }));
   quiet = new Wire(api.server, (await addOrganization(api.database, 'quiet')).adminKey);
 });
 afterAll(() => api.close());

@@ -3,26 +3,19 @@ import { gzipSync } from 'node:zlib';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { until } from '../../../infra/until.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
-import { buildPostParts, multipart, rootRun, Wire } from './wire.ts';
+import type { ApiUnderTest, OrganizationUnderTest } from '../../start-api.ts';
+import { accepted, buildPostParts, multipart, rootRun, startWire, type Wire } from './wire.ts';
 
 let api: ApiUnderTest;
 let own: OrganizationUnderTest;
 let wire: Wire;
 
 beforeAll(async () => {
-  api = await startApi();
-  own = await addOrganization(api.database, 'own');
-  await api.server.listen({ port: 0, host: '127.0.0.1' });
-  wire = new Wire(api.server, own.adminKey);
+  ({ api, own, wire } = await startWire());
 });
 afterAll(() => api.close());
 
 const read = async (id: string) => JSON.parse((await wire.send('GET', `/runs/${id}`)).text) as Record<string, unknown>;
-const accepted = async (answer: Promise<{ status: number; text: string }>) => {
-  const { status, text } = await answer;
-  expect([status, text]).toEqual([202, '{}']);
-};
 
 test('concurrent identical posts without a start time are one run, which a patch by id completes', async () => {
   for (let round = 0; round < 5; round++) {

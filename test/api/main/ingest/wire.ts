@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
+import { expect } from 'vitest';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import { formatTime } from '../../../../pipelines/ingest/run-event/times.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 export const boundary = '----TestBoundary';
 export const multipartType = `multipart/form-data; boundary=${boundary}`;
@@ -41,6 +43,20 @@ export function buildPostParts(run: Record<string, unknown> & { id: string }): [
     [`post.${run.id}`, JSON.stringify(main)],
     [`post.${run.id}.inputs`, JSON.stringify(inputs)],
   ];
+}
+
+/** Starts an API with an organisation and its client; the caller closes the API. */
+export async function startWire(options?: Parameters<typeof startApi>[0]) {
+  const api = await startApi(options);
+  const own = await addOrganization(api.database, 'own');
+  await api.server.listen({ port: 0, host: '127.0.0.1' });
+  return { api, own, wire: new Wire(api.server, own.adminKey) };
+}
+
+/** Expects that a request is accepted. */
+export async function accepted(answer: Promise<Pick<WireAnswer, 'status' | 'text'>>): Promise<void> {
+  const { status, text } = await answer;
+  expect([status, text]).toEqual([202, '{}']);
 }
 
 export interface WireAnswer {
