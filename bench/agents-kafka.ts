@@ -12,7 +12,7 @@ import { type LoadResult, loadServer } from './agents/load.ts';
 import { runlakeMemoryMib } from './agents/process-tree.ts';
 import { startReference } from './agents/reference-server.ts';
 import { againstTargets, atMost } from './agents/targets.ts';
-import { median, round } from './figures.ts';
+import { median, mediansOf, round } from './figures.ts';
 import { withStack } from './stack.ts';
 import { startBenchRole, started } from './started.ts';
 
@@ -45,7 +45,7 @@ await withStack(async ({ environment, apiKey }) => {
   }
   const fullMs = (result: LoadResult) => median(result.runs.map((run) => run.fullMs));
   const firstMs = (result: LoadResult) => median(result.runs.map((run) => run.firstMs));
-  const over = (figure: (turn: (typeof results)[number]) => number) => round(median(results.map(figure)), 4);
+  const over = mediansOf(results, 4);
   console.log(
     JSON.stringify({
       bench: 'agents-kafka',

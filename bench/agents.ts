@@ -19,7 +19,7 @@ import { startReference } from './agents/reference-server.ts';
 import { startRunlakeAgents } from './agents/runlake-server.ts';
 import { memoryOverRuns } from './agents/steady-memory.ts';
 import { againstTargets, atLeast, atMost } from './agents/targets.ts';
-import { median, quantile, round } from './figures.ts';
+import { median, mediansOf, quantile, round } from './figures.ts';
 import { started } from './started.ts';
 
 const plan = planOf(process.argv.slice(3));
@@ -112,7 +112,7 @@ async function inTurns(
 }
 
 function over(results: readonly Turn[], figure: (turn: Turn) => number): number {
-  return round(median(results.map(figure)), 4);
+  return mediansOf(results, 4)(figure);
 }
 
 function perSecond({ runsPerSecond }: LoadResult): number {

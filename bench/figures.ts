@@ -12,6 +12,12 @@ export function quantile(values: readonly number[], share: number): number {
 
 export const median = (values: readonly number[]): number => quantile(values, 0.5);
 
+/** Returns a function that returns the median of a figure over the results of all turns, rounded to this number of decimals. */
+export const mediansOf =
+  <Result>(results: readonly Result[], defaultDigits: number) =>
+  (figure: (result: Result) => number, digits = defaultDigits): number =>
+    round(median(results.map(figure)), digits);
+
 /** Rounds to this number of decimals. */
 export function round(value: number, digits = 2): number {
   return Number(value.toFixed(digits));

@@ -8,7 +8,7 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { median, quantile, round } from './figures.ts';
+import { mediansOf, quantile, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { cpuSeconds, maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
 import { encodeParsed, parsed } from './ingest-load/records.ts';
@@ -62,8 +62,7 @@ await withStack(async (stack) => {
   const results: (Awaited<ReturnType<typeof accepted>> & { floor: number })[] = [];
   for (let turn = 0; turn < turns; turn++) results.push({ ...(await accepted()), floor: await floor() });
   const alone = await sendAll(bodies(100), { ...options, clients: 1 });
-  const of = (figure: (result: (typeof results)[number]) => number, digits = 1) =>
-    round(median(results.map(figure)), digits);
+  const of = mediansOf(results, 1);
   console.log(
     JSON.stringify({
       bench: 'ingest-kafka',

@@ -11,7 +11,7 @@
 import { gzipSync } from 'node:zlib';
 import { openClickHouse } from '../infra/clickhouse/client.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
-import { median, quantile, round } from './figures.ts';
+import { mediansOf, quantile, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';
 import { insertFloor } from './ingest-load/floor.ts';
 import { otlpBody, otlpType } from './ingest-load/otlp-bodies.ts';
@@ -46,8 +46,7 @@ await sendAll(bodies(40), multipart);
 await sendAll(bodies(10, otlpBody), otlp);
 const results: Awaited<ReturnType<typeof measure>>[] = [];
 for (let turn = 0; turn < rounds; turn++) results.push(await measure());
-const of = (figure: (result: (typeof results)[number]) => number, digits = 1) =>
-  round(median(results.map(figure)), digits);
+const of = mediansOf(results, 1);
 const gzip = await throughput(
   bodies(bodiesBeside).map((body) => gzipSync(body)),
   { ...multipart, encoding: 'gzip' },

@@ -7,7 +7,7 @@
  * measured in the same way.
  */
 import { randomUUID } from 'node:crypto';
-import { median, round } from './figures.ts';
+import { mediansOf } from './figures.ts';
 import { makeRuns } from './ingest-load/bodies.ts';
 import { buildContainer, insertAvro } from './ingest-load/floor.ts';
 import { cpuSeconds, maxPeakMib, memoryMib } from './ingest-load/process-figures.ts';
@@ -75,8 +75,7 @@ await withStack(async (stack) => {
     return figures;
   }
 
-  const of = (figure: (result: (typeof results)[number]) => number, digits = 0) =>
-    round(median(results.map(figure)), digits);
+  const of = mediansOf(results, 0);
   console.log(
     JSON.stringify({
       bench: 'sink',
