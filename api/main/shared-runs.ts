@@ -17,7 +17,7 @@ import { jsonMediaType, nullable, optional, Timestamp, Uuid } from '../server/fo
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { createRunExtras } from './run-extras.ts';
-import { maxPageRows, oneOrMore, PublicRun } from './runs.ts';
+import { maxPageRows, normaliseIds, oneOrMore, PublicRun } from './runs.ts';
 import { SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
 export const ShareParams = Type.Object({ share_token: Uuid() });
@@ -95,7 +95,7 @@ const listSharedRuns = defineOperation({
   },
   handler: ({ params, query, services, request }) =>
     readSharedRuns(services, request, { token: params.share_token }, (deps, shared) => {
-      const runIds = query.id?.map((id) => id.toLowerCase());
+      const runIds = normaliseIds(query.id);
       return listRuns(deps, { ...shared, runIds, selected: selectPublicFields(), order: 'desc' }, listEnvelope);
     }),
 });
@@ -131,7 +131,7 @@ const querySharedRuns = defineOperation({
       if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: params.share_token });
       const query = {
         ...shared,
-        runIds: body.id == null ? undefined : [body.id].flat().map((id) => id.toLowerCase()),
+        runIds: normaliseIds(body.id),
         selected: selectPublicFields(),
         order: 'desc' as const,
         limitRows: body.limit ?? maxPageRows,
