@@ -18,7 +18,13 @@ import { awaitRunEnd } from '../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../pipelines/agents/runs/cancel-run.ts';
 import { requestFollowedRun } from '../../pipelines/agents/runs/request-run.ts';
 import { describeGraph } from '../../pipelines/agents/schemas/describe-graph.ts';
-import { answerWithoutSession, mcpServerOptions, withMcpErrors } from '../server/mcp-http.ts';
+import {
+  answerWithoutSession,
+  handleMcp,
+  mcpServerOptions,
+  setMcpHandlers,
+  withMcpErrors,
+} from '../server/mcp-http.ts';
 import { releaseVersion } from '../server/release.ts';
 import { createRouteNotFoundError } from '../server/unserved-routes.ts';
 import { executeRequestPart } from './access/agent-access.ts';
@@ -41,6 +47,7 @@ export const postMcp = defineAgentOperation({
   // Tools are authorised like the operations that they correspond to.
   rule: allowAllRule,
   errors: ['ROUTE_NOT_FOUND'],
+  errorStyle: 'json-rpc',
   schema: {
     body: JsonValue({ description: 'A JSON-RPC 2.0 message, or a list of messages.' }),
     response: {
@@ -80,12 +87,14 @@ function createServer(input: AgentInput): Server {
     { name: 'runlake', version: releaseVersion },
     { ...mcpServerOptions, capabilities: { tools: {} } },
   );
-  server.setRequestHandler(ListToolsRequestSchema, ({ params }) =>
-    withMcpErrors(input.request.log, listTools(input, params?.cursor)),
-  );
-  server.setRequestHandler(CallToolRequestSchema, ({ params }, { signal }) =>
-    withMcpErrors(input.request.log, callTool(input, params, signal)),
-  );
+  setMcpHandlers(server, {
+    'tools/list': handleMcp(ListToolsRequestSchema, (params) =>
+      withMcpErrors(input.request.log, listTools(input, params?.cursor)),
+    ),
+    'tools/call': handleMcp(CallToolRequestSchema, (params, { signal }) =>
+      withMcpErrors(input.request.log, callTool(input, params, signal)),
+    ),
+  });
   return server;
 }
 

@@ -90,9 +90,9 @@ export function renderError(
     return { status, contentType: 'application/problem+json; charset=utf-8', body };
   }
   const contentType = jsonMediaType;
-  if (style === 'json-rpc' && parseErrorCodes.has(error.code)) {
+  if ((style === 'json-rpc' || style === 'mcp') && parseErrorCodes.has(error.code)) {
     const body = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32700, message: error.message } });
-    return { status: 200, contentType, body };
+    return { status: style === 'mcp' ? 400 : 200, contentType, body };
   }
   return { status, contentType, body: JSON.stringify(buildErrorBody(error, style, request.id)) };
 }
@@ -112,7 +112,7 @@ export function buildErrorBody(
   const more = buildCommonFields(error, requestId);
   // SDKs search for this text in the field `error`, on every route.
   if (error.code === 'WORKSPACE_REQUIRED') return { error: error.message, detail: error.message, ...more };
-  if (style === 'error') {
+  if (style === 'error' || style === 'mcp') {
     return { error: error.message, ...(error.fields ? { details: error.fields } : {}), ...more };
   }
   if (error.status !== 422) return { detail: error.message, ...more };

@@ -17,7 +17,15 @@ import {
   type HandleRequestOptions,
   WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
-import { ErrorCode, McpError } from '@modelcontextprotocol/sdk/types.js';
+import type { RequestHandlerExtra } from '@modelcontextprotocol/sdk/shared/protocol.js';
+import {
+  ErrorCode,
+  type JSONRPCRequest,
+  McpError,
+  type ServerNotification,
+  type ServerRequest,
+  type ServerResult,
+} from '@modelcontextprotocol/sdk/types.js';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -44,6 +52,8 @@ export async function answerWithoutSession(
   server: Server,
   { request, body, heartbeatMs, authInfo }: McpRequest,
 ): Promise<RawResponse> {
+  if (isEmptyBatch(body))
+    return buildProtocolError(400, { code: ErrorCode.InvalidRequest, message: 'The list of messages is empty.' });
   const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
   await server.connect(transport as Parameters<Server['connect']>[0]);
   const responsePromise = transport.handleRequest(toWebRequest(request), {
@@ -74,6 +84,65 @@ export async function answerWithoutSession(
     }),
   });
 }
+
+/** JSON-RPC 2.0, section 6: an empty list is not a batch. The official package accepts it as one without requests. */
+export const isEmptyBatch = (body: unknown): boolean => Array.isArray(body) && body.length === 0;
+
+/** An error response that belongs to no message. */
+export function buildProtocolError(
+  status: number,
+  error: { readonly code: number; readonly message: string },
+): RawResponse {
+  return new RawResponse({
+    status,
+    headers: { 'content-type': 'application/json' },
+    body: Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: null, error })),
+  });
+}
+
+export type McpExtra = RequestHandlerExtra<ServerRequest, ServerNotification>;
+type McpHandler = (request: JSONRPCRequest, extra: McpExtra) => Promise<ServerResult>;
+
+interface Issue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
+
+/** The schema of a request in the official package. */
+interface RequestSchema<Request> {
+  safeParse(
+    request: unknown,
+  ): { success: true; data: Request } | { success: false; error: { readonly issues: readonly Issue[] } };
+}
+
+/** Defines the handler of a method. */
+export function handleMcp<Request extends { params?: unknown }>(
+  schema: RequestSchema<Request>,
+  handle: (params: Request['params'], extra: McpExtra) => ServerResult | Promise<ServerResult>,
+): McpHandler {
+  return async ({ method, params }, extra) => {
+    const parsed = schema.safeParse({ method, ...(params && { params: withoutNulls(params) }) });
+    if (parsed.success) return handle(parsed.data.params, extra);
+    const issues = parsed.error.issues.slice(0, 5).map(({ path, message }) => `${path.join('.')}: ${message}`);
+    throw new McpError(ErrorCode.InvalidParams, issues.join('; '));
+  };
+}
+
+/**
+ * Sets the handlers of a server, by method. The official package would validate calls of tools and their results a
+ * second time, and answer invalid parameters with an internal error that contains the report of its validator.
+ */
+export function setMcpHandlers(server: Server, handlers: Readonly<Record<string, McpHandler>>): void {
+  server.fallbackRequestHandler = async (request, extra) => {
+    const { method } = request;
+    if (!Object.hasOwn(handlers, method)) throw new McpError(ErrorCode.MethodNotFound, 'Method not found');
+    return (handlers[method] as McpHandler)(request, extra);
+  };
+}
+
+/** Some clients send `null` for parameters that they do not use. */
+const withoutNulls = (params: object) =>
+  Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null));
 
 /** Converts errors to protocol errors, and logs errors that the client did not cause. */
 export async function withMcpErrors<T>(log: Pick<FastifyBaseLogger, 'warn'>, result: Promise<T>): Promise<T> {

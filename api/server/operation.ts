@@ -38,6 +38,7 @@ export interface Operation {
    * Format of error responses. `detail` (default): `{"detail": …}`. `error`: `{"error": …}`, for ingest operations.
    * `problem`: problem details (RFC 9457), for operations of version 2. `otlp`: google.rpc.Status in the encoding of
    * the request. `json-rpc`: like `detail`, except that invalid JSON results in JSON-RPC error -32700 with status 200.
+   * `mcp`: like `error`, except that invalid JSON results in this error with status 400.
    */
   readonly errorStyle?: ErrorStyle;
   readonly schema: OperationSchema;
@@ -83,7 +84,7 @@ export type Access =
   | { readonly anyKey: true; readonly tenantScope: 'organization' }
   | { readonly public: true; readonly tenantScope: 'none' };
 
-export type ErrorStyle = 'detail' | 'error' | 'problem' | 'otlp' | 'json-rpc';
+export type ErrorStyle = 'detail' | 'error' | 'problem' | 'otlp' | 'json-rpc' | 'mcp';
 
 /** Describes a raw body in the API description. */
 export interface RawBody {

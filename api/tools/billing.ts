@@ -5,7 +5,7 @@ import { groupings } from '../../pipelines/usage/report-query.ts';
 import { describeLimit, findProjectId, maxLimit, pick, type StoredRecord } from './find-named.ts';
 import { type GranularUsage, readGranularUsage } from './granular-usage.ts';
 import type { MainApi } from './main-api.ts';
-import { choice, flag, integer, list, text } from './parameters.ts';
+import { choice, flag, integer, list, text, time } from './parameters.ts';
 import { defineTool } from './tool.ts';
 
 interface Workspace {
@@ -105,8 +105,8 @@ export const queryUsage = defineTool({
     'one day, a day up to 31 days, a week up to 93 days, 30 days up to 366 days. The result begins with the total; if there are more ' +
     'than limit rows, those with the most traces are returned.',
   parameters: {
-    start_time: text({ description: 'Start of the range, ISO 8601.', examples: ['2026-01-05T00:00:00Z'] }).required(),
-    end_time: text({ description: 'End of the range, ISO 8601.' }).required(),
+    start_time: time({ description: 'Start of the range, ISO 8601.', examples: ['2026-01-05T00:00:00Z'] }).required(),
+    end_time: time({ description: 'End of the range, ISO 8601.' }).required(),
     group_by: choice(groupings, { description: 'What to count by.' }).default('workspace'),
     workspaces: list({
       description: 'Only these workspaces, by id or name. Default: all that the key has access to.',

@@ -151,7 +151,7 @@ async function runTool({ tool, values, openContext }: ToolCall, signal: AbortSig
 function describeFailure(error: unknown, { tool, signal, logger }: ToolCall): string {
   if (signal.aborted) return 'The call was cancelled.';
   if (!isRunlakeError(error)) logger.warn({ err: error, tool: tool.name }, 'tool failed');
-  const { code, message, remedy } = isRunlakeError(error) ? error : runlakeError('INTERNAL');
+  const { code, message, remedy } = isRunlakeError(error) ? error : runlakeError('TOOL_FAILED', { tool: tool.name });
   if (code === 'TOOL_FOUND_NOTHING') return message;
   const words = withoutRemedy.has(code) ? message : `${message} ${remedy}`;
   return `${tool.failurePrefix ?? ''}${words}`;

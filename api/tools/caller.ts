@@ -65,7 +65,7 @@ const remoteKeyTimeoutMs = 10_000;
 /** Authenticates the requests to the tool server. */
 export function createToolAccess({ authenticator, config, own, endpoints }: CallerDeps): CustomAccess {
   const listed = new Set((config.toolsEndpoints ?? '').split(',').map((each) => normaliseEndpoint(each.trim())));
-  const ownEndpoints = new Set([own.endpoint, config.publicUrl ?? own.endpoint].map(normaliseEndpoint));
+  const ownEndpoints = new Set([own.endpoint, config.publicUrl ?? own.endpoint].map(identifyEndpoint));
   const acceptedKeys = new LRUCache<string, Caller>({ max: 10_000, ttl: remoteKeyCacheMs });
 
   async function identifyRemote({ keyId, credentials, send, endpoint }: ToolCaller): Promise<Caller> {
@@ -88,7 +88,7 @@ export function createToolAccess({ authenticator, config, own, endpoints }: Call
       const credentials = { key, workspace };
       const named = readFirst(headers, endpointHeaders);
       const endpoint = named === undefined ? own.endpoint : normaliseEndpoint(named);
-      if (named === undefined || ownEndpoints.has(endpoint)) {
+      if (named === undefined || ownEndpoints.has(identifyEndpoint(named))) {
         const caller = await authenticator.authenticate({ key, workspace });
         request.toolCaller = { keyId: caller.keyId, credentials, ...own };
         return caller;
@@ -104,6 +104,11 @@ export function createToolAccess({ authenticator, config, own, endpoints }: Call
     },
     handle: (_operation, input, handler) => handler(input),
   };
+}
+
+/** Normalises an endpoint for comparison: all names of the loopback interface are the same host. */
+function identifyEndpoint(endpoint: string): string | undefined {
+  return normaliseEndpoint(endpoint)?.replace(/^(https?:\/\/)(?:localhost|\[::1\])(?=[:/]|$)/, '$1127.0.0.1');
 }
 
 /** Creates the caller for a key that another endpoint accepts. It has no permission in this installation. */

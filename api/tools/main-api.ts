@@ -6,6 +6,7 @@
 import type { FastifyInstance } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
+import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 import { parseExactly } from './exact-json.ts';
 
 /** Key and workspace of a caller. */
@@ -94,11 +95,22 @@ function toRequestError(status: number, text: string): Error {
   }
   if (body.code === 'WORKSPACE_REQUIRED')
     body = { message: 'The API key covers several workspaces.', remedy: 'Send the header LANGSMITH-WORKSPACE-ID.' };
-  const message = [body.message, body.detail, body.error].find((each) => typeof each === 'string' && each !== '');
-  const words = [message ?? 'The main API refused the request.', body.remedy].filter(
-    (each) => typeof each === 'string',
+  const fields = Array.isArray(body.detail) ? joinFields(body.detail.filter(isJsonObject)) : undefined;
+  const message = [fields, body.message, body.detail, body.error].find(
+    (each) => typeof each === 'string' && each !== '',
   );
-  return runlakeError('TOOL_REQUEST_FAILED', { status, reason: words.join(' ') }, { status });
+  // The messages of fields say what to do.
+  const remedy = fields === undefined ? body.remedy : undefined;
+  const sentences = [message ?? 'The main API refused the request.', remedy].filter((each) => typeof each === 'string');
+  const reason = sentences.map((each) => (/[.!?]$/.test(each) ? each : `${each}.`)).join(' ');
+  return runlakeError('TOOL_REQUEST_FAILED', { status, reason }, { status });
+}
+
+/** Joins the invalid fields of a 422 response, named as the parameters of tools are: without the part of the request. */
+function joinFields(fields: readonly JsonObject[]): string {
+  return fields
+    .map(({ loc, msg }) => [Array.isArray(loc) ? loc.slice(1).join('.') : '', msg].filter(Boolean).join(': '))
+    .join('; ');
 }
 
 /** @throws TOOLS_ENDPOINT_UNAVAILABLE if the response is not JSON, for example an error page of a proxy. */

@@ -7,7 +7,13 @@ import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { getMetrics, getReady } from '../main/health.ts';
 import type { ApiProfile, CustomAccess } from '../server/api-form.ts';
 import { loopbackOrigins, parseOrigins } from '../server/cross-origin.ts';
-import { answerWithoutSession, streamResponse, toWebRequest } from '../server/mcp-http.ts';
+import {
+  answerWithoutSession,
+  buildProtocolError,
+  isEmptyBatch,
+  streamResponse,
+  toWebRequest,
+} from '../server/mcp-http.ts';
 import {
   type Access,
   type Operation,
@@ -29,7 +35,7 @@ export interface ToolServices {
 function defineToolOperation<const A extends Access, const S extends OperationSchema>(
   operation: Omit<TypedOperation<A, S, ToolServices>, 'mount' | 'errorStyle'>,
 ): Operation {
-  return { ...operation, mount: 'root', errorStyle: 'error' };
+  return { ...operation, mount: 'root', errorStyle: 'mcp' };
 }
 
 /**
@@ -88,7 +94,7 @@ export const postToolsMcp = defineToolOperation({
     const caller = request.toolCaller as ToolCaller;
     const authInfo = toAuthInfo(caller);
     const sessionId = readSessionId(request);
-    if (sessionId === undefined && !isInitializeRequest(body)) {
+    if (isEmptyBatch(body) || (sessionId === undefined && !isInitializeRequest(body))) {
       const { toolsHeartbeatMs: heartbeatMs } = services.config;
       return answerWithoutSession(services.createServer(), { request, body, heartbeatMs, authInfo });
     }
@@ -192,14 +198,7 @@ function cancelRequests({ transport }: Session, body: unknown): void {
       });
 }
 
-function sessionNotFound(): RawResponse {
-  const body = { jsonrpc: '2.0', id: null, error: { code: -32001, message: 'Session not found' } };
-  return new RawResponse({
-    status: 404,
-    headers: { 'content-type': 'application/json' },
-    body: Buffer.from(JSON.stringify(body)),
-  });
-}
+const sessionNotFound = () => buildProtocolError(404, { code: -32001, message: 'Session not found' });
 
 /** Returns the response of the original tool server to requests for which it has no stream. */
 function methodNotAllowed(): RawResponse {

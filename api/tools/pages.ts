@@ -21,7 +21,7 @@ export interface PageOptions {
   readonly pageNumber: number;
   /** Larger values than {@link maxPageCharacters} are reduced to it. */
   readonly maxCharsPerPage: number;
-  /** 0: strings are not truncated. */
+  /** 0 or less: strings are not truncated. */
   readonly previewChars: number;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Parameters of tools. Clients of the original tool server send booleans as the texts `true` and `false`, and lists and
- * objects as JSON texts; other clients send real ones. Each parameter accepts both. `null` and empty texts are treated
- * as absent.
+ * objects as JSON texts; other clients send real ones. Each parameter accepts both. `null`, empty texts and empty lists
+ * are treated as absent.
  */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { isUuid } from '../../pipelines/ingest/run-event/uuid.ts';
@@ -25,31 +25,39 @@ interface Options {
 }
 
 const isAbsent = (sent: unknown) => sent === undefined || sent === null || sent === '' || sent === 'null';
+const isEmptyList = (sent: unknown) =>
+  Array.isArray(sent) ? sent.length === 0 : typeof sent === 'string' && /^\s*\[\s*\]\s*$/.test(sent);
 
 function refuse(name: string, words: string): Error {
   return runlakeError('BAD_REQUEST', { reason: `${name} ${words}` });
 }
 
-function define<Value>(schema: Record<string, unknown>, read: (sent: unknown, name: string) => Value) {
+/** @param isEmpty true for values that count as absent, besides those of {@link isAbsent}. */
+function define<Value>(
+  schema: Record<string, unknown>,
+  read: (sent: unknown, name: string) => Value,
+  isEmpty: (sent: unknown) => boolean = () => false,
+) {
+  const isMissing = (sent: unknown) => isAbsent(sent) || isEmpty(sent);
   return {
     /** A parameter that may be absent. */
     optional: (): Parameter<Value | undefined> => ({
       schema,
       required: false,
-      read: (sent, name) => (isAbsent(sent) ? undefined : read(sent, name)),
+      read: (sent, name) => (isMissing(sent) ? undefined : read(sent, name)),
     }),
     required: (): Parameter<Value> => ({
       schema,
       required: true,
       read: (sent, name) => {
-        if (isAbsent(sent)) throw refuse(name, 'is required');
+        if (isMissing(sent)) throw refuse(name, 'is required');
         return read(sent, name);
       },
     }),
     default: (value: Value, shown: unknown = value): Parameter<Value> => ({
       schema: { ...schema, default: shown },
       required: false,
-      read: (sent, name) => (isAbsent(sent) ? value : read(sent, name)),
+      read: (sent, name) => (isMissing(sent) ? value : read(sent, name)),
     }),
   };
 }
@@ -58,6 +66,13 @@ export const text = (options: Options) =>
   define<string>({ type: 'string', ...options }, (sent, name) => {
     if (typeof sent !== 'string') throw refuse(name, 'must be a text');
     return sent;
+  });
+
+/** A time. A date without a time means its midnight, UTC. */
+export const time = (options: Options) =>
+  define<string>({ type: 'string', ...options }, (sent, name) => {
+    if (typeof sent !== 'string') throw refuse(name, 'must be a text');
+    return /^\d{4}-\d\d-\d\d$/.test(sent) ? `${sent}T00:00:00Z` : sent;
   });
 
 function readUuid(sent: unknown, name: string): string {
@@ -69,10 +84,13 @@ export const uuid = (options: Options) => define<string>({ type: 'string', forma
 
 export const choice = <const Word extends string>(words: readonly Word[], options: Options) =>
   define<Word>({ type: 'string', enum: words, ...options }, (sent, name) => {
-    const word = words.find((each) => each === String(sent).toLowerCase());
+    const word = words.find((each) => each === toWord(sent));
     if (word === undefined) throw refuse(name, `must be one of ${words.join(', ')}`);
     return word;
   });
+
+/** Returns a text, number or boolean in lower case. Other values have no word: their `toString` is the sender's. */
+const toWord = (sent: unknown) => (typeof sent === 'object' ? undefined : String(sent).trim().toLowerCase());
 
 /** A whole number, also as a text. */
 export const integer = ({ minimum = 0, ...options }: Options) =>
@@ -88,7 +106,7 @@ export const flag = (options: Options) =>
   define<boolean>(
     { anyOf: [{ type: 'boolean' }, { type: 'string', enum: ['true', 'false'] }], ...options },
     (sent, name) => {
-      const word = String(sent).trim().toLowerCase();
+      const word = toWord(sent) ?? '';
       if (['true', '1', 'yes'].includes(word)) return true;
       if (['false', '0', 'no'].includes(word)) return false;
       throw refuse(name, 'must be true or false');
@@ -116,12 +134,17 @@ function readJsonList(sent: string): string[] | undefined {
 
 /** A list of texts, also as a JSON text, or one text. */
 export const list = (options: Options) =>
-  define<string[]>({ anyOf: [{ type: 'array', items: { type: 'string' } }, { type: 'string' }], ...options }, readList);
+  define<string[]>(
+    { anyOf: [{ type: 'array', items: { type: 'string' } }, { type: 'string' }], ...options },
+    readList,
+    isEmptyList,
+  );
 
 export const uuids = (options: Options) =>
   define<string[]>(
     { anyOf: [{ type: 'array', items: { type: 'string', format: 'uuid' } }, { type: 'string' }], ...options },
     (sent, name) => readList(sent, name).map((item) => readUuid(item, name)),
+    isEmptyList,
   );
 
 /** A JSON object, also as a JSON text. */
@@ -150,10 +173,11 @@ export function readArguments<P extends Parameters>(
   sent: Readonly<Record<string, unknown>>,
 ): ValuesOf<P> {
   const values = Object.entries(parameters).map(([name, parameter]) => {
+    const value = parameter.read(sent[name], name);
     // A lone surrogate cannot be part of a URL or of a stored text.
-    if ([sent[name]].flat().some((value) => typeof value === 'string' && /\p{Surrogate}/u.test(value)))
+    if ([value].flat().some((item) => typeof item === 'string' && /\p{Surrogate}/u.test(item)))
       throw refuse(name, 'must be valid Unicode');
-    return [name, parameter.read(sent[name], name)];
+    return [name, value];
   });
   return Object.fromEntries(values) as ValuesOf<P>;
 }

@@ -1,7 +1,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { describeLimit, findDataset, findProjectId, maxLimit, type StoredRecord } from './find-named.ts';
 import type { MainApi } from './main-api.ts';
-import { flag, integer, text, uuid } from './parameters.ts';
+import { flag, integer, text, time, uuid } from './parameters.ts';
 import { defineTool } from './tool.ts';
 
 export const listProjects = defineTool({
@@ -132,7 +132,7 @@ export const getProjectStats = defineTool({
     'start_time and filter.',
   parameters: {
     project_name: text({ description: 'Name or id of the project.' }).required(),
-    start_time: text({ description: 'Only runs that started at or after this time, ISO 8601.' }).optional(),
+    start_time: time({ description: 'Only runs that started at or after this time or date, ISO 8601.' }).optional(),
     is_root: flag({ description: 'true: root runs, one per trace; false: all runs.' }).default(true),
     filter: text({ description: 'Condition on the run, such as eq(run_type, "llm"); see fetch_runs.' }).optional(),
   },

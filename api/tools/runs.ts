@@ -7,7 +7,7 @@ import { buildPage, cutStrings, defaultPageCharacters, defaultPreviewCharacters,
 import { choice, flag, integer, list, text, uuid } from './parameters.ts';
 import { defineTool } from './tool.ts';
 
-/** Parameters of tools that divide their results into pages by number of characters. */
+/** Parameters of tools that divide their results into pages. As in the original, a number below 0 means 0. */
 export const pageParameters = {
   max_chars_per_page: integer({
     description: `Maximum number of characters of the page, at most ${maxPageCharacters}.`,
@@ -15,6 +15,7 @@ export const pageParameters = {
   }).default(defaultPageCharacters),
   preview_chars: integer({
     description: 'Longer texts are cut to this number of characters, and end with "… (+N chars)". 0: no text is cut.',
+    minimum: Number.MIN_SAFE_INTEGER,
   }).default(defaultPreviewCharacters),
 };
 
@@ -201,6 +202,7 @@ export const getRun = defineTool({
     outline: flag({ description: 'Whether the result has the outline of the runs below.' }).default(true),
     preview_chars: integer({
       description: 'Longer texts are cut to this number of characters. 0: no text is cut.',
+      minimum: Number.MIN_SAFE_INTEGER,
     }).default(1_000),
   },
   output: {

@@ -13,7 +13,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { mcpServerOptions, withMcpErrors } from '../server/mcp-http.ts';
+import { handleMcp, type McpExtra, mcpServerOptions, setMcpHandlers, withMcpErrors } from '../server/mcp-http.ts';
 import { releaseVersion } from '../server/release.ts';
 import { getBillingUsage, listExports, queryUsage } from './billing.ts';
 import { CallSlots, callTool, requireAnswerSize, runWithinLimits } from './call-tool.ts';
@@ -63,8 +63,6 @@ export interface ToolServerDeps {
   readonly logger: Logger;
 }
 
-type Extra = { readonly signal: AbortSignal; readonly authInfo?: { readonly extra?: Record<string, unknown> } };
-
 /** Returns a function that creates servers, one for each session; all share the limits of keys. */
 export function createToolServers({ config, logger }: ToolServerDeps): (fixed?: ToolCaller) => Server {
   const limits = {
@@ -85,43 +83,41 @@ export function createToolServers({ config, logger }: ToolServerDeps): (fixed?: 
       { name: 'runlake', title: 'Runlake', version: releaseVersion },
       { ...mcpServerOptions, capabilities: { tools: {}, resources: {}, prompts: {} }, instructions },
     );
-    const findCaller = ({ authInfo }: Extra) => fixed ?? (authInfo?.extra as unknown as ToolCaller);
+    const findCaller = ({ authInfo }: McpExtra) => fixed ?? (authInfo?.extra as unknown as ToolCaller);
     /** Handles a request that is not a tool call, within the same limits. */
-    const answer = <Result>(extra: Extra, work: (context: ToolContext) => Promise<Result>): Promise<Result> => {
+    const answer = <Result>(extra: McpExtra, work: (context: ToolContext) => Promise<Result>): Promise<Result> => {
       const caller = findCaller(extra);
       const request = { keyId: caller.keyId, signal: extra.signal };
       const openAndWork = async (signal: AbortSignal) =>
         requireAnswerSize(await work(openContext(caller, signal)), limits);
       return withMcpErrors(logger, runWithinLimits(request, limits, slots, openAndWork));
     };
-    server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: listed }));
-    server.setRequestHandler(CallToolRequestSchema, ({ params }, extra) => {
-      const tool = toolsByName.get(params.name);
-      if (tool === undefined) throw new McpError(ErrorCode.InvalidParams, `Unknown tool: ${params.name.slice(0, 100)}`);
-      const caller = findCaller(extra);
-      const { keyId } = caller;
-      return callTool(
-        {
-          ...{ tool, values: params.arguments ?? {}, keyId, signal: extra.signal, logger },
-          openContext: (signal) => openContext(caller, signal),
-        },
-        limits,
-        slots,
-      );
+    setMcpHandlers(server, {
+      'tools/list': handleMcp(ListToolsRequestSchema, () => ({ tools: listed })),
+      'tools/call': handleMcp(CallToolRequestSchema, ({ name, arguments: values = {} }, extra) => {
+        const tool = toolsByName.get(name);
+        if (tool === undefined) throw new McpError(ErrorCode.InvalidParams, `Unknown tool: ${name.slice(0, 100)}`);
+        const caller = findCaller(extra);
+        const open = (signal: AbortSignal) => openContext(caller, signal);
+        const call = { tool, values, keyId: caller.keyId, signal: extra.signal, openContext: open, logger };
+        return callTool(call, limits, slots);
+      }),
+      'resources/templates/list': handleMcp(ListResourceTemplatesRequestSchema, () => ({
+        resourceTemplates: [...resourceTemplates],
+      })),
+      'resources/list': handleMcp(ListResourcesRequestSchema, (params, extra) =>
+        answer(extra, (context) => listResources(context, params?.cursor)),
+      ),
+      'resources/read': handleMcp(ReadResourceRequestSchema, ({ uri }, extra) =>
+        answer(extra, (context) => readResource(context, uri)),
+      ),
+      'prompts/list': handleMcp(ListPromptsRequestSchema, (params, extra) =>
+        answer(extra, (context) => listHubPrompts(context, params?.cursor)),
+      ),
+      'prompts/get': handleMcp(GetPromptRequestSchema, ({ name, arguments: values = {} }, extra) =>
+        answer(extra, ({ api }) => getHubPrompt(api, name, values)),
+      ),
     });
-    server.setRequestHandler(ListResourceTemplatesRequestSchema, () => ({ resourceTemplates: [...resourceTemplates] }));
-    server.setRequestHandler(ListResourcesRequestSchema, ({ params }, extra) =>
-      answer(extra, (context) => listResources(context, params?.cursor)),
-    );
-    server.setRequestHandler(ReadResourceRequestSchema, ({ params }, extra) =>
-      answer(extra, (context) => readResource(context, params.uri)),
-    );
-    server.setRequestHandler(ListPromptsRequestSchema, ({ params }, extra) =>
-      answer(extra, (context) => listHubPrompts(context, params?.cursor)),
-    );
-    server.setRequestHandler(GetPromptRequestSchema, ({ params }, extra) =>
-      answer(extra, ({ api }) => getHubPrompt(api, params.name, params.arguments ?? {})),
-    );
     return server;
   };
 }

@@ -23,6 +23,11 @@ export const toolErrors = {
     'Set LANGSMITH_API_KEY to an API key of the installation, and LANGSMITH_ENDPOINT to its address.',
   ),
   TOOL_REQUEST_FAILED: caller(400, '{reason}', 'Correct the arguments and call the tool again.'),
+  TOOL_FAILED: terminal(
+    500,
+    'The tool {tool} failed with an internal error.',
+    'The log of the server has the reason, in the line "tool failed".',
+  ),
   TOOL_FOUND_NOTHING: caller(404, '{reason}', 'Check the names and ids in the arguments.'),
   TOOL_CALLS_LIMITED: caller(
     429,

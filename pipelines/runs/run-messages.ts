@@ -1,19 +1,20 @@
 /**
- * The messages of a run, in the forms that ingest stores: OpenAI and Anthropic clients, LangChain, OpenTelemetry, and the
- * state of a graph.
+ * The messages of a run, in the forms that ingest stores: OpenAI, Anthropic and Gemini clients, the AI SDK of Vercel,
+ * LangChain, OpenTelemetry, and the state of a graph.
  */
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 import { readMessage } from './openai-messages.ts';
 
 /**
  * Returns the messages in the inputs of a run, then those in its outputs. A message with `role` or `content` is returned
- * as it was sent; serialised LangChain messages are converted to the chat format of OpenAI. If the outputs contain the
- * inputs, as the state of a graph does, only the outputs are returned.
+ * as it was sent; serialised LangChain messages are converted to the chat format of OpenAI. If the outputs are the state
+ * of a graph, which contains the inputs, only the outputs are returned.
  */
 export function readRunMessages(inputs: unknown, outputs: unknown): unknown[] {
   const asked = readInputs(inputs);
   const answered = readOutputs(outputs);
-  const isRepeated = measureOverlaps(answered.map(toKey), asked.map(toKey)).includes(asked.length);
+  const isState = isJsonObject(outputs) && Array.isArray(outputs.messages);
+  const isRepeated = isState && measureOverlaps(answered.map(toKey), asked.map(toKey)).includes(asked.length);
   return isRepeated ? answered : [...asked, ...answered];
 }
 
@@ -71,7 +72,7 @@ function measureOverlaps(list: readonly string[], start: readonly string[]): num
 
 function readInputs(inputs: unknown): unknown[] {
   if (!isJsonObject(inputs)) return [];
-  for (const name of ['messages', 'prompts', 'input'] as const) {
+  for (const name of ['messages', 'prompts', 'input', 'contents', 'prompt']) {
     const messages = name in inputs ? toMessages(inputs[name], 'user') : [];
     if (messages.length > 0) return messages;
   }
@@ -80,9 +81,11 @@ function readInputs(inputs: unknown): unknown[] {
 
 /** The first of these forms that has a message. */
 const outputForms: readonly ((outputs: JsonObject) => unknown)[] = [
-  // Chat completions of OpenAI.
-  ({ choices }) => readFirst(choices, 'message'),
+  // Chat completions and completions of OpenAI.
+  ({ choices }) => readFirst(choices, 'message', 'text'),
   ({ message }) => message,
+  // Gemini.
+  ({ candidates }) => readFirst(candidates, 'content'),
   // LangChain: a list for each prompt.
   ({ generations }) => readFirst(Array.isArray(generations) ? generations.flat() : [], 'message', 'text'),
   // OpenTelemetry, and the state of a graph.
@@ -91,6 +94,9 @@ const outputForms: readonly ((outputs: JsonObject) => unknown)[] = [
   ({ output }) => output,
   // Anthropic, and functions that return a message.
   (outputs) => (hasContent(outputs) || readMessage(outputs) ? outputs : undefined),
+  // Texts of the AI SDK of Vercel, and of completions of Anthropic.
+  ({ text }) => text,
+  ({ completion }) => completion,
 ];
 
 function readOutputs(outputs: unknown): unknown[] {

@@ -17,4 +17,5 @@ export const textFields = {
   problem: 'detail',
   otlp: 'message',
   'json-rpc': 'detail',
+  mcp: 'error',
 } as const;

@@ -127,10 +127,18 @@ describe('an invalid request', () => {
     ['an Accept header without event streams', list, { accept: 'application/json' }, 406, -32000],
     ['a body that is not a message', { hello: 'world' }, both, 400, -32700],
     ['an unknown protocol version', list, { ...both, 'mcp-protocol-version': '1999-01-01' }, 400, -32000],
+    ['an empty list', [], both, 400, -32600],
+    ['a list as arguments', { ...list, method: 'tools/call', params: { name: 'x', arguments: [] } }, both, 200, -32602],
     ['an unknown method', { ...list, method: 'animals/list' }, both, 200, -32601],
   ])('%s', async (_, body, headers, status, code) => {
     const answer = await post(body, headers);
     expect([answer.status, ((await answer.json()) as { error: { code: number } }).error.code]).toEqual([status, code]);
+  });
+
+  it('that is not JSON has a protocol error', async () => {
+    const headers = { ...both, 'content-type': 'application/json', 'x-api-key': agent.owner.adminKey };
+    const answer = await fetch(`${agent.url}/mcp`, { method: 'POST', headers, body: '{"jsonrpc": ' });
+    expect([answer.status, await answer.json()]).toMatchObject([200, { error: { code: -32700 } }]);
   });
 
   it('has the HTTP status of its error and an empty body', async () => {

@@ -37,6 +37,11 @@ afterAll(async () => {
 
 const accept = 'application/json, text/event-stream';
 const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
+const callProjects = (values: unknown) => ({
+  ...list,
+  method: 'tools/call',
+  params: { name: 'list_projects', arguments: values },
+});
 const initialize = {
   jsonrpc: '2.0',
   id: 0,
@@ -44,11 +49,16 @@ const initialize = {
   params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } },
 };
 
-function send(method: string, body: object | undefined, headers: Record<string, string> = {}): Promise<Response> {
+/** A body that is a text is sent as it is. */
+function send(
+  method: string,
+  body: object | string | undefined,
+  headers: Record<string, string> = {},
+): Promise<Response> {
   return fetch(`${server.url}/mcp`, {
     method,
     headers: { accept, ...(body && { 'content-type': 'application/json' }), ...headers },
-    ...(body && { body: JSON.stringify(body) }),
+    ...(body && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
   });
 }
 
@@ -126,6 +136,22 @@ describe('the endpoint', () => {
   it('may be that of the installation, in each form', async () => {
     for (const name of ['http://main.example:1984', 'http://main.example:1984/api/v1/', 'http://main.example:1984/api'])
       expect((await send('POST', list, withKey({ 'langsmith-endpoint': name }))).status).toBe(200);
+  });
+
+  it('may have any name of the loopback interface', async () => {
+    const local = await startToolServer({ config: { publicUrl: 'http://127.0.0.1:1984' } });
+    const headers = { accept, 'content-type': 'application/json', 'x-api-key': local.owner.workspaceKeys[0] };
+    const ask = async (name: string) =>
+      await fetch(`${local.url}/mcp`, {
+        method: 'POST',
+        headers: { ...headers, 'langsmith-endpoint': name },
+        body: JSON.stringify(list),
+      });
+    for (const name of ['http://localhost:1984', 'http://[::1]:1984/api', 'http://LOCALHOST:1984/'])
+      expect((await ask(name)).status, name).toBe(200);
+    for (const name of ['http://localhost:1985', 'https://localhost:1984', 'http://localhost.example:1984'])
+      expect((await ask(name)).status, name).toBe(403);
+    await local.close();
   });
 
   it('is refused unless it is listed', async () => {
@@ -209,6 +235,28 @@ describe('requests without a session', () => {
     expect(answer.status).toBe(status);
     if (status === 405) expect(answer.headers.get('allow')).toContain('POST');
     await answer.text();
+  });
+
+  it.each<[string, object | string, number, number, RegExp]>([
+    ['that is not JSON', '{"jsonrpc": ', 400, -32700, /Invalid JSON in body/],
+    ['that is an empty list', [], 400, -32600, /empty/],
+    ['with a list as arguments', callProjects([]), 200, -32602, /params\.arguments: .*record/],
+    ['without the name of a tool', { ...list, method: 'tools/call', params: {} }, 200, -32602, /params\.name: /],
+    ['without the URI of a resource', { ...list, method: 'resources/read' }, 200, -32602, /params: /],
+    ['of an unknown method', { ...list, method: 'animals/list' }, 200, -32601, /Method not found/],
+  ])('%s: a protocol error', async (_, body, status, code, message) => {
+    const answer = await send('POST', body, withKey());
+    expect([answer.status, await answer.json()]).toMatchObject([
+      status,
+      { jsonrpc: '2.0', error: { code, message: expect.stringMatching(message) } },
+    ]);
+  });
+
+  it('may have null for parameters that they do not use', async () => {
+    for (const body of [callProjects(null), { ...list, params: { cursor: null } }]) {
+      const answer = await send('POST', body, withKey());
+      expect([answer.status, await answer.json()]).toMatchObject([200, { result: {} }]);
+    }
   });
 
   it('/health and /ready need no key, /docs describes the server', async () => {

@@ -150,7 +150,10 @@ it('a failure that is nobody’s fault says nothing of the server', async () => 
     run: async () => (undefined as unknown as { secret: { text: string } }).secret,
   });
   const result = await call(broken, new CallSlots(limits), 'key');
-  expect(result.structuredContent).toEqual({ error: 'Internal error. See the server log for the request id.' });
+  expect(result.structuredContent).toEqual({
+    error:
+      'The tool broken failed with an internal error. The log of the server has the reason, in the line "tool failed".',
+  });
 });
 
 it('a call reads no more pages than its budget allows, and says so', async () => {

@@ -87,6 +87,9 @@ describe('projects and experiments', () => {
     );
     const runs = await call('fetch_runs', { project_name: 'baseline', limit: 5, reference_example_id: example.id });
     expect(runs.runs).toMatchObject([{ id: run.id }]);
+    const since = async (start: string) =>
+      (await call('get_project_stats', { project_name: 'baseline', start_time: start })).stats?.run_count ?? 0;
+    expect([await since('2020-01-01'), await since('2100-01-01')]).toEqual([1, 0]);
     const { stats, project_id: id } = await call('get_project_stats', { project_name: 'baseline' });
     expect([id, stats]).toMatchObject([
       experiment.id,

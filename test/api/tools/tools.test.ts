@@ -108,6 +108,8 @@ describe('the tools', () => {
     const page = { project_name: 'p', limit: 10 };
     const failures = [
       ['fetch_runs', { limit: 10 }, 'project_name is required'],
+      ['fetch_runs', { ...page, project_name: [] }, 'project_name is required'],
+      ['fetch_runs', { ...page, project_name: ' [ ]' }, 'project_name is required'],
       ['fetch_runs', { ...page, limit: 'many' }, 'limit must be an integer from 1 on'],
       ['fetch_runs', { ...page, error: 'maybe' }, 'error must be true or false'],
       ['fetch_runs', { ...page, trace_id: 'x' }, 'trace_id must be a UUID'],
@@ -115,10 +117,13 @@ describe('the tools', () => {
       ['fetch_runs', { ...page, project_name: ['a', 1] }, 'project_name must be a list of texts'],
       ['list_datasets', { metadata: '{' }, 'metadata is not valid JSON'],
       ['list_datasets', { metadata: '[1]' }, 'metadata must be a JSON object'],
+      ['list_examples', { example_ids: [] }, 'dataset_id, dataset_name or example_ids must be provided.'],
       ['list_examples', {}, 'dataset_id, dataset_name or example_ids must be provided.'],
       ['list_experiments', {}, 'Exactly one of reference_dataset_id and reference_dataset_name must be provided.'],
       ['read_dataset', {}, 'Either dataset_id or dataset_name must be provided.'],
     ] as const;
+    const { error: refused } = await call('get_project_stats', { project_name: 'p', start_time: 'yesterday' });
+    expect(refused).toMatch(/Project p not found/);
     for (const [name, args, error] of failures) expect(await call(name, args)).toEqual({ error });
   });
 
