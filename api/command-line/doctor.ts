@@ -5,6 +5,7 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { ComponentHealth } from '../../infra/telemetry/telemetry-server.ts';
+import { inspectDeletions } from '../../pipelines/retention/change-traces.ts';
 import { createServerChecks, listInspections, readLastEngineLines } from './doctor-checks.ts';
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { formatError, inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
@@ -144,6 +145,7 @@ async function checkServers(stores: Stores, config: Config, addresses: Partial<S
     printFinding(false, 'Schema', `lacks ${pending.join(', ')}`, 'run `runlake migrate`');
     return undefined;
   });
+  if (isCurrent) await reportCheck('Deletions', () => inspectDeletions(stores.database));
   return isCurrent;
 }
 

@@ -1,6 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
+import { inspectDeletions } from '../../pipelines/retention/change-traces.ts';
 import { createServerChecks } from './doctor-checks.ts';
 import { explainPart } from './explain-part.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
@@ -28,7 +29,16 @@ export function checkSystem(
       return why ? toFailure(server.name, why.words, why.remedy) : explainFailure(server.name, error);
     }
   });
-  return Promise.all([...servers, checkSchema(stores)]);
+  const deletions = inspect('Deletions', () => inspectDeletions(stores.database));
+  return Promise.all([...servers, checkSchema(stores), deletions]);
+}
+
+async function inspect(name: string, check: () => Promise<string>): Promise<SystemCheck> {
+  try {
+    return { name, is_ok: true, message: await check(), remedy: null };
+  } catch (error) {
+    return explainFailure(name, error);
+  }
 }
 
 async function checkSchema(stores: Stores): Promise<SystemCheck> {

@@ -45,7 +45,8 @@ const readSettings = {
   ...completeResultSettings,
   // A cached result may be older than data that the caller has just stored.
   use_query_cache: 0,
-  // All rows of a key are in the same table partition, so each partition can be merged separately.
+  // All rows of a key are in the same table partition, so each partition can be merged separately. Attachments of
+  // runs whose retention was extended are an exception: their queries use LIMIT BY.
   do_not_merge_across_partitions_select_final: 1,
   // A skip index may exclude the newest row of a key. In exact mode, ClickHouse also reads the other rows of the key.
   use_skip_indexes_if_final: 1,

@@ -108,6 +108,31 @@ export async function requestKeepInWorkspace(
   );
 }
 
+/** Deletions end after two hours, unless the sinks are far behind or a server is down. */
+const overdueHours = 6;
+
+/**
+ * Checks that no requested deletion is overdue.
+ *
+ * @returns a description of those that are under way.
+ * @throws PART_UNUSABLE
+ */
+export async function inspectDeletions(database: Pick<Database, 'query'>): Promise<string> {
+  const [found] = await database.query<{ count: number; overdue: number; oldest: string | null }>(
+    `SELECT count(*)::int AS count, (count(*) FILTER (WHERE requested_at < now() - make_interval(hours => $1)))::int AS overdue,
+       to_char(min(requested_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS oldest
+     FROM trace_changes WHERE kind = 'delete'`,
+    [overdueHours],
+  );
+  const { count = 0, overdue = 0, oldest } = found ?? {};
+  if (overdue === 0) return count === 0 ? 'no request to delete traces is waiting' : `${count} requests are under way`;
+  throw runlakeError('PART_UNUSABLE', {
+    reason: `${overdue} requests to delete traces are not complete; the oldest is of ${oldest}`,
+    remedy:
+      'See "change-traces" in the log of the workers. A deletion needs the sinks, and every replica of ClickHouse.',
+  });
+}
+
 /** A claimed row of `trace_changes`. */
 export interface TraceChange {
   readonly id: number;

@@ -26,6 +26,7 @@ it('shows the operator what doctor checks', async () => {
   });
   expect(checks.get('ClickHouse')).toMatchObject({ is_ok: true, message: expect.stringMatching(/^release \d+/) });
   expect(checks.get('Schema')).toMatchObject({ is_ok: true, message: 'matches this release' });
+  expect(checks.get('Deletions')).toMatchObject({ is_ok: true, message: 'no request to delete traces is waiting' });
   expect(system.freshness.usage_delay_seconds).toBe(0);
   expect(system.dead_letters.waiting.map(({ topic }: { topic: string }) => topic).sort()).toEqual(
     topics.map(({ name }) => name).sort(),
@@ -46,6 +47,24 @@ it('shows a check that fails with its remedy, and no password', async () => {
   });
   expect(JSON.stringify(body)).not.toMatch(/postgres:\/\/|password/);
   await broken.close();
+});
+
+it('shows deletions that are overdue', async () => {
+  const age = async (interval: string) => {
+    await api.database.execute(
+      `INSERT INTO trace_changes (kind, tenant_id, requested_at, due_at)
+       VALUES ('delete', gen_random_uuid(), now() - $1::interval, now() + interval '1 hour')`,
+      [interval],
+    );
+    const { checks } = await getSystem();
+    return checks.find(({ name }: { name: string }) => name === 'Deletions');
+  };
+  expect(await age('5 hours')).toMatchObject({ is_ok: true, message: '1 requests are under way' });
+  expect(await age('7 hours')).toMatchObject({
+    ...{ is_ok: false, remedy: expect.stringContaining('every replica of ClickHouse') },
+    message: expect.stringMatching(/^1 requests to delete traces are not complete; the oldest is of 20\d\d-/),
+  });
+  await api.database.execute('DELETE FROM trace_changes');
 });
 
 it('lists dead letters, and replays each once', async () => {
