@@ -11,6 +11,16 @@ export interface DeletedProject {
 }
 
 /**
+ * A deleted project or workspace is purged twice. The second purge, an hour after the deletion, deletes events that
+ * were still in the log during the first one. The first sets `purged_at` to `deleted_at`.
+ */
+export const secondPurgeDelay = `interval '1 hour'`;
+
+/** Condition on deleted projects or workspaces that a purge is due. */
+export const isPurgeDueSql = `deleted_at IS NOT NULL AND (purged_at IS NULL
+  OR (purged_at < deleted_at + ${secondPurgeDelay} AND deleted_at + ${secondPurgeDelay} <= now()))`;
+
+/**
  * Deletes either all given projects or none. Their names become available at once, and a job deletes their runs. The
  * rows of the projects stay, because usage shows the names. A crash before the job is queued leaves `purged_at` empty;
  * `requeueDeletions` then queues the job.
@@ -48,14 +58,15 @@ const projectRunsCondition = 'tenant_id = {tenant:UUID} AND session_id = {projec
 /**
  * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays,
  * because traces are billing facts. Reads omit runs of deleted projects, both before this call and for events that are
- * received later. Leaves a project without `deleted_at` unchanged. Idempotent.
+ * stored later, which the second purge deletes. Leaves a project without `deleted_at` unchanged. Idempotent.
  */
 export async function deleteProjectRuns(
   { clickhouse, database }: { clickhouse: ClickHouse; database: Database },
   { workspaceId, projectId, signal }: DeletedProject & { readonly signal?: AbortSignal },
 ): Promise<void> {
-  const [deleted] = await database.query(
-    'SELECT FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NOT NULL',
+  const [deleted] = await database.query<{ isSecond: boolean }>(
+    `SELECT deleted_at + ${secondPurgeDelay} <= now() AS "isSecond"
+     FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NOT NULL`,
     [projectId, workspaceId],
   );
   if (deleted === undefined) return;
@@ -76,12 +87,16 @@ export async function deleteProjectRuns(
   for (const { table, condition } of deletions) {
     await deleteRows(clickhouse, { name: `delete-project-${table}`, table, condition, ...rest });
   }
-  await database.execute('UPDATE projects SET purged_at = now() WHERE id = $1', [projectId]);
+  // This was decided at the start, because a first purge that runs past the hour must not count as the second purge.
+  await database.execute('UPDATE projects SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1', [
+    projectId,
+    deleted.isSecond,
+  ]);
 }
 
 /**
- * Queues the deletion job again for every deleted project whose runs are not purged. The job may be missing after a
- * crash, or after the queues were unavailable or lost.
+ * Queues the deletion job for every deleted project that has not been purged, or that is due for the second purge. The
+ * first job may be missing after a crash, or after the queues were unavailable or lost.
  */
 export async function requeueDeletions({
   database,
@@ -91,8 +106,7 @@ export async function requeueDeletions({
   enqueueProjectDeletion: (project: DeletedProject) => Promise<void>;
 }): Promise<void> {
   const left = await database.query<DeletedProject>(
-    `SELECT id AS "projectId", workspace_id AS "workspaceId" FROM projects
-     WHERE deleted_at IS NOT NULL AND purged_at IS NULL`,
+    `SELECT id AS "projectId", workspace_id AS "workspaceId" FROM projects WHERE ${isPurgeDueSql}`,
   );
   for (const project of left) await enqueueProjectDeletion(project);
 }

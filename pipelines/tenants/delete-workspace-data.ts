@@ -25,6 +25,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { createDeletion, deleteAgentRows, deletionTimeoutMs } from '../agents/delete-agent-rows.ts';
 import { requestDeletionOfAll } from '../deployments/request-deletion.ts';
 import { finishExport } from '../exports/states.ts';
+import { isPurgeDueSql, secondPurgeDelay } from '../projects/delete-projects.ts';
 
 export interface WorkspaceDeletionDeps {
   readonly database: Database;
@@ -32,8 +33,6 @@ export interface WorkspaceDeletionDeps {
   readonly jobs: Pick<Jobs, 'enqueue'>;
   readonly logger: Logger;
 }
-
-const secondPurgeDelay = `interval '1 hour'`;
 
 const contentTables = ['attachments', 'feedback', 'runs', 'run_facts'];
 const locatorTables = ['run_locator', 'trace_locations', 'trace_marks', 'event_versions'];
@@ -134,9 +133,6 @@ export async function requeueWorkspaceDeletions({
     `UPDATE workspaces SET deleted_at = now() FROM organizations o
      WHERE o.id = organization_id AND o.deleted_at IS NOT NULL AND workspaces.deleted_at IS NULL`,
   );
-  const due = await database.query<{ id: string }>(
-    `SELECT id FROM workspaces WHERE deleted_at IS NOT NULL AND (purged_at IS NULL
-       OR (purged_at < deleted_at + ${secondPurgeDelay} AND deleted_at + ${secondPurgeDelay} <= now()))`,
-  );
+  const due = await database.query<{ id: string }>(`SELECT id FROM workspaces WHERE ${isPurgeDueSql}`);
   for (const { id } of due) await enqueueWorkspaceDeletion(id);
 }

@@ -25,6 +25,11 @@ async function projectWithRun(): Promise<DeletedProject> {
     { name: randomUUID() },
     { upsert: false, maxProjects: 1_000 },
   );
+  await sendRun(projectId);
+  return { workspaceId, projectId };
+}
+
+async function sendRun(projectId: string): Promise<void> {
   const answer = await api.server.inject({
     method: 'POST',
     url: '/runs',
@@ -39,7 +44,6 @@ async function projectWithRun(): Promise<DeletedProject> {
   });
   expect(answer.statusCode).toBe(202);
   await api.settled();
-  return { workspaceId, projectId };
 }
 
 async function count(table: 'runs' | 'traces'): Promise<number> {
@@ -57,6 +61,36 @@ describe('deletion of a project', () => {
     await deleteProjects(api.services, going.workspaceId, [going.projectId]);
     for (const project of [going, going, staying]) await deleteProjectRuns(api.services, project);
     expect([await count('runs'), await count('traces')]).toEqual([runs - 1, traces]);
+  });
+
+  it('deletes runs that were stored after the first purge, an hour later', async () => {
+    const project = await projectWithRun();
+    const runs = await count('runs');
+    await deleteProjects(api.services, project.workspaceId, [project.projectId]);
+    await deleteProjectRuns(api.services, project);
+    // As for an event that was still in the log: the request was accepted while the project existed.
+    const setDeleted = (time: string) =>
+      api.database.execute(`UPDATE projects SET deleted_at = ${time} WHERE id = $1`, [project.projectId]);
+    await setDeleted('NULL');
+    api.services.projects.forget();
+    await sendRun(project.projectId);
+    await setDeleted(`now() - interval '59 minutes'`);
+    await api.database.execute('UPDATE projects SET purged_at = deleted_at WHERE id = $1', [project.projectId]);
+    expect(await count('runs')).toBe(runs);
+    const due = async () => {
+      const queued: DeletedProject[] = [];
+      await requeueDeletions({ ...api.services, enqueueProjectDeletion: async (each) => void queued.push(each) });
+      return queued;
+    };
+    expect(await due()).toEqual([]);
+    await api.database.execute(
+      `UPDATE projects SET deleted_at = deleted_at - interval '1 minute', purged_at = purged_at - interval '1 minute'
+       WHERE id = $1`,
+      [project.projectId],
+    );
+    expect(await due()).toEqual([project]);
+    await deleteProjectRuns(api.services, project);
+    expect([await count('runs'), await due()]).toEqual([runs - 1, []]);
   });
 
   it('resumes after a crash before the job was queued, until the runs are deleted', async () => {
