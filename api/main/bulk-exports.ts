@@ -75,7 +75,9 @@ const Progress = Type.Object(
     bytes_written: Type.Integer(),
     files: Type.Integer(),
     late_runs: Type.Integer({
-      description: 'Runs in the range that arrived after the export was created and are not included.',
+      description:
+        'Runs in the range that are in no file, because they arrived, or began to match the filter, after their part of the range was ' +
+        'read. Exported runs that are deleted meanwhile, or cease to match, reduce the number.',
     }),
     retries: Type.Integer(),
     rows_per_second: nullable(Type.Number()),

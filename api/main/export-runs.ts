@@ -56,7 +56,7 @@ const BulkExportRun = Type.Object({
   bytes_written: Type.Integer(),
   late_runs: nullable(
     Type.Integer({
-      description: 'Runs of this day that arrived after the export was created; null until the end of the export run.',
+      description: 'Runs of this day that are in no file; see the export. Null until the end of the export run.',
     }),
   ),
   created_at: Timestamp(),

@@ -37,6 +37,8 @@ export interface ObjectStore {
   /**
    * Cancels multipart uploads to `key` that a crashed process has left behind, if the credentials permit it: the
    * uploads with the given ids and, if the store can list uploads, also uploads whose id was not recorded.
+   *
+   * @throws transient errors; the reason of the signal.
    */
   abortUploads(key: string, uploadIds: readonly string[], options?: ObjectCallOptions): Promise<void>;
   /** Closes the connections. Running calls fail. */

@@ -8,7 +8,7 @@
  *   1. The members are counted, unless an earlier attempt has recorded their number.
  *   2. If an earlier attempt left a part pending (step 5), this part is processed first. Its uploads are aborted, and
  *      exactly its chunk is read again under the same part number, so that the new file overwrites any object that
- *      the earlier attempt left.
+ *      the earlier attempt left, also if it has no rows any more.
  *   3. The reader finds the next chunk and reads it into its own folder.
  *   4. The encoder writes the chunk as a Parquet file. The footer of this file is compared with what was read.
  *   5. The checkpoint records the part and its chunk as pending. Then the file is uploaded; the id of a multipart
@@ -80,8 +80,8 @@ export interface ChunkSource<Read> {
   find(after: ExportCursor | undefined, signal: AbortSignal): Promise<ExportChunk | undefined>;
   /** Reads a chunk into `folder`, which only this chunk may use. */
   read(chunk: ExportChunk, folder: string, signal: AbortSignal): Promise<Read>;
-  /** Writes the file to upload, in the same folder. Returns undefined if all runs of the chunk have been deleted. */
-  encode(read: Read, folder: string, signal: AbortSignal): Promise<EncodedPart | undefined>;
+  /** Writes the file to upload, in the same folder. It has no rows if all runs of the chunk have been deleted. */
+  encode(read: Read, folder: string, signal: AbortSignal): Promise<EncodedPart>;
   /** Releases the resources of the source. */
   close(): void;
 }
@@ -94,7 +94,7 @@ interface EncodedPart {
 
 interface RunToExport<Read> {
   readonly source: ChunkSource<Read>;
-  readonly store: Pick<ObjectStore, 'resolvePath' | 'upload' | 'abortUploads' | 'delete'>;
+  readonly store: Pick<ObjectStore, 'resolvePath' | 'upload' | 'abortUploads'>;
   readonly checkpoint: Checkpoint;
   /** Folder that only this attempt uses. The caller removes it. */
   readonly folder: string;
@@ -186,7 +186,7 @@ async function* encodeChunks<Read>(
   run: RunToExport<Read>,
   chunks: AsyncGenerator<PartOnDisk<Read>>,
   signal: AbortSignal,
-): AsyncGenerator<PartOnDisk<EncodedPart | undefined>> {
+): AsyncGenerator<PartOnDisk<EncodedPart>> {
   for await (const chunk of chunks) {
     yield { ...chunk, made: await measureStage('encode', () => run.source.encode(chunk.made, chunk.folder, signal)) };
   }
@@ -199,17 +199,15 @@ async function* encodeChunks<Read>(
  */
 async function writePart<Read>(
   { store, checkpoint, getPartKey }: RunToExport<Read>,
-  { part, chunk, isRepeated: repeated, folder, made }: PartOnDisk<EncodedPart | undefined>,
+  { part, chunk, isRepeated: repeated, folder, made }: PartOnDisk<EncodedPart>,
   signal: AbortSignal,
 ): Promise<number> {
   const { after, last, rows: found, bytes: chunkBytes } = chunk;
   const key = getPartKey(part);
-  if (made === undefined) {
-    // All runs of the chunk have been deleted since the chunk was found. An earlier attempt may have left an unrecorded
-    // object; deleting it is best effort, because exports do not need the permission to delete.
-    if (repeated) await store.delete(key, { signal }).catch(() => undefined);
-    await checkpoint.skipTo(last);
-  } else {
+  // All runs of the chunk may have been deleted since it was found. If an earlier attempt may have left an object under this
+  // key, a file without rows replaces it: exports do not need the permission to delete, and the number is not used again.
+  if (made.rows === 0 && !repeated) await checkpoint.skipTo(last);
+  else {
     const path = store.resolvePath(key);
     const pending = { part, after: after ?? null, last, rows: found, bytes: chunkBytes, path, uploadId: null };
     await checkpoint.recordPendingUpload(pending);
@@ -225,7 +223,7 @@ async function writePart<Read>(
     exportedBytes.inc(bytes);
   }
   await rm(folder, { recursive: true, force: true });
-  return made?.rows ?? 0;
+  return made.rows;
 }
 
 async function measureStage<Result>(

@@ -18,7 +18,7 @@ import type { ExportFormat } from './record.ts';
 export interface ParquetPart {
   /** Path of the file, `<folder>/part.parquet`. The caller removes the file. */
   readonly path: string;
-  /** Number of rows; at least 1. */
+  /** Number of rows; 0 if all runs of the chunk have been deleted. */
   readonly rows: number;
   /** Size of the file in bytes. */
   readonly bytes: number;
@@ -34,7 +34,6 @@ const maxGroupBytes = 32 * 1024 * 1024;
  * of rows and the expected columns. Row groups have 120,000 rows or about 32 MB, whichever is less. Deletes the input
  * files, even after an error.
  *
- * @returns undefined if the chunk has no rows; in this case there is no file.
  * @throws EXPORT_FILE_INVALID, PARQUET_ENCODER_FAILED, WORK_FILE_UNUSABLE, or the reason of `signal`; in this case no
  *   file is left.
  */
@@ -43,10 +42,9 @@ export async function encodeChunk(
   files: ChunkFiles,
   { folder, format }: Pick<ChunkRequest, 'folder' | 'format'>,
   signal: AbortSignal,
-): Promise<ParquetPart | undefined> {
+): Promise<ParquetPart> {
   const path = join(folder, partFileName);
   try {
-    if (files.rows === 0) return undefined;
     const footer = await encoder.encode(buildEncodeRequest(files, folder, format), signal);
     const reason = findMismatch(footer, files, format);
     if (reason !== undefined) throw runlakeError('EXPORT_FILE_INVALID', { reason });

@@ -91,7 +91,7 @@ export async function uploadParts(
   } catch (error) {
     // After the timeout the abort continues in the background.
     const timeoutMs = options.signal?.aborted ? shortAbortTimeoutMs : abortTimeoutMs;
-    await withTimeout(abortUpload(connection, call, object.name, id), timeoutMs);
+    await withTimeout(abortUpload(connection, call, object.name, id), timeoutMs).catch(() => undefined);
     throw error;
   }
 }
@@ -111,10 +111,9 @@ async function begin(
     run(new CreateMultipartUploadCommand({ Bucket: connection.bucket, Key: name, ContentType: defaultContentType })),
   );
   const { UploadId: id, $metadata } = await raceWithAbort(created, signal).catch((error) => {
-    void created.then(
-      ({ UploadId: late }) => (late === undefined ? undefined : abortUpload(connection, call, name, late)),
-      () => undefined,
-    );
+    void created
+      .then(({ UploadId: late }) => (late === undefined ? undefined : abortUpload(connection, call, name, late)))
+      .catch(() => undefined);
     throw error;
   });
   if (id === undefined) throw createNotS3Error(call, connection.location, 'the response has no upload id');
@@ -188,7 +187,7 @@ async function sendParts(
   return { parts, sha256: whole.digest('hex') };
 }
 
-/** Aborts a multipart upload, if the credentials permit it. Rejects only if `signal` is aborted. */
+/** Aborts a multipart upload, if the credentials permit it. @throws transient errors; the reason of `signal`. */
 async function abortUpload(
   connection: S3Connection,
   call: ObjectCall,
@@ -197,17 +196,28 @@ async function abortUpload(
   { signal }: S3CallOptions = {},
 ): Promise<void> {
   const command = new AbortMultipartUploadCommand({ Bucket: connection.bucket, Key: name, UploadId: id });
+  await ignoreRefusal(
+    connection.send(call, (run) => run(command), { signal }),
+    signal,
+  );
+}
+
+/** Returns undefined if the store refuses the call for good, such as without a permission or after the end of the upload. */
+async function ignoreRefusal<Result>(sent: Promise<Result>, signal?: AbortSignal): Promise<Result | undefined> {
   try {
-    await connection.send(call, (run) => run(command), { signal });
-  } catch {
+    return await sent;
+  } catch (error) {
     signal?.throwIfAborted();
+    if (isRunlakeError(error) && error.class === 'transient') throw error;
+    return undefined;
   }
 }
 
 /**
  * Aborts multipart uploads to an object: the known uploads and, if the credentials permit listing, all other uploads.
- * Listing finds uploads whose id was never recorded, because the process died or the response was lost. Rejects only if
- * `signal` is aborted.
+ * Listing finds uploads whose id was never recorded, because the process died or the response was lost.
+ *
+ * @throws transient errors; the reason of `signal`.
  */
 export async function abortObjectUploads(
   connection: S3Connection,
@@ -228,13 +238,13 @@ async function listObjectUploads(
 ): Promise<string[]> {
   // The list is sorted and the key itself sorts before longer keys with the same prefix, so the first page is enough.
   const command = new ListMultipartUploadsCommand({ Bucket: connection.bucket, Prefix: name });
-  try {
-    const { Uploads = [] } = await connection.send(call, (run) => run(command), { signal });
-    return Uploads.flatMap(({ Key, UploadId }) => (Key === name && UploadId !== undefined ? [UploadId] : []));
-  } catch {
-    signal?.throwIfAborted();
-    return [];
-  }
+  const listed = await ignoreRefusal(
+    connection.send(call, (run) => run(command), { signal }),
+    signal,
+  );
+  return (listed?.Uploads ?? []).flatMap(({ Key, UploadId }) =>
+    Key === name && UploadId !== undefined ? [UploadId] : [],
+  );
 }
 
 /**
@@ -297,6 +307,8 @@ export async function writeConditionally(
       const status = getStatus(error.cause);
       // 409: another conditional write of the same key is in progress.
       if (status === 412 || status === 409) return 'refused';
+      // The object with this ETag has been deleted.
+      if (named.IfMatch !== undefined && (error.cause as Error).name === 'NoSuchKey') return 'refused';
       // A transient error, such as RequestTimeout (400), does not concern the condition. A write without it could replace a
       // newer object.
       if ((status === 400 || status === 501) && error.class !== 'transient') return 'unknown condition';

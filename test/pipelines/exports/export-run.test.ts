@@ -1,5 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { finishExport } from '../../../pipelines/exports/states.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { pickSome } from '../../house/extent.ts';
@@ -7,6 +8,7 @@ import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { createDyingDeps, type Death, deaths } from './deaths.ts';
+import { failureParams } from './disturbed.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 let shop: ExportsUnderTest;
@@ -261,6 +263,38 @@ describe('after a crash', () => {
       worker.attempts.stop();
     },
   );
+
+  it('a file that was not recorded is replaced by one without rows if its runs have been deleted', async () => {
+    const at = nextDay();
+    const ids = await shop.store(15, at);
+    const made = await shop.create({ startTimeMicros: at, endTimeMicros: at + dayMicros });
+    await shop.start(made.id);
+    const [{ id: runId } = { id: '' }] = await shop.runs(made.id);
+    const uploadOnly = shop.worker({
+      openStore: async (of) => {
+        const store = await shop.deps.openStore(of);
+        const upload: typeof store.upload = async (...options) => {
+          await store.upload(...options);
+          throw runlakeError('DESTINATION_UNAVAILABLE', failureParams);
+        };
+        return { ...store, upload };
+      },
+    });
+    await uploadOnly.attempt(runId);
+    const deletedIds = ids.slice(0, 10).map((id) => `'${id}'`);
+    const deletion = (stored: string) =>
+      `ALTER TABLE ${stored} DELETE WHERE id IN (${deletedIds}) SETTINGS mutations_sync = 1`;
+    await runOnStoredTable(shop.clickhouse, 'runs', deletion);
+    await shop.worker().attempt(runId);
+    expect((await shop.runs(made.id))[0]).toMatchObject({ status: 'COMPLETED', rowsWritten: 5, pendingUpload: null });
+    expect(await shop.exportedIds(made.id)).toEqual(ids.slice(10));
+    expect((await shop.recorded(made.id)).map(({ part, rows }) => [part, rows])).toEqual([
+      [1, 0],
+      [2, 5],
+    ]);
+    const keys = [...(await shop.objects()).keys()].filter((key) => key.includes(made.id) && key.endsWith('.parquet'));
+    expect(keys).toHaveLength(2);
+  });
 });
 
 describe('the fencing token', () => {

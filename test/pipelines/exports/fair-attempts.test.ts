@@ -48,7 +48,7 @@ async function openAttempts(concurrency: number) {
     },
     find: async () => undefined,
     read: async () => undefined,
-    encode: async () => undefined,
+    encode: async () => ({ path: '', rows: 0, bytes: 0 }),
     close: () => undefined,
   });
   const attempts = new LiveAttempts(shop.database, shop.limits, shop.logger);
