@@ -2,8 +2,9 @@
  * Makes traces longlived, in step 3 of `change-traces.ts`: inserts copies of their rows with the longer lifetime.
  *
  * A copy has the versions of its original, so that merging keeps one row with the same values and the later expiry.
- * Until the rows are merged, the original expires separately, so all rows are copied. A trace that has already expired
- * stays expired.
+ * Until the rows are merged, the original expires separately, so each run with a row that expires earlier is copied. The
+ * copy of a run has its merged values: its first row may name the hour before its trace moved to another, and a copy of
+ * this row would count the trace in that hour again. A trace that has already expired stays expired.
  */
 import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
 import { groupBy } from '../../infra/collections/group-by.ts';
@@ -157,18 +158,21 @@ async function copyRows(
     `INSERT INTO trace_marks (tenant_id, trace_id, trace_tier, expires_at)
      SELECT DISTINCT tenant_id, trace_id, ${tier}, toDateTime(expiry) FROM kept`,
   );
+  // In ClickHouse, an unqualified name would be the column with the new value.
+  const expiresEarlier = (rows: string) => `(${rows}.expires_at < toDateTime(expiry) OR ${rows}.trace_tier < ${tier})`;
   for (const { table, key } of tables) {
-    const rowCondition = table === 'runs' ? `AND ${keptCondition}` : '';
+    const storedSql =
+      table === 'runs'
+        ? `SELECT * FROM runs FINAL WHERE ${keptCondition} AND (tenant_id, id) IN (
+             SELECT tenant_id, id FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${keptCondition} AND ${expiresEarlier('runs')})`
+        : `SELECT * FROM ${table} WHERE (tenant_id, ${key}) IN (SELECT tenant_id, key FROM (${expirySqlByKey[key]}))`;
     await run(
       `keep-${table}`,
       `INSERT INTO ${table}
        SELECT stored.* REPLACE (${tier} AS trace_tier, toDateTime(expiries.expiry) AS expires_at)
-       FROM (
-         SELECT * FROM ${table}
-         WHERE (tenant_id, ${key}) IN (SELECT tenant_id, key FROM (${expirySqlByKey[key]})) ${rowCondition}
-       ) AS stored
+       FROM (${storedSql}) AS stored
        INNER JOIN (${expirySqlByKey[key]}) AS expiries ON stored.tenant_id = expiries.tenant_id AND stored.${key} = expiries.key
-       WHERE stored.expires_at < toDateTime(expiries.expiry) OR stored.trace_tier < ${tier}`,
+       ${table === 'runs' ? '' : `WHERE ${expiresEarlier('stored')}`}`,
     );
   }
   // After a crash before this step, the second execution of the request marks the hours.

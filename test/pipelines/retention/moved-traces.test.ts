@@ -1,5 +1,7 @@
-/** Two sinks store a trace in two projects with different lifetimes. */
+/** Traces that move to another project or hour, and their retention. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { changeTraces, requestKeep } from '../../../pipelines/retention/change-traces.ts';
+import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { openDrivenSink, toRecordsAtOffset } from '../ingest/sink/driven-sink.ts';
@@ -62,3 +64,43 @@ it.each([
     }
   },
 );
+
+const hourMicros = 3_600_000_000;
+
+it.each([
+  ['one sink', false],
+  ['several sinks', true],
+])('a trace that %s moved to another hour is counted once after it is kept', async (_, isShared) => {
+  const hour = Math.floor(traceTimeMicros / hourMicros) * hourMicros;
+  const root = runEvent({ projectId, traceTimeMicros: hour, startTimeMicros: hour });
+  const childTime = hour + hourMicros;
+  const child = runEvent({
+    ...{ projectId, traceId: root.traceId, traceTimeMicros: childTime, startTimeMicros: childTime },
+  });
+  const sink = await openDrivenSink({ stores, isShared, config: retentionConfig });
+  // The child is stored first, with a higher version than that of the root.
+  await sink.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(child)]));
+  await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(root)]));
+  await sink.close();
+  const hours = async () => {
+    await runRollUp(stores);
+    const rows = await stores.clickhouse.query<{ at: number }>({
+      name: 'test',
+      sql: 'SELECT toUnixTimestamp(hour) AS at FROM traces FINAL WHERE trace_id = {trace:UUID}',
+      params: { trace: root.traceId },
+    });
+    const [counted] = await stores.clickhouse.query<{ traces: number }>({
+      name: 'test',
+      sql: `SELECT sum(arraySum(traces)) AS traces FROM usage_hourly FINAL
+            WHERE dimension = 'workspace' AND notEmpty(ids) AND toUnixTimestamp(hour) IN ({first:Int64}, {second:Int64})`,
+      params: { first: hour / 1e6, second: childTime / 1e6 },
+    });
+    return { at: rows.map(({ at }) => at), counted: counted?.traces };
+  };
+  const before = await hours();
+  expect(before.at).toEqual([hour / 1e6]);
+  await requestKeep(stores.database, tenantId, { projectId, traceIds: [root.traceId] });
+  const log = { position: async () => ({}), isStored: async () => true };
+  await changeTraces({ ...stores, log, config: retentionConfig });
+  expect(await hours()).toEqual(before);
+});
