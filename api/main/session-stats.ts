@@ -127,11 +127,7 @@ export function selectSessionStats(
 export const selectsOwnFeedback = (select: readonly string[] | undefined): boolean =>
   select === undefined || select.length === 0 || select.includes('session_feedback_stats');
 
-/**
- * Parses the conditions on root runs in one parameter.
- *
- * @throws INVALID_FILTER
- */
-export function parseSessionFilter(parameter: string, text: string | undefined): RunFilterConditions | undefined {
-  return text ? { run: [parseRunFilter(parameter, text)], trace: [], tree: [] } : undefined;
+/** Parses the conditions on root runs in the parameter `stats_filter`. @throws INVALID_FILTER */
+export function parseStatsFilter(text: string | undefined): RunFilterConditions | undefined {
+  return text ? { run: [parseRunFilter('stats_filter', text)], trace: [], tree: [] } : undefined;
 }

@@ -8,7 +8,7 @@ import {
   type StatsListQuery,
   statOrders,
 } from '../../pipelines/projects/list-by-stats.ts';
-import { numberExperiments, readProject } from '../../pipelines/projects/project.ts';
+import { numberExperiments, parseProjectFilter, readProject } from '../../pipelines/projects/project.ts';
 import { readOwnFeedbackStats, readProjectStats, readTopMetadata } from '../../pipelines/projects/project-stats.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
@@ -22,7 +22,7 @@ import { statSelects } from './run-stats.ts';
 import {
   buildNullRecord,
   formatSessionStats,
-  parseSessionFilter,
+  parseStatsFilter,
   selectSessionStats,
   selectsOwnFeedback,
   sessionFields,
@@ -119,6 +119,11 @@ export const datasetVersionParameter = Type.Optional(
   Type.String({ maxLength: 512, description: 'Only experiments whose metadata has this `dataset_version`.' }),
 );
 
+/** In contrast to `stats_filter`, whose fields are those of runs. */
+export const projectFilterParameter = Type.Optional(
+  Type.String({ description: 'Condition on the projects themselves, such as `eq(name, "a")`; see the guide.' }),
+);
+
 const sortOrders = ['start_time', 'name', ...(Object.keys(statOrders) as StatOrder[])] as const;
 
 const Query = Type.Object({
@@ -142,7 +147,7 @@ const Query = Type.Object({
   stats_filter: Type.Optional(Type.String({ description: 'Statistics of root runs that match; see the guide.' })),
   use_approx_stats: Type.Optional(Type.Boolean({ description: 'Accepted; statistics are always exact.' })),
   facets: Type.Boolean({ default: false, description: 'Whether the statistics have `run_facets`.' }),
-  filter: Type.Optional(Type.String({ description: 'Only projects with a root run that matches; see the guide.' })),
+  filter: projectFilterParameter,
   sort_by: Type.Union(
     sortOrders.map((order) => Type.Literal(order)),
     { default: 'start_time', description: 'Projects without a value are last.' },
@@ -191,7 +196,7 @@ export async function readSessions(
     Pick<StatsListQuery['conditions'], 'referenceFree' | 'referenceDatasetIds'> & { readonly includeFacets: boolean },
 ): Promise<ProjectWithStats[]> {
   const { referenceFree, referenceDatasetIds, includeFacets, ...page } = options;
-  const readsRuns = query.include_stats === true || query.filter || Object.hasOwn(statOrders, page.sortBy);
+  const readsRuns = query.include_stats === true || Object.hasOwn(statOrders, page.sortBy);
   if (readsRuns) requirePermission(caller, 'runs:read');
   if (page.sortBy === 'feedback' && query.sort_by_feedback_key === undefined)
     throw runlakeError('BAD_REQUEST', { reason: 'Sorting by feedback needs `sort_by_feedback_key`.' });
@@ -207,12 +212,12 @@ export async function readSessions(
           : { ...parseMetadata(query.metadata), dataset_version: query.dataset_version },
       referenceFree,
       referenceDatasetIds,
+      condition: query.filter ? parseProjectFilter(query.filter) : undefined,
     },
-    rootRunConditions: parseSessionFilter('filter', query.filter),
     feedbackKey: query.sort_by_feedback_key,
     runs: {
       startedFromMicros: parseOptionalTime(query.stats_start_time),
-      conditions: parseSessionFilter('stats_filter', query.stats_filter),
+      conditions: parseStatsFilter(query.stats_filter),
     },
   };
   const selected = {

@@ -19,7 +19,13 @@ import {
   sessionStatsFields,
   statsParameters,
 } from './session-stats.ts';
-import { datasetVersionParameter, readSession, readSessions, SessionParams } from './sessions.ts';
+import {
+  datasetVersionParameter,
+  projectFilterParameter,
+  readSession,
+  readSessions,
+  SessionParams,
+} from './sessions.ts';
 import { PageResponse } from './v2-runs.ts';
 
 export const sessionTypes = ['PROJECT', 'AGENT', 'EXPERIMENT'] as const;
@@ -91,7 +97,7 @@ export const listV2Sessions = defineOperation({
       type: Type.Optional(Type.Array(OneOf(sessionTypes), { maxItems: 3 })),
       reference_dataset_id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
       dataset_version: datasetVersionParameter,
-      filter: Type.Optional(Type.String({ description: 'Only projects with a root run that matches; see the guide.' })),
+      filter: projectFilterParameter,
       ...statsParameters,
       include_facets: Type.Boolean({ default: false }),
       stats_filter: Type.Optional(Type.String({ description: 'Statistics of root runs that match; see the guide.' })),

@@ -8,13 +8,7 @@ import {
   type ProjectConditions,
   type ProjectRecord,
 } from './project.ts';
-import {
-  type FeedbackStats,
-  findProjectsWithRuns,
-  type ProjectStatsQuery,
-  readOwnFeedbackStats,
-  readProjectStats,
-} from './project-stats.ts';
+import { type FeedbackStats, type ProjectStatsQuery, readOwnFeedbackStats, readProjectStats } from './project-stats.ts';
 
 /** Sort orders of projects that need statistics of their runs, each with the statistic that it uses. */
 export const statOrders = {
@@ -30,8 +24,6 @@ export type StatOrder = keyof typeof statOrders;
 
 export interface StatsListQuery {
   readonly conditions: ProjectConditions;
-  /** If present, only projects with a matching root run are listed. */
-  readonly rootRunConditions?: ProjectStatsQuery['conditions'];
   readonly sortBy: 'name' | 'start_time' | StatOrder;
   /** Feedback key whose average score is used by the order `feedback`. */
   readonly feedbackKey?: string | undefined;
@@ -54,13 +46,7 @@ async function listProjectsByStats(
   tenantId: string,
   query: StatsListQuery,
 ): Promise<ProjectRecord[]> {
-  const { rootRunConditions, sortBy, descending, limit, offset } = query;
-  let { conditions } = query;
-  if (rootRunConditions !== undefined) {
-    const projectIds = await findProjectIds(database, tenantId, conditions);
-    const ids = await findProjectsWithRuns(clickhouse, { tenantId, projectIds, conditions: rootRunConditions });
-    conditions = { ...conditions, ids };
-  }
+  const { conditions, sortBy, descending, limit, offset } = query;
   if (sortBy === 'name' || sortBy === 'start_time')
     return listProjects(database, tenantId, { ...conditions, sortBy, descending, limit, offset });
   const projectIds = await findProjectIds(database, tenantId, conditions);

@@ -55,23 +55,6 @@ export async function readOwnFeedbackStats(
   return new Map(projectIds.map((id) => [id, JSON.parse(stats.get(id) ?? '{}') as FeedbackStats]));
 }
 
-/**
- * Returns those of the given projects that have a matching root run.
- *
- * @throws errors of ClickHouse.
- */
-export async function findProjectsWithRuns(clickhouse: ClickHouse, query: ProjectStatsQuery): Promise<string[]> {
-  if (query.projectIds.length === 0) return [];
-  const { sql, ...rest } = buildMatchingRuns(buildRunSet(query), ['session_id']);
-  const name = 'find-projects';
-  const rows = await clickhouse.query<{ session_id: string }>({
-    ...rest,
-    name,
-    sql: `SELECT DISTINCT session_id FROM (${sql})`,
-  });
-  return rows.map(({ session_id }) => session_id);
-}
-
 interface MetadataQuery {
   readonly tenantId: string;
   readonly projectId: string;

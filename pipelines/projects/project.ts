@@ -1,9 +1,14 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
-import { maxPageBytes } from '../../infra/postgres/list-page.ts';
+import { maxPageBytes, statements } from '../../infra/postgres/list-page.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
+import { checkFilter } from '../runs/filter/check-filter.ts';
+import type { Field } from '../runs/filter/fields.ts';
+import { parseFilter } from '../runs/filter/parse-filter.ts';
+import { writeRowCondition } from '../runs/filter/row-conditions.ts';
+import type { Condition } from '../runs/filter/syntax.ts';
 
 /** A row of `projects`. Times are ISO 8601 with microseconds. */
 export interface ProjectRecord {
@@ -79,6 +84,29 @@ export async function readProject(database: Database, workspaceId: string, proje
   return toProjectRecord(row);
 }
 
+/** Fields of projects in the parameter `filter`. */
+const projectFilterFields = {
+  id: { type: 'uuid' },
+  name: { type: 'text', isSearchable: true },
+  description: { type: 'text', isNullable: true, isSearchable: true },
+  start_time: { type: 'time' },
+  end_time: { type: 'time', isNullable: true },
+  default_dataset_id: { type: 'uuid', isNullable: true },
+  reference_dataset_id: { type: 'uuid', isNullable: true },
+  trace_tier: { type: 'choice', isNullable: true, choices: ['longlived', 'shortlived'] },
+  metadata: { type: 'object', isSearchable: true },
+  metadata_key: { type: 'text', family: 'metadata', isKey: true },
+  metadata_value: { type: 'pair-value', family: 'metadata' },
+} as const satisfies Record<string, Field>;
+
+type ProjectCondition = Condition<keyof typeof projectFilterFields>;
+
+/** Parses and checks the expression in the parameter `filter`. @throws INVALID_FILTER */
+export const parseProjectFilter = (text: string): ProjectCondition =>
+  checkFilter(parseFilter(text), projectFilterFields);
+
+const filteredTable = { fields: projectFilterFields, metadataColumn: 'metadata' };
+
 /** Conditions on projects; absent conditions do not apply. */
 export interface ProjectConditions {
   readonly ids?: readonly string[] | undefined;
@@ -90,6 +118,7 @@ export interface ProjectConditions {
   /** If true, only projects that are not experiments; if false, only experiments. */
   readonly referenceFree?: boolean | undefined;
   readonly referenceDatasetIds?: readonly string[] | undefined;
+  readonly condition?: ProjectCondition | undefined;
 }
 
 interface ProjectQuery extends ProjectConditions {
@@ -100,12 +129,15 @@ interface ProjectQuery extends ProjectConditions {
 }
 
 function buildConditions(workspaceId: string, query: ProjectConditions): { sql: string; params: unknown[] } {
-  const params: unknown[] = [workspaceId];
-  const conditions = ['workspace_id = $1', 'deleted_at IS NULL'];
+  // The compiled condition numbers its parameters from 1, so it comes first.
+  const compiled = query.condition && writeRowCondition(query.condition, filteredTable).compile(statements);
+  const params: unknown[] = [...(compiled?.parameters ?? [])];
+  const conditions = ['deleted_at IS NULL', ...(compiled ? [compiled.sql] : [])];
   const add = (value: unknown, condition: (parameter: string) => string) => {
     if (value === undefined) return;
     conditions.push(condition(`$${params.push(value)}`));
   };
+  add(workspaceId, (id) => `workspace_id = ${id}`);
   add(query.ids, (ids) => `id = ANY (${ids}::uuid[])`);
   add(query.name, (name) => `name = ${name}`);
   add(query.nameContains, (part) => `strpos(lower(name), lower(${part})) > 0`);

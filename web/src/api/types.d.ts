@@ -2613,7 +2613,7 @@ export interface operations {
                 use_approx_stats?: boolean;
                 /** @description Whether the statistics have `run_facets`. */
                 facets?: boolean;
-                /** @description Only projects with a root run that matches; see the guide. */
+                /** @description Condition on the projects themselves, such as `eq(name, "a")`; see the guide. */
                 filter?: string;
                 /** @description Projects without a value are last. */
                 sort_by?: "start_time" | "name" | "last_run_start_time" | "latency_p50" | "latency_p99" | "error_rate" | "feedback" | "runs_count";
