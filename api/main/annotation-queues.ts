@@ -5,7 +5,7 @@ import {
   type QueueRecord,
   queueOrders,
   listQueues as readList,
-  readQueue,
+  readQueueWithConfigs,
   deleteQueue as removeQueue,
 } from '../../pipelines/queues/queue.ts';
 import { createPopulatedQueue } from '../../pipelines/queues/queue-items.ts';
@@ -15,28 +15,18 @@ import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '..
 import { buildPageResponse, pageParameters, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import { formatRubricItem, NewRubricItem, RubricItemShape, toRubricItem } from './rubric-items.ts';
 import { createRunExtras } from './run-extras.ts';
 
 export const QueueParams = Type.Object({ queue_id: Uuid() });
 
 const Name = Text({ minLength: 1, maxLength: 256 });
 const LongText = Text({ maxLength: 100_000 });
-const Descriptions = () => optional(Type.Record(Type.String(), Type.String()));
-
-const RubricItem = Type.Object({
-  feedback_key: Text({ minLength: 1, maxLength: 180 }),
-  description: optional(LongText),
-  value_descriptions: Descriptions(),
-  score_descriptions: Descriptions(),
-  is_required: optional(Type.Boolean()),
-  is_assertion: optional(Type.Boolean()),
-});
-
 const fields = {
   description: optional(LongText),
   default_dataset: optional(Uuid({ description: 'Dataset that reviewers add examples to.' })),
   rubric_instructions: optional(LongText),
-  rubric_items: optional(Type.Array(RubricItem, { maxItems: 100 })),
+  rubric_items: optional(Type.Array(NewRubricItem, { maxItems: 100 })),
   metadata: optional(JsonObject()),
   num_reviewers_per_item: optional(Type.Integer({ minimum: 1, maximum: 100 }), {
     default: 1,
@@ -67,7 +57,7 @@ function toQueueFields(body: Static<typeof QueueFieldsSchema>): Partial<QueueFie
     description: body.description,
     default_dataset: body.default_dataset,
     rubric_instructions: body.rubric_instructions,
-    rubric_items: body.rubric_items,
+    rubric_items: body.rubric_items?.map(toRubricItem) ?? body.rubric_items,
     metadata: body.metadata,
     num_reviewers_per_item: replaceNull(num_reviewers_per_item, 1),
     enable_reservations: replaceNull(enable_reservations, true),
@@ -89,7 +79,7 @@ export const Queue = Type.Object({
   description: nullable(Type.String()),
   default_dataset: nullable(Uuid()),
   rubric_instructions: nullable(Type.String()),
-  rubric_items: nullable(Type.Array(RubricItem)),
+  rubric_items: nullable(Type.Array(RubricItemShape)),
   metadata: nullable(JsonObject()),
   num_reviewers_per_item: Type.Integer(),
   enable_reservations: Type.Boolean(),
@@ -115,7 +105,7 @@ export function formatQueue(queue: QueueRecord) {
   const { rubric_items, assigned_reviewers } = queue;
   return {
     ...queue,
-    rubric_items: rubric_items && [...rubric_items],
+    rubric_items: rubric_items?.map(formatRubricItem) ?? null,
     assigned_reviewers: [...assigned_reviewers],
     ...constantFields,
   };
@@ -129,7 +119,7 @@ export const createQueue = defineOperation({
   summary: 'Create an annotation queue',
   access: { permission: 'annotation-queues:create', tenantScope: 'workspace' },
   description: 'With `session_ids`, the root runs of these projects are in the queue from the beginning: all or none.',
-  errors: ['CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'QUEUE_FULL', ...clickhouseErrors],
+  errors: ['BAD_REQUEST', 'CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'QUEUE_FULL', ...clickhouseErrors],
   schema: {
     body: Type.Object({
       id: optional(Uuid()),
@@ -213,7 +203,7 @@ export const getQueue = defineOperation({
   errors: ['NOT_FOUND'],
   schema: { params: QueueParams, response: { 200: Queue } },
   handler: async ({ caller, params, services }) =>
-    formatQueue(await readQueue(services.database, caller.workspaceId, params.queue_id)),
+    formatQueue(await readQueueWithConfigs(services.database, caller.workspaceId, params.queue_id)),
 });
 
 export const updateQueue = defineOperation({
@@ -224,7 +214,7 @@ export const updateQueue = defineOperation({
   summary: 'Update an annotation queue',
   description: 'Absent fields stay unchanged; null clears a field, except for the name.',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND'],
+  errors: ['BAD_REQUEST', 'NOT_FOUND'],
   schema: {
     params: QueueParams,
     body: Type.Object({ name: optional(Name), ...fields }),

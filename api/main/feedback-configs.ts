@@ -43,7 +43,7 @@ export const toConfig = ({ type, min, max, categories, ...more }: Static<typeof 
   ...(more.allows_multiple_categories && { allows_multiple_categories: true as const }),
 });
 
-const Config = Type.Object({
+export const FeedbackConfigShape = Type.Object({
   id: Uuid(),
   feedback_key: Type.String(),
   feedback_config: Type.Object({
@@ -65,7 +65,10 @@ const IsEnforced = optional(Type.Boolean(), {
   description: 'Refuse feedback that does not match, however it is sent.',
 });
 
-const toResponse = ({ feedback_config: { categories, ...config }, ...record }: FeedbackConfigRecord) => ({
+export const formatFeedbackConfig = ({
+  feedback_config: { categories, ...config },
+  ...record
+}: FeedbackConfigRecord) => ({
   ...record,
   is_first: true,
   is_deleted: false,
@@ -88,7 +91,7 @@ export const createConfig = defineOperation({
       is_lower_score_better: optional(Type.Boolean(), { default: false }),
       is_enforced: IsEnforced,
     }),
-    response: { 200: Config },
+    response: { 200: FeedbackConfigShape },
   },
   handler: async ({ caller, body, services }) => {
     const fields = {
@@ -96,7 +99,7 @@ export const createConfig = defineOperation({
       isLowerScoreBetter: body.is_lower_score_better ?? false,
       isEnforced: body.is_enforced ?? false,
     };
-    return toResponse(await insertConfig(services.database, caller.workspaceId, body.feedback_key, fields));
+    return formatFeedbackConfig(await insertConfig(services.database, caller.workspaceId, body.feedback_key, fields));
   },
 });
 
@@ -120,7 +123,7 @@ export const listConfigs = defineOperation({
       read_after_write: Type.Optional(Type.Boolean({ description: 'Accepted; all reads see earlier writes.' })),
       ...pageParameters,
     }),
-    response: { 200: Type.Array(Config) },
+    response: { 200: Type.Array(FeedbackConfigShape) },
   },
   handler: async ({ caller, query, services }) => {
     const { rows, total } = await readList(services.database, caller.workspaceId, {
@@ -131,7 +134,7 @@ export const listConfigs = defineOperation({
       limit: query.limit,
       offset: query.offset,
     });
-    return buildPageResponse({ rows: rows.map(toResponse), total });
+    return buildPageResponse({ rows: rows.map(formatFeedbackConfig), total });
   },
 });
 
@@ -158,7 +161,7 @@ export const updateConfig = defineOperation({
       is_lower_score_better: optional(Type.Boolean()),
       is_enforced: IsEnforced,
     }),
-    response: { 200: Config },
+    response: { 200: FeedbackConfigShape },
   },
   handler: async ({ caller, body, services }) => {
     const { feedback_config: config, add_categories: add, remove_categories: remove } = body;
@@ -173,7 +176,7 @@ export const updateConfig = defineOperation({
       ...(body.is_enforced != null && { isEnforced: body.is_enforced }),
     };
     const name = { key: body.feedback_key, id: body.id ?? undefined };
-    return toResponse(await changeConfig(services.database, caller.workspaceId, name, change));
+    return formatFeedbackConfig(await changeConfig(services.database, caller.workspaceId, name, change));
   },
 });
 

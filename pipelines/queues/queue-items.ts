@@ -5,7 +5,7 @@ import { requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readAllRuns } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import { createQueue, deleteQueue, type QueueFields, type QueueRecord } from './queue.ts';
+import { createQueue, deleteQueue, type QueueFields, type QueueWithConfigs } from './queue.ts';
 import { addQueueRuns, type NewQueueRun, type Section, sections } from './queue-runs.ts';
 import { isStoredRun, listStoredItems, type QueueItem } from './read-queue-runs.ts';
 
@@ -140,7 +140,7 @@ export async function createPopulatedQueue(
   deps: ReadDeps,
   workspaceId: string,
   { id, fields, projectIds }: NewQueue,
-): Promise<QueueRecord> {
+): Promise<QueueWithConfigs> {
   const { database } = deps;
   const live = await requireProjects(database, workspaceId, projectIds);
   const queue = await createQueue(database, workspaceId, id, fields);

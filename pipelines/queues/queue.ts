@@ -15,6 +15,13 @@ import {
 } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
+import {
+  addFeedbackConfigs,
+  checkRubric,
+  keepRubricFields,
+  type RubricItem,
+  type RubricItemWithConfig,
+} from './rubric.ts';
 
 /** Limit on the number of annotation queues of an organisation. */
 const queueLimit = {
@@ -23,16 +30,6 @@ const queueLimit = {
   what: 'annotation queues',
   hint: 'Delete those that are not needed',
 };
-
-/** A criterion that reviewers assess with a feedback key. */
-export interface RubricItem {
-  readonly feedback_key: string;
-  readonly description?: string | null;
-  readonly value_descriptions?: Record<string, string> | null;
-  readonly score_descriptions?: Record<string, string> | null;
-  readonly is_required?: boolean | null;
-  readonly is_assertion?: boolean | null;
-}
 
 /** Fields of a queue that requests set. */
 export interface QueueFields {
@@ -58,6 +55,10 @@ export interface QueueRecord extends QueueFields {
   readonly assigned_reviewers: readonly { readonly id: string; readonly name: string | null; readonly email: string }[];
   readonly created_at: string;
   readonly updated_at: string;
+}
+
+export interface QueueWithConfigs extends QueueRecord {
+  readonly rubric_items: readonly RubricItemWithConfig[] | null;
 }
 
 type QueueRow = Omit<QueueRecord, 'rubric_items' | 'metadata' | 'assigned_reviewers'> & {
@@ -112,6 +113,20 @@ export async function readQueue(database: Sql, workspaceId: string, queueId: str
   const [row] = await fetchRows(database, selectQueues(workspaceId).where('id', '=', queueId));
   if (!row) throw createNotFoundError();
   return toQueueRecord(row as QueueRow);
+}
+
+/** As {@link readQueue}, with the configs of the feedback keys of the rubric. @throws NOT_FOUND */
+export async function readQueueWithConfigs(
+  database: Sql,
+  workspaceId: string,
+  queueId: string,
+): Promise<QueueWithConfigs> {
+  const queue = await readQueue(database, workspaceId, queueId);
+  const { rubric_items } = queue;
+  return {
+    ...queue,
+    rubric_items: rubric_items && (await addFeedbackConfigs(database, workspaceId, rubric_items)),
+  };
 }
 
 export const queueOrders = ['name', 'created_at', 'updated_at'] as const;
@@ -169,14 +184,15 @@ function toColumns(fields: Partial<QueueFields>): [column: string, value: unknow
 /**
  * Creates a queue.
  *
- * @throws CONFLICT if the id is taken; LIMIT_REACHED.
+ * @throws CONFLICT if the id is taken; LIMIT_REACHED; BAD_REQUEST if a condition of the rubric is invalid.
  */
 export async function createQueue(
   database: Database,
   workspaceId: string,
   id: string = randomUUID(),
   fields: QueueFields,
-): Promise<QueueRecord> {
+): Promise<QueueWithConfigs> {
+  checkRubric(fields.rubric_items ?? []);
   const columns = toColumns(fields);
   await database
     .transaction(async (tx) => {
@@ -191,28 +207,37 @@ export async function createQueue(
       if (getViolatedConstraint(error) === undefined) throw error;
       throw runlakeError('CONFLICT', { reason: 'An annotation queue with this id already exists.' }, { cause: error });
     });
-  return readQueue(database, workspaceId, id);
+  return readQueueWithConfigs(database, workspaceId, id);
 }
 
 /**
  * Changes a queue. Absent fields stay unchanged.
  *
- * @throws NOT_FOUND
+ * @throws NOT_FOUND; BAD_REQUEST if a condition of the rubric is invalid.
  */
 export async function updateQueue(
   database: Database,
   workspaceId: string,
   queueId: string,
   change: Partial<QueueFields>,
-): Promise<QueueRecord> {
-  const columns = toColumns(change);
-  const assignments = columns.map(([name], index) => `${name} = $${index + 3}`);
-  await database.execute(
-    `UPDATE annotation_queues SET ${['updated_at = now()', ...assignments].join(', ')}
-     WHERE id = $1 AND workspace_id = $2`,
-    [queueId, workspaceId, ...columns.map(([, value]) => value)],
-  );
-  return readQueue(database, workspaceId, queueId);
+): Promise<QueueWithConfigs> {
+  return database.transaction(async (tx) => {
+    const [found] = await tx.query<Pick<QueueRow, 'rubric_items'>>(
+      'SELECT rubric_items FROM annotation_queues WHERE id = $1 AND workspace_id = $2 FOR UPDATE',
+      [queueId, workspaceId],
+    );
+    if (!found) throw createNotFoundError();
+    const stored = parseNullableJson<RubricItem[]>(found.rubric_items) ?? [];
+    const rubric = change.rubric_items && { rubric_items: keepRubricFields(change.rubric_items, stored) };
+    const columns = toColumns({ ...change, ...rubric });
+    const assignments = columns.map(([name], index) => `${name} = $${index + 3}`);
+    await tx.execute(
+      `UPDATE annotation_queues SET ${['updated_at = now()', ...assignments].join(', ')}
+       WHERE id = $1 AND workspace_id = $2`,
+      [queueId, workspaceId, ...columns.map(([, value]) => value)],
+    );
+    return readQueueWithConfigs(tx, workspaceId, queueId);
+  });
 }
 
 /** Deletes a queue; its runs stay. @throws NOT_FOUND */

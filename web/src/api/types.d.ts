@@ -6472,6 +6472,60 @@ export interface operations {
                             } | null;
                             is_required?: boolean | null;
                             is_assertion?: boolean | null;
+                            /** @description Pattern that a text must match; clients apply it. An update without it keeps it; null clears it. */
+                            regex_validator?: string | null;
+                            /** @description Required only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                            required_if?: {
+                                join: "all" | "any";
+                                rules: {
+                                    key: string;
+                                    op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                    /** @description Values of categories. */
+                                    values?: number[] | null;
+                                }[];
+                            } | null;
+                            /** @description Shown only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                            visible_if?: {
+                                join: "all" | "any";
+                                rules: {
+                                    key: string;
+                                    op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                    /** @description Values of categories. */
+                                    values?: number[] | null;
+                                }[];
+                            } | null;
+                            /** @description Absent in lists. */
+                            feedback_config_id?: string | null;
+                            /** @description Config of the feedback key. Absent in lists. */
+                            feedback_config?: {
+                                /** Format: uuid */
+                                id: string;
+                                feedback_key: string;
+                                feedback_config: {
+                                    type: "continuous" | "categorical" | "freeform";
+                                    min: number | null;
+                                    max: number | null;
+                                    categories: {
+                                        value: number;
+                                        label: string | null;
+                                    }[] | null;
+                                    /** @description Absent means false. */
+                                    allows_multiple_categories?: boolean;
+                                };
+                                /**
+                                 * Format: uuid
+                                 * @description Id of the workspace.
+                                 */
+                                tenant_id: string;
+                                is_lower_score_better: boolean;
+                                is_enforced: boolean;
+                                /** @description Always true: a key has one config. */
+                                is_first: boolean;
+                                /** @description Always false: deleted configs are not kept. */
+                                is_deleted: boolean;
+                                /** Format: date-time */
+                                modified_at: string;
+                            } | null;
                         }[] | null;
                         metadata: {
                             [key: string]: unknown;
@@ -6527,6 +6581,31 @@ export interface operations {
                         } | null;
                         is_required?: boolean | null;
                         is_assertion?: boolean | null;
+                        /** @description Pattern that a text must match; clients apply it. An update without it keeps it; null clears it. */
+                        regex_validator?: string | null;
+                        /** @description Required only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                        required_if?: {
+                            join: "all" | "any";
+                            rules: {
+                                key: string;
+                                op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                /** @description Values of categories. */
+                                values?: number[] | null;
+                            }[];
+                        } | null;
+                        /** @description Shown only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                        visible_if?: {
+                            join: "all" | "any";
+                            rules: {
+                                key: string;
+                                op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                /** @description Values of categories. */
+                                values?: number[] | null;
+                            }[];
+                        } | null;
+                        feedback_config_id?: string | null;
+                        /** @description Accepted and not stored. */
+                        feedback_config?: unknown;
                     }[] | null;
                     metadata?: {
                         [key: string]: unknown;
@@ -6581,6 +6660,60 @@ export interface operations {
                             } | null;
                             is_required?: boolean | null;
                             is_assertion?: boolean | null;
+                            /** @description Pattern that a text must match; clients apply it. An update without it keeps it; null clears it. */
+                            regex_validator?: string | null;
+                            /** @description Required only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                            required_if?: {
+                                join: "all" | "any";
+                                rules: {
+                                    key: string;
+                                    op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                    /** @description Values of categories. */
+                                    values?: number[] | null;
+                                }[];
+                            } | null;
+                            /** @description Shown only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                            visible_if?: {
+                                join: "all" | "any";
+                                rules: {
+                                    key: string;
+                                    op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                    /** @description Values of categories. */
+                                    values?: number[] | null;
+                                }[];
+                            } | null;
+                            /** @description Absent in lists. */
+                            feedback_config_id?: string | null;
+                            /** @description Config of the feedback key. Absent in lists. */
+                            feedback_config?: {
+                                /** Format: uuid */
+                                id: string;
+                                feedback_key: string;
+                                feedback_config: {
+                                    type: "continuous" | "categorical" | "freeform";
+                                    min: number | null;
+                                    max: number | null;
+                                    categories: {
+                                        value: number;
+                                        label: string | null;
+                                    }[] | null;
+                                    /** @description Absent means false. */
+                                    allows_multiple_categories?: boolean;
+                                };
+                                /**
+                                 * Format: uuid
+                                 * @description Id of the workspace.
+                                 */
+                                tenant_id: string;
+                                is_lower_score_better: boolean;
+                                is_enforced: boolean;
+                                /** @description Always true: a key has one config. */
+                                is_first: boolean;
+                                /** @description Always false: deleted configs are not kept. */
+                                is_deleted: boolean;
+                                /** Format: date-time */
+                                modified_at: string;
+                            } | null;
                         }[] | null;
                         metadata: {
                             [key: string]: unknown;
@@ -6694,6 +6827,60 @@ export interface operations {
                             } | null;
                             is_required?: boolean | null;
                             is_assertion?: boolean | null;
+                            /** @description Pattern that a text must match; clients apply it. An update without it keeps it; null clears it. */
+                            regex_validator?: string | null;
+                            /** @description Required only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                            required_if?: {
+                                join: "all" | "any";
+                                rules: {
+                                    key: string;
+                                    op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                    /** @description Values of categories. */
+                                    values?: number[] | null;
+                                }[];
+                            } | null;
+                            /** @description Shown only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                            visible_if?: {
+                                join: "all" | "any";
+                                rules: {
+                                    key: string;
+                                    op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                    /** @description Values of categories. */
+                                    values?: number[] | null;
+                                }[];
+                            } | null;
+                            /** @description Absent in lists. */
+                            feedback_config_id?: string | null;
+                            /** @description Config of the feedback key. Absent in lists. */
+                            feedback_config?: {
+                                /** Format: uuid */
+                                id: string;
+                                feedback_key: string;
+                                feedback_config: {
+                                    type: "continuous" | "categorical" | "freeform";
+                                    min: number | null;
+                                    max: number | null;
+                                    categories: {
+                                        value: number;
+                                        label: string | null;
+                                    }[] | null;
+                                    /** @description Absent means false. */
+                                    allows_multiple_categories?: boolean;
+                                };
+                                /**
+                                 * Format: uuid
+                                 * @description Id of the workspace.
+                                 */
+                                tenant_id: string;
+                                is_lower_score_better: boolean;
+                                is_enforced: boolean;
+                                /** @description Always true: a key has one config. */
+                                is_first: boolean;
+                                /** @description Always false: deleted configs are not kept. */
+                                is_deleted: boolean;
+                                /** Format: date-time */
+                                modified_at: string;
+                            } | null;
                         }[] | null;
                         metadata: {
                             [key: string]: unknown;
@@ -6773,6 +6960,31 @@ export interface operations {
                         } | null;
                         is_required?: boolean | null;
                         is_assertion?: boolean | null;
+                        /** @description Pattern that a text must match; clients apply it. An update without it keeps it; null clears it. */
+                        regex_validator?: string | null;
+                        /** @description Required only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                        required_if?: {
+                            join: "all" | "any";
+                            rules: {
+                                key: string;
+                                op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                /** @description Values of categories. */
+                                values?: number[] | null;
+                            }[];
+                        } | null;
+                        /** @description Shown only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                        visible_if?: {
+                            join: "all" | "any";
+                            rules: {
+                                key: string;
+                                op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                /** @description Values of categories. */
+                                values?: number[] | null;
+                            }[];
+                        } | null;
+                        feedback_config_id?: string | null;
+                        /** @description Accepted and not stored. */
+                        feedback_config?: unknown;
                     }[] | null;
                     metadata?: {
                         [key: string]: unknown;
@@ -6827,6 +7039,60 @@ export interface operations {
                             } | null;
                             is_required?: boolean | null;
                             is_assertion?: boolean | null;
+                            /** @description Pattern that a text must match; clients apply it. An update without it keeps it; null clears it. */
+                            regex_validator?: string | null;
+                            /** @description Required only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                            required_if?: {
+                                join: "all" | "any";
+                                rules: {
+                                    key: string;
+                                    op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                    /** @description Values of categories. */
+                                    values?: number[] | null;
+                                }[];
+                            } | null;
+                            /** @description Shown only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                            visible_if?: {
+                                join: "all" | "any";
+                                rules: {
+                                    key: string;
+                                    op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                    /** @description Values of categories. */
+                                    values?: number[] | null;
+                                }[];
+                            } | null;
+                            /** @description Absent in lists. */
+                            feedback_config_id?: string | null;
+                            /** @description Config of the feedback key. Absent in lists. */
+                            feedback_config?: {
+                                /** Format: uuid */
+                                id: string;
+                                feedback_key: string;
+                                feedback_config: {
+                                    type: "continuous" | "categorical" | "freeform";
+                                    min: number | null;
+                                    max: number | null;
+                                    categories: {
+                                        value: number;
+                                        label: string | null;
+                                    }[] | null;
+                                    /** @description Absent means false. */
+                                    allows_multiple_categories?: boolean;
+                                };
+                                /**
+                                 * Format: uuid
+                                 * @description Id of the workspace.
+                                 */
+                                tenant_id: string;
+                                is_lower_score_better: boolean;
+                                is_enforced: boolean;
+                                /** @description Always true: a key has one config. */
+                                is_first: boolean;
+                                /** @description Always false: deleted configs are not kept. */
+                                is_deleted: boolean;
+                                /** Format: date-time */
+                                modified_at: string;
+                            } | null;
                         }[] | null;
                         metadata: {
                             [key: string]: unknown;
@@ -6895,6 +7161,60 @@ export interface operations {
                             } | null;
                             is_required?: boolean | null;
                             is_assertion?: boolean | null;
+                            /** @description Pattern that a text must match; clients apply it. An update without it keeps it; null clears it. */
+                            regex_validator?: string | null;
+                            /** @description Required only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                            required_if?: {
+                                join: "all" | "any";
+                                rules: {
+                                    key: string;
+                                    op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                    /** @description Values of categories. */
+                                    values?: number[] | null;
+                                }[];
+                            } | null;
+                            /** @description Shown only if these rules on earlier items are satisfied; clients apply them. An update without it keeps it; null clears it. */
+                            visible_if?: {
+                                join: "all" | "any";
+                                rules: {
+                                    key: string;
+                                    op: "is" | "is_one_of" | "is_empty" | "is_not_empty";
+                                    /** @description Values of categories. */
+                                    values?: number[] | null;
+                                }[];
+                            } | null;
+                            /** @description Absent in lists. */
+                            feedback_config_id?: string | null;
+                            /** @description Config of the feedback key. Absent in lists. */
+                            feedback_config?: {
+                                /** Format: uuid */
+                                id: string;
+                                feedback_key: string;
+                                feedback_config: {
+                                    type: "continuous" | "categorical" | "freeform";
+                                    min: number | null;
+                                    max: number | null;
+                                    categories: {
+                                        value: number;
+                                        label: string | null;
+                                    }[] | null;
+                                    /** @description Absent means false. */
+                                    allows_multiple_categories?: boolean;
+                                };
+                                /**
+                                 * Format: uuid
+                                 * @description Id of the workspace.
+                                 */
+                                tenant_id: string;
+                                is_lower_score_better: boolean;
+                                is_enforced: boolean;
+                                /** @description Always true: a key has one config. */
+                                is_first: boolean;
+                                /** @description Always false: deleted configs are not kept. */
+                                is_deleted: boolean;
+                                /** Format: date-time */
+                                modified_at: string;
+                            } | null;
                         }[] | null;
                         metadata: {
                             [key: string]: unknown;
