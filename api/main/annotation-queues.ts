@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import {
   updateQueue as changeQueue,
   type QueueFields,
@@ -17,6 +18,8 @@ import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { formatRubricItem, NewRubricItem, RubricItemShape, toRubricItem } from './rubric-items.ts';
 import { createRunExtras } from './run-extras.ts';
+
+const queueTypes = ['single', 'pairwise'] as const;
 
 export const QueueParams = Type.Object({ queue_id: Uuid() });
 
@@ -124,12 +127,18 @@ export const createQueue = defineOperation({
     body: Type.Object({
       id: optional(Uuid()),
       name: Name,
+      queue_type: optional(OneOf(queueTypes), { description: 'Only `single` is supported.' }),
       session_ids: optional(Type.Array(Uuid({ description: 'Experiments, or other projects.' }), { maxItems: 100 })),
       ...fields,
     }),
     response: { 200: Queue },
   },
   handler: async ({ caller, body, services, request }) => {
+    if (body.queue_type === 'pairwise') {
+      const reason =
+        'Queues of the type `pairwise` are not supported, because items are single runs. Supported: `single`.';
+      throw runlakeError('BAD_REQUEST', { reason });
+    }
     const projectIds = (body.session_ids ?? []).map((id) => id.toLowerCase());
     if (projectIds.length > 0) requirePermission(caller, 'annotation-queues:update');
     const fields = { ...emptyQueue, ...toQueueFields(body), name: body.name };
@@ -155,7 +164,7 @@ export const listQueues = defineOperation({
       tag_value_id: tagValueParameter,
       dataset_id: Type.Optional(Uuid({ description: 'Only queues with this default dataset.' })),
       assigned_to_me: Type.Optional(Type.Boolean({ description: 'Only queues with the user of the key as reviewer.' })),
-      queue_type: Type.Optional(Type.Literal('single', { description: 'All queues are of this type.' })),
+      queue_type: Type.Optional(OneOf(queueTypes, { description: 'All queues are of the type `single`.' })),
       sort_by: OneOf(queueOrders, { default: 'created_at' }),
       sort_by_desc: Type.Boolean({ default: true }),
       ...pageParameters,
@@ -163,6 +172,7 @@ export const listQueues = defineOperation({
     response: { 200: Type.Array(Queue) },
   },
   handler: async ({ caller, query, services }) => {
+    if (query.queue_type === 'pairwise') return buildPageResponse({ rows: [], total: 0 });
     const { rows, total } = await readList(services.database, caller.workspaceId, {
       ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.ids),
       name: query.name,

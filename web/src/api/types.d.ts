@@ -6430,8 +6430,8 @@ export interface operations {
                 dataset_id?: string;
                 /** @description Only queues with the user of the key as reviewer. */
                 assigned_to_me?: boolean;
-                /** @description All queues are of this type. */
-                queue_type?: "single";
+                /** @description All queues are of the type `single`. */
+                queue_type?: "single" | "pairwise";
                 sort_by?: "name" | "created_at" | "updated_at";
                 sort_by_desc?: boolean;
                 limit?: number;
@@ -6566,6 +6566,8 @@ export interface operations {
                 "application/json": {
                     id?: string | null;
                     name: string;
+                    /** @description Only `single` is supported. */
+                    queue_type?: ("single" | "pairwise") | null;
                     session_ids?: string[] | null;
                     description?: string | null;
                     default_dataset?: string | null;

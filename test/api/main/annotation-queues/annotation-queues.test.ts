@@ -315,3 +315,18 @@ it('limits the runs of a queue', { timeout: 60_000 }, async () => {
   });
   expect((await ask('GET', `${url}/size`)).body).toEqual({ size: 1 });
 });
+
+it('all have the type `single`', async () => {
+  const { id } = await addQueue(0, { queue_type: 'single' });
+  const list = async (query: string) => {
+    const { status, body } = await ask('GET', `/annotation-queues?ids=${id}${query}`);
+    return [status, Array.isArray(body) ? body.map((queue) => queue.queue_type) : body.detail];
+  };
+  expect(await list('&queue_type=single')).toEqual([200, ['single']]);
+  expect(await list('&queue_type=pairwise')).toEqual([200, []]);
+  expect((await list('&queue_type=triple'))[0]).toBe(422);
+  const create = (queue_type: string) => ask('POST', '/annotation-queues', { name: 'queue', queue_type });
+  const refused = await create('pairwise');
+  expect([refused.status, refused.body.detail]).toEqual([400, expect.stringMatching(/pairwise.*Supported: `single`/)]);
+  expect((await create('triple')).status).toBe(422);
+});
