@@ -142,6 +142,8 @@ interface EvaluatorTable {
   readonly name: string;
   readonly type: string;
   readonly definition: string;
+  readonly metadata: string | null;
+  readonly searchable: unknown;
   readonly created_by: string;
   readonly created_at: string;
   readonly updated_at: string;

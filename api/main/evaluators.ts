@@ -12,21 +12,38 @@ import {
   deleteEvaluators as removeEvaluators,
 } from '../../pipelines/evaluators/evaluator.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
-import { JsonObject, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { pageParameters, tagValueParameter } from '../server/list-parameters.ts';
+import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { metadataParameter, pageParameters, parseMetadata, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 
 /** Evaluators. Runlake stores their definitions for clients but does not execute them. */
 
 const EvaluatorParams = Type.Object({ evaluator_id: Uuid() });
+const codeInputs = ['thread', 'all_messages', 'human_ai_pairs', 'first_human_last_ai', 'trajectory'] as const;
 const Name = Text({ minLength: 1, maxLength: 256 });
 
-const code = { code: Type.Optional(Type.String({ maxLength: 500_000 })), language: optional(Text({ maxLength: 64 })) };
+const code = {
+  code: Type.Optional(Type.String({ maxLength: 500_000 })),
+  language: optional(Text({ maxLength: 64 })),
+  dependencies: optional(Text({ maxLength: 100_000 })),
+  code_evaluator_input: optional(OneOf(codeInputs), { description: 'Data of a thread; null for evaluators of runs.' }),
+  require_attachments: optional(Type.Boolean()),
+  advanced_features_enabled: optional(Type.Boolean()),
+  workspace_secrets_keys: optional(Type.Array(Text({ minLength: 1, maxLength: 256 }), { maxItems: 100 }), {
+    description: 'Names of secrets of the workspace.',
+  }),
+  managed_code_evaluator_key: optional(Text({ maxLength: 256 })),
+  managed_code_evaluator_settings: optional(JsonObject()),
+};
 const llm = {
   prompt_repo_handle: optional(Text({ maxLength: 256 })),
   commit_hash_or_tag: optional(Text({ maxLength: 256 })),
+  playground_settings_id: optional(Text({ maxLength: 256 }), { description: 'Id of a model configuration.' }),
+  num_few_shot_examples: optional(Type.Integer({ minimum: 0, maximum: 1_000 })),
+  use_corrections_dataset: optional(Type.Boolean()),
   variable_mapping: optional(JsonObject()),
 };
+const Metadata = () => optional(JsonObject());
 const definitionFields = { code_evaluator: optional(Type.Object(code)), llm_evaluator: optional(Type.Object(llm)) };
 const Definitions = Type.Object(definitionFields);
 
@@ -37,10 +54,9 @@ const Evaluator = Type.Object({
   tenant_id: Uuid({ description: 'Id of the workspace.' }),
   name: Type.String(),
   type: OneOf(evaluatorTypes),
-  code_evaluator: Type.Optional(JsonObject({ description: '`code`, `language` and `evaluator_id`.' })),
-  llm_evaluator: Type.Optional(
-    JsonObject({ description: '`prompt_repo_handle`, `commit_hash_or_tag`, `variable_mapping` and `evaluator_id`.' }),
-  ),
+  code_evaluator: Type.Optional(JsonObject({ description: 'The fields that were sent, and `evaluator_id`.' })),
+  llm_evaluator: Type.Optional(JsonObject({ description: 'The fields that were sent, and `evaluator_id`.' })),
+  metadata: nullable(JsonObject()),
   feedback_keys: Type.Array(Type.String(), { description: 'Always empty.' }),
   run_rules: Type.Array(JsonObject(), { description: 'Always empty: there are no run rules.' }),
   created_by: Uuid({ description: 'Id of the user.' }),
@@ -49,9 +65,9 @@ const Evaluator = Type.Object({
 });
 const EvaluatorResponse = Type.Object({ evaluator: Evaluator });
 
-function formatEvaluator({ definition, ...evaluator }: EvaluatorRecord) {
+function formatEvaluator({ definition, metadata, ...evaluator }: EvaluatorRecord) {
   const definitionField = { [definitionFieldByType[evaluator.type]]: { ...definition, evaluator_id: evaluator.id } };
-  return { ...evaluator, ...definitionField, feedback_keys: [], run_rules: [] };
+  return { ...evaluator, ...definitionField, metadata: metadata && { ...metadata }, feedback_keys: [], run_rules: [] };
 }
 
 /**
@@ -80,14 +96,15 @@ export const createEvaluator = defineOperation({
   access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
   errors: ['BAD_REQUEST', 'LIMIT_REACHED'],
   schema: {
-    body: Type.Object({ name: Name, type: OneOf(evaluatorTypes), ...definitionFields }),
+    body: Type.Object({ name: Name, type: OneOf(evaluatorTypes), metadata: Metadata(), ...definitionFields }),
     response: { 201: EvaluatorResponse },
   },
-  handler: async ({ caller, body: { name, type, ...sent }, services }) => {
+  handler: async ({ caller, body: { name, type, metadata = null, ...sent }, services }) => {
     const definition = pickDefinition(sent, type);
     if (definition == null) throw runlakeError('BAD_REQUEST', { reason: `${definitionFieldByType[type]} is missing.` });
     const storedDefinition = type === 'code' ? { language: 'python', ...definition } : definition;
-    const evaluator = await insertEvaluator(services.database, caller, { name, type, definition: storedDefinition });
+    const fields = { name, type, definition: storedDefinition, metadata };
+    const evaluator = await insertEvaluator(services.database, caller, fields);
     return { evaluator: formatEvaluator(evaluator) };
   },
 });
@@ -99,12 +116,13 @@ export const listEvaluators = defineOperation({
   path: '/v1/platform/evaluators',
   summary: 'List the evaluators of the workspace',
   access: { permission: 'evaluators:read', tenantScope: 'workspace' },
-  unsupported: { query: ['feedback_key', 'resource_id', 'agent_id', 'metadata'] },
+  unsupported: { query: ['feedback_key', 'resource_id', 'agent_id'] },
   errors: ['ANSWER_TOO_LARGE'],
   schema: {
     query: Type.Object({
       type: Type.Optional(OneOf(evaluatorTypes)),
       name_contains: Type.Optional(Text({ description: 'Case-insensitive.' })),
+      metadata: metadataParameter,
       tag_value_id: tagValueParameter,
       sort_by: OneOf(evaluatorOrders, { default: 'created_at' }),
       sort_by_desc: Type.Boolean({ default: true }),
@@ -117,6 +135,7 @@ export const listEvaluators = defineOperation({
       ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, undefined),
       type: query.type,
       nameContains: query.name_contains,
+      metadata: parseMetadata(query.metadata),
       sortBy: query.sort_by,
       descending: query.sort_by_desc,
       limit: query.limit,
@@ -145,18 +164,19 @@ export const updateEvaluator = defineOperation({
   method: 'PATCH',
   path: '/v1/platform/evaluators/:evaluator_id',
   summary: 'Change an evaluator',
-  description: 'Absent fields stay unchanged, also within the definition.',
+  description: 'Absent fields stay unchanged, also within the definition. `metadata` is replaced, and removed by null.',
   access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'BAD_REQUEST'],
   schema: {
     params: EvaluatorParams,
-    body: Type.Object({ name: optional(Name), ...definitionFields }),
+    body: Type.Object({ name: optional(Name), metadata: Metadata(), ...definitionFields }),
     response: { 200: EvaluatorResponse },
   },
   handler: async ({ caller, params, body, services }) => {
     const type = evaluatorTypes.find((each) => body[definitionFieldByType[each]] != null);
     const fields = type && pickDefinition(body, type);
-    const change = { name: body.name ?? undefined, definition: type && { type, fields: fields ?? {} } };
+    const { name, metadata } = body;
+    const change = { name: name ?? undefined, definition: type && { type, fields: fields ?? {} }, metadata };
     const evaluator = await changeEvaluator(services.database, caller.workspaceId, params.evaluator_id, change);
     return { evaluator: formatEvaluator(evaluator) };
   },

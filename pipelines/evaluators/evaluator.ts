@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { type JsonObject, parseNullableJson } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import {
+  containsPairs,
   containsText,
   fetchRows,
   isOneOf,
@@ -12,6 +14,7 @@ import {
   statements,
 } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { toJsonb } from '../../infra/postgres/value-types.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 
@@ -35,19 +38,37 @@ export interface EvaluatorRecord {
   readonly name: string;
   readonly type: EvaluatorType;
   readonly definition: Definition;
+  readonly metadata: Readonly<JsonObject> | null;
   readonly created_by: string;
   readonly created_at: string;
   readonly updated_at: string;
 }
 
-type EvaluatorRow = Omit<EvaluatorRecord, 'definition'> & { readonly definition: string };
+type EvaluatorRow = Omit<EvaluatorRecord, 'definition' | 'metadata'> & {
+  readonly definition: string;
+  readonly metadata: string | null;
+};
 
-const toRecord = (row: EvaluatorRow): EvaluatorRecord => ({ ...row, definition: JSON.parse(row.definition) });
+const toRecord = (row: EvaluatorRow): EvaluatorRecord => ({
+  ...row,
+  definition: JSON.parse(row.definition),
+  metadata: parseNullableJson(row.metadata),
+});
 
 function selectEvaluators(workspaceId: string) {
   return statements
     .selectFrom('evaluators')
-    .select(['id', 'workspace_id as tenant_id', 'name', 'type', 'definition', 'created_by', 'created_at', 'updated_at'])
+    .select([
+      'id',
+      'workspace_id as tenant_id',
+      'name',
+      'type',
+      'definition',
+      'metadata',
+      'created_by',
+      'created_at',
+      'updated_at',
+    ])
     .where('workspace_id', '=', workspaceId);
 }
 
@@ -71,6 +92,8 @@ interface EvaluatorQuery extends PageRequest {
   readonly type?: EvaluatorType | undefined;
   /** Text that the name must contain, ignoring case. */
   readonly nameContains?: string | undefined;
+  /** Key-value pairs that the metadata must contain. */
+  readonly metadata?: Readonly<JsonObject> | undefined;
   readonly sortBy: (typeof evaluatorOrders)[number];
   readonly descending: boolean;
 }
@@ -79,19 +102,26 @@ interface EvaluatorQuery extends PageRequest {
 export async function listEvaluators(
   database: Sql,
   workspaceId: string,
-  { ids, type, nameContains, sortBy, descending, ...page }: EvaluatorQuery,
+  { ids, type, nameContains, metadata, sortBy, descending, ...page }: EvaluatorQuery,
 ): Promise<Page<EvaluatorRecord>> {
   const query = selectEvaluators(workspaceId).where((evaluator) => {
     const conditions: Expression<SqlBool>[] = [];
     if (ids) conditions.push(isOneOf(evaluator.ref('id'), ids, 'uuid'));
     if (type !== undefined) conditions.push(evaluator('type', '=', type));
     if (nameContains !== undefined) conditions.push(containsText(evaluator.ref('name'), nameContains));
+    if (metadata) conditions.push(containsPairs(evaluator.ref('searchable'), metadata));
     return evaluator.and(conditions);
   });
   const order = { by: [sql.ref(sortBy), sql.ref('id')], descending };
   const { rows, total } = await listPage(database, query, order, page);
   return { rows: rows.map((row) => toRecord(row as EvaluatorRow)), total };
 }
+
+/** Returns the values of the columns `metadata` and `searchable`. */
+const toMetadataColumns = (metadata: Readonly<JsonObject> | null): [string | null, string] => [
+  metadata && JSON.stringify(metadata),
+  toJsonb(metadata ?? {}),
+];
 
 /**
  * Creates an evaluator.
@@ -101,13 +131,14 @@ export async function listEvaluators(
 export async function createEvaluator(
   database: Database,
   { workspaceId, userId }: WorkspaceCaller,
-  { name, type, definition }: Pick<EvaluatorRecord, 'name' | 'type' | 'definition'>,
+  { name, type, definition, metadata }: Pick<EvaluatorRecord, 'name' | 'type' | 'definition' | 'metadata'>,
 ): Promise<EvaluatorRecord> {
   const id = randomUUID();
   await database.transaction(async (tx) => {
     await tx.execute(
-      'INSERT INTO evaluators (id, workspace_id, name, type, definition, created_by) VALUES ($1, $2, $3, $4, $5, $6)',
-      [id, workspaceId, name, type, JSON.stringify(definition), userId],
+      `INSERT INTO evaluators (id, workspace_id, name, type, definition, metadata, searchable, created_by)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+      [id, workspaceId, name, type, JSON.stringify(definition), ...toMetadataColumns(metadata), userId],
     );
     await enforceLimit(tx, { workspaceId }, evaluatorLimit);
   });
@@ -118,6 +149,8 @@ interface EvaluatorChange {
   readonly name?: string | undefined;
   /** Fields of the definition to change. The evaluator must have the type `type`. */
   readonly definition?: { readonly type: EvaluatorType; readonly fields: Definition } | undefined;
+  /** Replaces the metadata; null removes it. */
+  readonly metadata?: Readonly<JsonObject> | null | undefined;
 }
 
 /**
@@ -129,11 +162,11 @@ export async function updateEvaluator(
   database: Database,
   workspaceId: string,
   id: string,
-  { name, definition }: EvaluatorChange,
+  { name, definition, metadata }: EvaluatorChange,
 ): Promise<EvaluatorRecord> {
   await database.transaction(async (tx) => {
-    const [found] = await tx.query<Pick<EvaluatorRow, 'type' | 'definition'>>(
-      'SELECT type, definition FROM evaluators WHERE id = $1 AND workspace_id = $2 FOR UPDATE',
+    const [found] = await tx.query<Pick<EvaluatorRow, 'type' | 'definition' | 'metadata'>>(
+      'SELECT type, definition, metadata FROM evaluators WHERE id = $1 AND workspace_id = $2 FOR UPDATE',
       [id, workspaceId],
     );
     if (!found) throw createNotFoundError();
@@ -141,9 +174,11 @@ export async function updateEvaluator(
       throw runlakeError('BAD_REQUEST', { reason: `The evaluator has the type ${found.type}.` });
     }
     const changed = { ...JSON.parse(found.definition), ...definition?.fields };
+    const columns = toMetadataColumns(metadata === undefined ? parseNullableJson(found.metadata) : metadata);
     await tx.execute(
-      'UPDATE evaluators SET updated_at = now(), name = coalesce($2, name), definition = $3 WHERE id = $1',
-      [id, name ?? null, JSON.stringify(changed)],
+      `UPDATE evaluators SET updated_at = now(), name = coalesce($2, name), definition = $3, metadata = $4, searchable = $5
+       WHERE id = $1`,
+      [id, name ?? null, JSON.stringify(changed), ...columns],
     );
   });
   return readEvaluator(database, workspaceId, id);

@@ -51,7 +51,6 @@ it.each<[(typeof operations)[number]['method'], string, object?]>([
   ['POST', '/v2/threads/stats', { project_id: randomUUID(), stride: { amount: 1, unit: 'HOUR' } }],
   ['GET', `/v1/platform/annotation-queues/${randomUUID()}/items?status=archived&agreement=disagreed`],
   ['GET', `/v1/platform/annotation-queues/${randomUUID()}/items/count?status=archived&has_unresolved_keys=false`],
-  ['GET', '/v1/platform/evaluators?metadata={}'],
   ['GET', `/v1/platform/evaluators?agent_id=${randomUUID()}`],
   ['GET', '/workspaces/current/tags?resource_type=prompt'],
 ])('but refuses filters of stock clients that are not built: %s %s', async (method, url, body) => {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
+import { Client as NewClient } from 'langsmith-0-12';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
@@ -7,12 +8,14 @@ import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startAp
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
 let client: Client;
+let newClient: NewClient;
 
 beforeAll(async () => {
   api = await startApi();
   acme = await addOrganization(api.database, 'acme');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
+  newClient = new NewClient({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
 });
 afterAll(() => api.close());
 
@@ -61,7 +64,53 @@ it('the stock SDK creates, reads, lists, changes and deletes evaluators', async 
   });
 });
 
+it('the stock SDK gets every field back', async () => {
+  const code = {
+    code: 'def perform_eval(run): return {}',
+    language: 'python',
+    dependencies: 'numpy==2.0',
+    code_evaluator_input: 'trajectory' as const,
+    require_attachments: true,
+    advanced_features_enabled: true,
+    workspace_secrets_keys: ['TOKEN'],
+    managed_code_evaluator_key: 'voice_metrics' as const,
+    managed_code_evaluator_settings: { latency: { is_enabled: true, key_name: 'l' } },
+  };
+  const metadata = { team: 'é', nested: { a: [1] }, nul: '\u0000' };
+  const made = await newClient.evaluators.create({ name: 'code', type: 'code', code_evaluator: code, metadata });
+  const id = made.evaluator!.id!;
+  expect(await newClient.evaluators.retrieve(id)).toEqual(made.evaluator);
+  expect(made.evaluator).toMatchObject({ metadata, code_evaluator: { ...code, evaluator_id: id } });
+  const change = { code_evaluator_input: null, workspace_secrets_keys: [] };
+  const changed = await newClient.evaluators.update(id, { code_evaluator: change });
+  expect(changed.evaluator).toMatchObject({ metadata, code_evaluator: { ...code, ...change } });
+
+  const llm = { prompt_repo_handle: 'verdict', playground_settings_id: randomUUID() };
+  const judge = await newClient.evaluators.create({ name: 'llm', type: 'llm', llm_evaluator: llm });
+  expect(judge.evaluator).toMatchObject({ metadata: null, llm_evaluator: llm });
+  const more = { num_few_shot_examples: 3, use_corrections_dataset: true };
+  const judgeId = judge.evaluator!.id!;
+  await newClient.evaluators.update(judgeId, { llm_evaluator: more, metadata: { team: 'b' } });
+  const read = await newClient.evaluators.retrieve(judgeId);
+  expect(read).toMatchObject({ metadata: { team: 'b' }, llm_evaluator: { ...llm, ...more } });
+
+  const find = async (query: object) => {
+    const names = [];
+    for await (const { name } of newClient.evaluators.list({ metadata: JSON.stringify(query) })) names.push(name);
+    return names;
+  };
+  expect(await find({ nested: { a: [1] }, nul: '\u0000' })).toEqual(['code']);
+  expect(await find({ team: 'b' })).toEqual(['llm']);
+  await newClient.evaluators.update(judgeId, { metadata: null });
+  expect((await newClient.evaluators.retrieve(judgeId)).metadata).toBeNull();
+  expect(await find({ team: 'b' })).toEqual([]);
+  await newClient.evaluators.bulkDelete({ evaluator_ids: [id, judgeId] });
+});
+
 it.each([
+  [{ name: 'x', type: 'code', code_evaluator: { code_evaluator_input: 'run' } }, 422],
+  [{ name: 'x', type: 'llm', llm_evaluator: { num_few_shot_examples: -1 } }, 422],
+  [{ name: 'x', type: 'llm', llm_evaluator: {}, metadata: [1] }, 422],
   [{ name: 'x', type: 'code' }, 400],
   [{ name: 'x', type: 'llm', code_evaluator: { code: '' } }, 400],
   [{ name: 'x', type: 'code', code_evaluator: {}, llm_evaluator: {} }, 400],
