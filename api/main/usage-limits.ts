@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import {
   changeUsageLimit,
   deleteUsageLimit,
@@ -59,10 +60,14 @@ export const usageLimitOperations: readonly Operation[] = [
       'A hard limit refuses runs with 429 once the workspace has that many traces in the month. A soft limit warns in the log and in the ' +
       'header `X-Usage-Warning` of ingest responses. Traces count as in usage reports, some seconds after they arrive.',
     access: manage,
-    errors: ['NOT_FOUND'],
+    errors: ['BAD_REQUEST', 'NOT_FOUND'],
     schema: {
       body: Type.Object({
         ...LimitFields,
+        limit_type: OneOf([...limitTypes, 'monthly_longlived_traces'], {
+          description:
+            '`monthly_longlived_traces` is not supported: usage counts the traces of all retention tiers together.',
+        }),
         id: optional(Uuid({ description: 'The limit to change. Default: the one of this type and kind.' })),
         is_hard: optional(Type.Boolean({ description: 'Default: true.' })),
       }),
@@ -70,6 +75,12 @@ export const usageLimitOperations: readonly Operation[] = [
     },
     handler: async ({ caller, body, services }) => {
       const { id, limit_type, limit_value, is_hard } = body;
+      if (limit_type === 'monthly_longlived_traces') {
+        const reason =
+          'Usage limits of the type `monthly_longlived_traces` are not supported, because usage counts the traces of all retention tiers ' +
+          `together. Supported: ${limitTypes.map((type) => `\`${type}\``).join(', ')}.`;
+        throw runlakeError('BAD_REQUEST', { reason });
+      }
       const { database, usageLimits } = services;
       const limit =
         id == null

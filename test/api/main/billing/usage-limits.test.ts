@@ -189,10 +189,18 @@ describe('the API of limits', () => {
     [{ limit_type: 'monthly_traces' }, 422],
     [{ limit_type: 'monthly_traces', limit_value: -1 }, 422],
     [{ limit_type: 'monthly_traces', limit_value: 1.5 }, 422],
-    [{ limit_type: 'monthly_longlived_traces', limit_value: 1 }, 422],
+    [{ limit_type: 'monthly_longlived_traces', limit_value: 1 }, 400],
+    [{ limit_type: 'daily_traces', limit_value: 1 }, 422],
     [{ limit_type: 'monthly_traces', limit_value: 1, id: randomUUID() }, 404],
   ])('refuses %j', async (payload, status) => {
     expect((await ask('PUT', '/usage-limits', payload)).status).toBe(status);
+  });
+
+  it('names the supported type if another one is sent', async () => {
+    const { body } = await ask('PUT', '/usage-limits', { limit_type: 'monthly_longlived_traces', limit_value: 1 });
+    expect(body.detail).toMatch(
+      /`monthly_longlived_traces` are not supported, because .* Supported: `monthly_traces`\.$/,
+    );
   });
 
   it('a key of a workspace cannot change its limit', async () => {
