@@ -14,7 +14,7 @@ import {
   createFeedback as takeFeedback,
 } from '../../pipelines/feedback/write-feedback.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
-import { JsonObject, jsonMediaType, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { requireJson, toSender, withBody } from './ingest.ts';
@@ -217,6 +217,18 @@ function parseValue(text: string | undefined): string | number | boolean | undef
   return text !== undefined && numberPattern.test(text) ? Number(text) : text;
 }
 
+// The Python SDK sends the names of enum members.
+const sourceNames = sourceTypes.flatMap((type) => [type, `FeedbackSourceType.${type.toUpperCase()}`]);
+
+/** Parameter with the source types of the feedback to list. */
+export const sourceParameter = Type.Optional(
+  Type.Array(OneOf(sourceNames), { maxItems: 100, description: 'Types of the sources of the feedback.' }),
+);
+
+/** Returns the source types in {@link sourceParameter}. */
+export const parseSourceTypes = (names: readonly string[] | undefined): string[] | undefined =>
+  names?.map((name) => name.replace('FeedbackSourceType.', '').toLowerCase());
+
 const ids = (description: string) => Type.Optional(Type.Array(Uuid(), { maxItems: 1_000, description }));
 
 const Query = Type.Object({
@@ -224,7 +236,7 @@ const Query = Type.Object({
   session: ids('Only feedback on these projects and on runs in them.'),
   user: ids('Only feedback that these users sent.'),
   key: Type.Optional(Type.Array(Text(), { maxItems: 1_000 })),
-  source: Type.Optional(Type.Array(SourceType, { maxItems: 100 })),
+  source: sourceParameter,
   has_comment: Type.Optional(Type.Boolean()),
   has_score: Type.Optional(Type.Boolean()),
   comparative_experiment_id: Type.Optional(Uuid()),
@@ -257,7 +269,7 @@ export const listFeedback = defineOperation({
         projectIds: query.session,
         userIds: query.user,
         keys: query.key,
-        sourceTypes: query.source,
+        sourceTypes: parseSourceTypes(query.source),
         hasComment: query.has_comment,
         hasScore: query.has_score,
         comparisonId: query.comparative_experiment_id,

@@ -2,7 +2,6 @@ import { type Static, type TObject, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import { publicExampleFields, readExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.ts';
-import { sourceTypes } from '../../pipelines/feedback/feedback-values.ts';
 import { type FeedbackFilter, listFeedback } from '../../pipelines/feedback/list-feedback.ts';
 import { findProjectIds } from '../../pipelines/projects/project.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
@@ -16,7 +15,7 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { readSharedDataset } from './dataset-shares.ts';
 import { createExampleLinks, exampleShape } from './example-fields.ts';
-import { Feedback } from './feedback.ts';
+import { Feedback, parseSourceTypes, sourceParameter } from './feedback.ts';
 import { createRunExtras } from './run-extras.ts';
 import { maxPageRows, normaliseIds, oneOrMore, Run } from './runs.ts';
 import { publicAccess, publicHeaders, ShareParams } from './shared-runs.ts';
@@ -63,7 +62,7 @@ const FeedbackQuery = Type.Object({
   run: ids(),
   key: Type.Optional(Type.Array(Text(), { maxItems: 1_000 })),
   session: ids(),
-  source: Type.Optional(Type.Array(OneOf(sourceTypes), { maxItems: 100 })),
+  source: sourceParameter,
   has_comment: Type.Optional(Type.Boolean()),
   has_score: Type.Optional(Type.Boolean()),
   level: Type.Optional(OneOf(['run', 'session'])),
@@ -79,7 +78,7 @@ function readFeedback(
   const filter = {
     runIds: query.run,
     keys: query.key,
-    sourceTypes: query.source,
+    sourceTypes: parseSourceTypes(query.source),
     hasComment: query.has_comment,
     hasScore: query.has_score,
     level: query.level,

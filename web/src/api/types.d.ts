@@ -4263,7 +4263,8 @@ export interface operations {
                 /** @description Only feedback that these users sent. */
                 user?: string[];
                 key?: string[];
-                source?: ("api" | "model" | "app" | "auto_eval")[];
+                /** @description Types of the sources of the feedback. */
+                source?: ("api" | "FeedbackSourceType.API" | "model" | "FeedbackSourceType.MODEL" | "app" | "FeedbackSourceType.APP" | "auto_eval" | "FeedbackSourceType.AUTO_EVAL")[];
                 has_comment?: boolean;
                 has_score?: boolean;
                 comparative_experiment_id?: string;

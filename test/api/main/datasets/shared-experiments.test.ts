@@ -146,6 +146,8 @@ describe('feedback', () => {
     expect(keys(await read(`datasets/feedback?session=${secondId}`))).toEqual(['of second 0']);
     expect(keys(await read(`datasets/feedback?run=${runs['first 0']}`))).toEqual(['of first 0']);
     expect(keys(await read('datasets/feedback?level=session'))).toEqual(['summary']);
+    expect(keys(await read('datasets/feedback?source=FeedbackSourceType.API'))).toEqual(keys(all));
+    expect(keys(await read('datasets/feedback?source=FeedbackSourceType.MODEL'))).toEqual([]);
     expect(keys(await read('datasets/feedback?limit=1&offset=1'))).toHaveLength(1);
     expect((await read('datasets/feedback?limit=0')).status).toBe(422);
   });
