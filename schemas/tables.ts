@@ -31,6 +31,7 @@ interface DatasetTable {
   readonly data_type: string;
   readonly inputs_schema_definition: string | null;
   readonly outputs_schema_definition: string | null;
+  readonly transformations: string | null;
   readonly metadata: string | null;
   readonly searchable: unknown;
   readonly baseline_experiment_id: string | null;

@@ -1,4 +1,4 @@
-import { type TSchema, Type } from 'typebox';
+import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import type { DataType } from '../../pipelines/datasets/dataset.ts';
 import {
@@ -9,7 +9,7 @@ import { createFormError, readUploadForm } from '../../pipelines/datasets/files/
 import { uploadDataset as storeUpload } from '../../pipelines/datasets/files/upload-dataset.ts';
 import { maxParsedDepth, parseJsonBody } from '../server/json-body.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
-import { Dataset, DatasetParams, formatDataset, NewDataset } from './datasets.ts';
+import { Dataset, DatasetParams, NewDataset, Transformations } from './datasets.ts';
 import { AsOf } from './example-fields.ts';
 import { withBody } from './ingest.ts';
 
@@ -32,6 +32,7 @@ export const uploadDataset = defineOperation({
     'EXAMPLE_TOO_LARGE',
     'DATASET_FULL',
     'INVALID_SCHEMA',
+    'BAD_REQUEST',
     'CONFLICT',
     'LIMIT_REACHED',
     'INVALID_MULTIPART',
@@ -44,7 +45,7 @@ export const uploadDataset = defineOperation({
     description:
       '`file` (CSV, or JSONL if its name ends in `.jsonl`), `input_keys` (a column, repeated), and any of `output_keys`, ' +
       '`metadata_keys` (repeated), `name` (default: the name of the file), `description`, `data_type`, ' +
-      '`inputs_schema_definition`, `outputs_schema_definition` (JSON).',
+      '`inputs_schema_definition`, `outputs_schema_definition`, `transformations` (JSON).',
   },
   schema: { response: { 200: Dataset } },
   handler: async ({ caller, request, services }) => {
@@ -58,8 +59,9 @@ export const uploadDataset = defineOperation({
         dataType: readField('data_type', fields.data_type ?? 'kv', NewDataset.properties.data_type) as DataType,
         inputsSchema: parseSchema('inputs_schema_definition', fields.inputs_schema_definition),
         outputsSchema: parseSchema('outputs_schema_definition', fields.outputs_schema_definition),
+        transformations: parseTransformations(fields.transformations),
       };
-      return formatDataset(await storeUpload(services, caller.workspaceId, dataset, file));
+      return storeUpload(services, caller.workspaceId, dataset, file);
     });
   },
 });
@@ -83,6 +85,18 @@ function parseSchema(field: string, text: string | undefined): Record<string, un
     // Invalid and too deep JSON has the same error as JSON that is not an object.
   }
   throw createFormError(field, `must be a JSON object of at most ${maxParsedDepth} levels`);
+}
+
+function parseTransformations(text: string | undefined): Static<typeof Transformations> | undefined {
+  if (text === undefined) return undefined;
+  try {
+    const transformations = parseJsonBody(Buffer.from(text), maxParsedDepth);
+    if (transformations === null) return undefined;
+    if (Value.Check(Transformations, transformations)) return transformations;
+  } catch {
+    // The same error as for JSON of another form.
+  }
+  throw createFormError('transformations', 'must be a JSON list of objects with path and transformation_type');
 }
 
 const ndjsonMediaType = 'application/x-ndjson; charset=utf-8';

@@ -183,7 +183,7 @@ export const getSharedDataset = defineOperation({
   schema: { params: ShareParams, response: { 200: Type.Pick(Dataset, publicFields) } },
   handler: ({ params, services }) =>
     readSharedDataset(services, params.share_token, async ({ workspaceId, datasetId }) => {
-      const dataset = { ...(await readDataset(services.database, workspaceId, datasetId)), transformations: null };
+      const dataset = await readDataset(services.database, workspaceId, datasetId);
       return Object.fromEntries(publicFields.map((name) => [name, dataset[name]]));
     }),
 });

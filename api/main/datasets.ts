@@ -1,11 +1,6 @@
 import { type Static, Type } from 'typebox';
-import {
-  type DatasetRecord,
-  datasetOrders,
-  dataTypes,
-  readDataset,
-  listDatasets as readList,
-} from '../../pipelines/datasets/dataset.ts';
+import { datasetOrders, dataTypes, readDataset, listDatasets as readList } from '../../pipelines/datasets/dataset.ts';
+import { transformationTypes } from '../../pipelines/datasets/transformations/dataset-transformation.ts';
 import {
   updateDataset as changeDataset,
   createDataset as insertDataset,
@@ -36,6 +31,23 @@ const Description = Text({ maxLength: 100_000 });
 const Schema = () =>
   JsonObject({ description: 'JSON Schema, draft 2020-12, or draft 7 if `$schema` says so. Examples must match it.' });
 
+/** More than a schema has fields worth a transformation. */
+const maxTransformations = 100;
+export const Transformations = Type.Array(
+  Type.Object({
+    path: Type.Array(Text({ maxLength: 1_000 }), {
+      minItems: 1,
+      maxItems: 100,
+      description: '`inputs` or `outputs`, then the names of members down to the value.',
+    }),
+    transformation_type: Text({ maxLength: 100, description: `One of ${transformationTypes.join(', ')}.` }),
+  }),
+  {
+    maxItems: maxTransformations,
+    description: 'Changes to the inputs and outputs of examples, before they are validated and stored; see the guide.',
+  },
+);
+
 export const DatasetParams = Type.Object({ dataset_id: Uuid() });
 
 export const NewDataset = Type.Object({
@@ -45,6 +57,7 @@ export const NewDataset = Type.Object({
   data_type: optional(DataType, { default: 'kv' }),
   inputs_schema_definition: optional(Schema()),
   outputs_schema_definition: optional(Schema()),
+  transformations: optional(Transformations),
   externally_managed: optional(Type.Boolean()),
   extra: optional(JsonObject({ description: '`metadata` in it is stored; other fields are ignored.' })),
   created_at: optional(Timestamp()),
@@ -56,6 +69,7 @@ const DatasetChange = Type.Object({
   description: optional(Description),
   inputs_schema_definition: optional(Schema()),
   outputs_schema_definition: optional(Schema()),
+  transformations: optional(Transformations),
   metadata: optional(JsonObject()),
   baseline_experiment_id: optional(Uuid()),
 });
@@ -74,14 +88,12 @@ export const Dataset = Type.Object({
   example_count: Type.Integer({ description: 'Number of examples in the newest version.' }),
   session_count: Type.Integer({ description: 'Number of experiments.' }),
   last_session_start_time: nullable(Timestamp()),
-  transformations: Type.Null(),
+  transformations: nullable(
+    Type.Array(Type.Object({ path: Type.Array(Type.String()), transformation_type: OneOf(transformationTypes) })),
+  ),
   created_at: Timestamp(),
   modified_at: Timestamp(),
 });
-
-export function formatDataset(dataset: DatasetRecord) {
-  return { ...dataset, transformations: null };
-}
 
 export const createDataset = defineOperation({
   operationId: 'createDataset',
@@ -90,8 +102,7 @@ export const createDataset = defineOperation({
   tag: 'datasets',
   summary: 'Create a dataset',
   access: { permission: 'datasets:create', tenantScope: 'workspace' },
-  unsupported: { body: ['transformations'] },
-  errors: ['CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'INVALID_SCHEMA'],
+  errors: ['BAD_REQUEST', 'CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'INVALID_SCHEMA'],
   schema: { body: NewDataset, response: { 200: Dataset } },
   handler: async ({ caller, body, services }) => {
     if (body.tag_value_ids?.length) requirePermission(caller, 'tags:manage');
@@ -103,12 +114,13 @@ export const createDataset = defineOperation({
       dataType: body.data_type ?? 'kv',
       inputsSchema: body.inputs_schema_definition,
       outputsSchema: body.outputs_schema_definition,
+      transformations: body.transformations,
       metadata: typeof metadata === 'object' ? (metadata as Record<string, unknown> | null) : undefined,
       externallyManaged: body.externally_managed,
       createdAt: body.created_at,
       tagValueIds: body.tag_value_ids,
     };
-    return formatDataset(await insertDataset(services.database, caller.workspaceId, dataset));
+    return await insertDataset(services.database, caller.workspaceId, dataset);
   },
 });
 
@@ -160,7 +172,7 @@ export const listDatasets = defineOperation({
       limit: query.limit,
       offset: query.offset,
     });
-    return buildPageResponse({ rows: rows.map(formatDataset), total });
+    return buildPageResponse({ rows, total });
   },
 });
 
@@ -196,7 +208,7 @@ export const listV2Datasets = defineOperation({
     });
     const next = offset + rows.length;
     const hasMore = next < total && rows.length > 0;
-    return { items: rows.map(formatDataset), next_cursor: hasMore ? writeOffset(next) : null, has_more: hasMore };
+    return { items: [...rows], next_cursor: hasMore ? writeOffset(next) : null, has_more: hasMore };
   },
 });
 
@@ -213,8 +225,7 @@ export const getDataset = defineOperation({
     query: Type.Object({ limit: Type.Optional(Type.Integer({ description: 'Accepted; clients send it.' })) }),
     response: { 200: Dataset },
   },
-  handler: async ({ caller, params, services }) =>
-    formatDataset(await readDataset(services.database, caller.workspaceId, params.dataset_id)),
+  handler: ({ caller, params, services }) => readDataset(services.database, caller.workspaceId, params.dataset_id),
 });
 
 export const updateDataset = defineOperation({
@@ -224,10 +235,11 @@ export const updateDataset = defineOperation({
   tag: 'datasets',
   summary: 'Update a dataset',
   description:
-    'Absent fields stay unchanged; null clears a field, except for the name. Changed schemas apply to later writes of examples.',
+    'Absent fields stay unchanged; null clears a field, except for the name. Changed schemas and ' +
+    'transformations apply to later writes of examples.',
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
-  unsupported: { body: ['patch_examples', 'transformations'] },
-  errors: ['NOT_FOUND', 'CONFLICT', 'INVALID_SCHEMA'],
+  unsupported: { body: ['patch_examples'] },
+  errors: ['NOT_FOUND', 'BAD_REQUEST', 'CONFLICT', 'INVALID_SCHEMA'],
   schema: { params: DatasetParams, body: DatasetChange, response: { 200: Dataset } },
   handler: async ({ caller, params, body, services }) => {
     const change = {
@@ -235,10 +247,11 @@ export const updateDataset = defineOperation({
       description: body.description,
       inputsSchema: body.inputs_schema_definition,
       outputsSchema: body.outputs_schema_definition,
+      transformations: body.transformations,
       metadata: body.metadata,
       baselineExperimentId: body.baseline_experiment_id,
     };
-    return formatDataset(await changeDataset(services.database, caller.workspaceId, params.dataset_id, change));
+    return await changeDataset(services.database, caller.workspaceId, params.dataset_id, change);
   },
 });
 

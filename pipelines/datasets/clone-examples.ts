@@ -16,7 +16,7 @@ import { type ExampleLinkDeps, formatExample, selectableFields } from './example
 import { lockDataset, queueForDatasets } from './lock-dataset.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
 import { buildSelectionSql, openVersion, resolveVersion, toSelectionParameters } from './stream-version.ts';
-import { createExampleValidator } from './validate-examples.ts';
+import { createExamplePreparer, readExampleRules } from './validate-examples.ts';
 import { writeTimeoutMs, writeVersionInTransaction } from './versions.ts';
 import type { ExampleDeps } from './write-examples.ts';
 
@@ -31,7 +31,7 @@ interface CloneRequest {
 
 /**
  * Copies the examples of one version of a dataset into another dataset of the workspace, and creates one new version of
- * that dataset. The copies have new ids and their own attachments.
+ * that dataset. The copies have new ids and their own attachments; transformations of the target do not apply to them.
  *
  * @returns the copies as a JSON array.
  * @throws NOT_FOUND; INVALID_EXAMPLE if an example does not match the schemas of the target dataset; DATASET_FULL;
@@ -45,7 +45,8 @@ export async function cloneExamples(
 ): Promise<Readable> {
   const { database } = deps;
   const time = await resolveVersion(database, workspaceId, { datasetId: sourceId, asOf });
-  const validate = await createExampleValidator(deps, { workspaceId, datasetId: targetId });
+  const rules = await readExampleRules(database, { workspaceId, datasetId: targetId });
+  const validate = createExamplePreparer({ ...rules, transformations: [] }, deps.config);
   const choice = { ids: exampleIds, splits };
   const source = { datasetId: sourceId, asOf: time };
   for await (const row of (await openVersion(database, workspaceId, source, choice))()) {

@@ -12,6 +12,7 @@ import {
   type PageRequest,
   statements,
 } from '../../infra/postgres/list-page.ts';
+import type { DatasetTransformation } from './transformations/dataset-transformation.ts';
 
 export const dataTypes = ['kv', 'llm', 'chat'] as const;
 export type DataType = (typeof dataTypes)[number];
@@ -25,6 +26,7 @@ export interface DatasetRecord {
   readonly data_type: DataType;
   readonly inputs_schema_definition: Record<string, unknown> | null;
   readonly outputs_schema_definition: Record<string, unknown> | null;
+  readonly transformations: DatasetTransformation[] | null;
   readonly metadata: Record<string, unknown> | null;
   readonly baseline_experiment_id: string | null;
   readonly externally_managed: boolean;
@@ -36,17 +38,15 @@ export interface DatasetRecord {
   readonly modified_at: string;
 }
 
-type DatasetRow = Omit<DatasetRecord, 'inputs_schema_definition' | 'outputs_schema_definition' | 'metadata'> & {
-  readonly inputs_schema_definition: string | null;
-  readonly outputs_schema_definition: string | null;
-  readonly metadata: string | null;
-};
+type JsonColumn = 'inputs_schema_definition' | 'outputs_schema_definition' | 'transformations' | 'metadata';
+type DatasetRow = Omit<DatasetRecord, JsonColumn> & Readonly<Record<JsonColumn, string | null>>;
 
 function toDatasetRecord(row: DatasetRow): DatasetRecord {
   return {
     ...row,
     inputs_schema_definition: parseNullableJson(row.inputs_schema_definition),
     outputs_schema_definition: parseNullableJson(row.outputs_schema_definition),
+    transformations: parseNullableJson(row.transformations),
     metadata: parseNullableJson(row.metadata),
   };
 }
@@ -81,6 +81,7 @@ function selectDatasets(workspaceId: string) {
       'data_type',
       'inputs_schema_definition',
       'outputs_schema_definition',
+      'transformations',
       'metadata',
       'baseline_experiment_id',
       'externally_managed',

@@ -1,16 +1,19 @@
 import type { Config } from '../../infra/config/settings.ts';
+import { parseNullableJson, toJsonObject } from '../../infra/json/json-value.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import type { RunExtras } from '../runs/run-columns.ts';
 import { selectFields } from '../runs/run-select.ts';
 import { createExampleError, requireWriteSize } from './example.ts';
 
 const runsPerQuery = 100;
-const selected = selectFields(['inputs', 'outputs']);
+const documentFields = ['inputs', 'outputs'] as const;
 
 /** Inputs and outputs of a run as JSON text. */
 export interface SourceRun {
   readonly inputs: string;
   readonly outputs: string | null;
+  /** Tool definitions in the invocation parameters of the run. */
+  readonly tools?: unknown;
 }
 
 interface ExampleWithSource {
@@ -38,6 +41,7 @@ export async function readSourceRuns(
   deps: Omit<ReadDeps, 'extras'> & { readonly config: Pick<Config, 'maxBodyBytes'> },
   tenantId: string,
   examples: readonly ExampleWithSource[],
+  { withTools }: { readonly withTools: boolean },
 ): Promise<Map<string, SourceRun>> {
   const examplesWithSource = examples.filter(({ useSourceRunIo }) => useSourceRunIo === true);
   const missing = examplesWithSource.find(({ sourceRunId }) => !sourceRunId);
@@ -48,6 +52,7 @@ export async function readSourceRuns(
   }
   const runIds = [...copies.keys()];
   const found = new Map<string, SourceRun>();
+  const selected = selectFields([...documentFields, ...(withTools ? (['extra'] as const) : [])]);
   let bytes = 0;
   for (let at = 0; at < runIds.length; at += runsPerQuery) {
     const query = {
@@ -59,12 +64,20 @@ export async function readSourceRuns(
     } as const;
     for (const { row } of await readEachRun({ ...deps, extras: noExtras }, query)) {
       const run = { inputs: row.text('inputs') ?? '{}', outputs: row.text('outputs') ?? null };
-      bytes += copies.get(row.key.runId)! * (Buffer.byteLength(run.inputs) + Buffer.byteLength(run.outputs ?? ''));
+      const tools = withTools ? readTools(row.text('extra')) : undefined;
+      const texts = [run.inputs, run.outputs ?? '', tools === undefined ? '' : JSON.stringify(tools)];
+      bytes += copies.get(row.key.runId)! * texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
       requireWriteSize(bytes, deps.config);
-      found.set(row.key.runId, run);
+      found.set(row.key.runId, { ...run, tools });
     }
   }
   const unknown = examplesWithSource.find(({ sourceRunId }) => !found.has(sourceRunId as string));
   if (unknown) throw createExampleError(unknown.id, `its source run ${unknown.sourceRunId} does not exist`);
   return found;
+}
+
+/** LangChain's chat models trace their tools among the invocation parameters, and not in the inputs. */
+function readTools(extra: string | null | undefined): unknown {
+  const { invocation_params: parameters } = toJsonObject(parseNullableJson(extra ?? null));
+  return toJsonObject(parameters).tools;
 }

@@ -1,22 +1,18 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parseNullableJson } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { validateAttachmentName } from '../attachments/read-attachment.ts';
-import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
+import { runInTimeSlices } from '../ingest/in-slices.ts';
 import { createExampleError } from './example.ts';
 import { compileExampleSchema, type ExampleSchemaValidator } from './example-schema.ts';
+import type { DatasetTransformation } from './transformations/dataset-transformation.ts';
+import { createTransformer, type ExampleDocuments } from './transformations/transform-documents.ts';
 
-interface ValidatedExample {
+interface CheckedExample extends ExampleDocuments {
   readonly id: string;
-  readonly inputs?: string | undefined;
-  readonly outputs?: string | null | undefined;
   readonly metadata?: object | null | undefined;
   readonly attachments?: readonly { readonly name: string; readonly content: Buffer }[] | undefined;
-}
-
-interface ValidationDeps {
-  readonly database: Sql;
-  readonly config: Pick<Config, 'maxRunBytes'>;
 }
 
 interface DatasetIds {
@@ -24,19 +20,27 @@ interface DatasetIds {
   readonly datasetId: string;
 }
 
-/**
- * Checks the size of examples, and checks that their inputs and outputs match the schemas of the dataset. Absent inputs
- * and outputs always match.
- *
- * @throws NOT_FOUND for an unknown dataset; INVALID_EXAMPLE with the example and the path; EXAMPLE_TOO_LARGE.
- */
-export async function validateExamples(
-  deps: ValidationDeps,
-  dataset: DatasetIds,
-  examples: readonly ValidatedExample[],
-): Promise<void> {
-  const validate = await createExampleValidator(deps, dataset);
-  await validate(examples);
+/** What a dataset demands of its examples. */
+export interface ExampleRules {
+  /** JSON Schemas as text. */
+  readonly inputsSchema: string | null;
+  readonly outputsSchema: string | null;
+  readonly transformations: readonly DatasetTransformation[];
+}
+
+/** @throws NOT_FOUND for an unknown dataset. */
+export async function readExampleRules(database: Sql, { workspaceId, datasetId }: DatasetIds): Promise<ExampleRules> {
+  const [dataset] = await database.query<Record<'inputs' | 'outputs' | 'transformations', string | null>>(
+    `SELECT inputs_schema_definition AS inputs, outputs_schema_definition AS outputs, transformations FROM datasets
+     WHERE id = $1 AND workspace_id = $2`,
+    [datasetId, workspaceId],
+  );
+  if (!dataset) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+  return {
+    inputsSchema: dataset.inputs,
+    outputsSchema: dataset.outputs,
+    transformations: parseNullableJson<readonly DatasetTransformation[]>(dataset.transformations) ?? [],
+  };
 }
 
 /** Time of each value that does not count for the request. Values of typical schemas take less than a millisecond. */
@@ -44,28 +48,45 @@ const freeMs = 10;
 /** Maximum time beyond {@link freeMs} of all values of a request: many slow values would block the process for long. */
 const maxSlowMs = 1_000;
 
+/** Tools of the source runs of examples, by the id of the example. */
+export type RunTools = ReadonlyMap<string, unknown>;
+
 /**
- * Reads the schemas of the dataset once, and returns a function that validates examples in the same way as {@link
- * validateExamples}.
+ * Returns a function that transforms examples as the dataset demands, and then checks their size and that their inputs and
+ * outputs match the schemas of the dataset. Absent inputs and outputs always match. The function returns the transformed
+ * examples. It throws INVALID_EXAMPLE with the example and the path, and EXAMPLE_TOO_LARGE.
  */
-export async function createExampleValidator(
-  { database, config }: ValidationDeps,
-  { workspaceId, datasetId }: DatasetIds,
-): Promise<(examples: readonly ValidatedExample[]) => Promise<void>> {
-  const [dataset] = await database.query<{ inputs: string | null; outputs: string | null }>(
-    `SELECT inputs_schema_definition AS inputs, outputs_schema_definition AS outputs FROM datasets
-     WHERE id = $1 AND workspace_id = $2`,
-    [datasetId, workspaceId],
-  );
-  if (!dataset) throw runlakeError('NOT_FOUND', { what: 'Dataset' });
+export function createExamplePreparer(
+  { inputsSchema, outputsSchema, transformations }: ExampleRules,
+  { maxRunBytes: maxBytes }: Pick<Config, 'maxRunBytes'>,
+): <Example extends CheckedExample>(examples: readonly Example[], tools?: RunTools) => Promise<Example[]> {
   const compile = (field: string, text: string | null) =>
     text === null ? undefined : compileExampleSchema(field, text);
   const schemas = {
-    inputs: compile('inputs_schema_definition', dataset.inputs),
-    outputs: compile('outputs_schema_definition', dataset.outputs),
+    inputs: compile('inputs_schema_definition', inputsSchema),
+    outputs: compile('outputs_schema_definition', outputsSchema),
   };
   const validate = limitTime();
-  return (examples) => runInTimeSlices(checkAll(examples, { schemas, validate, maxBytes: config.maxRunBytes }));
+  const transform = createTransformer(transformations, {
+    inputs: parseNullableJson(inputsSchema) ?? undefined,
+    outputs: parseNullableJson(outputsSchema) ?? undefined,
+  });
+  const prepare = function* <Example extends CheckedExample>(
+    examples: readonly Example[],
+    tools: RunTools | undefined,
+  ) {
+    const prepared: Example[] = [];
+    for (const sent of examples) {
+      checkSizes(sent, maxBytes);
+      const example = transform(sent, tools?.get(sent.id));
+      if (example !== sent) checkSizes(example, maxBytes);
+      checkDocuments(example, schemas, validate);
+      prepared.push(example);
+      yield;
+    }
+    return prepared;
+  };
+  return (examples, tools) => runInTimeSlices(prepare(examples, tools));
 }
 
 /** Returns a function that validates values, and refuses them once they have taken too long together. */
@@ -80,31 +101,20 @@ function limitTime(): (schema: ExampleSchemaValidator, value: unknown) => string
   };
 }
 
-function* checkAll(
-  examples: readonly ValidatedExample[],
-  {
-    schemas,
-    validate,
-    maxBytes,
-  }: {
-    readonly schemas: Readonly<Record<'inputs' | 'outputs', ExampleSchemaValidator | undefined>>;
-    readonly validate: ReturnType<typeof limitTime>;
-    readonly maxBytes: number;
-  },
-): StepwiseWork<void> {
-  for (const example of examples) {
-    checkSizes(example, maxBytes);
-    for (const field of ['inputs', 'outputs'] as const) {
-      const [text, schema] = [example[field], schemas[field]];
-      if (text == null || schema === undefined) continue;
-      const error = validate(schema, JSON.parse(text));
-      if (error !== undefined) throw createExampleError(example.id, `${field}${error}`);
-    }
-    yield;
+function checkDocuments(
+  example: CheckedExample,
+  schemas: Readonly<Record<'inputs' | 'outputs', ExampleSchemaValidator | undefined>>,
+  validate: ReturnType<typeof limitTime>,
+): void {
+  for (const field of ['inputs', 'outputs'] as const) {
+    const [text, schema] = [example[field], schemas[field]];
+    if (text == null || schema === undefined) continue;
+    const error = validate(schema, JSON.parse(text));
+    if (error !== undefined) throw createExampleError(example.id, `${field}${error}`);
   }
 }
 
-function checkSizes({ id, inputs, outputs, metadata, attachments = [] }: ValidatedExample, maxBytes: number): void {
+function checkSizes({ id, inputs, outputs, metadata, attachments = [] }: CheckedExample, maxBytes: number): void {
   const texts = [inputs ?? '', outputs ?? '', metadata ? JSON.stringify(metadata) : ''];
   const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
   if (Math.max(bytes, ...attachments.map(({ content }) => content.length)) > maxBytes) {

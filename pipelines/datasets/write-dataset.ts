@@ -11,6 +11,7 @@ import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
 import { compileExampleSchema } from './example-schema.ts';
 import { lockDataset, queueForDatasets } from './lock-dataset.ts';
+import { checkTransformations } from './transformations/dataset-transformation.ts';
 import { writeTimeoutMs } from './versions.ts';
 
 /** Limit on the number of datasets in an organisation. */
@@ -30,18 +31,21 @@ export interface NewDataset {
   readonly dataType: DataType;
   readonly inputsSchema?: JsonObject | null | undefined;
   readonly outputsSchema?: JsonObject | null | undefined;
+  readonly transformations?: SentTransformations | undefined;
   readonly metadata?: JsonObject | null | undefined;
   readonly externallyManaged?: boolean | null | undefined;
   readonly createdAt?: string | null | undefined;
   readonly tagValueIds?: readonly string[] | null | undefined;
 }
 
+type SentTransformations = Parameters<typeof checkTransformations>[0] | null;
+
 const toText = (value: JsonObject | null | undefined) => (value == null ? null : JSON.stringify(value));
 
 /**
  * Creates a dataset and calls `fill`, which may add examples, in the same transaction.
  *
- * @throws CONFLICT if the name or the id already exists; INVALID_SCHEMA; LIMIT_REACHED; NOT_FOUND for an unknown tag value;
+ * @throws CONFLICT if the name or the id already exists; INVALID_SCHEMA; BAD_REQUEST for transformations; LIMIT_REACHED; NOT_FOUND for an unknown tag value;
  *   errors of `fill`.
  */
 export async function createDataset(
@@ -60,6 +64,7 @@ export async function createDataset(
     dataset.dataType,
     toText(dataset.inputsSchema),
     toText(dataset.outputsSchema),
+    toTransformationText(dataset.transformations),
     toText(dataset.metadata),
     toJsonb(dataset.metadata ?? {}),
     dataset.externallyManaged ?? false,
@@ -69,8 +74,8 @@ export async function createDataset(
     await tx
       .execute(
         `INSERT INTO datasets (id, workspace_id, name, description, data_type, inputs_schema_definition,
-             outputs_schema_definition, metadata, searchable, externally_managed, created_at)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, coalesce($11, now()))`,
+             outputs_schema_definition, transformations, metadata, searchable, externally_managed, created_at)
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::jsonb, $11, coalesce($12, now()))`,
         values,
       )
       .catch(refuseDuplicate);
@@ -87,14 +92,15 @@ interface DatasetChange {
   readonly description?: string | null | undefined;
   readonly inputsSchema?: JsonObject | null | undefined;
   readonly outputsSchema?: JsonObject | null | undefined;
+  readonly transformations?: SentTransformations | undefined;
   readonly metadata?: JsonObject | null | undefined;
   readonly baselineExperimentId?: string | null | undefined;
 }
 
 /**
- * Changes a dataset. Changed schemas apply to later writes; stored examples stay unchanged.
+ * Changes a dataset. Changed schemas and transformations apply to later writes; stored examples stay unchanged.
  *
- * @throws NOT_FOUND; CONFLICT if the new name already exists; INVALID_SCHEMA.
+ * @throws NOT_FOUND; CONFLICT if the new name already exists; INVALID_SCHEMA; BAD_REQUEST for transformations.
  */
 export async function updateDataset(
   database: Database,
@@ -108,6 +114,7 @@ export async function updateDataset(
     description: change.description,
     inputs_schema_definition: change.inputsSchema === undefined ? undefined : toText(change.inputsSchema),
     outputs_schema_definition: change.outputsSchema === undefined ? undefined : toText(change.outputsSchema),
+    transformations: change.transformations === undefined ? undefined : toTransformationText(change.transformations),
     metadata: change.metadata === undefined ? undefined : toText(change.metadata),
     searchable: change.metadata === undefined ? undefined : toJsonb(change.metadata ?? {}),
     baseline_experiment_id: change.baselineExperimentId,
@@ -158,6 +165,10 @@ const deletionTimeoutMs = 120_000;
 function requireValidSchemas({ inputsSchema, outputsSchema }: Pick<NewDataset, 'inputsSchema' | 'outputsSchema'>) {
   if (inputsSchema) compileExampleSchema('inputs_schema_definition', JSON.stringify(inputsSchema));
   if (outputsSchema) compileExampleSchema('outputs_schema_definition', JSON.stringify(outputsSchema));
+}
+
+function toTransformationText(transformations: SentTransformations | undefined): string | null {
+  return transformations == null ? null : JSON.stringify(checkTransformations(transformations));
 }
 
 function refuseDuplicate(error: unknown): never {

@@ -1,7 +1,7 @@
 /**
  * Writes to examples. Each write creates one version of its dataset; see `versions.ts`.
  *
- *   1. Validate the examples.
+ *   1. Transform and validate the examples.
  *   2. Store the content of new attachments in ClickHouse, under new ids; see `pending-attachments.ts`.
  *   3. Write the rows in one transaction.
  */
@@ -23,7 +23,7 @@ import { normaliseMimeType, validateAttachmentName } from '../attachments/read-a
 import { addSplits, createExampleError, requireWriteSize, splitKey } from './example.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
 import { readSourceRuns, type SourceRun } from './source-runs.ts';
-import { validateExamples } from './validate-examples.ts';
+import { createExamplePreparer, readExampleRules } from './validate-examples.ts';
 import { type LockedDataset, writeVersion } from './versions.ts';
 
 export interface ExampleDeps {
@@ -74,9 +74,13 @@ export async function createExamples(
   sent: readonly NewExample[],
 ): Promise<WrittenExamples> {
   requireDistinctIds(sent);
-  const runs = await readSourceRuns(deps, workspaceId, sent);
-  const examples = sent.map((example) => completeFromRun(example, runs));
-  await validateExamples(deps, { workspaceId, datasetId }, examples);
+  const rules = await readExampleRules(deps.database, { workspaceId, datasetId });
+  const runs = await readSourceRuns(deps, workspaceId, sent, {
+    withTools: rules.transformations.some((each) => each.transformation_type === 'convert_to_openai_tool'),
+  });
+  const tools = new Map(sent.map((example) => [example.id, findSourceRun(example, runs)?.tools]));
+  const complete = sent.map((example) => completeFromRun(example, runs));
+  const examples = await createExamplePreparer(rules, deps.config)(complete, tools);
   const attachments = await storeAttachments(deps, workspaceId, examples);
   const write = async (tx: Sql, dataset: LockedDataset) => {
     const ids = examples.map(({ id }) => id);
@@ -157,10 +161,11 @@ export async function updateExamples(
   deps: ExampleDeps,
   workspaceId: string,
   datasetId: string,
-  changes: readonly ExampleChange[],
+  sent: readonly ExampleChange[],
 ): Promise<WrittenExamples> {
-  requireDistinctIds(changes);
-  await validateExamples(deps, { workspaceId, datasetId }, changes);
+  requireDistinctIds(sent);
+  const rules = await readExampleRules(deps.database, { workspaceId, datasetId });
+  const changes = await createExamplePreparer(rules, deps.config)(sent);
   const added = await storeAttachments(deps, workspaceId, changes);
   const asOf = await writeVersion(deps.database, workspaceId, datasetId, async (tx, dataset) => {
     const ids = changes.map(({ id }) => id);
@@ -352,8 +357,12 @@ function requireDistinctIds(examples: readonly { readonly id: string }[]): void 
   }
 }
 
+function findSourceRun(example: NewExample, runs: ReadonlyMap<string, SourceRun>): SourceRun | undefined {
+  return example.useSourceRunIo && example.sourceRunId ? runs.get(example.sourceRunId) : undefined;
+}
+
 function completeFromRun(example: NewExample, runs: ReadonlyMap<string, SourceRun>): NewExample & { inputs: string } {
-  const run = example.useSourceRunIo && example.sourceRunId ? runs.get(example.sourceRunId) : undefined;
+  const run = findSourceRun(example, runs);
   const inputs = run?.inputs ?? example.inputs;
   if (inputs === undefined) throw createExampleError(example.id, 'it has no inputs');
   return { ...example, inputs, outputs: run === undefined ? example.outputs : run.outputs };

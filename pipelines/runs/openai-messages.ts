@@ -21,7 +21,7 @@ const roles: Readonly<Record<string, string>> = {
 };
 
 /** Members of OpenAI messages that are kept, besides role and content. */
-const keptMembers = ['name', 'tool_calls', 'tool_call_id', 'function_call'] as const;
+const keptMembers = ['name', 'tool_calls', 'tool_call_id', 'function_call', 'refusal'] as const;
 
 /**
  * Returns the messages in the inputs or outputs of a run or an example. A message may have the form of OpenAI, of

@@ -12,13 +12,9 @@ const textFields = [
   'data_type',
   'inputs_schema_definition',
   'outputs_schema_definition',
-] as const;
-const unsupportedFields = [
   'transformations',
-  'input_key_mappings',
-  'output_key_mappings',
-  'metadata_key_mappings',
 ] as const;
+const unsupportedFields = ['input_key_mappings', 'output_key_mappings', 'metadata_key_mappings'] as const;
 
 const maxParts = 2_000;
 const maxFieldBytes = 512 * 1024;

@@ -4,7 +4,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { DatasetRecord } from '../dataset.ts';
 import { maxExampleDepth } from '../example.ts';
-import { createExampleValidator } from '../validate-examples.ts';
+import { createExamplePreparer, readExampleRules } from '../validate-examples.ts';
 import { type LockedDataset, writeVersionInTransaction } from '../versions.ts';
 import { createDataset, type NewDataset } from '../write-dataset.ts';
 import { insertExampleRows } from '../write-examples.ts';
@@ -67,14 +67,18 @@ async function insertRows(
   columns: UploadedColumns,
 ): Promise<number> {
   const ids = { workspaceId: dataset.workspaceId, datasetId: dataset.id };
-  // One validator for all chunks, because it limits the time that all values of the request take together.
-  const validate = await createExampleValidator({ database: tx, config }, ids);
+  // One for all chunks, because it limits the time that all values of the request take together.
+  const prepare = createExamplePreparer(await readExampleRules(tx, ids), config);
   let count = 0;
   let bytes = 0;
   let chunk: RowExample[] = [];
   const flush = async () => {
-    await validate(chunk.map(({ row, ...example }) => ({ ...example, id: `in row ${row}` })));
-    await insertExampleRows(tx, dataset, chunk);
+    const prepared = await prepare(chunk.map(({ row, ...example }) => ({ ...example, id: `in row ${row}` })));
+    await insertExampleRows(
+      tx,
+      dataset,
+      prepared.map((example, index) => ({ ...example, id: chunk[index]!.id })),
+    );
     count += chunk.length;
     [chunk, bytes] = [[], 0];
   };

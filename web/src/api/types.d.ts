@@ -742,11 +742,11 @@ export interface paths {
         head?: never;
         /**
          * Update a dataset
-         * @description Absent fields stay unchanged; null clears a field, except for the name. Changed schemas apply to later writes of examples.
+         * @description Absent fields stay unchanged; null clears a field, except for the name. Changed schemas and transformations apply to later writes of examples.
          *
          *     Needs the permission `datasets:update`.
          *
-         *     Not supported yet: patch_examples, transformations.
+         *     Not supported yet: patch_examples.
          */
         patch: operations["updateDataset"];
         trace?: never;
@@ -4679,7 +4679,10 @@ export interface operations {
                             /** @description Number of experiments. */
                             session_count: number;
                             last_session_start_time: string | null;
-                            transformations: null;
+                            transformations: {
+                                path: string[];
+                                transformation_type: "convert_to_openai_message" | "convert_to_openai_tool" | "remove_system_messages" | "remove_extra_fields";
+                            }[] | null;
                             /** Format: date-time */
                             created_at: string;
                             /** Format: date-time */
@@ -4739,7 +4742,10 @@ export interface operations {
                         /** @description Number of experiments. */
                         session_count: number;
                         last_session_start_time: string | null;
-                        transformations: null;
+                        transformations: {
+                            path: string[];
+                            transformation_type: "convert_to_openai_message" | "convert_to_openai_tool" | "remove_system_messages" | "remove_extra_fields";
+                        }[] | null;
                         /** Format: date-time */
                         created_at: string;
                         /** Format: date-time */
@@ -4793,6 +4799,12 @@ export interface operations {
                     outputs_schema_definition?: {
                         [key: string]: unknown;
                     } | null;
+                    transformations?: {
+                        /** @description `inputs` or `outputs`, then the names of members down to the value. */
+                        path: string[];
+                        /** @description One of convert_to_openai_message, convert_to_openai_tool, remove_system_messages, remove_extra_fields. */
+                        transformation_type: string;
+                    }[] | null;
                     metadata?: {
                         [key: string]: unknown;
                     } | null;
@@ -4834,7 +4846,10 @@ export interface operations {
                         /** @description Number of experiments. */
                         session_count: number;
                         last_session_start_time: string | null;
-                        transformations: null;
+                        transformations: {
+                            path: string[];
+                            transformation_type: "convert_to_openai_message" | "convert_to_openai_tool" | "remove_system_messages" | "remove_extra_fields";
+                        }[] | null;
                         /** Format: date-time */
                         created_at: string;
                         /** Format: date-time */
@@ -5123,7 +5138,10 @@ export interface operations {
                         externally_managed: boolean;
                         /** @description Number of examples in the newest version. */
                         example_count: number;
-                        transformations: null;
+                        transformations: {
+                            path: string[];
+                            transformation_type: "convert_to_openai_message" | "convert_to_openai_tool" | "remove_system_messages" | "remove_extra_fields";
+                        }[] | null;
                         /** Format: date-time */
                         created_at: string;
                     };

@@ -154,7 +154,9 @@ describe('an upload', () => {
     ['name', { input_keys: 'a', name: '\u0000' }, 422],
     ['inputs_schema_definition', { input_keys: 'a', inputs_schema_definition: '[]' }, 422],
     ['inputs_schema_definition', { input_keys: 'a', inputs_schema_definition: '{"type":1}' }, 422],
-    ['transformations', { input_keys: 'a', transformations: '[{"path":["a"]}]' }, 400],
+    ['transformations', { input_keys: 'a', transformations: '[{"path":["a"]}]' }, 422],
+    ['transformations', { input_keys: 'a', transformations: '[{"path":["a"],"transformation_type":"x"}]' }, 400],
+    ['input_key_mappings', { input_keys: 'a', input_key_mappings: '{"a":"b"}' }, 400],
   ])('is refused for its field %s', async (field, fields, status) => {
     const answer = await upload('a\n1\n', { name: randomUUID(), ...fields });
     expect([answer.status, answer.text]).toEqual([status, expect.stringContaining(field)]);
