@@ -186,7 +186,7 @@ export const getThreadsStats = defineOperation({
     'Over the root runs, within the times, of the threads that have a trace that matches all filters. Percentiles are exact.',
   access,
   errorStyle: 'problem',
-  unsupported: { body: ['thread_filter', 'stride'] },
+  unsupported: { body: ['stride'] },
   errors,
   schema: {
     body: Type.Object({

@@ -2,6 +2,7 @@ import { type Static, Type } from 'typebox';
 import type { Database } from '../../infra/postgres/database.ts';
 import { formatTime } from '../../pipelines/ingest/run-event/times.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
+import { parseThreadFilter } from '../../pipelines/runs/filter/thread-filter.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { queryRuns, v2Envelope } from '../../pipelines/runs/query-runs.ts';
 import { selectThreadTraceFields } from '../../pipelines/runs/run-select.ts';
@@ -40,6 +41,11 @@ export const ThreadScopeFields = Type.Object({
   filter: optional(Type.String({ description: 'Condition on the root run of a trace; see the guide.' })),
   trace_filter: optional(Type.String({ description: 'Another condition on the root run.' })),
   tree_filter: optional(Type.String({ description: 'Condition that some run of the trace satisfies.' })),
+  thread_filter: optional(
+    Type.String({
+      description: 'Condition on the summary of a thread, over its traces within the times; see the guide.',
+    }),
+  ),
 });
 
 const ThreadParams = Type.Object({ thread_id: Type.String({ minLength: 1, maxLength: 10_000 }) });
@@ -83,7 +89,7 @@ export const queryThreads = defineOperation({
     'these threads within the times count.',
   access,
   errorStyle: 'problem',
-  unsupported: { body: ['thread_filter', 'ai_search', 'sem_filter'] },
+  unsupported: { body: ['ai_search', 'sem_filter'] },
   errors: ['INVALID_FILTER', 'NOT_FOUND', ...clickhouseErrors],
   schema: {
     body: Type.Object({
@@ -115,7 +121,8 @@ export async function readThreadScope(database: Database, tenantId: string, body
     conditions,
     selectsThreads: conditions !== undefined,
   };
-  return { tenantId, projectId, filter };
+  const threadCondition = body.thread_filter ? parseThreadFilter('thread_filter', body.thread_filter) : undefined;
+  return { tenantId, projectId, filter, threadCondition };
 }
 
 const formatUtcTime = (micros: number) => `${formatTime(micros)}Z`;

@@ -1,9 +1,18 @@
+import type { ClickHouseSettings } from '@clickhouse/client';
 import type { ExternalTable, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import type { RunType } from '../ingest/run-event/run-event.ts';
 import { formatTime } from '../ingest/run-event/times.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
 import type { RunFilterConditions } from './filter/run-filter.ts';
-import { allTimes, isRootSql, type RunKey, shownValues, startedAtMicros, type TimeWindow } from './run-columns.ts';
+import {
+  allTimes,
+  isRootSql,
+  type RunKey,
+  shownValues,
+  startedAtMicros,
+  type TimeWindow,
+  threadIdSql,
+} from './run-columns.ts';
 
 /** Tenant and projects that a query is restricted to. Every query on runs has a scope. */
 export interface RunScope {
@@ -107,6 +116,15 @@ export interface RunFilter {
    * other conditions of the filter.
    */
   readonly selectsThreads?: boolean | undefined;
+  /** If present, a root run matches only if it belongs to one of these threads. */
+  readonly threads?: ThreadSelection | undefined;
+}
+
+/** A query for the ids of threads. The names of its parameters differ from those of the query that contains it. */
+export interface ThreadSelection {
+  readonly sql: string;
+  readonly params: Readonly<Record<string, QueryParameter>>;
+  readonly settings: ClickHouseSettings;
 }
 
 /** Conditions of a WHERE clause, to be joined by AND, with the values that they bind. */
@@ -135,7 +153,7 @@ export function buildKeyConditions({ traceId, traceIds }: RunFilter): Conditions
 
 /** Builds the conditions on values, which require `FINAL`. Excludes deleted and expired runs. */
 export function buildValueConditions(filter: RunFilter): Conditions {
-  const { isRoot, parentRunId, runType, hasError, referenceExampleIds } = filter;
+  const { isRoot, parentRunId, runType, hasError, referenceExampleIds, threads } = filter;
   const { startedFromMicros, startedBeforeMicros, endedUntilMicros } = filter;
   const sql: string[] = [liveCondition];
   const params: Record<string, QueryParameter> = {};
@@ -168,6 +186,10 @@ export function buildValueConditions(filter: RunFilter): Conditions {
   if (referenceExampleIds !== undefined) {
     sql.push('reference_example_id IN {examples:Array(UUID)}');
     params.examples = referenceExampleIds;
+  }
+  if (threads !== undefined) {
+    sql.push(`ifNull(${threadIdSql} IN (${threads.sql}), 0)`);
+    Object.assign(params, threads.params);
   }
   return { sql, params };
 }

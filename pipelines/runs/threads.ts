@@ -8,6 +8,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { RunFilterConditions } from './filter/run-filter.ts';
+import type { ThreadCondition } from './filter/thread-filter.ts';
 import { toPlainText } from './json-sql.ts';
 import { previewCharacters, runColumns, startedAtMicros } from './run-columns.ts';
 import { truncate } from './run-fields.ts';
@@ -16,12 +17,15 @@ import { threadGrouping } from './stats/grouping.ts';
 import { buildMatchingRuns, type RunSet } from './stats/matching-runs.ts';
 import { createEmptyStats, readRunStats, wholeSetGroup } from './stats/read-stats.ts';
 import type { RunStats, StatName } from './stats/stat-names.ts';
+import { buildThreadSelection } from './thread-selection.ts';
 
 interface ThreadScope {
   readonly tenantId: string;
   readonly projectId: string;
   /** Conditions on the root runs, or on threads if `selectsThreads` is true. */
-  readonly filter: RunFilter;
+  readonly filter: Omit<RunFilter, 'threads'>;
+  /** Condition on the summary of a thread, over all its traces in the time range of `filter`. */
+  readonly threadCondition?: ThreadCondition | undefined;
 }
 
 export interface ThreadQuery extends ThreadScope {
@@ -90,7 +94,7 @@ export async function queryThreads(clickhouse: ClickHouse, query: ThreadQuery): 
     conditions: addThreadCondition(ids, query.filter.selectsThreads ? undefined : query.filter.conditions),
     selectsThreads: false,
   };
-  const set = { ...buildSet({ ...query, filter }), groups: ids };
+  const set = { ...buildSet({ ...query, filter, threadCondition: undefined }), groups: ids };
   const [stats, edges] = await Promise.all([
     readRunStats(clickhouse, { ...set, selected: listedStats }),
     readEdges(clickhouse, set),
@@ -197,8 +201,13 @@ export async function readThreadStats(
   return { stats: stats.get(scope.threadId) ?? createEmptyStats(selected), edges: edges.get(scope.threadId) };
 }
 
-function buildSet({ tenantId, projectId, filter }: ThreadScope): RunSet {
-  return { scope: { tenantId, projectIds: [projectId] }, filter: { ...filter, isRoot: true }, groupBy: threadGrouping };
+function buildSet({ tenantId, projectId, filter, threadCondition }: ThreadScope): RunSet {
+  const set = { scope: { tenantId, projectIds: [projectId] }, groupBy: threadGrouping };
+  const { startedFromMicros, startedBeforeMicros } = filter;
+  const threads =
+    threadCondition &&
+    buildThreadSelection({ ...set, filter: { startedFromMicros, startedBeforeMicros, isRoot: true } }, threadCondition);
+  return { ...set, filter: { ...filter, isRoot: true, threads } };
 }
 
 /**

@@ -177,7 +177,7 @@ export function buildMatchingRuns(
       ...(set.groups && { groups: set.groups }),
     },
     ...(range.externalTable && { externalTable: range.externalTable }),
-    settings: filtered.settings,
+    settings: { ...filter.threads?.settings, ...filtered.settings },
   };
 }
 

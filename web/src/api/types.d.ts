@@ -507,7 +507,7 @@ export interface paths {
          *
          *     Needs the permission `runs:read`.
          *
-         *     Not supported yet: thread_filter, ai_search, sem_filter.
+         *     Not supported yet: ai_search, sem_filter.
          */
         post: operations["queryThreads"];
         delete?: never;
@@ -531,7 +531,7 @@ export interface paths {
          *
          *     Needs the permission `runs:read`.
          *
-         *     Not supported yet: thread_filter, stride.
+         *     Not supported yet: stride.
          */
         post: operations["getThreadsStats"];
         delete?: never;
@@ -3768,6 +3768,7 @@ export interface operations {
                     filter?: string | null;
                     trace_filter?: string | null;
                     tree_filter?: string | null;
+                    thread_filter?: string | null;
                     page_size?: number | null;
                     cursor?: string | null;
                 };
@@ -3848,6 +3849,7 @@ export interface operations {
                     filter?: string | null;
                     trace_filter?: string | null;
                     tree_filter?: string | null;
+                    thread_filter?: string | null;
                     select: ("TRACE_COUNT" | "TOTAL_TOKENS" | "TOTAL_COST" | "ERROR_RATE" | "STREAMING_RATE" | "LATENCY_P50" | "LATENCY_P99" | "MEDIAN_TOKENS" | "FIRST_TOKEN_P50" | "FIRST_TOKEN_P99" | "PROMPT_TOKENS" | "COMPLETION_TOKENS" | "PROMPT_COST" | "COMPLETION_COST" | "PROMPT_TOKEN_DETAILS" | "COMPLETION_TOKEN_DETAILS" | "PROMPT_COST_DETAILS" | "COMPLETION_COST_DETAILS" | "THREAD_FEEDBACK_STATS" | "THREAD_COUNT")[];
                 };
             };

@@ -90,7 +90,7 @@ describe('parameters of the stock SDK 0.12', () => {
     for (const [path, names] of [
       ['/v2/runs/query', ['ai_search', 'min_feedback_modified_at', 'max_feedback_modified_at']],
       ['/v2/traces/query', ['ai_search', 'min_feedback_modified_at', 'max_feedback_modified_at']],
-      ['/v2/threads/query', ['ai_search', 'thread_filter']],
+      ['/v2/threads/query', ['ai_search']],
     ] as const) {
       for (const name of names) {
         const { status, text } = await refuse(path, { [name]: new Date().toISOString() });
