@@ -13,6 +13,7 @@ import {
   type SharedDataset,
 } from '../../pipelines/datasets/shared-datasets.ts';
 import { listProjects, type ProjectRecord } from '../../pipelines/projects/project.ts';
+import { identifyShare } from '../../pipelines/shares/share-tokens.ts';
 import { jsonMediaType, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
@@ -90,7 +91,7 @@ export const shareDataset = defineOperation({
   tag: 'sharing',
   summary: 'Share a dataset',
   description:
-    'Anyone who has the token can read the dataset and all versions of its examples, without attachments, until the sharing ' +
+    'Anyone who has the token can read the dataset and all versions of its examples, with their attachments, until the sharing ' +
     'ends. A shared dataset keeps its token.',
   access: { permission: 'datasets:share', tenantScope: 'workspace' },
   errors: shareErrors,
@@ -189,7 +190,7 @@ export const getSharedDataset = defineOperation({
 });
 
 const { dataset: _, ...publicFilter } = filterParameters;
-const publicSelectableFields = ['metadata', 'outputs'] as const;
+const publicSelectableFields = ['metadata', 'outputs', 'attachment_urls'] as const;
 const publicExampleFields = [
   'id',
   'name',
@@ -221,6 +222,7 @@ export const listSharedExamples = defineOperation({
   path: '/public/:share_token/examples',
   tag: 'sharing',
   summary: 'List the examples of a shared dataset',
+  description: 'The links in `attachment_urls` are valid for an hour, at most until the sharing ends.',
   access: publicAccess,
   errors: publicErrors,
   schema: {
@@ -239,7 +241,8 @@ export const listSharedExamples = defineOperation({
       const filter = await toSharedFilter(services, query, shared);
       const fields = new Set(publicSelectableFields.filter((name) => select?.includes(name) ?? true));
       const page = { ...filter, order: 'recent', fields, limit, offset } as const;
-      return readExamples(services.database, shared.workspaceId, page, createExampleLinks(services, request));
+      const links = { ...createExampleLinks(services, request), share: identifyShare(params.share_token) };
+      return readExamples(services.database, shared.workspaceId, page, links);
     }),
 });
 

@@ -162,16 +162,20 @@ const setsPerDeletion = 2_000;
 
 /**
  * Returns the `attachment_urls` of an example: it maps `attachment.<name>` to links that work for an hour without an
- * API key.
+ * API key. With `share`, they end with that share.
  */
 export function buildExampleAttachmentUrls(
-  { signer, linkBase }: { readonly signer: TokenSigner; readonly linkBase: string },
+  {
+    signer,
+    linkBase,
+    share,
+  }: { readonly signer: TokenSigner; readonly linkBase: string; readonly share?: string | undefined },
   workspaceId: string,
   attachments: Readonly<Record<string, AttachmentLocation>>,
 ): Record<string, { presigned_url: string; mime_type: string; storage_url: null }> {
   return Object.fromEntries(
     Object.entries(attachments).map(([displayName, { set, name, mime_type }]) => {
-      const token = signAttachmentToken(signer, { tenantId: workspaceId, runId: set, name });
+      const token = signAttachmentToken(signer, { tenantId: workspaceId, runId: set, name, share });
       return [`attachment.${displayName}`, { presigned_url: linkBase + token, mime_type, storage_url: null }];
     }),
   );

@@ -7,15 +7,20 @@ interface AttachmentKey {
   readonly tenantId: string;
   readonly runId: string;
   readonly name: string;
+  /** Identifies the share for whose readers the link was made; see `identifyShare`. The link ends with the share. */
+  readonly share?: string | undefined;
 }
 
 /** Lifetime of a link in seconds, measured from the response that contains the link. */
 const linkLifetimeSeconds = 3_600;
 
 /** Signs a token that allows clients to read this attachment for an hour. */
-export function signAttachmentToken(signer: TokenSigner, { tenantId, runId, name }: AttachmentKey): string {
+export function signAttachmentToken(signer: TokenSigner, { tenantId, runId, name, share }: AttachmentKey): string {
   const nowSeconds = Math.floor(Date.now() / 1_000);
-  return signer.sign(JSON.stringify([tenantId, runId, name]), nowSeconds + linkLifetimeSeconds);
+  return signer.sign(
+    JSON.stringify([tenantId, runId, name, ...(share === undefined ? [] : [share])]),
+    nowSeconds + linkLifetimeSeconds,
+  );
 }
 
 type OpenedAttachmentToken =
@@ -26,8 +31,8 @@ export function openAttachmentToken(signer: TokenSigner, token: string): OpenedA
   const opened = signer.open(token, Math.floor(Date.now() / 1_000));
   if (opened.kind !== 'valid') return opened;
   // The signature proves that this server created the text.
-  const [tenantId, runId, name] = JSON.parse(opened.text) as [string, string, string];
-  return { kind: 'valid', key: { tenantId, runId, name } };
+  const [tenantId, runId, name, share] = JSON.parse(opened.text) as [string, string, string, string?];
+  return { kind: 'valid', key: { tenantId, runId, name, share } };
 }
 
 interface LinkDeps {

@@ -8,6 +8,7 @@ import type { Database } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { attachmentEvents } from '../../schemas/topics.ts';
 import type { Sender } from '../ingest/accept/accept-drafts.ts';
+import { isLiveShare } from '../shares/share-tokens.ts';
 import { isLiveWorkspace } from '../tenants/workspaces.ts';
 import { openAttachmentToken } from './attachment-urls.ts';
 
@@ -132,7 +133,7 @@ interface StoredAttachment {
 /**
  * Reads the attachment to which a token gives access.
  *
- * @throws NOT_FOUND if the token is invalid, or if the attachment or its workspace is deleted; LINK_EXPIRED; errors of
+ * @throws NOT_FOUND if the token is invalid, if its share has ended, or if the attachment or its workspace is deleted; LINK_EXPIRED; errors of
  *   ClickHouse.
  */
 export async function getAttachment(
@@ -154,8 +155,10 @@ export async function getAttachment(
     default:
       opened satisfies never;
   }
-  const { tenantId, runId, name } = opened.key;
+  const { tenantId, runId, name, share } = opened.key;
   if (!(await isLiveWorkspace(database, tenantId))) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
+  if (share !== undefined && !(await isLiveShare(database, tenantId, share)))
+    throw runlakeError('NOT_FOUND', { what: 'Attachment' });
   const response = await clickhouse.queryText({
     name: 'read-attachment',
     sql: `SELECT CAST(mime_type AS Nullable(String)), CAST(content AS Nullable(String)) FROM attachments FINAL

@@ -25,6 +25,8 @@ export const alwaysReturnedFields = ['id', 'name', 'dataset_id', 'created_at', '
 export interface ExampleLinkDeps {
   readonly signer: TokenSigner;
   readonly linkBase: string;
+  /** If present, the links end with this share; see `identifyShare`. */
+  readonly share?: string;
 }
 
 /** Formats an example as JSON. `more` contains further members to append, each with a leading comma. */

@@ -52,6 +52,19 @@ interface ShareRow {
 }
 
 export const hashToken = (token: string) => createHash('sha256').update(token.toLowerCase()).digest();
+/** Returns a text that identifies the share of a token. The token cannot be computed from it. */
+export const identifyShare = (token: string) => hashToken(token).toString('base64url');
+
+/** Returns whether the share that {@link identifyShare} identifies still exists in the workspace. */
+export async function isLiveShare(database: Database, workspaceId: string, share: string): Promise<boolean> {
+  const rows = await database.query(
+    'SELECT FROM shares WHERE token_hash = $1 AND workspace_id = $2',
+    [Buffer.from(share, 'base64url'), workspaceId],
+    { name: 'find-live-share' },
+  );
+  return rows.length > 0;
+}
+
 const identifyRow = ({ kind, workspaceId }: Omit<ShareTarget, 'targetId'>, targetId: string) =>
   `${kind} ${workspaceId} ${targetId}`;
 

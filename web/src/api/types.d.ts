@@ -857,7 +857,7 @@ export interface paths {
         get: operations["getDatasetShare"];
         /**
          * Share a dataset
-         * @description Anyone who has the token can read the dataset and all versions of its examples, without attachments, until the sharing ends. A shared dataset keeps its token.
+         * @description Anyone who has the token can read the dataset and all versions of its examples, with their attachments, until the sharing ends. A shared dataset keeps its token.
          *
          *     Needs the permission `datasets:share`.
          */
@@ -899,7 +899,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the examples of a shared dataset */
+        /**
+         * List the examples of a shared dataset
+         * @description The links in `attachment_urls` are valid for an hour, at most until the sharing ends.
+         */
         get: operations["listSharedExamples"];
         put?: never;
         post?: never;
@@ -5165,7 +5168,7 @@ export interface operations {
                 /** @description Parts of the JSON of inputs or outputs, ignoring case. */
                 full_text_contains?: string[];
                 /** @description Default: all. */
-                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "metadata" | "outputs")[];
+                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "metadata" | "outputs" | "attachment_urls")[];
                 limit?: number;
                 offset?: number;
             };
@@ -5205,6 +5208,10 @@ export interface operations {
                         } | null;
                         /** @description `dataset_split` is the list of splits. */
                         metadata?: {
+                            [key: string]: unknown;
+                        };
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
                             [key: string]: unknown;
                         };
                     }[];

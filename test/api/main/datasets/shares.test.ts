@@ -35,6 +35,12 @@ async function read(path: string) {
   };
 }
 
+/** Follows a link without a key, and returns the status and the text. */
+async function readLink(url: string) {
+  const { statusCode, body } = await api.server.inject({ method: 'GET', url: new URL(url).pathname });
+  return [statusCode, body];
+}
+
 async function addDataset(word = 'open') {
   const dataset = await client.createDataset(`${word} ${randomUUID()}`, { description: word });
   const note = ['text/plain', new TextEncoder().encode(`note of ${word}`)] as ['text/plain', Uint8Array<ArrayBuffer>];
@@ -82,7 +88,7 @@ describe('sharing', () => {
     for (const path of publicReads(token)) {
       const { status, headers, text } = await read(path);
       expect([path, status, headers['cache-control']]).toEqual([path, 200, 'no-store']);
-      expect(text).not.toMatch(/secret|attachment|presigned|tenant_id|source_run_id|session_count/);
+      expect(text).not.toMatch(/secret|tenant_id|source_run_id|session_count/);
     }
     const examples = `/public/${token}/examples`;
     const numbers = async (query: string) => {
@@ -102,7 +108,7 @@ describe('sharing', () => {
       expect((await read(`${examples}/count?${query}`)).body).toBe(0);
     }
     expect(await numbers(`dataset=${secret}`)).toBe('3,2,1');
-    for (const query of ['select=attachment_urls', 'select=source_run_id', 'limit=101']) {
+    for (const query of ['select=source_run_id', 'limit=101']) {
       expect([query, (await read(`${examples}?${query}`)).status]).toEqual([query, 422]);
     }
     // The token is neither a key nor a token of a trace.
@@ -111,6 +117,28 @@ describe('sharing', () => {
     for (const method of ['PUT', 'PATCH', 'DELETE', 'POST'] as const) {
       expect((await api.server.inject({ method, url: examples })).statusCode).toBe(405);
     }
+  });
+
+  it('gives access to attachments, by links that end with the share', async () => {
+    const id = await addDataset();
+    const { share_token: token = '' } = await client.shareDataset(id);
+    const listed = async (query: string) => (await read(`/public/${token}/examples?${query}`)).body as Body[];
+    expect((await listed('select=outputs')).map(({ attachment_urls }) => attachment_urls)).toEqual([
+      undefined,
+      undefined,
+    ]);
+    const keys = (examples: Body[]) => examples.map(({ attachment_urls }) => Object.keys(attachment_urls));
+    expect(keys(await listed('select=attachment_urls'))).toEqual([[], ['attachment.note']]);
+    const [{ attachment_urls: none }, { attachment_urls: links }] = await listed('');
+    expect([none, links['attachment.note'].mime_type]).toEqual([{}, 'text/plain']);
+    const url: string = links['attachment.note'].presigned_url;
+    expect(await readLink(url)).toEqual([200, 'note of open']);
+    const [ours] = (await ask('GET', `/examples?dataset=${id}&metadata={"n":1}&select=attachment_urls`)).body;
+
+    await client.unshareDataset(id);
+    await client.shareDataset(id);
+    expect(await readLink(url)).toEqual([404, expect.not.stringContaining('note of open')]);
+    expect(await readLink(ours.attachment_urls['attachment.note'].presigned_url)).toEqual([200, 'note of open']);
   });
 
   it('does not lock rows, and does not wait for a write', async () => {
