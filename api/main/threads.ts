@@ -153,8 +153,10 @@ export function formatThreadSummary(thread: Thread): Static<typeof ThreadSummary
 }
 
 function addSums(one: Record<string, number> = {}, other: Record<string, number> = {}): Record<string, number> {
-  const keys = new Set([...Object.keys(one), ...Object.keys(other)]);
-  return Object.fromEntries([...keys].map((key) => [key, (one[key] ?? 0) + (other[key] ?? 0)]));
+  // Clients choose the keys, also those of `Object.prototype`.
+  const sums = new Map(Object.entries(one));
+  for (const [key, value] of Object.entries(other)) sums.set(key, (sums.get(key) ?? 0) + value);
+  return Object.fromEntries(sums);
 }
 
 export function convertEmptyToNull<T extends object>(value: T | undefined): T | null {

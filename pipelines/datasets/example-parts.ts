@@ -3,7 +3,7 @@ import { isJsonObject } from '../../infra/json/json-value.ts';
 import { type FormPart, parseMultipart } from '../ingest/body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
 import { scanValue } from '../ingest/json/scan.ts';
-import { parseTime } from '../ingest/run-event/times.ts';
+import { formatTimeWithZone, parseTime } from '../ingest/run-event/times.ts';
 import { parseUuid } from '../ingest/run-event/uuid.ts';
 import { createExampleError, maxExampleDepth } from './example.ts';
 import type { AttachmentsOperations, ExampleChange, NewExample } from './write-examples.ts';
@@ -78,10 +78,10 @@ function readSmallFields(id: string, main: Readonly<Record<string, unknown>>): P
     return value;
   };
   return {
-    createdAt: read('created_at', 'a time', isTime),
+    createdAt: toTime(read('created_at', 'a time', isTime)),
     metadata: read('metadata', 'an object', isJsonObject),
     split: read('split', 'a text or a list of texts', isTextOrTextArray),
-    sourceRunId: read('source_run_id', 'a UUID', isUuid)?.toLowerCase(),
+    sourceRunId: toUuid(read('source_run_id', 'a UUID', isUuid)),
     useSourceRunIo: read('use_source_run_io', 'true or false', isBoolean),
     useSourceRunAttachments: read('use_source_run_attachments', 'a list of at most 100 texts', isAttachmentList),
   };
@@ -105,6 +105,9 @@ const isTextOrTextArray = (value: unknown): value is string | string[] => isText
 const isBoolean = (value: unknown): value is boolean => typeof value === 'boolean';
 const isTime = (value: unknown): value is string => isText(value) && parseTime(value) !== undefined;
 const isUuid = (value: unknown): value is string => isText(value) && parseUuid(value) !== undefined;
+/** Postgres does not accept each of the forms in which clients send times. */
+const toTime = (text: string | undefined) => text && formatTimeWithZone(parseTime(text) as number);
+const toUuid = (text: string | undefined) => text && parseUuid(text);
 
 function createPartError(part: FormPart, reason: string): Error {
   return createExampleError(part.name.slice(0, 200), `the part of this name ${reason}`);

@@ -61,8 +61,9 @@ function compile(field: string, text: string): ExampleSchemaValidator {
   let validate: ValidateFunction;
   try {
     validate = runWithTimeout(() => {
-      // The dialect is already determined; the text of `$schema` may differ from the URI that the library knows.
-      const own = { ...schema, $schema: undefined } as object;
+      // The dialect is already determined; the text of `$schema` may differ from the URI that the library knows. `$async`
+      // is a keyword of the library only: `validate` would return a promise, which is true and may reject.
+      const own = { ...schema, $schema: undefined, $async: undefined } as object;
       if (!meta.validateSchema(own)) throw refuse(meta.errorsText(meta.errors, { dataVar: 'it' }));
       const ajv = dialect.create({ meta: false, validateSchema: false });
       addFormats.default(ajv, { mode: 'fast' });

@@ -296,16 +296,16 @@ function changeAttachments(
     ...(operations.retain ?? []).map((name): [string, string] => [name, name]),
     ...Object.entries(operations.rename ?? {}),
   ];
-  const result: Record<string, AttachmentLocation> = {};
+  const result = new Map<string, AttachmentLocation>();
   for (const [from, to] of kept) {
     const location = Object.hasOwn(former, from) ? former[from] : undefined;
     if (location === undefined) throw createExampleError(id, `it has no attachment ${JSON.stringify(from)}`);
     const reason = validateAttachmentName(to);
     if (reason !== undefined) throw createExampleError(id, `attachment ${JSON.stringify(from)}: ${reason}`);
-    if (Object.hasOwn(result, to)) throw createExampleError(id, `two attachments would be named ${JSON.stringify(to)}`);
-    result[to] = location;
+    if (result.has(to)) throw createExampleError(id, `two attachments would be named ${JSON.stringify(to)}`);
+    result.set(to, location);
   }
-  return { ...result, ...added };
+  return { ...Object.fromEntries(result), ...added };
 }
 
 interface StoredAttachments {

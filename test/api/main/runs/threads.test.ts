@@ -16,6 +16,8 @@ const calls: Record<string, RunEvent> = {};
 const minuteMicros = 60_000_000;
 const timeAt = (minute: number) => new Date((noonMicros + minute * minuteMicros) / 1_000).toISOString();
 const min_start_time = timeAt(0);
+/** Clients choose the names of details; this one is also a property of every object. */
+const detail = 'constructor';
 
 function addTurn(minute: number, thread: object, seconds: number | undefined, more: object = {}): RunEvent[] {
   const tenantId = runs.ours.workspaceIds[0];
@@ -50,7 +52,7 @@ function addTurn(minute: number, thread: object, seconds: number | undefined, mo
       completionTokens: 1,
       totalTokens: minute + 1,
       totalCost: '0.25',
-      usageDetails: json({ prompt_token_details: { cache_read: 1 } }),
+      usageDetails: json({ prompt_token_details: { [detail]: 1 } }),
       firstTokenTimeMicros: startTimeMicros + 2_000_000,
     },
   });
@@ -110,7 +112,7 @@ describe('threads', () => {
         latency_p99: 2.98,
         total_tokens: 12,
         total_cost: 0.75,
-        total_token_details: { cache_read: 3 },
+        total_token_details: { [detail]: 3 },
         total_cost_details: {},
         num_errored_turns: 1,
         feedback_stats: { user_score: expect.objectContaining({ n: 2, avg: 0.5, min: 0, max: 1 }) },
@@ -226,7 +228,7 @@ describe('threads', () => {
       latency_p50_seconds: 2,
       prompt_tokens: 9,
       total_cost: 0.75,
-      prompt_token_details: { raw: { cache_read: 3 } },
+      prompt_token_details: { raw: { [detail]: 3 } },
       feedback_stats: { user_score: expect.objectContaining({ n: 2, avg: 0.5 }) },
     });
     const url = `/v2/threads/none/stats?session_id=${projectId}&selects=TURNS&selects=LATENCY_P99&selects=LAST_END_TIME`;
@@ -272,7 +274,7 @@ describe('groups of runs by conversation', () => {
       error_rate: 0.25,
       median_tokens: 4,
     };
-    expect(await group('/stats')).toMatchObject({ ...expected, prompt_token_details: { cache_read: 4 } });
+    expect(await group('/stats')).toMatchObject({ ...expected, prompt_token_details: { [detail]: 4 } });
     expect(await group('/stats', { start_time: timeAt(6) })).toMatchObject({ group_count: 0, run_count: 0 });
     const body = { project_id: projectId, min_start_time };
     const select = ['THREAD_COUNT', 'TRACE_COUNT', 'LATENCY_P50', 'PROMPT_TOKEN_DETAILS', 'THREAD_FEEDBACK_STATS'];
@@ -281,7 +283,7 @@ describe('groups of runs by conversation', () => {
       thread_count: 2,
       trace_count: 4,
       latency_p50_seconds: 3,
-      prompt_token_details: { cache_read: 4 },
+      prompt_token_details: { [detail]: 4 },
       thread_feedback_stats: { user_score: expect.objectContaining({ n: 2, avg: 0.5 }) },
     });
     const newClient = new NewClient({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
@@ -294,7 +296,7 @@ describe('groups of runs by conversation', () => {
       thread_count: 1,
       trace_count: 3,
       total_tokens: 12,
-      prompt_token_details: { cache_read: 3 },
+      prompt_token_details: { [detail]: 3 },
       thread_feedback_stats: { user_score: expect.objectContaining({ n: 2, avg: 0.5 }) },
     });
     const counted = await runs.ask({

@@ -1,0 +1,94 @@
+/** Names, times and schemas that are valid, but have a meaning of their own in JavaScript or in a library. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { asking } from '../../ask.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+});
+afterAll(() => api.close());
+
+const send = asking(() => api);
+const ask = (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object) =>
+  send(acme.workspaceKeys[0], method, url, payload);
+
+async function addDataset(more: object = {}): Promise<string> {
+  const { status, body } = await ask('POST', '/datasets', { name: randomUUID(), ...more });
+  expect(status).toBe(200);
+  return body.id;
+}
+
+/** Sends a multipart body. Each part is a name, a body and optionally a content type. */
+async function sendParts(method: 'POST' | 'PATCH', datasetId: string, parts: readonly (readonly string[])[]) {
+  const body = parts.map(
+    ([name, content, type = 'application/json']) =>
+      `--cut\r\nContent-Disposition: form-data; name="${name}"\r\nContent-Type: ${type}\r\n\r\n${content}\r\n`,
+  );
+  const answer = await api.server.inject({
+    method,
+    url: `/v1/platform/datasets/${datasetId}/examples`,
+    headers: { 'x-api-key': acme.workspaceKeys[0], 'content-type': 'multipart/form-data; boundary=cut' },
+    payload: `${body.join('')}--cut--\r\n`,
+  });
+  return { status: answer.statusCode, body: answer.json() };
+}
+
+it('a schema with $async is enforced like any other', async () => {
+  const schema = { $async: true, type: 'object', required: ['question'] };
+  const dataset_id = await addDataset({ inputs_schema_definition: schema });
+  const refused = await ask('POST', '/examples', { dataset_id, inputs: {} });
+  expect([refused.status, JSON.stringify(refused.body)]).toEqual([422, expect.stringContaining('question')]);
+  expect((await ask('POST', '/examples', { dataset_id, inputs: { question: 'why' } })).status).toBe(200);
+});
+
+it.each(['__proto__', 'constructor', 'toString'])('an attachment can be renamed to %s and back', async (name) => {
+  const datasetId = await addDataset();
+  const id = randomUUID();
+  const made = await sendParts('POST', datasetId, [
+    [id, '{}'],
+    [`${id}.inputs`, '{}'],
+    [`${id}.attachment.one`, 'content', 'text/plain'],
+  ]);
+  expect(made.status).toBe(201);
+  const rename = async (from: string, to: string) => {
+    const operations = `{"rename":{${JSON.stringify(from)}:${JSON.stringify(to)}}}`;
+    const changed = await sendParts('PATCH', datasetId, [
+      [id, '{}'],
+      [`${id}.attachments_operations`, operations],
+    ]);
+    expect(changed.status).toBe(201);
+    const { body } = await ask('GET', `/examples?dataset=${datasetId}&select=attachment_urls`);
+    return Object.keys(body[0].attachment_urls ?? {});
+  };
+  expect(await rename('one', name)).toEqual([`attachment.${name}`]);
+  expect(await rename(name, 'two')).toEqual(['attachment.two']);
+});
+
+it.each([
+  ['2026-01-01T00:00:00+23:59', '2025-12-31T00:01:00.000000Z'],
+  ['2026-01-01T00:00:00,5Z', '2026-01-01T00:00:00.500000Z'],
+])('the time %s is stored', async (sent, stored) => {
+  const datasetId = await addDataset();
+  const id = randomUUID();
+  const made = await sendParts('POST', datasetId, [
+    [id, JSON.stringify({ created_at: sent })],
+    [`${id}.inputs`, '{}'],
+  ]);
+  expect(made).toMatchObject({ status: 201 });
+  expect((await ask('GET', `/examples/${id}`)).body.created_at).toBe(stored);
+});
+
+it('the id of a source run may have no hyphens', async () => {
+  const [runId, datasetId, id] = [randomUUID(), await addDataset(), randomUUID()];
+  const run = { id: runId, name: 'run', run_type: 'chain', start_time: new Date().toISOString(), inputs: { n: 1 } };
+  expect((await ask('POST', '/runs', run)).status).toBe(202);
+  await api.settled();
+  const main = { source_run_id: runId.replaceAll('-', ''), use_source_run_io: true };
+  const made = await sendParts('POST', datasetId, [[id, JSON.stringify(main)]]);
+  expect(made).toMatchObject({ status: 201 });
+  expect((await ask('GET', `/examples/${id}`)).body).toMatchObject({ source_run_id: runId, inputs: { n: 1 } });
+});
