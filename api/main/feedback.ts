@@ -36,7 +36,6 @@ const feedbackBodyErrors = [
   'TOO_DEEP',
   'RUN_TOO_LARGE',
   'BODY_TOO_LARGE',
-  'PARAMETER_NOT_SUPPORTED',
   'UNSUPPORTED_MEDIA_TYPE',
   'OVERLOADED',
   'EVENT_LOG_UNAVAILABLE',
@@ -91,13 +90,13 @@ export const createFeedback = defineOperation({
   summary: 'Send feedback on a run or a project',
   description:
     'The run may arrive later. Feedback with the same id is replaced. ' +
-    'A `feedback_config` is kept as the config of the key, unless the key has one. Not supported yet: address.',
+    'A `feedback_config` is kept as the config of the key, unless the key has one.',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
   errors: [...feedbackBodyErrors, 'PROJECT_UNKNOWN', 'NOT_FOUND'],
   rawBody: {
     contentTypes: ['application/json'],
     description:
-      '`key` (at most 180 characters), one of `run_id` and `session_id`, and any of `id`, `trace_id`, `score` (number or boolean), ' +
+      '`key` (at most 180 characters), one of `run_id`, `session_id` and `address` (of an agent), and any of `id`, `trace_id`, `score` (number or boolean), ' +
       '`value`, `comment`, `correction`, `feedback_source`, `extra`, `error`, `start_time`, `feedback_group_id`, ' +
       '`comparative_experiment_id`, `created_at`, `modified_at`, `feedback_config`.',
   },

@@ -5,10 +5,11 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { acceptBatch, acceptOtlp, acceptSingle } from '../../pipelines/ingest/accept/accept-batch.ts';
 import type { Sender } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { acceptMultipart } from '../../pipelines/ingest/accept/accept-multipart.ts';
-import { type Acceptance, maxListedRejections } from '../../pipelines/ingest/accept/draft.ts';
+import { type Acceptance, maxListedRejections, type RunDraft } from '../../pipelines/ingest/accept/draft.ts';
 import { BodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../pipelines/ingest/body/collect.ts';
 import { buildOtlpResponse } from '../../pipelines/ingest/otlp/read-otlp.ts';
+import { addressForm, nameAgentProject } from '../../pipelines/projects/agent-address.ts';
 import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { parseJsonBody } from '../server/json-body.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
@@ -227,7 +228,8 @@ export const createOtlp = defineOperation({
   description:
     'OTLP over HTTP as protobuf or JSON, uncompressed, gzip or zstd. Each span becomes a run. Responds with 200 when all accepted ' +
     'spans are durable; `partial_success` contains the number of rejected spans and the first error. The header ' +
-    '`Langsmith-Project` names the project of spans without one.',
+    '`Langsmith-Project` names the project of spans without one; `Langsmith-Agent-Id` and `Langsmith-Agent-Environment` name an ' +
+    'agent instead.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'otlp',
   untraced: true,
@@ -240,9 +242,9 @@ export const createOtlp = defineOperation({
   },
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'];
-    const projectName = readProjectName(request);
+    const project = readHeaderProject(request);
     const { rejected, headers } = await acceptWithinLimits({ caller, request, services }, (body, reserve) =>
-      acceptOtlp(toSender(caller), { body, contentType, projectName, reserve }, services.accept),
+      acceptOtlp(toSender(caller), { body, contentType, project, reserve }, services.accept),
     );
     const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
     const response = buildOtlpResponse(contentType, rejected.length, message);
@@ -250,9 +252,23 @@ export const createOtlp = defineOperation({
   },
 });
 
-function readProjectName(request: FastifyRequest): string | undefined {
-  const header = request.headers['langsmith-project'];
-  return typeof header === 'string' && header !== '' ? header : undefined;
+/**
+ * Returns the project, or the agent, that the headers of an OTLP request name.
+ *
+ * @throws BAD_REQUEST if they name both, or no valid agent.
+ */
+function readHeaderProject({ headers }: FastifyRequest): Pick<RunDraft, 'projectName' | 'agentProject'> {
+  const [projectName, id, environment] = (
+    ['langsmith-project', 'langsmith-agent-id', 'langsmith-agent-environment'] as const
+  ).map((name) => (typeof headers[name] === 'string' && headers[name] !== '' ? headers[name] : undefined));
+  if (id === undefined && environment === undefined) return { projectName };
+  const agentProject = nameAgentProject(id ?? '', environment ?? '');
+  const reason =
+    projectName !== undefined
+      ? 'The headers name both a project and an agent.'
+      : `Langsmith-Agent-Id and Langsmith-Agent-Environment must form ${addressForm}.`;
+  if (projectName !== undefined || agentProject === undefined) throw runlakeError('BAD_REQUEST', { reason });
+  return { agentProject };
 }
 
 /**

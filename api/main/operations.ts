@@ -131,7 +131,14 @@ import { getRunStats } from './run-stats.ts';
 import { getRun, queryRuns, validateRunsQuery } from './runs.ts';
 import { secretOperations } from './secrets.ts';
 import { createSession, createV2Session, updateSession, updateV2Session } from './session-changes.ts';
-import { deleteSession, deleteSessions, getSession, getSessionMetadata, listSessions } from './sessions.ts';
+import {
+  deleteSession,
+  deleteSessions,
+  getSession,
+  getSessionMetadata,
+  listSessions,
+  resolveSession,
+} from './sessions.ts';
 import { sharedComparisonOperations } from './shared-comparisons.ts';
 import { sharedEntityOperations } from './shared-entities.ts';
 import { sharedExperimentOperations } from './shared-experiments.ts';
@@ -205,6 +212,7 @@ export const operations: readonly Operation[] = [
   createSession,
   createV2Session,
   deleteSessions,
+  resolveSession,
   getSession,
   getV2Session,
   getSessionMetadata,

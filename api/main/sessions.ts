@@ -10,10 +10,11 @@ import {
 } from '../../pipelines/projects/list-by-stats.ts';
 import { numberExperiments, parseProjectFilter, readProject } from '../../pipelines/projects/project.ts';
 import { readOwnFeedbackStats, readProjectStats, readTopMetadata } from '../../pipelines/projects/project-stats.ts';
+import { resolveAddress } from '../../pipelines/projects/resolve-address.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { OneOf, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { OneOf, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { metadataParameter, pageParameters, parseMetadata, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
@@ -284,4 +285,37 @@ export const getSessionMetadata = defineOperation({
     });
     return Object.fromEntries(values);
   },
+});
+
+const AddressQuery = Type.Object({
+  kind: Text({
+    maxLength: 32,
+    description:
+      'AGENT; EXPERIMENT; or EVALUATOR, the project `evaluators`, to which SDKs trace evaluators. Case-insensitive.',
+  }),
+  id: Type.Optional(Text({ maxLength: 64, description: 'Id of the agent, or of the experiment.' })),
+  environment: Type.Optional(
+    Text({ maxLength: 32, description: 'Of an agent: LOCAL, DEVELOPMENT, STAGING or PRODUCTION. Case-insensitive.' }),
+  ),
+});
+
+/** `GET /sessions/resolutions`: newer SDKs call it for the URL of a run that was sent with an address. */
+export const resolveSession = defineOperation({
+  operationId: 'resolveSession',
+  method: 'GET',
+  path: '/sessions/resolutions',
+  tag: 'projects',
+  summary: 'Get the tracing project that an address names',
+  description:
+    'The runs of an agent in an environment are in one project, which the first run creates as `<id>/<environment>`. It ' +
+    'keeps its address when it is renamed. 404 if there is no such project.',
+  access: { permission: 'projects:read', tenantScope: 'workspace' },
+  errors: ['BAD_REQUEST', 'NOT_FOUND'],
+  schema: {
+    query: AddressQuery,
+    response: { 200: Type.Object({ session_id: Uuid({ description: 'Id of the project.' }) }) },
+  },
+  handler: async ({ caller, query, services }) => ({
+    session_id: await resolveAddress(services.database, caller.workspaceId, query),
+  }),
 });

@@ -6,9 +6,6 @@ import { KeySet } from '../ingest/json/scan-any.ts';
 import { decodeStringBytes } from '../ingest/json/scan-string.ts';
 import type { FeedbackEvent, FeedbackValues } from './feedback-event.ts';
 
-/** Members for features that this server does not support. */
-const unsupportedKeys = ['address'] as const;
-
 /**
  * Members of a feedback entry that this server reads. All other members are accepted and ignored. Source: the public
  * feedback schema.
@@ -34,7 +31,7 @@ const feedbackKeys = [
   'extend_trace_retention',
   'feedback_config',
   'feedbackConfig',
-  ...unsupportedKeys,
+  'address',
 ] as const;
 export type FeedbackKey = (typeof feedbackKeys)[number];
 
@@ -45,18 +42,13 @@ const knownKeys = new KeySet(feedbackKeys);
 /**
  * Parses the members of a feedback entry. If a member is repeated, the last occurrence wins.
  *
- * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
+ * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP.
  */
 export function parseFeedbackMembers(bytes: Buffer, options: ScanOptions): FeedbackMembers {
   const members: FeedbackMembers = {};
   for (const [index, range] of scanObject(bytes, 0, bytes.length, knownKeys, options).entries()) {
     const key = knownKeys.keys[index] as FeedbackKey;
     if (range !== undefined) members[key] = { kind: range.kind, bytes: bytes.subarray(range.start, range.end) };
-  }
-  for (const key of unsupportedKeys) {
-    const member = members[key];
-    if (member !== undefined && member.kind !== 'null')
-      throw runlakeError('PARAMETER_NOT_SUPPORTED', { parameter: key });
   }
   return members;
 }

@@ -1,6 +1,8 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
+import { findProjectsByName } from '../projects/resolve-project.ts';
 import { findTraceRoots } from '../runs/trace-roots.ts';
 import { readEnforcedConfigs, requireMatch } from './feedback-config.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
@@ -17,9 +19,11 @@ export interface PrepareDeps {
 /**
  * Reads what the given feedback entries of a workspace need, and returns a function that prepares one of them: it
  * checks the values against an enforced config of the key, stores the config that the client sent, and returns the
- * event to store. Feedback on a trace refers to its root run.
+ * event to store. Feedback on a trace refers to its root run. Feedback on a run of an agent whose project does not exist
+ * yet gets no project, as if it named none: it belongs to that of its run, which may arrive later.
  *
- * The returned function throws INVALID_FEEDBACK, LIMIT_REACHED and errors of the database.
+ * The returned function throws INVALID_FEEDBACK, LIMIT_REACHED, PROJECT_UNKNOWN for feedback on the missing project of
+ * an agent, and errors of the database.
  *
  * @throws errors of the database.
  */
@@ -31,15 +35,20 @@ export async function openPreparation(
   const keys = entries.map(({ key }) => key);
   // The Python SDK repeats the id of the trace as the id of the run if it knows only the trace.
   const traceIds = entries.flatMap(({ runId, traceId }) => (traceId === runId ? [traceId] : []));
-  const [enforced, roots] = await Promise.all([
+  const names = [...new Set(entries.flatMap(({ agentProject }) => agentProject ?? []))];
+  const [enforced, roots, agentProjects] = await Promise.all([
     readEnforcedConfigs(database, tenantId, keys),
     findTraceRoots(clickhouse, tenantId, traceIds).catch(acceptWithoutRoots),
+    findProjectsByName(database, { workspaceId: tenantId, names, withFormerNames: true }),
   ]);
-  return async ({ config, ...event }) => {
+  return async ({ config, agentProject, ...event }) => {
     requireMatch(enforced.get(event.key), event);
+    const projectId = agentProject === undefined ? event.projectId : agentProjects.get(agentProject);
+    if (projectId === undefined && event.runId === nilUuid)
+      throw runlakeError('PROJECT_UNKNOWN', { project: String(agentProject) });
     if (config) await sentConfigs.keep(tenantId, event.key, config);
     const runId = event.traceId === event.runId ? (roots.get(event.runId) ?? event.runId) : event.runId;
-    return { ...event, runId };
+    return { ...event, projectId, runId };
   };
 }
 

@@ -3,6 +3,7 @@ import type { Sender } from '../ingest/accept/accept-drafts.ts';
 import { latestStorableMicros } from '../ingest/accept/draft.ts';
 import type { MemberReader } from '../ingest/accept/read-run.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
+import { readAgentProject } from '../projects/agent-address.ts';
 import type { FeedbackConfig } from './feedback-config.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import {
@@ -21,9 +22,11 @@ const maxKeyCharacters = 180;
 /** Workspace and user for whom the feedback is stored. */
 export type FeedbackSender = Pick<Sender, 'workspaceId' | 'userId'>;
 
-/** A feedback entry, and the config of its key if the client sent one. */
+/** A feedback entry, with what is not stored in it. The config is that of its key, if the client sent one. */
 export interface ParsedFeedback extends FeedbackEvent {
   readonly config?: FeedbackConfig | undefined;
+  /** Original name of the project of the agent that `address` names, if the feedback names no project id. */
+  readonly agentProject?: string | undefined;
 }
 
 export interface FeedbackText {
@@ -39,7 +42,7 @@ export interface FeedbackText {
  *
  * @param generateId Generates an id if the feedback entry has none. If `generateId` is absent, a missing id is an error,
  *   because a repeated request would create a second entry.
- * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED.
+ * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP.
  */
 export function readFeedback(
   sender: FeedbackSender,
@@ -56,7 +59,9 @@ export function readFeedback(
   const projectId = reader.uuid('session_id');
   // Feedback on a trace refers to its root run, which `prepare-feedback.ts` finds if it has another id.
   const runId = reader.uuid('run_id') ?? traceId;
-  if (runId === undefined && projectId === undefined) throw reader.createError('run_id', 'or session_id is required');
+  const agentProject = readAgentProject(reader);
+  if (runId === undefined && projectId === undefined && agentProject === undefined)
+    throw reader.createError('run_id', 'or session_id is required');
   return {
     tenantId: sender.workspaceId,
     runId: runId ?? nilUuid,
@@ -77,6 +82,7 @@ export function readFeedback(
     modifiedAtMicros: readTime(reader, 'modified_at') ?? nowMicros,
     keepsTrace: readFlag(reader, 'extend_trace_retention'),
     config: readSentConfig(reader),
+    ...(projectId === undefined && { agentProject }),
   };
 }
 

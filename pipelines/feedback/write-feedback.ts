@@ -133,7 +133,7 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
  * entry with the same id exists, it is replaced, even if it refers to another run. A request that is repeated within
  * minutes changes nothing and returns the feedback entry as it is now.
  *
- * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE;
+ * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, RUN_TOO_LARGE;
  *   PROJECT_UNKNOWN for feedback on a missing project; NOT_FOUND for feedback on a deleted trace; errors of the log and
  *   the stores.
  */
@@ -172,7 +172,7 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
  * null removes a value. Returns the complete feedback entry as JSON when it is durable.
  *
  * @throws NOT_FOUND if the workspace has no feedback with this id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8,
- *   TOO_DEEP, PARAMETER_NOT_SUPPORTED, RUN_TOO_LARGE; errors of the log and the stores.
+ *   TOO_DEEP, RUN_TOO_LARGE; errors of the log and the stores.
  */
 export async function updateFeedback(
   deps: FeedbackDeps,

@@ -12,6 +12,11 @@ export interface ProjectReference {
   /** A UUID; takes precedence over the name. */
   readonly sessionId?: string | null | undefined;
   readonly sessionName?: string | null | undefined;
+  /**
+   * Name that the project of an agent has when it is created, for an event that names no other project. The project is
+   * found under this name even if it was renamed.
+   */
+  readonly agentProject?: string | undefined;
   /** Whether the event is a patch. Its run may have been posted under a former name of the project. */
   readonly isPatch: boolean;
   /** If set, no project is created for a new name; the call fails with this error. */
@@ -47,18 +52,18 @@ export function createProjectResolver(database: Database, maxProjects: number): 
   const known = new PromiseCache<string>({ max: 50_000, ttlMs: cacheMs });
 
   return {
-    async resolve({ workspaceId, sessionId, sessionName, isPatch, creationError }) {
+    async resolve({ workspaceId, sessionId, sessionName, agentProject, isPatch, creationError }) {
       if (sessionId) {
         const id = sessionId.toLowerCase();
         const found = await known.get(`${workspaceId} id ${id}`, () => findById(database, workspaceId, id));
         if (found === undefined) throw runlakeError('PROJECT_UNKNOWN', { project: id });
         return found;
       }
-      if (!sessionName && isPatch) return nilUuid;
-      const name = checkProjectName(sessionName || DEFAULT_PROJECT);
-      const kind = isPatch ? 'patch' : 'post';
-      const found = await known.get(`${workspaceId} ${kind} ${name}`, () =>
-        findOrCreate(database, maxProjects, { workspaceId, name, forPatch: isPatch, creationError }),
+      if (!sessionName && !agentProject && isPatch) return nilUuid;
+      const name = checkProjectName(sessionName || agentProject || DEFAULT_PROJECT);
+      const withFormerNames = isPatch || (!sessionName && agentProject !== undefined);
+      const found = await known.get(`${workspaceId} ${withFormerNames ? 'any' : 'current'} ${name}`, () =>
+        findOrCreate(database, maxProjects, { workspaceId, name, withFormerNames, creationError }),
       );
       return found!;
     },
@@ -75,29 +80,47 @@ async function findById(database: Database, workspaceId: string, id: string): Pr
 }
 
 /**
- * Returns the project that has this name and is not deleted. If there is none, a patch gets the project that last had
- * the name; otherwise the function creates a new project. Concurrent calls create only one project.
+ * Finds the projects that have the given names and are not deleted. With `withFormerNames`, a name that no project has
+ * leads to the project that last had it. Returns ids by name.
  */
+export async function findProjectsByName(
+  database: Database,
+  {
+    workspaceId,
+    names,
+    withFormerNames,
+  }: { readonly workspaceId: string; readonly names: readonly string[]; readonly withFormerNames: boolean },
+): Promise<ReadonlyMap<string, string>> {
+  if (names.length === 0) return new Map();
+  const rows = await database.query<{ name: string; id: string }>(
+    `SELECT DISTINCT ON (name) name, id FROM (
+       SELECT name, id, 1 AS rank FROM projects
+       WHERE workspace_id = $1 AND name = ANY ($2::text[]) AND deleted_at IS NULL
+       UNION ALL
+       SELECT f.name, p.id, 2 FROM project_former_names f JOIN projects p ON p.id = f.project_id
+       WHERE $3 AND f.workspace_id = $1 AND f.name = ANY ($2::text[]) AND p.deleted_at IS NULL
+     ) AS found ORDER BY name, rank`,
+    [workspaceId, names, withFormerNames],
+  );
+  return new Map(rows.map(({ name, id }) => [name, id]));
+}
+
+/** Returns the project of this name, and creates one if there is none. Concurrent calls create only one project. */
 async function findOrCreate(
   database: Database,
   maxProjects: number,
   {
     workspaceId,
     name,
-    forPatch,
+    withFormerNames,
     creationError,
-  }: Pick<ProjectReference, 'workspaceId' | 'creationError'> & { readonly name: string; readonly forPatch: boolean },
+  }: Pick<ProjectReference, 'workspaceId' | 'creationError'> & {
+    readonly name: string;
+    readonly withFormerNames: boolean;
+  },
 ): Promise<string> {
-  const [row] = await database.query<{ id: string }>(
-    `SELECT id FROM (
-       SELECT id, 1 AS rank FROM projects WHERE workspace_id = $1 AND name = $2 AND deleted_at IS NULL
-       UNION ALL
-       SELECT p.id, 2 FROM project_former_names f JOIN projects p ON p.id = f.project_id
-       WHERE $3 AND f.workspace_id = $1 AND f.name = $2 AND p.deleted_at IS NULL
-     ) AS found ORDER BY rank LIMIT 1`,
-    [workspaceId, name, forPatch],
-  );
-  if (row) return row.id;
+  const found = await findProjectsByName(database, { workspaceId, names: [name], withFormerNames });
+  if (found.has(name)) return found.get(name) as string;
   if (creationError) throw creationError;
   return database.transaction(async (tx) => {
     const id = randomUUID();

@@ -28,6 +28,10 @@ export const sessionAttempts: Readonly<Record<string, (victim: { readonly projec
     payload: { name: 'stolen' },
     answers: closed,
   }),
+  resolveSession: ({ projectId }) => ({
+    url: `/sessions/resolutions?kind=EXPERIMENT&id=${projectId}`,
+    answers: closed,
+  }),
   getSession: ({ projectId }) => ({ url: `/sessions/${projectId}?include_stats=true`, answers: closed }),
   getSessionMetadata: ({ projectId }) => ({ url: `/sessions/${projectId}/metadata`, answers: closed }),
   updateSession: ({ projectId }) => ({ url: `/sessions/${projectId}`, payload: { name: 'stolen' }, answers: closed }),

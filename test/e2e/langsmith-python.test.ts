@@ -30,6 +30,7 @@ test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rat
     // Dollars per million tokens: 400 tokens at 0.15 and 600 at 0.075; 10 at 0.60.
     priced: ['0.000105', '0.000006', '0.000111'],
     tokens: 18,
+    agent: [true, true, true],
     cost: '0.00042',
     error: "ValueError('no')",
     big: '12345678901234567890',

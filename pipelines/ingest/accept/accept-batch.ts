@@ -218,8 +218,8 @@ const maxTextFactor = 2;
 interface OtlpBody {
   readonly body: Buffer;
   readonly contentType: string | undefined;
-  /** Value of the header Langsmith-Project. It names the project for spans that name no project themselves. */
-  readonly projectName: string | undefined;
+  /** Project for spans that name no project themselves. */
+  readonly project: Pick<RunDraft, 'projectName' | 'agentProject'>;
   /** Reserves memory in addition to that of the body. */
   readonly reserve?: (bytes: number) => void;
 }
@@ -231,7 +231,7 @@ interface OtlpBody {
  */
 export async function acceptOtlp(
   sender: Sender,
-  { body, contentType, projectName, reserve }: OtlpBody,
+  { body, contentType, project, reserve }: OtlpBody,
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const { maxJsonDepth: maxDepth, maxParts, maxBodyBytes } = deps.config;
@@ -243,7 +243,7 @@ export async function acceptOtlp(
     rejectInconsistentRun(`span ${index}`, reason),
   );
   const named = drafts.map((draft) =>
-    draft.projectId === undefined && draft.projectName === undefined ? { ...draft, projectName } : draft,
+    draft.projectId === undefined && draft.projectName === undefined ? { ...draft, ...project } : draft,
   );
   return acceptDrafts(sender, named, rejected, deps);
 }

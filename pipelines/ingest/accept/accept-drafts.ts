@@ -119,19 +119,19 @@ async function assignProjects(
   const resolvedRuns: EncodedRun[] = [];
   let creationError: RunlakeError | undefined;
   for (const run of runs) {
-    const { kind, projectId: sessionId, projectName: sessionName } = run.draft;
-    if (kind === 'patch' && sessionId === undefined && sessionName === undefined) {
+    const { kind, projectId: sessionId, projectName: sessionName, agentProject } = run.draft;
+    if (kind === 'patch' && sessionId === undefined && sessionName === undefined && agentProject === undefined) {
       resolvedRuns.push(run);
       continue;
     }
-    const key = `${kind}|${sessionId ?? ''}|${sessionName ?? ''}`;
+    const key = `${kind}|${sessionId ?? ''}|${agentProject ?? ''}|${sessionName ?? ''}`;
     let project = found.get(key);
     if (project === undefined && found.size === maxProjectsPerRequest) {
       const limit = 'distinct projects of one request';
       project = { error: runlakeError('TOO_MANY_PARTS', { limitParts: maxProjectsPerRequest, limit }) };
     } else if (project === undefined) {
       project = await projects
-        .resolve({ workspaceId, sessionId, sessionName, isPatch: kind === 'patch', creationError })
+        .resolve({ workspaceId, sessionId, sessionName, agentProject, isPatch: kind === 'patch', creationError })
         .then((projectId) => ({ projectId }))
         .catch((error: unknown) => ({ error }));
       if ('error' in project && isRunlakeError(project.error) && project.error.code === 'LIMIT_REACHED')

@@ -15,6 +15,8 @@ export interface RunDraft {
   /** The `session_id` of the request. It takes precedence over the project name. */
   readonly projectId?: string | undefined;
   readonly projectName?: string | undefined;
+  /** Original name of the project of the agent that `address` names. The project id and name take precedence over it. */
+  readonly agentProject?: string | undefined;
   readonly values: RunValues;
 }
 

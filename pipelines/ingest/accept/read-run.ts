@@ -1,6 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { readAgentProject } from '../../projects/agent-address.ts';
 import { type ScanOptions, scanObject } from '../json/scan.ts';
 import { KeySet } from '../json/scan-any.ts';
 import { decodeStringBytes } from '../json/scan-string.ts';
@@ -98,6 +99,7 @@ const runKeys = [
   'parent_run_id',
   'session_id',
   'session_name',
+  'address',
   'reference_example_id',
   'name',
   'run_type',
@@ -146,6 +148,7 @@ export interface ParsedRun {
   readonly runId: string;
   readonly projectId?: string | undefined;
   readonly projectName?: string | undefined;
+  readonly agentProject?: string | undefined;
   readonly values: RunValues;
   readonly traceId?: string | undefined;
   readonly dottedOrder?: DottedOrderKey | undefined;
@@ -181,6 +184,7 @@ export function readRun(source: RunSource): ParsedRun {
     dottedOrder,
     projectId: reader.uuid('session_id'),
     projectName: reader.text('session_name'),
+    agentProject: readAgentProject(reader),
     values,
   };
 }
@@ -251,9 +255,12 @@ export function toBatchDraft(run: ParsedRun): RunDraft {
     const reason = 'dotted_order is missing: runs of a batch need trace_id and dotted_order';
     throw runlakeError('INVALID_RUN', { run: run.runId, reason });
   }
-  const { kind, runId, traceId, projectId, projectName, values } = run;
+  const { kind, runId, traceId, projectId, projectName, agentProject, values } = run;
   const { text: dottedOrder, startTimeMicros, traceTimeMicros } = run.dottedOrder;
-  return { kind, runId, traceId, projectId, projectName, values, dottedOrder, startTimeMicros, traceTimeMicros };
+  return {
+    ...{ kind, runId, traceId, projectId, projectName, agentProject },
+    ...{ values, dottedOrder, startTimeMicros, traceTimeMicros },
+  };
 }
 
 const knownKeys = new KeySet(runKeys);

@@ -57,6 +57,17 @@ client_without_batches.update_run(
     priced, outputs={"usage_metadata": usage}, end_time=datetime.datetime.now(datetime.timezone.utc)
 )
 
+# A run of an agent names no project; its URL contains the project that the server found.
+agent = langsmith.agent_address(id=f"agent-{uuid.uuid4()}", environment="staging")
+of_agent = RunTree(name="of an agent", run_type="chain", inputs={}, address=agent, ls_client=client)
+of_agent.post()
+of_agent.end(outputs={})
+of_agent.patch()
+client.create_feedback(of_agent.id, "score", score=1, trace_id=of_agent.trace_id, address=agent)
+client.flush()
+agent_project = client.read_project(project_name=f"{agent['id']}/staging")
+agent_feedback = next(client.list_feedback(run_ids=[of_agent.id]))
+
 runs = {run.name: run for run in client.list_runs(project_name=project)}
 
 # Without a key, by the URL and by the token.
@@ -72,6 +83,11 @@ print(
     json.dumps(
         {
             "version": langsmith.__version__,
+            "agent": [
+                str(agent_project.id) in client.get_run_url(run=of_agent),
+                client.read_run(of_agent.id).session_id == agent_project.id,
+                agent_feedback.session_id == agent_project.id,
+            ],
             "names": sorted(runs),
             "status": {name: run.status for name, run in runs.items()},
             "tokens": runs["model"].total_tokens,

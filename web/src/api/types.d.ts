@@ -646,7 +646,7 @@ export interface paths {
         put?: never;
         /**
          * Send feedback on a run or a project
-         * @description The run may arrive later. Feedback with the same id is replaced. A `feedback_config` is kept as the config of the key, unless the key has one. Not supported yet: address.
+         * @description The run may arrive later. Feedback with the same id is replaced. A `feedback_config` is kept as the config of the key, unless the key has one.
          *
          *     Needs the permission `feedback:write`.
          */

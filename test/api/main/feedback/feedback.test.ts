@@ -212,7 +212,6 @@ describe('feedback', () => {
     ['POST', '/feedback', '{', 422, 'INVALID_JSON'],
     ['POST', '/feedback', '{"key":"k"}', 422, 'INVALID_FEEDBACK'],
     ['POST', '/feedback', `{"key":"k","run_id":"${randomUUID()}","score":"1"}`, 422, 'INVALID_FEEDBACK'],
-    ['POST', '/feedback', `{"key":"k","run_id":"${randomUUID()}","address":{}}`, 400, 'PARAMETER_NOT_SUPPORTED'],
     ['PATCH', `/feedback/${randomUUID()}`, '{"score":1}', 404, 'NOT_FOUND'],
     ['PATCH', `/feedback/${randomUUID()}`, '{"score":"1"}', 422, 'INVALID_FEEDBACK'],
     ['PATCH', '/feedback/x', '{"score":1}', 422, undefined],
