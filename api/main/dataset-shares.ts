@@ -3,6 +3,7 @@ import { NIL } from 'uuid';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import { cloneExamples } from '../../pipelines/datasets/clone-examples.ts';
 import { readDataset } from '../../pipelines/datasets/dataset.ts';
+import { publicExampleFields } from '../../pipelines/datasets/example.ts';
 import { parsePublicExampleFilter } from '../../pipelines/datasets/example-filter.ts';
 import { countExamples, readExamples } from '../../pipelines/datasets/read-examples.ts';
 import {
@@ -20,7 +21,16 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { Dataset, DatasetParams } from './datasets.ts';
-import { createExampleLinks, Example, filterParameters, maxExamples, toFilter } from './example-fields.ts';
+import {
+  buildSelectParameters,
+  createExampleLinks,
+  Example,
+  filterParameters,
+  ListedExample,
+  maxExamples,
+  toFields,
+  toFilter,
+} from './example-fields.ts';
 import { exampleWriteErrors } from './examples.ts';
 import { publicAccess, publicHeaders, ShareParams } from './shared-runs.ts';
 
@@ -190,16 +200,7 @@ export const getSharedDataset = defineOperation({
 });
 
 const { dataset: _, ...publicFilter } = filterParameters;
-const publicSelectableFields = ['metadata', 'outputs', 'attachment_urls'] as const;
-const publicExampleFields = [
-  'id',
-  'name',
-  'dataset_id',
-  'created_at',
-  'modified_at',
-  'inputs',
-  ...publicSelectableFields,
-] as const;
+const sharedExampleFields = [...publicExampleFields, 'attachment_urls'] as const;
 
 type PublicFilter = Parameters<typeof toFilter>[0];
 
@@ -229,17 +230,17 @@ export const listSharedExamples = defineOperation({
     params: ShareParams,
     query: Type.Object({
       ...publicFilter,
-      select: Type.Optional(Type.Array(OneOf(publicExampleFields), { maxItems: 20, description: 'Default: all.' })),
+      ...buildSelectParameters(sharedExampleFields, 'all'),
       ...pageParameters,
     }),
-    response: { 200: Type.Array(Type.Pick(Example, publicExampleFields)) },
+    response: { 200: Type.Array(Type.Pick(ListedExample, ['id', ...sharedExampleFields])) },
     produces: jsonMediaType,
   },
   handler: ({ params, query, services, request }) =>
     readSharedDataset(services, params.share_token, async (shared) => {
-      const { select, limit, offset } = query;
+      const { limit, offset } = query;
       const filter = await toSharedFilter(services, query, shared);
-      const fields = new Set(publicSelectableFields.filter((name) => select?.includes(name) ?? true));
+      const fields = toFields(query, sharedExampleFields);
       const page = { ...filter, order: 'recent', fields, limit, offset } as const;
       const links = { ...createExampleLinks(services, request), share: identifyShare(params.share_token) };
       return readExamples(services.database, shared.workspaceId, page, links);

@@ -1,10 +1,10 @@
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import {
-  alwaysReturnedFields,
+  defaultFields,
+  type ExampleField,
   type ExampleLinkDeps,
-  type SelectableField,
-  selectableFields,
+  exampleFields,
 } from '../../pipelines/datasets/example.ts';
 import { parseExampleFilter } from '../../pipelines/datasets/example-filter.ts';
 import type { ExampleFilter } from '../../pipelines/datasets/read-examples.ts';
@@ -20,8 +20,6 @@ export function createExampleLinks({ attachmentSigner, config }: Services, reque
 }
 
 export const maxExamples = 10_000;
-const defaultFields = new Set(selectableFields.filter((field) => field !== 'attachment_urls'));
-export const allFields = new Set(selectableFields);
 
 export const AsOf = Type.Optional(
   Type.String({ maxLength: 512, description: 'A time, a tag of the dataset, or `latest`.' }),
@@ -44,6 +42,8 @@ export const exampleShape = {
   ),
 };
 export const Example = Type.Object(exampleShape);
+/** An example in a list; see {@link buildSelectParameters}. */
+export const ListedExample = Type.Interface([Type.Partial(Type.Omit(Example, ['id']))], { id: Uuid() });
 
 export const filterParameters = {
   dataset: Type.Optional(Uuid()),
@@ -73,13 +73,31 @@ export function toFilter(query: Static<typeof Filter>, parseFilter = parseExampl
   };
 }
 
-export const selectParameter = Type.Optional(
-  Type.Array(OneOf([...alwaysReturnedFields, ...selectableFields]), {
-    maxItems: 20,
-    description: 'Default: all fields except `attachment_urls`. Required fields are always returned.',
-  }),
-);
+/** Fields of the examples of a list by default. */
+export const listedFields = exampleFields.filter((field) => field !== 'attachment_urls');
 
-/** Returns the fields that a response contains according to {@link selectParameter}. */
-export const toFields = (select: readonly string[] | undefined): ReadonlySet<SelectableField> =>
-  select ? new Set(selectableFields.filter((field) => select.includes(field))) : defaultFields;
+/** Returns the parameters of a list that select `fields` of its examples; without them, it has `byDefault`. */
+export const buildSelectParameters = <const F extends ExampleField>(fields: readonly F[], byDefault: string) => ({
+  select: Type.Optional(
+    Type.Array(OneOf(['id', ...fields]), {
+      maxItems: 20,
+      description: `Fields of the examples in addition to \`${['id', ...defaultFields].join('`, `')}\`. Default: ${byDefault}.`,
+    }),
+  ),
+  exclude_default_fields: Type.Boolean({
+    default: false,
+    description: 'If true, examples have only `id` and the fields of `select`.',
+  }),
+});
+
+/**
+ * Returns the fields that a response contains according to {@link buildSelectParameters}; `listed` without `select`.
+ */
+export function toFields(
+  { select, exclude_default_fields }: { readonly select?: readonly string[]; readonly exclude_default_fields: boolean },
+  listed: readonly ExampleField[],
+): ReadonlySet<ExampleField> {
+  if (select === undefined) return new Set(listed);
+  const always: readonly ExampleField[] = exclude_default_fields ? [] : defaultFields;
+  return new Set([...always, ...exampleFields.filter((field) => select.includes(field))]);
+}

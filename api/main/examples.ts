@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
+import { allExampleFields, exampleFields } from '../../pipelines/datasets/example.ts';
 import {
   countExamples as countMatching,
   exampleOrders,
@@ -20,13 +21,14 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import {
   AsOf,
-  allFields,
+  buildSelectParameters,
   createExampleLinks,
   Example,
   Filter,
   filterParameters,
+  ListedExample,
+  listedFields,
   maxExamples,
-  selectParameter,
   toFields,
   toFilter,
 } from './example-fields.ts';
@@ -77,11 +79,11 @@ export const listExamples = defineOperation({
       order: OneOf(exampleOrders, { default: 'recent' }),
       random_seed: Type.Optional(Type.Number()),
       descending: Type.Optional(Type.Boolean({ description: 'Default: true for `recent` and `recently_created`.' })),
-      select: selectParameter,
+      ...buildSelectParameters(exampleFields, 'all, except `attachment_urls`'),
       inline_s3_urls: Type.Optional(Type.Boolean({ description: 'Accepted; inputs and outputs are always inline.' })),
       ...pageParameters,
     }),
-    response: { 200: Type.Array(Example) },
+    response: { 200: Type.Array(ListedExample) },
     produces: jsonMediaType,
   },
   handler: async ({ caller, query, services, request }) => {
@@ -93,7 +95,7 @@ export const listExamples = defineOperation({
         order: query.order,
         descending: query.descending,
         randomSeed: query.random_seed,
-        fields: toFields(query.select),
+        fields: toFields(query, listedFields),
         limit: query.limit,
         offset: query.offset,
       },
@@ -133,12 +135,12 @@ export const getExample = defineOperation({
     const which = { exampleId: params.example_id, datasetId: query.dataset, asOf: query.as_of };
     const links = createExampleLinks(services, request);
     return new RawResponse({
-      body: await readExample(services.database, caller.workspaceId, which, allFields, links),
+      body: await readExample(services.database, caller.workspaceId, which, allExampleFields, links),
     });
   },
 });
 
-const exampleFields = {
+const contentFields = {
   inputs: optional(JsonObject()),
   outputs: optional(JsonObject()),
   metadata: optional(JsonObject()),
@@ -154,7 +156,7 @@ const NewExampleBody = Type.Object({
   use_source_run_attachments: optional(
     Type.Array(Type.String(), { maxItems: 100, description: 'Names of attachments of the source run to copy.' }),
   ),
-  ...exampleFields,
+  ...contentFields,
 });
 
 const toJson = (value: object | null | undefined) => (value == null ? undefined : JSON.stringify(value));
@@ -201,7 +203,7 @@ export const createExample = defineOperation({
     const which = { exampleId: example.id, datasetId: body.dataset_id, asOf };
     const links = createExampleLinks(services, request);
     return new RawResponse({
-      body: await readExample(services.database, caller.workspaceId, which, allFields, links),
+      body: await readExample(services.database, caller.workspaceId, which, allExampleFields, links),
     });
   },
 });
@@ -225,7 +227,7 @@ export const createExamples = defineOperation({
     const examples = body.map(toNewExample);
     requireRunAccess(caller, examples);
     const { asOf, ids } = await insertExamples(services, caller.workspaceId, datasetId, examples);
-    const page = { order: 'given', fields: allFields, limit: ids.length, offset: 0 } as const;
+    const page = { order: 'given', fields: allExampleFields, limit: ids.length, offset: 0 } as const;
     const links = createExampleLinks(services, request);
     return new RawResponse({
       body: await readExamples(services.database, caller.workspaceId, { datasetId, ids, asOf, ...page }, links),
@@ -242,7 +244,7 @@ const ExampleChangeBody = Type.Object({
     }),
     { description: 'Attachments that are neither renamed nor retained are removed.' },
   ),
-  ...exampleFields,
+  ...contentFields,
 });
 
 function toExampleChange(id: string, body: Static<typeof ExampleChangeBody>) {
@@ -259,7 +261,13 @@ function toExampleChange(id: string, body: Static<typeof ExampleChangeBody>) {
 /** Returns the dataset of an example. @throws NOT_FOUND */
 async function findExampleDataset(services: Services, workspaceId: string, exampleId: string): Promise<string> {
   const links = { signer: services.attachmentSigner, linkBase: '' };
-  const example = await readExample(services.database, workspaceId, { exampleId }, new Set(), links);
+  const example = await readExample(
+    services.database,
+    workspaceId,
+    { exampleId },
+    new Set(['dataset_id'] as const),
+    links,
+  );
   return (JSON.parse(example.toString()) as { dataset_id: string }).dataset_id;
 }
 
@@ -282,7 +290,7 @@ export const updateExample = defineOperation({
     const { asOf } = await changeExamples(services, workspaceId, datasetId, [toExampleChange(exampleId, body)]);
     const links = createExampleLinks(services, request);
     return new RawResponse({
-      body: await readExample(services.database, workspaceId, { exampleId, datasetId, asOf }, allFields, links),
+      body: await readExample(services.database, workspaceId, { exampleId, datasetId, asOf }, allExampleFields, links),
     });
   },
 });

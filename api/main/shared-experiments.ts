@@ -1,7 +1,8 @@
 import { type Static, type TObject, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
-import { publicExampleFields, readExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.ts';
+import { publicExampleFields } from '../../pipelines/datasets/example.ts';
+import { readExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.ts';
 import { type FeedbackFilter, listFeedback } from '../../pipelines/feedback/list-feedback.ts';
 import { findProjectIds } from '../../pipelines/projects/project.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
@@ -250,7 +251,7 @@ export const sharedExperimentOperations: readonly Operation[] = [
           offset: body.offset ?? 0,
         };
         const deps = { ...services, extras: createRunExtras(services, request) };
-        const selection = { selected: selectPublicFields(['session_id']), fields: publicExampleFields };
+        const selection = { selected: selectPublicFields(['session_id']), fields: new Set(publicExampleFields) };
         return readExamplesWithRuns(deps, tenantId, query, createExampleLinks(services, request), selection);
       }),
   }),

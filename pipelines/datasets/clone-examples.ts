@@ -12,7 +12,7 @@ import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { copyAttachmentSets, deleteAttachmentSets } from '../attachments/attachment-sets.ts';
-import { type ExampleLinkDeps, formatExample, selectableFields } from './example.ts';
+import { allExampleFields, type ExampleLinkDeps, formatExample } from './example.ts';
 import { lockDataset, queueForDatasets } from './lock-dataset.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
 import { buildSelectionSql, openVersion, resolveVersion, toSelectionParameters } from './stream-version.ts';
@@ -88,12 +88,11 @@ export async function cloneExamples(
   );
   const target = { datasetId: targetId, asOf: made };
   const readCopies = await openVersion(database, workspaceId, target, { changedAt: made });
-  const fields = new Set(selectableFields);
   return Readable.from(
     (async function* () {
       let separator = '[';
       for await (const row of readCopies()) {
-        yield separator + formatExample(workspaceId, row, fields, links);
+        yield separator + formatExample(workspaceId, row, allExampleFields, links);
         separator = ',';
       }
       yield separator === '[' ? '[]' : ']';

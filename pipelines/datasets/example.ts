@@ -16,10 +16,17 @@ export interface ExampleRow {
   readonly attachments: Readonly<Record<string, AttachmentLocation>>;
 }
 
-/** Fields that a request can exclude. All other fields are always returned. */
-export const selectableFields = ['source_run_id', 'metadata', 'outputs', 'attachment_urls'] as const;
-export type SelectableField = (typeof selectableFields)[number];
-export const alwaysReturnedFields = ['id', 'name', 'dataset_id', 'created_at', 'modified_at', 'inputs'] as const;
+/** Fields that responses contain unless the request excludes them. */
+export const defaultFields = ['name', 'dataset_id', 'created_at', 'modified_at', 'inputs'] as const;
+/** Fields that a response may contain besides the id, in their order. */
+export const exampleFields = [...defaultFields, 'outputs', 'metadata', 'source_run_id', 'attachment_urls'] as const;
+export type ExampleField = (typeof exampleFields)[number];
+export const allExampleFields: ReadonlySet<ExampleField> = new Set(exampleFields);
+/**
+ * Fields of examples that are returned for a shared dataset. Links to attachments are omitted, because they would
+ * remain valid after the sharing has ended.
+ */
+export const publicExampleFields = [...defaultFields, 'metadata', 'outputs'] as const;
 
 /** Settings for attachment links. A link consists of `linkBase` and a token that `signer` signs. */
 export interface ExampleLinkDeps {
@@ -29,26 +36,34 @@ export interface ExampleLinkDeps {
   readonly share?: string;
 }
 
+type WriteField = (row: ExampleRow, workspaceId: string, links: ExampleLinkDeps) => string;
+
+/** Functions that return the value of a field as JSON. */
+const fieldWriters: { readonly [F in ExampleField]: WriteField } = {
+  name: ({ id }) => `"#${id.slice(0, 8)}"`,
+  dataset_id: (row) => JSON.stringify(row.dataset_id),
+  created_at: (row) => JSON.stringify(row.created_at),
+  modified_at: (row) => JSON.stringify(row.valid_from),
+  inputs: (row) => row.inputs,
+  outputs: (row) => row.outputs ?? 'null',
+  metadata: (row) => row.metadata,
+  source_run_id: (row) => JSON.stringify(row.source_run_id),
+  attachment_urls: (row, workspaceId, links) =>
+    JSON.stringify(buildExampleAttachmentUrls(links, workspaceId, row.attachments)),
+};
+
 /** Formats an example as JSON. `more` contains further members to append, each with a leading comma. */
 export function formatExample(
   workspaceId: string,
   row: ExampleRow,
-  fields: ReadonlySet<SelectableField>,
+  fields: ReadonlySet<ExampleField>,
   links: ExampleLinkDeps,
   more = '',
 ): string {
-  const { id, dataset_id, created_at, valid_from: modified_at } = row;
-  const fixedMembers = JSON.stringify({ id, name: `#${id.slice(0, 8)}`, dataset_id, created_at, modified_at });
-  const members = [
-    `${fixedMembers.slice(0, -1)},"inputs":${row.inputs}`,
-    ...(fields.has('outputs') ? [`"outputs":${row.outputs ?? 'null'}`] : []),
-    ...(fields.has('metadata') ? [`"metadata":${row.metadata}`] : []),
-    ...(fields.has('source_run_id') ? [`"source_run_id":${JSON.stringify(row.source_run_id)}`] : []),
-    ...(fields.has('attachment_urls')
-      ? [`"attachment_urls":${JSON.stringify(buildExampleAttachmentUrls(links, workspaceId, row.attachments))}`]
-      : []),
-  ];
-  return `${members.join(',')}${more}}`;
+  const members = exampleFields
+    .filter((field) => fields.has(field))
+    .map((field) => `,"${field}":${fieldWriters[field](row, workspaceId, links)}`);
+  return `{"id":"${row.id}"${members.join('')}${more}}`;
 }
 
 /** Metadata key that contains the splits of an example. Clients read and write the splits under this key. */

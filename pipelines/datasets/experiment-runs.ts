@@ -8,7 +8,7 @@ import type { RunCondition } from '../runs/filter/sql-terms.ts';
 import { type ReadDeps, readAllRuns, readEachRun, v2Envelope } from '../runs/query-runs.ts';
 import { type Selection, selectFields, selectV2Fields } from '../runs/run-select.ts';
 import { buildMatchingRuns } from '../runs/stats/matching-runs.ts';
-import { type ExampleLinkDeps, type SelectableField, selectableFields } from './example.ts';
+import { allExampleFields, type ExampleField, type ExampleLinkDeps } from './example.ts';
 import { countExamples, listExampleIds, readExamples } from './read-examples.ts';
 import { readNewestVersionTime, requireDataset } from './versions.ts';
 
@@ -38,18 +38,11 @@ export interface ScoreOrder {
 
 export type ExperimentFilters = ReadonlyMap<string, readonly RunCondition[]>;
 
-const allFields: ReadonlySet<SelectableField> = new Set(selectableFields);
-/**
- * Fields of examples that are returned for a shared dataset. Links to attachments are omitted, because they would
- * remain valid after the sharing has ended.
- */
-export const publicExampleFields: ReadonlySet<SelectableField> = new Set(['metadata', 'outputs']);
-
 interface ExampleSelection {
   /** Fields of the runs to return. Default: as in run queries. */
   readonly selected?: Selection;
   /** Fields of the examples to return. Default: all. */
-  readonly fields?: ReadonlySet<SelectableField>;
+  readonly fields?: ReadonlySet<ExampleField>;
 }
 
 /**
@@ -64,7 +57,7 @@ export async function readExamplesWithRuns(
   workspaceId: string,
   query: ExperimentQuery,
   links: ExampleLinkDeps,
-  { selected = selectFields(undefined), fields = allFields }: ExampleSelection = {},
+  { selected = selectFields(undefined), fields = allExampleFields }: ExampleSelection = {},
 ): Promise<Buffer | Readable> {
   await requireExperiments(deps.database, workspaceId, query);
   const ids = await findFilteredExamples(deps, workspaceId, query);
@@ -192,7 +185,7 @@ export async function readV2ExamplesWithRuns(
   await requireExperiments(deps.database, workspaceId, query);
   const ids = await findFilteredExamples(deps, workspaceId, query);
   const page = { ...query, ids, asOf, offset };
-  const items = await readPage(deps, workspaceId, page, links, { selected, fields: allFields });
+  const items = await readPage(deps, workspaceId, page, links, { selected, fields: allExampleFields });
   const count = await countExamples(deps.database, workspaceId, { datasetId, ids, asOf });
   const next = offset + limit < count ? encodeExampleCursor({ offset: offset + limit, asOf }) : null;
   return Readable.from(

@@ -12,7 +12,7 @@ import {
   statements,
 } from '../../infra/postgres/list-page.ts';
 import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
-import { type ExampleLinkDeps, type ExampleRow, formatExample, type SelectableField } from './example.ts';
+import { type ExampleField, type ExampleLinkDeps, type ExampleRow, formatExample } from './example.ts';
 import { type ExampleCondition, writeExampleCondition } from './example-filter.ts';
 import { isValidAt, resolveAsOf } from './versions.ts';
 
@@ -39,7 +39,7 @@ export interface ExampleQuery extends ExampleFilter, PageRequest {
   readonly order: (typeof exampleOrders)[number] | 'given';
   readonly descending?: boolean | undefined;
   readonly randomSeed?: number | undefined;
-  readonly fields: ReadonlySet<SelectableField>;
+  readonly fields: ReadonlySet<ExampleField>;
 }
 
 /** Identifies one immutable state of an example. */
@@ -208,7 +208,7 @@ export async function readExample(
   database: Sql,
   workspaceId: string,
   { exampleId, ...filter }: Pick<ExampleFilter, 'datasetId' | 'asOf'> & { readonly exampleId: string },
-  fields: ReadonlySet<SelectableField>,
+  fields: ReadonlySet<ExampleField>,
   links: ExampleLinkDeps,
 ): Promise<Buffer> {
   const query = await selectExamples(database, workspaceId, { ...filter, ids: [exampleId] });

@@ -29,6 +29,20 @@ async function addDataset() {
 const readMetadata = async (id: string, asOf = 'latest') =>
   (await api.ask(key, 'GET', `/examples/${id}?as_of=${asOf}`)).body.metadata;
 
+it('returns only the selected fields of examples', async () => {
+  const { id, examples } = await addDataset();
+  const listed: object[] = [];
+  const query = {
+    datasetId: id,
+    exampleIds: [examples[0]],
+    select: ['outputs', 'metadata'],
+    excludeDefaultFields: true,
+  };
+  for await (const example of client.listExamples(query)) listed.push(example);
+  const metadata = { n: 1, tags: ['a'], word: 'x', dataset_split: ['base'] };
+  expect(listed).toEqual([{ id: examples[0], outputs: null, metadata }]);
+});
+
 it('lets the stock SDK delete an example of a dataset; earlier versions keep it, and a second call has no effect', async () => {
   const [{ id, examples }, other] = [await addDataset(), await addDataset()];
   const { as_of: before } = await client.readDatasetVersion({ datasetId: id, tag: 'latest' });

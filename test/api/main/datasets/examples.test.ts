@@ -99,6 +99,13 @@ describe('examples by JSON', () => {
         inputs: expect.any(Object),
       },
     ]);
+    const [first] = (await query('limit=1')).body;
+    expect((await query('limit=1&exclude_default_fields=true&select=outputs&select=name')).body).toEqual([
+      { id: first.id, name: first.name, outputs: null },
+    ]);
+    expect((await query('limit=1&exclude_default_fields=true&select=id')).body).toEqual([{ id: first.id }]);
+    expect((await query('limit=1&exclude_default_fields=true')).body).toEqual([first]);
+    expect((await query('exclude_default_fields=maybe')).status).toBe(422);
     expect((await query('full_text_contains=number%201&full_text_contains=1%22')).body).toHaveLength(2);
     const count = async (more: string) => (await ask('GET', `/examples/count?dataset=${dataset_id}${more}`)).body;
     expect([

@@ -103,6 +103,8 @@ describe('sharing', () => {
     expect(Object.keys((await read(`${examples}?select=id&select=outputs`)).body[0]).sort()).toEqual(
       ['created_at', 'dataset_id', 'id', 'inputs', 'modified_at', 'name', 'outputs'].sort(),
     );
+    const sparse = (await read(`${examples}?select=inputs&exclude_default_fields=true`)).body[0];
+    expect(sparse).toEqual({ id: expect.any(String), inputs: { n: 3 } });
     for (const query of [`id=${hidden.id}`, `dataset=${secret}&id=${hidden.id}`, `id=${hidden.id}&as_of=latest`]) {
       expect([query, await numbers(query)]).toEqual([query, '']);
       expect((await read(`${examples}/count?${query}`)).body).toBe(0);
