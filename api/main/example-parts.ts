@@ -6,7 +6,8 @@ import {
   hardDeleteExamples,
   deleteExamples as removeExamples,
 } from '../../pipelines/datasets/delete-examples.ts';
-import { readExampleParts } from '../../pipelines/datasets/example-parts.ts';
+import { findCommonDataset, readExampleParts } from '../../pipelines/datasets/example-parts.ts';
+import { upsertExamples } from '../../pipelines/datasets/upsert-examples.ts';
 import { createExamples, updateExamples, type WrittenExamples } from '../../pipelines/datasets/write-examples.ts';
 import { OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
@@ -81,6 +82,31 @@ export const updateExampleParts = defineOperation({
       const changes = await readExampleParts({ body, contentType }, services.config);
       requireRunAccess(caller, changes);
       return buildWrittenResponse(await updateExamples(services, caller.workspaceId, params.dataset_id, changes));
+    });
+  },
+});
+
+export const upsertExampleParts = defineOperation({
+  operationId: 'upsertExampleParts',
+  method: 'POST',
+  path: '/v1/platform/examples/multipart',
+  tag: 'datasets',
+  summary: 'Create or update examples with attachments as multipart/form-data',
+  description:
+    'All or none, as one version. Examples that are in the dataset are updated, the others are created. The parts are those of the ' +
+    'update; the JSON of each example has `dataset_id`, and all examples must belong to the same dataset.',
+  access: { permission: 'datasets:update', tenantScope: 'workspace' },
+  errorStyle: 'error',
+  errors: partErrors,
+  rawBody: { contentTypes: ['multipart/form-data'], description: 'Examples and attachments as parts.' },
+  schema: { response: { 201: WrittenResponse } },
+  handler: async ({ caller, services, request }) => {
+    const contentType = request.headers['content-type'] ?? '';
+    return withBody({ request, caller }, services.config, async (body) => {
+      const examples = await readExampleParts({ body, contentType }, services.config);
+      requireRunAccess(caller, examples);
+      const datasetId = findCommonDataset(examples);
+      return buildWrittenResponse(await upsertExamples(services, caller.workspaceId, datasetId, examples));
     });
   },
 });

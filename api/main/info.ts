@@ -45,8 +45,7 @@ const flags = {
   gzip_body_enabled: true,
   zstd_compression_enabled: true,
   dataset_examples_multipart_enabled: true,
-  // False, because the older route `/v1/platform/examples/multipart` does not exist.
-  examples_multipart_enabled: false,
+  examples_multipart_enabled: true,
   // Runs can be read with both versions of the API.
   ch_query_enabled: true,
   sdb_query_enabled: true,

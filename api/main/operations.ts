@@ -57,6 +57,7 @@ import {
   deleteExampleList,
   updateExampleMetadata,
   updateExampleParts,
+  upsertExampleParts,
 } from './example-parts.ts';
 import {
   countExamples,
@@ -297,6 +298,7 @@ export const operations: readonly Operation[] = [
   // examples
   createExampleParts,
   updateExampleParts,
+  upsertExampleParts,
   updateExampleMetadata,
   deleteExampleList,
   deleteDatasetExample,

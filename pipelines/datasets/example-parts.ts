@@ -1,4 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { isJsonObject } from '../../infra/json/json-value.ts';
 import { type FormPart, parseMultipart } from '../ingest/body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
@@ -10,8 +11,10 @@ import type { AttachmentsOperations, ExampleChange, NewExample } from './write-e
 
 /**
  * An example, as read from the parts of a request. Only examples that are to be changed have `attachmentsOperations`.
+ * `datasetId` is for requests whose path names no dataset.
  */
-type SentExample = NewExample & Pick<ExampleChange, 'attachmentsOperations'>;
+type SentExample = NewExample &
+  Pick<ExampleChange, 'attachmentsOperations'> & { readonly datasetId?: string | undefined };
 type ExampleDraft = { -readonly [K in keyof SentExample]: SentExample[K] } & { attachments: NewAttachments };
 type NewAttachments = Exclude<NewExample['attachments'], undefined>[number][];
 
@@ -27,6 +30,21 @@ export function readExampleParts(
   config: Pick<Config, 'maxParts' | 'maxJsonDepth'>,
 ): Promise<SentExample[]> {
   return runInTimeSlices(readParts(body, contentType, config));
+}
+
+/**
+ * Returns the dataset of the examples of a request whose path names none.
+ *
+ * @throws INVALID_EXAMPLE if an example names no dataset; BAD_REQUEST if there is no example, or if there are several
+ *   datasets.
+ */
+export function findCommonDataset(examples: readonly SentExample[]): string {
+  const unassigned = examples.find(({ datasetId }) => datasetId === undefined);
+  if (unassigned) throw createExampleError(unassigned.id, 'dataset_id is missing');
+  const [datasetId, ...others] = new Set(examples.flatMap(({ datasetId: id }) => id ?? []));
+  if (datasetId === undefined) throw runlakeError('BAD_REQUEST', { reason: 'The request contains no examples.' });
+  if (others.length > 0) throw runlakeError('BAD_REQUEST', { reason: 'All examples must belong to the same dataset.' });
+  return datasetId;
 }
 
 function* readParts(
@@ -78,6 +96,7 @@ function readSmallFields(id: string, main: Readonly<Record<string, unknown>>): P
     return value;
   };
   return {
+    datasetId: toUuid(read('dataset_id', 'a UUID', isUuid)),
     createdAt: toTime(read('created_at', 'a time', isTime)),
     metadata: read('metadata', 'an object', isJsonObject),
     split: read('split', 'a text or a list of texts', isTextOrTextArray),

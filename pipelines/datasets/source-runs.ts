@@ -9,14 +9,14 @@ const runsPerQuery = 100;
 const documentFields = ['inputs', 'outputs'] as const;
 
 /** Inputs and outputs of a run as JSON text. */
-export interface SourceRun {
+interface SourceRun {
   readonly inputs: string;
   readonly outputs: string | null;
   /** Tool definitions in the invocation parameters of the run. */
   readonly tools?: unknown;
 }
 
-interface ExampleWithSource {
+export interface ExampleWithSource {
   readonly id: string;
   readonly sourceRunId?: string | null | undefined;
   readonly useSourceRunIo?: boolean | null | undefined;

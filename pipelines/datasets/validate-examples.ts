@@ -6,6 +6,7 @@ import { validateAttachmentName } from '../attachments/read-attachment.ts';
 import { runInTimeSlices } from '../ingest/in-slices.ts';
 import { createExampleError } from './example.ts';
 import { compileExampleSchema, type ExampleSchemaValidator } from './example-schema.ts';
+import { type ExampleWithSource, readSourceRuns } from './source-runs.ts';
 import type { DatasetTransformation } from './transformations/dataset-transformation.ts';
 import { createTransformer, type ExampleDocuments } from './transformations/transform-documents.ts';
 
@@ -125,4 +126,36 @@ function checkSizes({ id, inputs, outputs, metadata, attachments = [] }: Checked
     if (reason !== undefined)
       throw createExampleError(id, `attachment ${JSON.stringify(name.slice(0, 64))}: ${reason}`);
   }
+}
+
+/**
+ * Replaces inputs and outputs with those of the source run in examples that copy them, then transforms and validates all
+ * of them as the dataset requires.
+ *
+ * @throws NOT_FOUND; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; BAD_REQUEST if the source runs are too large; errors of the stores.
+ */
+export async function prepareExamples<E extends CheckedExample & ExampleWithSource>(
+  deps: Parameters<typeof readSourceRuns>[0] & { readonly database: Sql; readonly config: Pick<Config, 'maxRunBytes'> },
+  scope: DatasetIds,
+  sent: readonly E[],
+): Promise<E[]> {
+  const rules = await readExampleRules(deps.database, scope);
+  const runs = await readSourceRuns(deps, scope.workspaceId, sent, {
+    withTools: rules.transformations.some((each) => each.transformation_type === 'convert_to_openai_tool'),
+  });
+  const findRun = ({ useSourceRunIo, sourceRunId }: E) =>
+    useSourceRunIo && sourceRunId ? runs.get(sourceRunId) : undefined;
+  const tools = new Map(sent.map((example) => [example.id, findRun(example)?.tools]));
+  const complete = sent.map((example) => {
+    const run = findRun(example);
+    return run === undefined ? example : { ...example, inputs: run.inputs, outputs: run.outputs };
+  });
+  return createExamplePreparer(rules, deps.config)(complete, tools);
+}
+
+/** @throws INVALID_EXAMPLE */
+export function requireInputs<E extends CheckedExample>(example: E): E & { readonly inputs: string } {
+  const { inputs } = example;
+  if (inputs === undefined) throw createExampleError(example.id, 'it has no inputs');
+  return { ...example, inputs };
 }

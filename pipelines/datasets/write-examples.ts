@@ -22,8 +22,7 @@ import {
 import { normaliseMimeType, validateAttachmentName } from '../attachments/read-attachment.ts';
 import { addSplits, createExampleError, requireWriteSize, splitKey } from './example.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
-import { readSourceRuns, type SourceRun } from './source-runs.ts';
-import { createExamplePreparer, readExampleRules } from './validate-examples.ts';
+import { createExamplePreparer, prepareExamples, readExampleRules, requireInputs } from './validate-examples.ts';
 import { type LockedDataset, writeVersion } from './versions.ts';
 
 export interface ExampleDeps {
@@ -74,21 +73,11 @@ export async function createExamples(
   sent: readonly NewExample[],
 ): Promise<WrittenExamples> {
   requireDistinctIds(sent);
-  const rules = await readExampleRules(deps.database, { workspaceId, datasetId });
-  const runs = await readSourceRuns(deps, workspaceId, sent, {
-    withTools: rules.transformations.some((each) => each.transformation_type === 'convert_to_openai_tool'),
-  });
-  const tools = new Map(sent.map((example) => [example.id, findSourceRun(example, runs)?.tools]));
-  const complete = sent.map((example) => completeFromRun(example, runs));
-  const examples = await createExamplePreparer(rules, deps.config)(complete, tools);
+  const prepared = await prepareExamples(deps, { workspaceId, datasetId }, sent);
+  const examples = prepared.map(requireInputs);
   const attachments = await storeAttachments(deps, workspaceId, examples);
   const write = async (tx: Sql, dataset: LockedDataset) => {
-    const ids = examples.map(({ id }) => id);
-    const [taken] = await tx.query<{ id: string }>(
-      `SELECT id FROM examples WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity' LIMIT 1`,
-      [workspaceId, ids],
-    );
-    if (taken) throw runlakeError('CONFLICT', { reason: `Example ${taken.id} already exists.` });
+    await requireFreeIds(tx, workspaceId, examples);
     await confirmAttachmentSets(tx, attachments.sets);
     await insertExampleRows(
       tx,
@@ -97,11 +86,27 @@ export async function createExamples(
     );
     return examples.length;
   };
-  const asOf = await writeVersion(deps.database, workspaceId, datasetId, write).catch((error: unknown) => {
-    const isIdTaken = getViolatedConstraint(error) === 'examples_by_id';
-    throw isIdTaken ? runlakeError('CONFLICT', { reason: 'An example with this id already exists.' }) : error;
-  });
+  const asOf = await writeVersion(deps.database, workspaceId, datasetId, write).catch(toIdConflict);
   return { asOf, ids: sent.map(({ id }) => id) };
+}
+
+/** @throws CONFLICT if one of the examples is in any dataset of the workspace. */
+export async function requireFreeIds(
+  tx: Sql,
+  workspaceId: string,
+  examples: readonly { readonly id: string }[],
+): Promise<void> {
+  const [taken] = await tx.query<{ id: string }>(
+    `SELECT id FROM examples WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity' LIMIT 1`,
+    [workspaceId, examples.map(({ id }) => id)],
+  );
+  if (taken) throw runlakeError('CONFLICT', { reason: `Example ${taken.id} already exists.` });
+}
+
+/** Converts the error of a write that added an id at the same time as another write. @throws CONFLICT or the error. */
+export function toIdConflict(error: unknown): never {
+  const isIdTaken = getViolatedConstraint(error) === 'examples_by_id';
+  throw isIdTaken ? runlakeError('CONFLICT', { reason: 'An example with this id already exists.' }) : error;
 }
 
 interface NewRow extends Omit<NewExample, 'attachments'> {
@@ -170,25 +175,33 @@ export async function updateExamples(
   const asOf = await writeVersion(deps.database, workspaceId, datasetId, async (tx, dataset) => {
     const ids = changes.map(({ id }) => id);
     const former = await readCurrentExamples({ tx, config: deps.config }, dataset, ids);
-    const rows = changes.map((change) => {
-      const { metadata, attachments } = former.get(change.id)!;
-      const changed =
-        change.metadata == null && change.split == null
-          ? metadata
-          : addSplits(change.metadata ?? metadata, change.split, metadata[splitKey]);
-      return {
-        id: change.id,
-        inputs: change.inputs,
-        outputs: change.outputs,
-        metadata: changed,
-        attachments: changeAttachments(change, attachments, added.byExample.get(change.id) ?? {}),
-      };
-    });
     await confirmAttachmentSets(tx, added.sets);
-    await replaceExampleRows(tx, dataset, rows);
+    await replaceExampleRows(tx, dataset, buildChangedRows(changes, former, added.byExample));
     return 0;
   });
   return { asOf, ids: changes.map(({ id }) => id) };
+}
+
+/** Returns the rows that replace the newest state `former` of examples. @throws INVALID_EXAMPLE */
+export function buildChangedRows(
+  changes: readonly ExampleChange[],
+  former: ReadonlyMap<string, CurrentExample>,
+  added: StoredAttachments['byExample'],
+): ChangedRow[] {
+  return changes.map((change) => {
+    const { metadata, attachments } = former.get(change.id)!;
+    const changed =
+      change.metadata == null && change.split == null
+        ? metadata
+        : addSplits(change.metadata ?? metadata, change.split, metadata[splitKey]);
+    return {
+      id: change.id,
+      inputs: change.inputs,
+      outputs: change.outputs,
+      metadata: changed,
+      attachments: changeAttachments(change, attachments, added.get(change.id) ?? {}),
+    };
+  });
 }
 
 interface CurrentExample {
@@ -316,7 +329,7 @@ interface StoredAttachments {
 }
 
 /** Stores new attachments, and copies attachments from source runs. */
-async function storeAttachments(
+export async function storeAttachments(
   { database, clickhouse }: ExampleDeps,
   workspaceId: string,
   examples: readonly Pick<NewExample, 'id' | 'attachments' | 'sourceRunId' | 'useSourceRunAttachments'>[],
@@ -349,21 +362,11 @@ async function storeAttachments(
   return { sets, byExample };
 }
 
-function requireDistinctIds(examples: readonly { readonly id: string }[]): void {
+/** @throws INVALID_EXAMPLE */
+export function requireDistinctIds(examples: readonly { readonly id: string }[]): void {
   const seen = new Set<string>();
   for (const { id } of examples) {
     if (seen.has(id)) throw createExampleError(id, 'the request contains it twice');
     seen.add(id);
   }
-}
-
-function findSourceRun(example: NewExample, runs: ReadonlyMap<string, SourceRun>): SourceRun | undefined {
-  return example.useSourceRunIo && example.sourceRunId ? runs.get(example.sourceRunId) : undefined;
-}
-
-function completeFromRun(example: NewExample, runs: ReadonlyMap<string, SourceRun>): NewExample & { inputs: string } {
-  const run = findSourceRun(example, runs);
-  const inputs = run?.inputs ?? example.inputs;
-  if (inputs === undefined) throw createExampleError(example.id, 'it has no inputs');
-  return { ...example, inputs, outputs: run === undefined ? example.outputs : run.outputs };
 }

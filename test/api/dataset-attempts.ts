@@ -29,8 +29,9 @@ export async function addDatasets(
 }
 
 /** Parts of one example, as a multipart request. */
-function exampleParts(exampleId: string) {
-  const part = (name: string) => `--cut\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n{"stolen":true}\r\n`;
+function exampleParts(exampleId: string, more: object = {}) {
+  const content = JSON.stringify({ stolen: true, ...more });
+  const part = (name: string) => `--cut\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${content}\r\n`;
   return {
     headers: { 'content-type': 'multipart/form-data; boundary=cut' },
     payload: `${part(exampleId)}${part(`${exampleId}.inputs`)}--cut--\r\n`,
@@ -113,6 +114,11 @@ export const datasetAttempts: Readonly<Record<string, (victim: DatasetVictim) =>
   updateExampleParts: ({ datasetId, exampleId }) => ({
     url: `/v1/platform/datasets/${datasetId}/examples`,
     ...exampleParts(exampleId),
+    answers: closed,
+  }),
+  upsertExampleParts: ({ datasetId, exampleId }) => ({
+    url: '/v1/platform/examples/multipart',
+    ...exampleParts(exampleId, { dataset_id: datasetId }),
     answers: closed,
   }),
   updateExampleMetadata: ({ datasetId, exampleId }) => ({

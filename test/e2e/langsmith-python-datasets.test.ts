@@ -36,6 +36,7 @@ test.skipIf('missing' in environment)(
       odd: [1, 3],
       filtered: [expect.any(Number)],
       splits: ['checked', 'even', 'odd'],
+      upserted: [1, 'new', 'new'],
       shared: 'squares',
       shared_experiments: 2,
     });

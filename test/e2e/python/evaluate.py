@@ -4,6 +4,7 @@ import json
 import tempfile
 
 from langsmith import Client, evaluate
+from langsmith.schemas import ExampleUpsertWithAttachments
 
 client = Client()
 
@@ -46,6 +47,17 @@ def prefer(runs: list, example) -> dict:
 
 compared = list(evaluate((wrong.experiment_name, right.experiment_name), client=client, evaluators=[prefer]))
 
+changeable = client.create_dataset("upserted")
+for answer in ("old", "new"):
+    upsert = ExampleUpsertWithAttachments(
+        id=changeable.id,  # any UUID
+        dataset_id=changeable.id,
+        inputs={"answer": answer},
+        attachments={"note": ("text/plain", answer.encode())},
+    )
+    upserted = client.upsert_examples_multipart(upserts=[upsert])
+[changed] = client.list_examples(dataset_id=changeable.id, include_attachments=True)
+
 client.update_dataset_splits(dataset_id=dataset.id, split_name="checked", example_ids=[made["example_ids"][0]])
 share = client.share_dataset(dataset_id=dataset.id)
 shared = client.read_shared_dataset(str(share["share_token"]))
@@ -73,6 +85,7 @@ print(
                 )
             ],
             "splits": client.list_dataset_splits(dataset_id=dataset.id),
+            "upserted": [upserted["count"], changed.inputs["answer"], changed.attachments["note"]["reader"].read().decode()],
             "shared": shared.name,
             "shared_experiments": len(list(client.list_shared_projects(dataset_share_token=str(share["share_token"])))),
         }

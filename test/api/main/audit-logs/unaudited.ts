@@ -67,6 +67,7 @@ export const unaudited: Readonly<Record<string, string>> = {
   deleteComparativeExperiment: sameAs('deleteDataset'),
   createExampleParts: content,
   updateExampleParts: content,
+  upsertExampleParts: content,
   updateExampleMetadata: content,
   createExamples: content,
   updateExamples: content,

@@ -42,7 +42,7 @@ describe('/info', () => {
         gzip_body_enabled: true,
         zstd_compression_enabled: true,
         dataset_examples_multipart_enabled: true,
-        examples_multipart_enabled: false,
+        examples_multipart_enabled: true,
         ch_query_enabled: true,
         sdb_query_enabled: true,
         openid_connect: false,
