@@ -5167,8 +5167,10 @@ export interface operations {
                 filter?: string;
                 /** @description Parts of the JSON of inputs or outputs, ignoring case. */
                 full_text_contains?: string[];
-                /** @description Default: all. */
+                /** @description Fields of the examples in addition to `id`, `name`, `dataset_id`, `created_at`, `modified_at`, `inputs`. Default: all. */
                 select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "metadata" | "outputs" | "attachment_urls")[];
+                /** @description If true, examples have only `id` and the fields of `select`. */
+                exclude_default_fields?: boolean;
                 limit?: number;
                 offset?: number;
             };
@@ -5187,20 +5189,18 @@ export interface operations {
                 };
                 content: {
                     "application/json; charset=utf-8": {
+                        name?: string;
                         /** Format: uuid */
-                        id: string;
-                        name: string;
-                        /** Format: uuid */
-                        dataset_id: string;
+                        dataset_id?: string;
                         /** Format: date-time */
-                        created_at: string;
+                        created_at?: string;
                         /**
                          * Format: date-time
                          * @description The version that created or changed the example.
                          */
-                        modified_at: string;
+                        modified_at?: string;
                         /** @description The JSON that was sent. */
-                        inputs: {
+                        inputs?: {
                             [key: string]: unknown;
                         };
                         outputs?: {
@@ -5214,6 +5214,8 @@ export interface operations {
                         attachment_urls?: {
                             [key: string]: unknown;
                         };
+                        /** Format: uuid */
+                        id: string;
                     }[];
                 };
             };
@@ -5456,8 +5458,10 @@ export interface operations {
                 random_seed?: number;
                 /** @description Default: true for `recent` and `recently_created`. */
                 descending?: boolean;
-                /** @description Default: all fields except `attachment_urls`. Required fields are always returned. */
-                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "source_run_id" | "metadata" | "outputs" | "attachment_urls")[];
+                /** @description Fields of the examples in addition to `id`, `name`, `dataset_id`, `created_at`, `modified_at`, `inputs`. Default: all, except `attachment_urls`. */
+                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "outputs" | "metadata" | "source_run_id" | "attachment_urls")[];
+                /** @description If true, examples have only `id` and the fields of `select`. */
+                exclude_default_fields?: boolean;
                 /** @description Accepted; inputs and outputs are always inline. */
                 inline_s3_urls?: boolean;
                 limit?: number;
@@ -5476,20 +5480,18 @@ export interface operations {
                 };
                 content: {
                     "application/json; charset=utf-8": {
+                        name?: string;
                         /** Format: uuid */
-                        id: string;
-                        name: string;
-                        /** Format: uuid */
-                        dataset_id: string;
+                        dataset_id?: string;
                         /** Format: date-time */
-                        created_at: string;
+                        created_at?: string;
                         /**
                          * Format: date-time
                          * @description The version that created or changed the example.
                          */
-                        modified_at: string;
+                        modified_at?: string;
                         /** @description The JSON that was sent. */
-                        inputs: {
+                        inputs?: {
                             [key: string]: unknown;
                         };
                         outputs?: {
@@ -5504,6 +5506,8 @@ export interface operations {
                         attachment_urls?: {
                             [key: string]: unknown;
                         };
+                        /** Format: uuid */
+                        id: string;
                     }[];
                 };
             };
