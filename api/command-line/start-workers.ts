@@ -27,13 +27,13 @@ export async function startWorkers({
     await expireDeferredEvents({ log, database, logger }, { hours: deferredEventHours, signal });
   });
   jobs.work('delete-project-runs', ({ workspace_id: workspaceId, project_id: projectId }, { signal }) =>
-    deleteProjectRuns({ clickhouse, database }, { workspaceId, projectId, signal }),
+    deleteProjectRuns({ clickhouse, database, log }, { workspaceId, projectId, signal }),
   );
   jobs.work('replay-dead-letter', ({ dead_letter_id: deadLetterId }) =>
     publishStoredDeadLetter({ log, database }, deadLetterId),
   );
   jobs.work('delete-workspace-data', ({ workspace_id: workspaceId }, { signal }) =>
-    deleteWorkspaceData({ clickhouse, database, jobs, logger }, { workspaceId, signal }),
+    deleteWorkspaceData({ clickhouse, database, jobs, logger, log }, { workspaceId, signal }),
   );
   jobs.work('change-traces', (_payload, { signal }) => changeTraces({ database, clickhouse, log, config }, signal));
   jobs.work('requeue-deletions', async () => {

@@ -7,6 +7,7 @@
 import type { Topic } from '../../schemas/topics.ts';
 import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import type { Sql } from '../postgres/pool.ts';
+import { poll } from '../timeouts/poll.ts';
 
 /** An event to publish. Events with the same key stay in order and go to the same consumer. */
 export interface LogMessage {
@@ -165,6 +166,19 @@ export interface EventLog {
   check(): Promise<void>;
   /** Finishes the work that was accepted, and then closes the log. */
   close(): Promise<void>;
+}
+
+/**
+ * Waits until all events are stored that a log has accepted so far. Returns false after the timeout, or if `signal` is
+ * aborted.
+ */
+export async function waitUntilStored(
+  log: Pick<EventLog, 'position' | 'isStored'>,
+  topic: Topic,
+  { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+): Promise<boolean> {
+  const position = await log.position(topic);
+  return poll(() => log.isStored(topic, position), { intervalMs: 500, timeoutMs, signal });
 }
 
 /**

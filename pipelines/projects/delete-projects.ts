@@ -1,7 +1,9 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { type EventLog, waitUntilStored } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { runEvents } from '../../schemas/topics.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import type { ProjectResolver } from './resolve-project.ts';
 
@@ -12,13 +14,33 @@ export interface DeletedProject {
 
 /**
  * A deleted project or workspace is purged twice. The second purge, an hour after the deletion, deletes events that
- * were still in the log during the first one. The first sets `purged_at` to `deleted_at`.
+ * were still in the log during the first one. It counts only if the sinks have stored all events that were accepted
+ * before it. The first sets `purged_at` to `deleted_at`.
  */
-export const secondPurgeDelay = `interval '1 hour'`;
+const secondPurgeDelay = `interval '1 hour'`;
+
+/** Condition on deleted projects and workspaces that the second purge is due. */
+export const isSecondPurgeDueSql = `deleted_at + ${secondPurgeDelay} <= now()`;
+
+/** How long the second purge waits for the sinks. */
+const sinkTimeoutMs = 60_000;
+
+export type PurgeLog = Pick<EventLog, 'position' | 'isStored'>;
+
+/**
+ * Returns whether a purge counts as the second one. It is decided before the purge: a first purge that runs past the hour
+ * must not count.
+ */
+export async function isSecondPurge(
+  log: PurgeLog,
+  { isDue, signal }: { readonly isDue: boolean; readonly signal: AbortSignal | undefined },
+): Promise<boolean> {
+  return isDue && (await waitUntilStored(log, runEvents, { timeoutMs: sinkTimeoutMs, signal }));
+}
 
 /** Condition on deleted projects or workspaces that a purge is due. */
 export const isPurgeDueSql = `deleted_at IS NOT NULL AND (purged_at IS NULL
-  OR (purged_at < deleted_at + ${secondPurgeDelay} AND deleted_at + ${secondPurgeDelay} <= now()))`;
+  OR (purged_at < deleted_at + ${secondPurgeDelay} AND ${isSecondPurgeDueSql}))`;
 
 /**
  * Deletes either all given projects or none. Their names become available at once, and a job deletes their runs. The
@@ -61,15 +83,16 @@ const projectRunsCondition = 'tenant_id = {tenant:UUID} AND session_id = {projec
  * stored later, which the second purge deletes. Leaves a project without `deleted_at` unchanged. Idempotent.
  */
 export async function deleteProjectRuns(
-  { clickhouse, database }: { clickhouse: ClickHouse; database: Database },
+  { clickhouse, database, log }: { clickhouse: ClickHouse; database: Database; log: PurgeLog },
   { workspaceId, projectId, signal }: DeletedProject & { readonly signal?: AbortSignal },
 ): Promise<void> {
-  const [deleted] = await database.query<{ isSecond: boolean }>(
-    `SELECT deleted_at + ${secondPurgeDelay} <= now() AS "isSecond"
-     FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NOT NULL`,
+  const [deleted] = await database.query<{ isDue: boolean }>(
+    `SELECT ${isSecondPurgeDueSql} AS "isDue" FROM projects
+     WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NOT NULL`,
     [projectId, workspaceId],
   );
   if (deleted === undefined) return;
+  const isSecond = await isSecondPurge(log, { isDue: deleted.isDue, signal });
   const rest = {
     params: { tenant: workspaceId, project: projectId },
     timeoutMs: 3_600_000,
@@ -87,10 +110,9 @@ export async function deleteProjectRuns(
   for (const { table, condition } of deletions) {
     await deleteRows(clickhouse, { name: `delete-project-${table}`, table, condition, ...rest });
   }
-  // This was decided at the start, because a first purge that runs past the hour must not count as the second purge.
   await database.execute('UPDATE projects SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1', [
     projectId,
-    deleted.isSecond,
+    isSecond,
   ]);
 }
 

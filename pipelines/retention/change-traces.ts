@@ -22,10 +22,9 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { groupBy } from '../../infra/collections/group-by.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
+import { type EventLog, waitUntilStored } from '../../infra/event-log/event-log.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { poll } from '../../infra/timeouts/poll.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import { readProject } from '../projects/project.ts';
 import { deleteTraces } from './delete-traces.ts';
@@ -159,7 +158,6 @@ const maxRequestsPerRound = 1_000;
 
 /** Consumers whose lag is shorter do not delay a request. */
 const defaultLogTimeoutMs = 300_000;
-const pollIntervalMs = 500;
 
 /**
  * Handles all due requests.
@@ -175,7 +173,9 @@ export async function changeTraces(
   for (;;) {
     const changes = await claimChanges(deps.database);
     // Read the position after the claim, so that it follows all events that were accepted before a request.
-    const stored = changes.every(({ isSecond }) => isSecond) || isLogStored(deps, logTimeoutMs, signal);
+    const stored =
+      changes.every(({ isSecond }) => isSecond) ||
+      waitUntilStored(deps.log, runEvents, { timeoutMs: logTimeoutMs, signal });
     const failures: unknown[] = [];
     for (const group of groupChanges(changes)) {
       await changeGroup(deps, group, stored, signal).catch(async (error: unknown) => {
@@ -198,12 +198,6 @@ function groupChanges(changes: readonly TraceChange[]): TraceChange[][] {
     kind === 'delete' ? `delete ${tenantId} ${projectId} ${isSecond}` : `keep ${tenantId}`,
   );
   return [...groups.values()];
-}
-
-/** Waits until all events are stored that the log has accepted. Returns false after the timeout. */
-async function isLogStored({ log }: ChangeDeps, timeoutMs: number, signal?: AbortSignal): Promise<boolean> {
-  const position = await log.position(runEvents);
-  return poll(() => log.isStored(runEvents, position), { intervalMs: pollIntervalMs, timeoutMs, signal });
 }
 
 /** Performs steps 2 to 4 for the requests of a group, after the wait of step 1. */

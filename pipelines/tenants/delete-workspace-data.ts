@@ -13,7 +13,8 @@
  *   5. Set `purged_at`.
  *
  * Each step may be repeated; after a crash the job is queued again, because `purged_at` is empty. A second purge, an
- * hour after the deletion, deletes events that were still in the log during the first one. Only the second purge
+ * hour after the deletion, deletes events that were still in the log during the first one; it is repeated until the
+ * sinks have stored all events that were accepted before it. Only the second purge
  * deletes the tables that locate runs and traces. Until then a late event gets the stored time of its trace from them,
  * so that the trace is not counted again in another hour.
  */
@@ -25,12 +26,13 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { createDeletion, deleteAgentRows, deletionTimeoutMs } from '../agents/delete-agent-rows.ts';
 import { requestDeletionOfAll } from '../deployments/request-deletion.ts';
 import { finishExport } from '../exports/states.ts';
-import { isPurgeDueSql, secondPurgeDelay } from '../projects/delete-projects.ts';
+import { isPurgeDueSql, isSecondPurge, isSecondPurgeDueSql, type PurgeLog } from '../projects/delete-projects.ts';
 
 export interface WorkspaceDeletionDeps {
   readonly database: Database;
   readonly clickhouse: ClickHouse;
   readonly jobs: Pick<Jobs, 'enqueue'>;
+  readonly log: PurgeLog;
   readonly logger: Logger;
 }
 
@@ -49,15 +51,16 @@ export async function deleteWorkspaceData(
   deps: WorkspaceDeletionDeps,
   { workspaceId, signal }: { readonly workspaceId: string; readonly signal?: AbortSignal },
 ): Promise<void> {
-  const { database, clickhouse } = deps;
-  const [deleted] = await database.query<{ isSecond: boolean; deploymentIds: string[] }>(
-    `SELECT deleted_at + ${secondPurgeDelay} <= now() AS "isSecond",
+  const { database, clickhouse, log } = deps;
+  const [deleted] = await database.query<{ isDue: boolean; deploymentIds: string[] }>(
+    `SELECT ${isSecondPurgeDueSql} AS "isDue",
        ARRAY(SELECT deployment_id FROM agents.deployments WHERE workspace_id = workspaces.id) AS "deploymentIds"
      FROM workspaces WHERE id = $1 AND deleted_at IS NOT NULL`,
     [workspaceId],
   );
   if (deleted === undefined) return;
-  const { isSecond, deploymentIds } = deleted;
+  const { isDue, deploymentIds } = deleted;
+  const isSecond = await isSecondPurge(log, { isDue, signal });
   const execute = createDeletion(database, signal);
 
   await endExports(deps, workspaceId);
@@ -97,7 +100,6 @@ export async function deleteWorkspaceData(
       ...(signal && { signal }),
     });
   }
-  // This was decided at the start, because a first purge that runs past the hour must not count as the second purge.
   await database.execute(
     `UPDATE workspaces SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1`,
     [workspaceId, isSecond],

@@ -80,6 +80,8 @@ const keyColumns = {
 };
 
 /** Creates a post and a patch for each run; traces have three runs and belong to two projects. */
+const storedLog = { position: async () => ({}), isStored: async () => true };
+
 function makeEvents(): RunEvent[] {
   return Array.from({ length: traces }, (_, trace) => {
     const traceId = deriveUuid('trace', trace);
@@ -148,9 +150,8 @@ async function keepAndDeleteTraces({ clickhouse, database }: FreshStores): Promi
   await requestKeep(database, tenantId, { projectId, traceIds: every(1) });
   await requestDeletion(database, tenantId, { projectId, traceIds: every(2) });
   await requestDeletion(database, tenantId, { projectId, metadata: { customer: 'of trace 4' } });
-  const log = { position: async () => ({}), isStored: async () => true };
   for (let time = 0; time < 2; time++) {
-    await changeTraces({ clickhouse, database, log, config });
+    await changeTraces({ clickhouse, database, log: storedLog, config });
     await database.execute('UPDATE trace_changes SET due_at = now()');
   }
 }
@@ -222,7 +223,7 @@ async function runScenario(stores: FreshStores) {
     ),
   };
   await database.execute('UPDATE projects SET deleted_at = now() WHERE id = $1', [otherProjectId]);
-  await deleteProjectRuns(stores, { workspaceId: tenantId, projectId: otherProjectId });
+  await deleteProjectRuns({ ...stores, log: storedLog }, { workspaceId: tenantId, projectId: otherProjectId });
   return { ...found, ...changed, left: await rows('runs', 'id'), usageAfterDeletion: await usage() };
 }
 

@@ -46,6 +46,8 @@ async function sendRun(projectId: string): Promise<void> {
   await api.settled();
 }
 
+const purge = (project: DeletedProject) => deleteProjectRuns({ ...api.services, ...api.services.system }, project);
+
 async function count(table: 'runs' | 'traces'): Promise<number> {
   const [row] = await api.services.clickhouse.query<{ count: number }>({
     name: 'test',
@@ -59,7 +61,7 @@ describe('deletion of a project', () => {
     const [going, staying] = [await projectWithRun(), await projectWithRun()];
     const [runs, traces] = [await count('runs'), await count('traces')];
     await deleteProjects(api.services, going.workspaceId, [going.projectId]);
-    for (const project of [going, going, staying]) await deleteProjectRuns(api.services, project);
+    for (const project of [going, going, staying]) await purge(project);
     expect([await count('runs'), await count('traces')]).toEqual([runs - 1, traces]);
   });
 
@@ -67,7 +69,7 @@ describe('deletion of a project', () => {
     const project = await projectWithRun();
     const runs = await count('runs');
     await deleteProjects(api.services, project.workspaceId, [project.projectId]);
-    await deleteProjectRuns(api.services, project);
+    await purge(project);
     // As for an event that was still in the log: the request was accepted while the project existed.
     const setDeleted = (time: string) =>
       api.database.execute(`UPDATE projects SET deleted_at = ${time} WHERE id = $1`, [project.projectId]);
@@ -89,7 +91,7 @@ describe('deletion of a project', () => {
       [project.projectId],
     );
     expect(await due()).toEqual([project]);
-    await deleteProjectRuns(api.services, project);
+    await purge(project);
     expect([await count('runs'), await due()]).toEqual([runs - 1, []]);
   });
 
@@ -102,7 +104,7 @@ describe('deletion of a project', () => {
     const enqueueProjectDeletion = async (each: DeletedProject) => void queued.push(each);
     await requeueDeletions({ database: api.database, enqueueProjectDeletion });
     expect(queued).toEqual([project]);
-    await deleteProjectRuns(api.services, project);
+    await purge(project);
     await requeueDeletions({ database: api.database, enqueueProjectDeletion });
     expect(queued).toEqual([project]);
   });

@@ -192,7 +192,10 @@ async function tablesWithRows({ id, deploymentId }: WorkspaceUnderTest) {
 }
 
 const purge = () =>
-  deleteWorkspaceData({ ...api.services, ...api.services.exports }, { workspaceId: deletedWorkspace.id });
+  deleteWorkspaceData(
+    { ...api.services, ...api.services.exports, ...api.services.system },
+    { workspaceId: deletedWorkspace.id },
+  );
 const link = async (url: string) => (await fetch(url)).status;
 
 async function requeued(): Promise<string[]> {

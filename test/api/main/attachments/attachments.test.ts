@@ -147,7 +147,10 @@ it('deletion of a project deletes its attachments and its feedback', async () =>
   }
   const [gone, kept] = runs as [(typeof runs)[0], (typeof runs)[0]];
   await ask('DELETE', `/sessions/${gone.projectId}`);
-  await deleteProjectRuns(services, { workspaceId: organization.workspaceIds[0], projectId: gone.projectId });
+  await deleteProjectRuns(
+    { ...services, ...services.system },
+    { workspaceId: organization.workspaceIds[0], projectId: gone.projectId },
+  );
   expect((await fetch(gone.url)).status).toBe(404);
   expect(await (await fetch(kept.url)).text()).toBe('stays');
   const keys = (await ask('GET', '/feedback')).map(({ key }: { key: string }) => key);

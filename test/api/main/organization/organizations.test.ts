@@ -130,14 +130,20 @@ describe('a deleted organisation', () => {
     for (const key of [gone.adminKey, ...gone.workspaceKeys]) expect((await ask(key, 'GET', '/orgs')).status).toBe(401);
     expect(await listed(gone.id)).toBeUndefined();
 
-    await deleteWorkspaceData({ ...api.services, ...api.services.exports }, { workspaceId: gone.workspaceIds[0] });
+    await deleteWorkspaceData(
+      { ...api.services, ...api.services.exports, ...api.services.system },
+      { workspaceId: gone.workspaceIds[0] },
+    );
     expect(await listed(gone.id, '?include_deleted=true')).toMatchObject({
       deletion: { workspaces: 2, purged_workspaces: 1 },
     });
     queued.length = 0;
     expect((await remove(gone.id)).body.deletion).toEqual({ ...body.deletion, purged_workspaces: 1 });
     expect(queued).toEqual([gone.workspaceIds[1]]);
-    await deleteWorkspaceData({ ...api.services, ...api.services.exports }, { workspaceId: gone.workspaceIds[1] });
+    await deleteWorkspaceData(
+      { ...api.services, ...api.services.exports, ...api.services.system },
+      { workspaceId: gone.workspaceIds[1] },
+    );
     expect((await remove(gone.id)).body.deletion).toMatchObject({ workspaces: 2, purged_workspaces: 2 });
     expect((await ask(tenant.adminKey, 'GET', '/orgs')).status).toBe(200);
   });
