@@ -42,6 +42,7 @@ const transientCodes = new Set([
   394, // QUERY_WAS_CANCELLED
   439, // CANNOT_SCHEDULE_TASK
   473, // DEADLOCK_AVOIDED
+  519, // NO_REMOTE_SHARD_AVAILABLE
   692, // TOO_MANY_MUTATIONS
   735, // QUERY_WAS_CANCELLED_BY_CLIENT
   745, // SERVER_OVERLOADED
@@ -87,8 +88,20 @@ const dataCodes = new Set([
   349, // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
   376, // CANNOT_PARSE_UUID
   407, // DECIMAL_OVERFLOW
-  1001, // STD_EXCEPTION: thrown by the Avro library
 ]);
+
+/** STD_EXCEPTION: an exception of a C++ library, which the message names. */
+const stdException = 1_001;
+
+/**
+ * Returns whether an error with a number for invalid data has another cause, which the number does not show: a library
+ * other than Avro, such as the file system on a full disk, or the connection to another server of the cluster.
+ */
+function isServerTrouble(number: number, message: string): boolean {
+  return (
+    (number === stdException && !message.includes('type: avro::')) || message.includes('while receiving packet from')
+  );
+}
 
 /**
  * Converts the error of a statement to an error of the catalogue. The text of the server is available only in the
@@ -103,7 +116,8 @@ export function toClickHouseError(
   if (raw instanceof ClickHouseError)
     raw.message = `${raw.message.trim()} [query ${statement.name}, id ${statement.queryId}]`;
   const given = raw instanceof ClickHouseError ? raw.code : undefined;
-  const code = given === undefined ? 'CLICKHOUSE_UNAVAILABLE' : toErrorCode(given, statement.kind);
+  const code =
+    raw instanceof ClickHouseError ? toErrorCode(raw.code, raw.message, statement.kind) : 'CLICKHOUSE_UNAVAILABLE';
   const type = raw instanceof ClickHouseError && raw.type ? ` (${raw.type})` : '';
   return runlakeError(
     code,
@@ -123,14 +137,14 @@ export function getClickHouseCode(error: unknown): number | undefined {
   return cause instanceof ClickHouseError ? Number(cause.code) : undefined;
 }
 
-function toErrorCode(given: string, kind: Statement['kind']): ErrorCode {
+function toErrorCode(given: string, message: string, kind: Statement['kind']): ErrorCode {
   const status = /^HTTP (\d+)$/.exec(given)?.[1];
   if (status !== undefined) return mapStatusToErrorCode(Number(status));
   const number = Number(given);
-  if (transientCodes.has(number)) return 'CLICKHOUSE_UNAVAILABLE';
+  if (transientCodes.has(number) || isServerTrouble(number, message)) return 'CLICKHOUSE_UNAVAILABLE';
   if (accessCodes.has(number)) return 'ACCESS_DENIED_BY_STORE';
   if (kind === 'insert' && schemaCodes.has(number)) return 'SCHEMA_MISMATCH';
-  if (kind === 'insert' && dataCodes.has(number)) return 'INSERT_DATA_REFUSED';
+  if (kind === 'insert' && (dataCodes.has(number) || number === stdException)) return 'INSERT_DATA_REFUSED';
   return 'CLICKHOUSE_QUERY_FAILED';
 }
 

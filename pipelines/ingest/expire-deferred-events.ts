@@ -1,18 +1,20 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { EventLog } from '../../infra/event-log/event-log.ts';
+import { type EventLog, waitUntilStored } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { type Topic, topics } from '../../schemas/topics.ts';
+import { runEvents, type Topic, topics } from '../../schemas/topics.ts';
 import { deleteExpiredEvents } from './sink/deferred-events.ts';
 import { deleteContestedTraces } from './sink/settle-traces.ts';
 import { deadLetters } from './sink/sink-metrics.ts';
 
 const maxEventsPerRound = 500;
+const sinkTimeoutMs = 60_000;
 /** Time for which a row of `contested_traces` is kept after a sink last renewed it. */
 const contestedRetentionMs = 7 * 86_400_000;
 
 /**
- * Moves events that have been deferred for longer than `hours` to the dead-letter queue. One transaction deletes the
+ * Moves events that have been deferred for longer than `hours` to the dead-letter queue, if the sinks have stored all
+ * accepted events. One transaction deletes the
  * events and adds the dead-letter records, so that an event whose trace appears at the same moment is either stored or
  * a dead-letter record, not both.
  *
@@ -23,6 +25,8 @@ export async function expireDeferredEvents(
   { hours, signal }: { readonly hours: number; readonly signal?: AbortSignal },
 ): Promise<number> {
   let expiredCount = 0;
+  // The trace of an event may wait in the log.
+  if (!(await waitUntilStored(log, runEvents, { timeoutMs: sinkTimeoutMs, signal }))) return expiredCount;
   await deleteContestedTraces(database, new Date(Date.now() - contestedRetentionMs));
   for (;;) {
     signal?.throwIfAborted();

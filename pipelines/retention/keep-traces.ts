@@ -8,7 +8,9 @@
  */
 import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
 import { groupBy } from '../../infra/collections/group-by.ts';
+import type { TenantTrace } from '../ingest/run-event/run-event.ts';
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
+import { markTracesContested, settleTrace } from '../ingest/sink/settle-traces.ts';
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
@@ -58,7 +60,26 @@ export async function keepTraces(
     for (const each of locations) rows.push([trace.tenantId, trace.traceId, each.projectId, expiresAtSeconds]);
   }
   if (rows.length > 0) await copyRows({ clickhouse, database }, rows, signal);
+  await moveCopies(
+    { clickhouse, database },
+    located.map(({ trace }) => trace),
+  );
   return changes.filter(({ id }) => !waiting.has(id)).map(({ id }) => id);
+}
+
+/**
+ * Moves the copies of traces that a sink moved to another project or hour while their rows were copied: the copies have
+ * the former location.
+ */
+async function moveCopies(
+  { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
+  traces: readonly TenantTrace[],
+): Promise<void> {
+  const contested = (await readLocations(clickhouse, traces)).flatMap(({ trace, locations }) =>
+    locations.length > 1 ? [trace] : [],
+  );
+  await markTracesContested(database, contested);
+  for (const trace of contested) await settleTrace({ clickhouse, database }, trace, async () => undefined);
 }
 
 /** Returns whether a request changes a trace at `location`, which must be its winning location. */

@@ -109,13 +109,18 @@ function toDirtyHour({ tenantId }: TenantTrace, { traceTimeMicros }: TraceLocati
 const toHourSeconds = (locations: readonly TraceLocation[]) =>
   locations.map(({ traceTimeMicros }) => hourSeconds(traceTimeMicros));
 
-/** Returns whether rows of the trace are at a location other than the winning one. */
+/**
+ * Returns whether rows of the trace are at a location other than the winning one, or missing there because a move ended
+ * between its deletions and its refill.
+ */
 async function hasMisplacedRows(
   clickhouse: ClickHouse,
   { tenantId, traceId }: TenantTrace,
   winner: TraceLocation,
   losers: readonly TraceLocation[],
 ): Promise<boolean> {
+  const storedIdsSql = `SELECT DISTINCT id FROM runs
+    WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} AND session_id IN {projects:Array(UUID)}`;
   const [row] = await clickhouse.query<{ rows: number }>({
     name: 'count-misplaced-rows',
     sql: `WITH fromUnixTimestamp64Micro({micros:Int64}) AS winning_time
@@ -129,9 +134,14 @@ async function hasMisplacedRows(
           AND (hour, pick.3) != (toStartOfHour(winning_time), {project:UUID})
       ) + (
         SELECT count() FROM run_locator
-        WHERE tenant_id = {tenant:UUID} AND (pick.4, pick.5) != (winning_time, {project:UUID}) AND id IN (
-          SELECT id FROM runs
-          WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} AND session_id IN {projects:Array(UUID)})
+        WHERE tenant_id = {tenant:UUID} AND pick.3 = {trace:UUID} AND (pick.4, pick.5) != (winning_time, {project:UUID})
+          AND id IN (${storedIdsSql})
+      ) + (
+        SELECT count() FROM (${storedIdsSql})
+        WHERE id NOT IN (SELECT id FROM run_locator WHERE tenant_id = {tenant:UUID} AND id IN (${storedIdsSql}))
+      ) + (
+        SELECT count() = 0 FROM traces
+        WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} AND hour = toStartOfHour(winning_time)
       ) AS rows`,
     params: {
       tenant: tenantId,
@@ -193,7 +203,7 @@ async function moveTrace(
   for (let at = 0; at < ids.length; at += maxIdsPerStatement) {
     await deleteMovedRows(
       'run_locator',
-      `tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)} AND (pick.4, pick.5) != (${traceTimeSql}, {project:UUID})`,
+      `tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)} AND pick.3 = {trace:UUID} AND (pick.4, pick.5) != (${traceTimeSql}, {project:UUID})`,
       { ids: ids.slice(at, at + maxIdsPerStatement).map(({ id }) => id) },
     );
   }

@@ -19,6 +19,7 @@ describe('clickhouseError', () => {
     ['243', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
     ['252', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
     ['394', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
+    ['519', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
     ['999', 'CLICKHOUSE_UNAVAILABLE', 'CLICKHOUSE_UNAVAILABLE'],
     ['516', 'ACCESS_DENIED_BY_STORE', 'ACCESS_DENIED_BY_STORE'],
     ['81', 'ACCESS_DENIED_BY_STORE', 'ACCESS_DENIED_BY_STORE'],
@@ -38,7 +39,6 @@ describe('clickhouseError', () => {
     ['321', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
     ['349', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
     ['376', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
-    ['1001', 'CLICKHOUSE_QUERY_FAILED', 'INSERT_DATA_REFUSED'],
     ['36', 'CLICKHOUSE_QUERY_FAILED', 'CLICKHOUSE_QUERY_FAILED'],
     ['62', 'CLICKHOUSE_QUERY_FAILED', 'CLICKHOUSE_QUERY_FAILED'],
     ['0', 'CLICKHOUSE_QUERY_FAILED', 'CLICKHOUSE_QUERY_FAILED'],
@@ -56,6 +56,20 @@ describe('clickhouseError', () => {
       expect(error.message).not.toContain('text of the server');
       expect(error.message).not.toMatch(/\{\w+\}/);
     }
+  });
+
+  it.each([
+    ['1001', 'std::exception. Code: 1001, type: avro::Exception, e.what() = EOF reached', 'INSERT_DATA_REFUSED'],
+    [
+      '1001',
+      'std::exception. Code: 1001, type: std::__1::__fs::filesystem::filesystem_error, e.what() = filesystem error: in create_directories: No space left on device',
+      'CLICKHOUSE_UNAVAILABLE',
+    ],
+    ['32', 'Attempt to read after eof: while executing AvroRowInputFormat', 'INSERT_DATA_REFUSED'],
+    ['32', 'Attempt to read after eof: while receiving packet from 127.0.0.1:9000', 'CLICKHOUSE_UNAVAILABLE'],
+  ])('code %s of an insert, with the message %s', (code, message, expected) => {
+    const error = new ClickHouseError({ message, code, type: 'SOME_TYPE' });
+    expect(toClickHouseError(error, insert)).toMatchObject({ code: expected });
   });
 
   it.each(['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'EPIPE', 'ETIMEDOUT', undefined])(

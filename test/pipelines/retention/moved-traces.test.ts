@@ -66,41 +66,73 @@ it.each([
 );
 
 const hourMicros = 3_600_000_000;
+const hour = Math.floor(traceTimeMicros / hourMicros) * hourMicros;
+const log = { position: async () => ({}), isStored: async () => true };
+
+/** Returns the root of a trace, and a child that states a trace time in the next hour. */
+function createRootAndChild() {
+  const root = runEvent({ projectId, traceTimeMicros: hour, startTimeMicros: hour });
+  const childTime = hour + hourMicros;
+  const times = { traceTimeMicros: childTime, startTimeMicros: childTime };
+  return { root, child: runEvent({ projectId, traceId: root.traceId, ...times }) };
+}
+
+/** Returns the hours in which a trace is counted, in seconds. */
+async function readHours(traceId: string): Promise<number[]> {
+  await runRollUp(stores);
+  const rows = await stores.clickhouse.query<{ at: number }>({
+    name: 'test',
+    sql: 'SELECT toUnixTimestamp(hour) AS at FROM traces FINAL WHERE trace_id = {trace:UUID}',
+    params: { trace: traceId },
+  });
+  return rows.map(({ at }) => at);
+}
+
+async function countTraces(): Promise<number> {
+  await runRollUp(stores);
+  const [counted] = await stores.clickhouse.query<{ traces: number }>({
+    name: 'test',
+    sql: `SELECT sum(arraySum(traces)) AS traces FROM usage_hourly FINAL WHERE dimension = 'workspace' AND notEmpty(ids)`,
+  });
+  return counted?.traces ?? 0;
+}
 
 it.each([
   ['one sink', false],
   ['several sinks', true],
 ])('a trace that %s moved to another hour is counted once after it is kept', async (_, isShared) => {
-  const hour = Math.floor(traceTimeMicros / hourMicros) * hourMicros;
-  const root = runEvent({ projectId, traceTimeMicros: hour, startTimeMicros: hour });
-  const childTime = hour + hourMicros;
-  const child = runEvent({
-    ...{ projectId, traceId: root.traceId, traceTimeMicros: childTime, startTimeMicros: childTime },
-  });
+  const { root, child } = createRootAndChild();
+  const counted = await countTraces();
   const sink = await openDrivenSink({ stores, isShared, config: retentionConfig });
   // The child is stored first, with a higher version than that of the root.
   await sink.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(child)]));
   await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(root)]));
   await sink.close();
-  const hours = async () => {
-    await runRollUp(stores);
-    const rows = await stores.clickhouse.query<{ at: number }>({
-      name: 'test',
-      sql: 'SELECT toUnixTimestamp(hour) AS at FROM traces FINAL WHERE trace_id = {trace:UUID}',
-      params: { trace: root.traceId },
-    });
-    const [counted] = await stores.clickhouse.query<{ traces: number }>({
-      name: 'test',
-      sql: `SELECT sum(arraySum(traces)) AS traces FROM usage_hourly FINAL
-            WHERE dimension = 'workspace' AND notEmpty(ids) AND toUnixTimestamp(hour) IN ({first:Int64}, {second:Int64})`,
-      params: { first: hour / 1e6, second: childTime / 1e6 },
-    });
-    return { at: rows.map(({ at }) => at), counted: counted?.traces };
-  };
-  const before = await hours();
-  expect(before.at).toEqual([hour / 1e6]);
+  expect([await readHours(root.traceId), await countTraces()]).toEqual([[hour / 1e6], counted + 1]);
   await requestKeep(stores.database, tenantId, { projectId, traceIds: [root.traceId] });
-  const log = { position: async () => ({}), isStored: async () => true };
   await changeTraces({ ...stores, log, config: retentionConfig });
-  expect(await hours()).toEqual(before);
+  expect([await readHours(root.traceId), await countTraces()]).toEqual([[hour / 1e6], counted + 1]);
+});
+
+it('a trace that a sink moves while its rows are copied is counted once', async () => {
+  const { root, child } = createRootAndChild();
+  const counted = await countTraces();
+  const sink = await openDrivenSink({ stores, isShared: true, config: retentionConfig });
+  await sink.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(child)]));
+  await requestKeep(stores.database, tenantId, { projectId, traceIds: [root.traceId] });
+  const { clickhouse } = stores;
+  let moves = 0;
+  // The statement reads its rows before the move, and commits after it.
+  const command: typeof clickhouse.command = async (given) => {
+    if (given.name !== 'keep-runs') return clickhouse.command(given);
+    const copy = given.sql.replace('INSERT INTO runs', 'CREATE TABLE copied_runs ENGINE = Memory AS');
+    await clickhouse.command({ ...given, sql: copy });
+    await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(root)]));
+    moves += 1;
+    await clickhouse.command({ name: 'test', sql: 'INSERT INTO runs SELECT * FROM copied_runs' });
+  };
+  await changeTraces({ ...stores, clickhouse: { ...clickhouse, command }, log, config: retentionConfig });
+  await sink.close();
+  expect(moves).toBe(1);
+  expect([await readHours(root.traceId), await countTraces()]).toEqual([[hour / 1e6], counted + 1]);
 });
