@@ -4,6 +4,7 @@ import {
   type DeletedProject,
   deleteProjectRuns,
   deleteProjects,
+  isSecondPurge,
   requeueDeletions,
 } from '../../../pipelines/projects/delete-projects.ts';
 import { createProject } from '../../../pipelines/projects/write-project.ts';
@@ -55,6 +56,15 @@ async function count(table: 'runs' | 'traces'): Promise<number> {
   });
   return row?.count ?? -1;
 }
+
+it('the second purge counts only if the sinks have stored everything', async () => {
+  const stored = { position: async () => ({}), isStored: async () => true };
+  const behind = { ...stored, isStored: async () => false };
+  const signal = AbortSignal.abort();
+  expect(await isSecondPurge(stored, { isDue: true, signal })).toBe(true);
+  expect(await isSecondPurge(stored, { isDue: false, signal })).toBe(false);
+  expect(await isSecondPurge(behind, { isDue: true, signal })).toBe(false);
+});
 
 describe('deletion of a project', () => {
   it('deletes its runs, keeps its traces, and does not touch a project that was not deleted', async () => {

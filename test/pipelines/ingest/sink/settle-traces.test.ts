@@ -1,0 +1,67 @@
+/** Moves of traces that end early, and moves of traces that share the id of a run with others. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { locateRun } from '../../../../pipelines/runs/locate-run.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { runOnStoredTable } from '../../../engines/on-stored-table.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
+import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
+import { toLogMessage } from './sink-under-test.ts';
+
+let stores: FreshStores;
+beforeAll(async () => {
+  stores = await freshStores();
+});
+afterAll(() => stores?.close());
+
+const traceTimeMicros = Date.now() * 1_000 - 86_400_000_000;
+const times = { traceTimeMicros, startTimeMicros: traceTimeMicros };
+
+// The key of a run is a minimum over its locations, so the order of the ids matters.
+const [lower, higher] = [projectId, otherProjectId].sort() as [string, string];
+
+it.each([
+  ['a higher', lower, higher],
+  ['a lower', higher, lower],
+])(
+  'a move to %s project that ends after its deletions is completed when the batch is repeated',
+  async (_, former, winner) => {
+    const root = runEvent({ ...times, projectId: former });
+    const child = runEvent({ ...times, projectId: former, traceId: root.traceId });
+    const winning = runEvent({ ...times, projectId: winner, traceId: root.traceId });
+    const { clickhouse } = stores;
+    let failures = 0;
+    const command: typeof clickhouse.command = async (given) => {
+      // ClickHouse may merge the rows of both locations before it deletes those of the former one.
+      if (given.name === 'delete-moved-run_locator')
+        await runOnStoredTable(clickhouse, 'run_locator', (stored) => `OPTIMIZE TABLE ${stored} FINAL`);
+      if (given.name === 'refill-moved-trace' && failures++ === 0) throw new Error('ClickHouse is away');
+      return clickhouse.command(given);
+    };
+    const sink = await openDrivenSink({
+      stores: { ...stores, clickhouse: { ...clickhouse, command } },
+      isShared: true,
+    });
+    await sink.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(root), toLogMessage(child)]));
+    const late = toRecordsAtOffset(1_001, [toLogMessage(winning)]);
+    await expect(sink.deliver(runEvents, late)).rejects.toThrow();
+    await sink.deliver(runEvents, late);
+    await sink.close();
+    for (const { runId } of [root, child, winning])
+      expect(await locateRun(clickhouse, tenantId, runId)).toMatchObject({ runId, projectId: winner });
+  },
+);
+
+it('a move leaves the keys of a run with the same id in another trace', async () => {
+  const runId = randomUUID();
+  const first = runEvent({ ...times, projectId: lower, runId, receivedAtMicros: traceTimeMicros });
+  const second = runEvent({ ...times, projectId: lower, runId, receivedAtMicros: traceTimeMicros + 1 });
+  const winning = runEvent({ ...times, projectId: higher, traceId: second.traceId });
+  const sink = await openDrivenSink({ stores, isShared: true });
+  await sink.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(first), toLogMessage(second)]));
+  expect(await locateRun(stores.clickhouse, tenantId, runId)).toMatchObject({ traceId: first.traceId });
+  await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(winning)]));
+  await sink.close();
+  expect(await locateRun(stores.clickhouse, tenantId, runId)).toMatchObject({ traceId: first.traceId });
+});
