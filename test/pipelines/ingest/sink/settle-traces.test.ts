@@ -55,8 +55,9 @@ it.each([
 
 it('a move leaves the keys of a run with the same id in another trace', async () => {
   const runId = randomUUID();
-  const first = runEvent({ ...times, projectId: lower, runId, receivedAtMicros: traceTimeMicros });
-  const second = runEvent({ ...times, projectId: lower, runId, receivedAtMicros: traceTimeMicros + 1 });
+  const ids = () => ({ projectId: lower, runId, traceId: randomUUID() });
+  const first = runEvent({ ...times, ...ids(), receivedAtMicros: traceTimeMicros });
+  const second = runEvent({ ...times, ...ids(), receivedAtMicros: traceTimeMicros + 1 });
   const winning = runEvent({ ...times, projectId: higher, traceId: second.traceId });
   const sink = await openDrivenSink({ stores, isShared: true });
   await sink.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(first), toLogMessage(second)]));
