@@ -113,7 +113,7 @@ const overdueHours = 6;
 /**
  * Checks that no requested deletion is overdue.
  *
- * @returns a description of those that are under way.
+ * @returns a description of those that are in flight.
  * @throws PART_UNUSABLE
  */
 export async function inspectDeletions(database: Pick<Database, 'query'>): Promise<string> {
@@ -124,7 +124,7 @@ export async function inspectDeletions(database: Pick<Database, 'query'>): Promi
     [overdueHours],
   );
   const { count = 0, overdue = 0, oldest } = found ?? {};
-  if (overdue === 0) return count === 0 ? 'no request to delete traces is waiting' : `${count} requests are under way`;
+  if (overdue === 0) return count === 0 ? 'no request to delete traces is waiting' : `${count} requests are in flight`;
   throw runlakeError('PART_UNUSABLE', {
     reason: `${overdue} requests to delete traces are not complete; the oldest is of ${oldest}`,
     remedy:

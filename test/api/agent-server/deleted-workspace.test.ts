@@ -80,7 +80,12 @@ describe.each([
     })();
     await database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceId]);
     await deleteWorkspaceData(
-      { ...server.answering, clickhouse: shared.stores.clickhouse, ...server.answering.exports, ...server.answering.system },
+      {
+        ...server.answering,
+        clickhouse: shared.stores.clickhouse,
+        ...server.answering.exports,
+        ...server.answering.system,
+      },
       { workspaceId },
     );
     const rowsLeft = await rows();

@@ -59,7 +59,7 @@ it('shows deletions that are overdue', async () => {
     const { checks } = await getSystem();
     return checks.find(({ name }: { name: string }) => name === 'Deletions');
   };
-  expect(await age('5 hours')).toMatchObject({ is_ok: true, message: '1 requests are under way' });
+  expect(await age('5 hours')).toMatchObject({ is_ok: true, message: '1 requests are in flight' });
   expect(await age('7 hours')).toMatchObject({
     ...{ is_ok: false, remedy: expect.stringContaining('every replica of ClickHouse') },
     message: expect.stringMatching(/^1 requests to delete traces are not complete; the oldest is of 20\d\d-/),
