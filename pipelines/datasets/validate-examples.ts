@@ -90,16 +90,28 @@ export function createExamplePreparer(
   return (examples, tools) => runInTimeSlices(prepare(examples, tools));
 }
 
-/** Returns a function that validates values, and refuses them once they have taken too long together. */
+/**
+ * Returns a function that validates values, and refuses them once they have taken too long together. A slow value is
+ * validated once more and only the shorter time counts, because pauses of the process also take time.
+ */
 function limitTime(): (schema: ExampleSchemaValidator, value: unknown) => string | undefined {
   let slowMs = 0;
   return (schema, value) => {
-    const began = performance.now();
-    const error = schema(value);
-    slowMs += Math.max(0, performance.now() - began - freeMs);
+    let { error, ms } = measure(schema, value);
+    if (ms > freeMs) {
+      const firstMs = ms;
+      ({ error, ms } = measure(schema, value));
+      slowMs += Math.max(0, Math.min(firstMs, ms) - freeMs);
+    }
     if (error !== undefined || slowMs <= maxSlowMs) return error;
     return ` cannot be validated: the values of the request take ${maxSlowMs} ms longer than ${freeMs} ms each`;
   };
+}
+
+function measure(schema: ExampleSchemaValidator, value: unknown) {
+  const began = performance.now();
+  const error = schema(value);
+  return { error, ms: performance.now() - began };
 }
 
 function checkDocuments(

@@ -106,6 +106,17 @@ describe('an upload', () => {
     ]);
   });
 
+  it('does not count pauses of the process as time that the schema takes', async () => {
+    // On this clock the process pauses for 100 ms at every fiftieth call, so never during two validations of one row.
+    let nowMs = performance.now();
+    let calls = 0;
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => (nowMs += ++calls % 50 === 0 ? 100 : 0.01));
+    onTestFinished(() => clock.mockRestore());
+    const fields = { input_keys: 'a', inputs_schema_definition: '{"type":"object"}', name: randomUUID() };
+    const { status, body } = await upload(`a\n${'1\n'.repeat(2_500)}`, fields);
+    expect([status, body.example_count]).toEqual([200, 2_500]);
+  });
+
   it('names the dataset after the file, and uses the schemas of the form', async () => {
     const fileName = `${randomUUID()}.csv`;
     const schema = JSON.stringify({ type: 'object', properties: { a: { maxLength: 2 } } });
