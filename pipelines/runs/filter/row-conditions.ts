@@ -77,7 +77,7 @@ function writeComparison<Name extends string>(
   const { type } = fields[field];
   if (type === 'object') {
     return operator === 'exists'
-      ? writePairExists(metadataColumn, sql`pairs.key = ${toStorableText(value)}`)
+      ? writePairExists(metadataColumn, [{ operator: 'eq', field: 'metadata_key', value }])
       : sql`(${sql.ref(metadataColumn)} @> ${toJsonb(JSON.parse(String(value)))}::jsonb)`;
   }
   const column = sql.ref(columns?.[field] ?? field);
@@ -117,35 +117,50 @@ function writePairs(group: readonly Comparison<string>[], metadataColumn: string
   const appliesToOnePair = others.some(({ operator }) => operator !== 'neq');
   const absent = [...group.filter(isAbsentKey), ...(appliesToOnePair ? [] : others)];
   return [
-    ...(appliesToOnePair
-      ? [
-          writePairExists(
-            metadataColumn,
-            join(
-              others.map((each) => writePair(each, each.operator)),
-              'AND',
-            ),
-          ),
-        ]
-      : []),
-    ...absent.map((each) => sql<SqlBool>`(NOT ${writePairExists(metadataColumn, writePair(each, 'eq'))})`),
+    ...(appliesToOnePair ? [writePairExists(metadataColumn, others)] : []),
+    ...absent.map((each) => sql<SqlBool>`(NOT ${writePairExists(metadataColumn, [{ ...each, operator: 'eq' }])})`),
   ];
 }
 
+type PairComparison = Pick<Comparison<string>, 'operator' | 'field' | 'value'>;
+
 /**
- * Returns the condition that some key-value pair of the metadata satisfies `condition`. The key of a nested value is
- * its path, joined by dots; the items of a list have the key of the list.
+ * Returns the condition that all comparisons apply to some key-value pair of the metadata. The key of a nested value is
+ * its path, joined by dots; the items of a list have the key of the list. Pairs are listed only for rows whose JSON text
+ * contains what it must contain, because listing them takes much longer.
  */
-const writePairExists = (metadataColumn: string, condition: RawBuilder<SqlBool>): RawBuilder<SqlBool> => sql`EXISTS (
+function writePairExists(metadataColumn: string, comparisons: readonly PairComparison[]): RawBuilder<SqlBool> {
+  const column = sql.ref(metadataColumn);
+  const exists = sql<SqlBool>`EXISTS (
   WITH RECURSIVE pairs (key, value) AS (
-    SELECT key, value FROM jsonb_each(${sql.ref(metadataColumn)})
+    SELECT key, value FROM jsonb_each(${column})
     UNION ALL
     SELECT pairs.key || coalesce('.' || inner_pairs.key, ''), inner_pairs.value FROM pairs CROSS JOIN LATERAL (
       SELECT key, value FROM jsonb_each(CASE jsonb_typeof(pairs.value) WHEN 'object' THEN pairs.value ELSE '{}' END)
       UNION ALL
       SELECT NULL, value FROM jsonb_array_elements(CASE jsonb_typeof(pairs.value) WHEN 'array' THEN pairs.value ELSE '[]' END)
     ) AS inner_pairs
-  ) SELECT FROM pairs WHERE ${condition})`;
+  ) SELECT FROM pairs WHERE ${join(comparisons.map(writePair), 'AND')})`;
+  const necessary = comparisons.flatMap((comparison) => {
+    const patterns = listJsonParts(comparison)?.map((part) => `%${part.replace(/[\\%_]/g, '\\$&')}%`);
+    return patterns ? [sql<SqlBool>`${column}::text LIKE ANY (${patterns}::text[])`] : [];
+  });
+  return necessary.length === 0 ? exists : sql`(CASE WHEN ${join(necessary, 'AND')} THEN ${exists} ELSE false END)`;
+}
+
+/**
+ * Returns parts of JSON text, one of which the text of metadata contains if one of its pairs satisfies the comparison.
+ * Returns undefined if no such parts are known. Postgres escapes characters of JSON text as JavaScript does.
+ */
+function listJsonParts({ operator, field, value }: PairComparison): string[] | undefined {
+  const values = [value].flat();
+  if (operator !== 'eq' && operator !== 'in') return undefined;
+  // Equal numbers may have different texts.
+  if (field === 'metadata_value' && values.some((each) => typeof each === 'number')) return undefined;
+  const escaped = values.map((each) => JSON.stringify(toStorableText(each)).slice(1, -1));
+  // A key may contain dots itself, so it ends at least with what follows the last dot of the path.
+  return field === 'metadata_key' ? escaped.map((path) => `${path.slice(path.lastIndexOf('.') + 1)}": `) : escaped;
+}
 
 /** Replaces characters that Postgres cannot store, in the same way as `toJsonb`. */
 const toStorableText = (value: unknown) => String(value).replace(/[\0\p{Surrogate}]/gu, '\ufffd');
@@ -158,7 +173,7 @@ const valueNumberSql = sql`(CASE WHEN ${valueTextSql} ~ '^-?[0-9]{1,30}([.][0-9]
   THEN ${valueTextSql}::numeric END)`;
 const [textType, numberType] = [sql.raw('text'), sql.raw('numeric')];
 
-function writePair({ field, value }: Comparison<string>, operator: Operator): RawBuilder<SqlBool> {
+function writePair({ operator, field, value }: PairComparison): RawBuilder<SqlBool> {
   if (field === 'metadata_key')
     return writeNullSafeComparison(
       sql`pairs.key`,
