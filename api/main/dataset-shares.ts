@@ -149,6 +149,7 @@ const publicErrors = [
   'INVALID_FILTER',
   'RATE_LIMITED',
   'ANSWER_TOO_LARGE',
+  'SEARCH_TOO_SLOW',
   ...clickhouseErrors,
   'NOT_FOUND',
   'BAD_REQUEST',
@@ -214,7 +215,7 @@ async function toSharedFilter({ rateLimiter }: Services, query: PublicFilter, { 
   const { filter, full_text_contains: texts, metadata, splits } = query;
   const isSearch = [filter, texts, metadata, splits].some((condition) => condition !== undefined);
   if (isSearch) await rateLimiter.takeSharedSearch({ targetId: datasetId });
-  return { ...toFilter(query, parsePublicExampleFilter), datasetId, waits: false };
+  return { ...toFilter(query, parsePublicExampleFilter), datasetId, waits: false, isPublic: true };
 }
 
 export const listSharedExamples = defineOperation({

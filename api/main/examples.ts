@@ -72,7 +72,7 @@ export const listExamples = defineOperation({
   description:
     'Of a dataset, or those with the given ids. `order=recent` is by the last change, `recently_created` by creation.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND', 'INVALID_FILTER'],
+  errors: ['NOT_FOUND', 'INVALID_FILTER', 'SEARCH_TOO_SLOW', 'OVERLOADED'],
   schema: {
     query: Type.Object({
       ...filterParameters,
@@ -112,7 +112,7 @@ export const countExamples = defineOperation({
   tag: 'datasets',
   summary: 'Count examples',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND', 'INVALID_FILTER'],
+  errors: ['NOT_FOUND', 'INVALID_FILTER', 'SEARCH_TOO_SLOW', 'OVERLOADED'],
   schema: { query: Filter, response: { 200: Type.Integer() } },
   handler: async ({ caller, query, services }) => countMatching(services.database, caller.workspaceId, toFilter(query)),
 });

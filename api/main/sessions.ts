@@ -236,7 +236,7 @@ export const listSessions = defineOperation({
   summary: 'List the tracing projects of the workspace',
   description: 'The list is empty if no project has the given name.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
-  errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
+  errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', 'SEARCH_TOO_SLOW', ...clickhouseErrors],
   schema: { query: Query, response: { 200: Type.Array(SessionWithStats) } },
   handler: async ({ caller, query, services }) => {
     const found = await readSessions(services, caller, query, {

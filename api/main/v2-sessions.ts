@@ -86,7 +86,7 @@ export const listV2Sessions = defineOperation({
   description: 'A project that is created or deleted meanwhile, or whose value for `sort_by` changes, can shift pages.',
   access: { permission: 'projects:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
-  errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
+  errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', 'SEARCH_TOO_SLOW', ...clickhouseErrors],
   schema: {
     query: Type.Object({
       id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),

@@ -77,6 +77,11 @@ export const catalogue = {
     'Fewer than {bytes} bytes of the body arrived within {seconds} s.',
     'Retry over a faster connection, or send smaller batches.',
   ),
+  SEARCH_TOO_SLOW: caller(
+    400,
+    'The search takes longer than {limitMs} ms.',
+    'Add conditions that leave fewer rows, such as `id`, `splits`, `metadata` or a time in `filter`, or search a smaller dataset.',
+  ),
   NOT_FOUND: caller(404, '{what} not found.', 'Check the id, and that the API key belongs to the right workspace.'),
   ROUTE_NOT_FOUND: caller(404, 'There is no {method} {path}.', 'See /docs for the routes of this server.'),
   ROUTE_NOT_BUILT: caller(404, 'Runlake has not built {method} {path}.', 'See docs/reference/not-built.md.'),

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { Sql } from '../../infra/postgres/database.ts';
+import type { Database, Sql } from '../../infra/postgres/database.ts';
 import {
   containsPairs,
   countRows,
@@ -12,6 +12,7 @@ import {
   statements,
 } from '../../infra/postgres/list-page.ts';
 import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
+import { runSearch, type SearchClient } from '../../infra/postgres/run-search.ts';
 import { type ExampleField, type ExampleLinkDeps, type ExampleRow, formatExample } from './example.ts';
 import { type ExampleCondition, writeExampleCondition } from './example-filter.ts';
 import { isValidAt, resolveAsOf } from './versions.ts';
@@ -19,7 +20,7 @@ import { isValidAt, resolveAsOf } from './versions.ts';
 export const exampleOrders = ['recent', 'recently_created', 'id', 'random'] as const;
 
 /** Filter for examples. At least one of `datasetId` and `ids` must be present. */
-export interface ExampleFilter {
+export interface ExampleFilter extends SearchClient {
   readonly datasetId?: string | undefined;
   readonly ids?: readonly string[] | undefined;
   /** Version to read: a time, a tag of the dataset, or `latest`. */
@@ -40,6 +41,13 @@ export interface ExampleQuery extends ExampleFilter, PageRequest {
   readonly descending?: boolean | undefined;
   readonly randomSeed?: number | undefined;
   readonly fields: ReadonlySet<ExampleField>;
+}
+
+/** Runs a statement for examples, as a search if it reads the content of all examples of a dataset. */
+function runStatement<Result>(database: Database, filter: ExampleFilter, run: (sql: Sql) => Promise<Result>) {
+  const { condition, texts, metadata, splits } = filter;
+  const isSearch = [condition, texts, metadata, splits].some((each) => each !== undefined);
+  return isSearch ? runSearch(database, filter, run) : run(database);
 }
 
 /** Identifies one immutable state of an example. */
@@ -103,14 +111,12 @@ const orderExpressions = {
  * Finds a page of examples. In the default order it reads only columns of the index `examples_by_version`, so that
  * reading a late page of a large dataset does not read the content of all earlier examples.
  */
-async function findExampleKeys(database: Sql, workspaceId: string, query: ExampleQuery): Promise<ExampleKey[]> {
+async function findExampleKeys(database: Database, workspaceId: string, query: ExampleQuery): Promise<ExampleKey[]> {
   const { order, descending = order === 'recent' || order === 'recently_created' } = query;
   const by = [orderExpressions[order](query), sql.ref('id')];
   const filteredExamples = await selectExamples(database, workspaceId, query);
-  const keys = await fetchRows(
-    database,
-    limitToPage(filteredExamples.select(['dataset_id', 'id', 'valid_from']), { by, descending }, query),
-  );
+  const page = limitToPage(filteredExamples.select(['dataset_id', 'id', 'valid_from']), { by, descending }, query);
+  const keys = await runStatement(database, query, (sql) => fetchRows(sql, page));
   if (keys.length === 0) return [];
   const sizedKeys = await database.query<ExampleKey>(
     `SELECT dataset_id, id, valid_from, octet_length(inputs) + coalesce(octet_length(outputs), 0) + octet_length(metadata) AS bytes
@@ -149,10 +155,11 @@ export type ExtraMembersReader = (exampleIds: readonly string[]) => Promise<Read
  * Reads a page of examples as a JSON array. A page with large examples is read and sent in chunks. A page is never cut
  * short because of its size, because clients take a page that is shorter than the limit as the last one.
  *
- * @throws BAD_REQUEST if neither a dataset nor ids are given; NOT_FOUND for an unknown dataset or tag.
+ * @throws BAD_REQUEST if neither a dataset nor ids are given; NOT_FOUND for an unknown dataset or tag; errors of
+ *   {@link runSearch}.
  */
 export async function readExamples(
-  database: Sql,
+  database: Database,
   workspaceId: string,
   query: ExampleQuery,
   links: ExampleLinkDeps,
@@ -188,8 +195,9 @@ export async function readExamples(
  *
  * @throws as {@link readExamples}.
  */
-export async function countExamples(database: Sql, workspaceId: string, filter: ExampleFilter): Promise<number> {
-  return countRows(database, (await selectExamples(database, workspaceId, filter)).select('id'));
+export async function countExamples(database: Database, workspaceId: string, filter: ExampleFilter): Promise<number> {
+  const examples = (await selectExamples(database, workspaceId, filter)).select('id');
+  return runStatement(database, filter, (sql) => countRows(sql, examples));
 }
 
 /**

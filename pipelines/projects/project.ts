@@ -1,8 +1,10 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
 import { maxPageBytes, statements } from '../../infra/postgres/list-page.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { runSearch } from '../../infra/postgres/run-search.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import { checkFilter } from '../runs/filter/check-filter.ts';
 import type { Field } from '../runs/filter/fields.ts';
@@ -149,14 +151,28 @@ function buildConditions(workspaceId: string, query: ProjectConditions): { sql: 
   return { sql: conditions.join(' AND '), params };
 }
 
-/** Returns the ids of the projects of a workspace that are not deleted and meet every given condition. */
+/** Runs a statement for projects, as a search if they are selected by an expression. */
+function runStatement<Result>(
+  database: Database,
+  { condition }: ProjectConditions,
+  run: (sql: Sql) => Promise<Result>,
+): Promise<Result> {
+  return condition === undefined ? run(database) : runSearch(database, {}, run);
+}
+
+/**
+ * Returns the ids of the projects of a workspace that are not deleted and meet every given condition.
+ *
+ * @throws errors of {@link runSearch}
+ */
 export async function findProjectIds(
   database: Database,
   workspaceId: string,
   conditions: ProjectConditions,
 ): Promise<string[]> {
   const { sql, params } = buildConditions(workspaceId, conditions);
-  const rows = await database.query<{ id: string }>(`SELECT id FROM projects WHERE ${sql} ORDER BY id`, params);
+  const statement = `SELECT id FROM projects WHERE ${sql} ORDER BY id`;
+  const rows = await runStatement(database, conditions, (tx) => tx.query<{ id: string }>(statement, params));
   return rows.map(({ id }) => id);
 }
 
@@ -164,7 +180,7 @@ export async function findProjectIds(
  * Lists the projects of a workspace that are not deleted and meet every given condition. The id breaks ties, so that
  * consecutive pages neither repeat nor skip a project.
  *
- * @throws ANSWER_TOO_LARGE
+ * @throws ANSWER_TOO_LARGE; errors of {@link runSearch}
  */
 export async function listProjects(
   database: Database,
@@ -176,7 +192,9 @@ export async function listProjects(
   const page = `SELECT ${projectColumns} FROM projects WHERE ${sql}
     ORDER BY ${query.sortBy} ${direction}, id ${direction}
     LIMIT $${params.push(query.limit)} OFFSET $${params.push(query.offset)}`;
-  const rows = await queryPageWithinLimit<ProjectRow>(database, page, params, maxPageBytes);
+  const rows = await runStatement(database, query, (tx) =>
+    queryPageWithinLimit<ProjectRow>(tx, page, params, maxPageBytes),
+  );
   return rows.map(toProjectRecord);
 }
 

@@ -83,6 +83,7 @@ export const inEachRun: Readonly<Record<string, number>> = {
   'test/api/main/datasets/examples.test.ts': 4,
   'test/api/main/datasets/files.test.ts': 4,
   'test/api/main/datasets/pending-attachments.test.ts': 4,
+  'test/api/main/datasets/searches.test.ts': 7,
   'test/api/main/datasets/shared-experiments.test.ts': 5,
   'test/api/main/datasets/shares.test.ts': 6,
   'test/api/main/feedback/feedback-configs.test.ts': 4,

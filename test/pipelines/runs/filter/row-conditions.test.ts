@@ -77,7 +77,7 @@ it('finds exactly the rows with such a pair, whatever characters keys and values
   const toText = (value: Json) => (typeof value === 'object' && value !== null ? undefined : String(value));
   const drawKey = () => (random.chance(0.8) ? random.pick(allPairs)[0] : drawText());
   let foundRows = 0;
-  for (let turn = 0; turn < 300; turn++) {
+  for (let turn = 0; turn < 150; turn++) {
     const [keys, values] = [[drawKey(), drawKey()], [drawText()]];
     for (const [path, value] of random.shuffled(allPairs)) {
       if (path === keys[0] && toText(value) !== undefined && random.chance(0.7)) values[0] = String(value);
@@ -102,7 +102,7 @@ it('finds exactly the rows with such a pair, whatever characters keys and values
     expect([filter, await find(`not(${filter})`, rows)]).toEqual([filter, places(false)]);
     foundRows += places(true).length;
   }
-  expect(foundRows).toBeGreaterThan(300);
+  expect(foundRows).toBeGreaterThan(150);
 });
 
 /** Whether the value is a number above 1, or a text that contains one. No generated text does. */
