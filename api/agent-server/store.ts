@@ -215,6 +215,7 @@ export const putStoreItem = defineAgentOperation({
     'STORE_ITEM_NOT_FOUND',
     'STORE_NAMESPACE_INVALID',
     'STORE_KEY_INVALID',
+    'STORE_TOO_MANY_TEXTS',
     'STORE_WITHOUT_INDEX',
     'STORE_EMBEDDER_UNUSABLE',
     'GRAPH_WORKER_BUSY',

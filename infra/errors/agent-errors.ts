@@ -254,6 +254,11 @@ export const agentErrors = {
     "The filter of '{field}' is invalid: '{operator}' is not an operator.",
     'Use $eq, $ne, $gt, $gte, $lt and $lte, or the value itself.',
   ),
+  STORE_TOO_MANY_TEXTS: caller(
+    422,
+    "The index paths of the item '{key}' select more than {limit} {what}.",
+    'Send `index` with paths that select fewer texts, or split the value over several items.',
+  ),
   STORE_TOO_MANY_VECTORS: caller(
     422,
     'The vector search would have to compare more than {limit} texts.',

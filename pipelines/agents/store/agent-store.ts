@@ -42,8 +42,8 @@ export class AgentStore extends BaseStore {
   /**
    * Runs a batch. Results have the order of `operations`.
    *
-   * @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_FILTER_INVALID, STORE_TOO_MANY_VECTORS,
-   * STORE_EMBEDDER_UNUSABLE
+   * @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_TOO_MANY_TEXTS, STORE_FILTER_INVALID,
+   * STORE_TOO_MANY_VECTORS, STORE_EMBEDDER_UNUSABLE
    */
   override async batch<Op extends Operation[]>(operations: Op): Promise<OperationResults<Op>> {
     const results: unknown[] = operations.map(() => undefined);

@@ -16,35 +16,58 @@ interface TextAtPath {
   readonly text: string;
 }
 
+/** Maximum number of indexed texts of an item. */
+const maxTexts = 10_000;
+/** Maximum number of values that the paths of an item visit. It limits the time of paths that find few texts. */
+const maxVisitedValues = 1_000_000;
+
 /**
  * Returns the texts of a value that are indexed: the texts at `paths` or, by default, at `fields`. Returns no texts if
  * `paths` is false or there is no index. A path consists of field names separated by dots; `[2]`, `[-1]` and `[*]`
- * select elements of a list; `$` is the whole value as JSON. Values that are not text are ignored.
+ * select elements of a list; `$` is the whole value as JSON. Values that are not text are ignored, and so are paths with
+ * the same steps as another one.
+ *
+ * @throws STORE_TOO_MANY_TEXTS
  */
-function collectTexts(
-  value: Readonly<Record<string, unknown>>,
-  fields: readonly string[] | undefined,
-  paths: false | readonly string[] | undefined,
-): TextAtPath[] {
+function collectTexts({ key, value, index: paths }: NewItem, fields: readonly string[] | undefined): TextAtPath[] {
   if (fields === undefined || paths === false) return [];
-  return [...new Set(paths ?? fields)].flatMap((path) => {
-    const found =
-      path === '$' ? [JSON.stringify(value)] : followPath([value], path.match(/[^.[\]]+|\[[^\]]*\]/g) ?? []);
-    const texts = found.filter((text): text is string => typeof text === 'string' && text !== '');
-    return texts.map((text, index) => ({ path: texts.length > 1 ? `${path}.${index}` : path, text }));
-  });
+  const stepsByPath = new Map<string, readonly string[]>();
+  const known = new Set<string>();
+  for (const path of paths ?? fields) {
+    const steps = path.match(/[^.[\]]+|\[[^\]]*\]/g) ?? [];
+    const id = path === '$' ? path : JSON.stringify(steps);
+    if (!known.has(id)) stepsByPath.set(path, steps);
+    known.add(id);
+  }
+  const collected: TextAtPath[] = [];
+  let visited = 0;
+  const rejectIfAbove = (count: number, limit: number, what: string) => {
+    if (count > limit) throw runlakeError('STORE_TOO_MANY_TEXTS', { key, limit, what });
+  };
+  for (const [path, steps] of stepsByPath) {
+    let found: readonly unknown[] = [value];
+    for (const step of path === '$' ? [] : steps) {
+      found = followStep(found, step);
+      visited += found.length;
+      rejectIfAbove(visited, maxVisitedValues, 'values');
+    }
+    const texts = (path === '$' ? [JSON.stringify(value)] : found).filter(
+      (text): text is string => typeof text === 'string' && text !== '',
+    );
+    rejectIfAbove(collected.length + texts.length, maxTexts, 'texts');
+    for (const [index, text] of texts.entries())
+      collected.push({ path: texts.length > 1 ? `${path}.${index}` : path, text });
+  }
+  return collected;
 }
 
-function followPath(from: readonly unknown[], steps: readonly string[]): readonly unknown[] {
-  const [step, ...rest] = steps;
-  if (step === undefined) return from;
-  const next = from.flatMap((value): unknown[] => {
+function followStep(from: readonly unknown[], step: string): readonly unknown[] {
+  return from.flatMap((value): readonly unknown[] => {
     if (typeof value !== 'object' || value === null) return [];
     if (!step.startsWith('[')) return Object.hasOwn(value, step) ? [(value as Record<string, unknown>)[step]] : [];
     if (!Array.isArray(value)) return [];
     return step === '[*]' ? value : [value.at(Number(step.slice(1, -1)))];
   });
-  return followPath(next, rest);
 }
 
 export function createUnusableEmbedderError(reason: string, cause?: unknown): RunlakeError {
@@ -94,7 +117,7 @@ interface NewItem extends StoreKey {
  * Stores items in one statement; each replaces an item with the same key. If `items` contains a key twice, the last
  * item is stored.
  *
- * @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_EMBEDDER_UNUSABLE
+ * @throws STORE_NAMESPACE_INVALID, STORE_KEY_INVALID, STORE_TOO_MANY_TEXTS, STORE_EMBEDDER_UNUSABLE
  */
 export async function putItems(
   sql: Sql,
@@ -109,7 +132,7 @@ export async function putItems(
   const last = [...new Map(items.map((item) => [JSON.stringify([item.namespace, item.key]), item])).values()];
   if (last.length === 0) return;
   const texts = last.flatMap((item, itemIndex) =>
-    collectTexts(item.value, config.index?.fields, item.index).map((text) => ({ ...text, itemIndex })),
+    collectTexts(item, config.index?.fields).map((text) => ({ ...text, itemIndex })),
   );
   const vectors = await embedTexts(
     config,

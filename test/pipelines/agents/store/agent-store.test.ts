@@ -227,6 +227,30 @@ describe('vector search', () => {
     expect(after.map(({ key }) => key)).toEqual(['ab', expect.stringMatching(/^(a|else)$/)]);
   });
 
+  test('indexes a path once, however it is written', async () => {
+    const deploymentId = await newDeployment();
+    const store = new AgentStore(threads.pool, deploymentId, config);
+    await store.put(['p'], 'k', { list: ['a', 'b'] }, ['list[*]', 'list[*].', '.list.[*]', 'list[0]']);
+    const rows = await threads.database.query<{ path: string }>(
+      'SELECT path FROM agents.store_vectors WHERE deployment_id = $1 ORDER BY path',
+      [deploymentId],
+    );
+    expect(rows.map(({ path }) => path)).toEqual(['list[*].0', 'list[*].1', 'list[0]']);
+  });
+
+  test('refuses an item whose paths select too many texts or values', async () => {
+    const store = await open(config);
+    const put = (count: number, element: unknown, index: string[]) =>
+      store.put(['many'], 'k', { a: Array(count).fill(element) }, index);
+    const tooMany = { code: 'STORE_TOO_MANY_TEXTS' };
+    await expect(put(10_001, 'a', ['a[*]'])).rejects.toMatchObject(tooMany);
+    await expect(put(5_001, { b: 'a', c: 'b' }, ['a[*].b', 'a[*].c'])).rejects.toMatchObject(tooMany);
+    const missing = Array.from({ length: 100 }, (_, index) => `a[*].b${index}`);
+    await expect(put(20_000, {}, missing)).rejects.toMatchObject(tooMany);
+    await put(10_000, 'a', ['a[*]']);
+    expect(await store.get(['many'], 'k')).toMatchObject({ value: { a: { length: 10_000 } } });
+  });
+
   test('compares ten thousand vectors, and refuses one more', async () => {
     const store = await open(config);
     const many = Array.from({ length: 10_000 }, (_, index) => ({
