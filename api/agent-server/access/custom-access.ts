@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
@@ -5,6 +6,7 @@ import type { AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import type { AuthorisationInput, CustomAccess } from '../../server/api-form.ts';
 import type { Operation } from '../../server/operation.ts';
+import { stripQuery } from '../../server/register-operation.ts';
 import type { AgentOperation } from '../agent-operation.ts';
 import type { AgentAccess } from './agent-access.ts';
 import { Authorizer } from './authorizer.ts';
@@ -47,12 +49,30 @@ export function createCustomAccess(options: {
       const headers = rawHeaders.flatMap((name, index): [string, string][] =>
         index % 2 === 0 ? [[name, rawHeaders[index + 1] ?? '']] : [],
       );
-      const url = new URL(request.originalUrl, 'http://localhost').href;
-      request.agentAccess = toAgentAccess(await authProcess.identify({ method: request.method, url, headers }));
+      const { method } = request;
+      const url = buildHandlerUrl(request);
+      request.agentAccess = toAgentAccess(await authProcess.identify({ method, url, headers }));
       return operator;
     },
     async handle(operation, input: AuthorisationInput, handler) {
       return authorise(operation, input.request.agentAccess as AgentAccess, input, handler);
     },
   };
+}
+
+/**
+ * Returns the URL that the `authenticate` handler of the project gets. Its path is that of the operation, not that of
+ * the request: the router decodes paths and ignores duplicate slashes and a slash at the end, so that a handler that
+ * decides by the path of the request could be bypassed.
+ */
+function buildHandlerUrl({ originalUrl, params, routeOptions }: FastifyRequest): string {
+  const { operation } = routeOptions.config;
+  const requestPath = stripQuery(originalUrl);
+  const path = operation
+    ? operation.path.replace(/:([^/]+)/g, (_, name: string) =>
+        encodeURIComponent((params as Readonly<Record<string, string>>)[name] ?? ''),
+      )
+    : // A route of the custom app. The target may be a whole URL (RFC 9112, 3.2.2).
+      `/${requestPath.replace(/^https?:\/\/[^/]*/i, '')}`.replace(/\/+/g, '/');
+  return new URL(`http://localhost${path}${originalUrl.slice(requestPath.length)}`).href;
 }

@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
@@ -68,6 +71,24 @@ describe('authentication', () => {
     expect((await count('nothing')).status).toBe(401);
     const counted = await count('secret-ada');
     expect([counted.status, counted.headers.get('x-ignored-fields')]).toEqual([200, null]);
+  });
+
+  it.each([
+    '/threads/search',
+    '//threads/search',
+    '/threads//search',
+    '/threads/search/',
+    '/threads/s%65arch',
+    '/threads/search#/threads/count',
+    'http://localhost/threads/search',
+  ])('calls the handler with the path of the operation: %s', async (path) => {
+    const { hostname, port } = new URL(server().url);
+    const headers = { authorization: 'Bearer secret-counter', 'content-type': 'application/json' };
+    const sent = request({ hostname, port, path, method: 'POST', headers });
+    sent.end('{}');
+    const [response] = (await once(sent, 'response')) as [IncomingMessage];
+    expect([response.statusCode, await text(response)]).toEqual([403, expect.stringContaining('only counts')]);
+    expect((await as('counter', 'POST', '//threads/count', {})).status).toBe(200);
   });
 
   it('responds 503 if the handler takes longer than two seconds', async () => {

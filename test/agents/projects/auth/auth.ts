@@ -14,6 +14,8 @@ export const auth = new Auth()
     if (name === 'banned') throw new HTTPException(451, { message: 'not for you' });
     if (name === 'broken') throw new Error('a secret of the database');
     if (name === 'dying') process.exit(3);
+    if (name === 'counter' && new URL(request.url).pathname === '/threads/search')
+      throw new HTTPException(403, { message: 'this user only counts' });
     return { identity: name, display_name: name.toUpperCase(), permissions: [`is:${name}`], plan: 'free' };
   })
   .on('*', ({ event, value, user }) => {
