@@ -28,7 +28,14 @@ const rolesByClass: readonly (readonly [RegExp, PromptMessage['role']])[] = [
   [/^(AI|Assistant)/, 'assistant'],
 ];
 
-/** Returns the variables of a prompt, in order of their use. */
+/**
+ * Maximum number of characters of the mustache templates of a prompt. Templates of prompts that have more, or more than
+ * 200 white-space characters in a row, are plain text: the time to parse white space is quadratic.
+ */
+const maxMustacheCharacters = 64 * 1024;
+const longWhiteSpace = /\s{201}/;
+
+/** Returns the variables of a prompt, in order of their use. A mustache template that is too large has none. */
 export function listPromptVariables(manifest: JsonObject): PromptVariable[] {
   const variables = new Map<string, PromptVariable>();
   for (const part of readParts(manifest)) {
@@ -41,7 +48,8 @@ export function listPromptVariables(manifest: JsonObject): PromptVariable[] {
 }
 
 /**
- * Fills in the values of a prompt. The value of a list of messages is text, which becomes one message of the user.
+ * Fills in the values of a prompt. The value of a list of messages is text, which becomes one message of the user. A
+ * mustache template that is too large becomes a message as it is.
  *
  * @throws BAD_REQUEST if a value is missing, or a template is not valid.
  */
@@ -91,7 +99,19 @@ function readPartials(manifest: JsonObject): Record<string, string> {
   return Object.fromEntries(Object.entries(partials).map(([name, value]) => [name, toText(value)]));
 }
 
+/** Returns the parts of a prompt. Mustache templates that would take long to parse are plain text. */
 function readParts(manifest: JsonObject): Part[] {
+  const parts = readAllParts(manifest);
+  const templates = parts.flatMap((part) => ('template' in part && part.format === 'mustache' ? [part.template] : []));
+  const areTooLarge = templates.reduce((sum, { length }) => sum + length, 0) > maxMustacheCharacters;
+  return parts.map((part) => {
+    if (!('template' in part) || part.format !== 'mustache') return part;
+    const { role, template } = part;
+    return areTooLarge || longWhiteSpace.test(template) ? { role, text: template } : part;
+  });
+}
+
+function readAllParts(manifest: JsonObject): Part[] {
   const prompt = findPrompt(manifest);
   const fields = isJsonObject(prompt.kwargs) ? prompt.kwargs : prompt;
   if (Array.isArray(fields.messages)) return fields.messages.filter(isJsonObject).map(readPart);
@@ -101,9 +121,8 @@ function readParts(manifest: JsonObject): Part[] {
 
 function readPart(message: JsonObject): Part {
   const fields = isJsonObject(message.kwargs) ? message.kwargs : message;
-  const className = String(
-    (Array.isArray(message.id) ? message.id.at(-1) : undefined) ?? message.role ?? fields.role ?? '',
-  );
+  const classNames = [Array.isArray(message.id) ? message.id.at(-1) : undefined, message.role, fields.role];
+  const className = classNames.find((name) => typeof name === 'string') ?? '';
   const role = rolesByClass.find(([pattern]) => pattern.test(capitalise(className)))?.[1] ?? 'user';
   if (typeof fields.variable_name === 'string') return { placeholder: fields.variable_name };
   const template = [fields.prompt]

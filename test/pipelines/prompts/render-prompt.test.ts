@@ -50,4 +50,28 @@ describe('a prompt', () => {
     expect(() => renderPrompt(chat, { mood: 'kind', toString: 'x' })).toThrow('question');
     expect(() => renderPrompt({ template: 'Hi {name' }, {})).toThrow('The template of the prompt is not valid.');
   });
+
+  it('is plain text if its mustache templates are large or have very long white space', () => {
+    const mustache = (template: string) => ({ template, template_format: 'mustache' });
+    for (const template of [`{{a${' '.repeat(60_000)}b`, `{{a}}${'x'.repeat(70_000)}`, `{{a}}${'\n '.repeat(150)}`]) {
+      const startMs = performance.now();
+      expect(listPromptVariables(mustache(template))).toEqual([]);
+      expect(renderPrompt(mustache(template), {})).toEqual([{ role: 'user', text: template }]);
+      expect(performance.now() - startMs).toBeLessThan(1_000);
+    }
+    const message = { kwargs: { prompt: { kwargs: mustache(`{{a}}${'x'.repeat(40_000)}`) } } };
+    expect(listPromptVariables({ messages: [message] })).toHaveLength(1);
+    expect(listPromptVariables({ messages: [message, message] })).toEqual([]);
+    expect(listPromptVariables({ template: `{a}${' '.repeat(70_000)}` })).toHaveLength(1);
+  });
+
+  it('ignores roles and classes that are not text', () => {
+    const messages = [{ role: { toString: 1 } }, { id: [{ toString: 1 }] }, { id: [1], role: 'system', content: 'x' }];
+    expect(listPromptVariables({ kwargs: { messages } })).toEqual([]);
+    expect(renderPrompt({ kwargs: { messages } }, {})).toEqual([
+      { role: 'user', text: '{"role":{"toString":1}}' },
+      { role: 'user', text: '{"id":[{"toString":1}]}' },
+      { role: 'system', text: 'x' },
+    ]);
+  });
 });
