@@ -7,18 +7,20 @@ export interface OpenAiMessage extends JsonObject {
 }
 
 /** OpenAI roles by LangChain message type. */
-const roles: Readonly<Record<string, string>> = {
-  human: 'user',
-  humanmessage: 'user',
-  ai: 'assistant',
-  aimessage: 'assistant',
-  system: 'system',
-  systemmessage: 'system',
-  tool: 'tool',
-  toolmessage: 'tool',
-  function: 'function',
-  functionmessage: 'function',
-};
+const roles: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    human: 'user',
+    humanmessage: 'user',
+    ai: 'assistant',
+    aimessage: 'assistant',
+    system: 'system',
+    systemmessage: 'system',
+    tool: 'tool',
+    toolmessage: 'tool',
+    function: 'function',
+    functionmessage: 'function',
+  }),
+);
 
 /** Members of OpenAI messages that are kept, besides role and content. */
 const keptMembers = ['name', 'tool_calls', 'tool_call_id', 'function_call', 'refusal'] as const;
@@ -47,11 +49,11 @@ export function toText(value: unknown): string {
 export function readMessage(value: unknown): OpenAiMessage | undefined {
   if (!isJsonObject(value)) return undefined;
   if (typeof value.role === 'string' && 'content' in value) {
-    return buildMessage(value, roles[value.role.toLowerCase()] ?? value.role);
+    return buildMessage(value, roles.get(value.role.toLowerCase()) ?? value.role);
   }
   const classPath = Array.isArray(value.id) ? value.id : [];
   const type = value.type === 'constructor' ? classPath.at(-1) : value.type;
-  const role = typeof type === 'string' ? roles[type.replace(/Chunk$/, '').toLowerCase()] : undefined;
+  const role = typeof type === 'string' ? roles.get(type.replace(/Chunk$/, '').toLowerCase()) : undefined;
   const content = [value.data, value.kwargs, value].find((each) => isJsonObject(each) && 'content' in each);
   return role === undefined || !isJsonObject(content) ? undefined : buildMessage(content, role);
 }

@@ -123,10 +123,12 @@ function removeRepeatedMessages(
   return messages.slice(repeats ? transcript.length : findStart(messages.findLastIndex(({ role }) => role === 'user')));
 }
 
-const labels: Readonly<Record<string, string>> = { user: 'Human', assistant: 'AI', system: 'System', tool: 'Tool' };
+const labels = new Map(Object.entries({ user: 'Human', assistant: 'AI', system: 'System', tool: 'Tool' }));
 
 function formatMessages(messages: readonly OpenAiMessage[]): string {
-  const text = messages.map((message) => `${labels[message.role] ?? message.role}: ${readText(message)}`).join('\n\n');
+  const text = messages
+    .map((message) => `${labels.get(message.role) ?? message.role}: ${readText(message)}`)
+    .join('\n\n');
   const characters = [...text.slice(0, 2 * maxPreviewCharacters)];
   if (characters.length <= maxPreviewCharacters) return text;
   return `${characters.slice(0, maxPreviewCharacters).join('')}…`;

@@ -179,12 +179,12 @@ function readMessages(values: unknown, task: { readonly taskId?: string; readonl
   });
 }
 
-const roleByMessageType: Readonly<Record<string, A2aMessage['role']>> = {
-  human: 'user',
-  HumanMessageChunk: 'user',
-  ai: 'agent',
-  AIMessageChunk: 'agent',
-};
+const roleByMessageType: ReadonlyMap<unknown, A2aMessage['role']> = new Map([
+  ['human', 'user'],
+  ['HumanMessageChunk', 'user'],
+  ['ai', 'agent'],
+  ['AIMessageChunk', 'agent'],
+]);
 
 /**
  * Converts a message of the graph to a text message. Returns undefined if the message is not from a user or a model, or
@@ -193,7 +193,7 @@ const roleByMessageType: Readonly<Record<string, A2aMessage['role']>> = {
 function readTextMessage(message: unknown): { role: A2aMessage['role']; text: string; id?: string } | undefined {
   if (!isJsonObject(message)) return undefined;
   const { type, content, id } = message;
-  const role = roleByMessageType[String(type)];
+  const role = roleByMessageType.get(type);
   const blocks: readonly unknown[] = Array.isArray(content) ? content : [{ type: 'text', text: content }];
   const text = blocks
     .map((block) => (isJsonObject(block) && block.type === 'text' && typeof block.text === 'string' ? block.text : ''))

@@ -46,7 +46,7 @@ refreshed AS (
 SELECT ${itemColumns} FROM agents.store_items
 WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed) AND ${notExpiredCondition}`;
 
-const comparisonOperators: Readonly<Record<string, string>> = { $gt: '>', $gte: '>=', $lt: '<', $lte: '<=' };
+const comparisonOperators = new Map(Object.entries({ $gt: '>', $gte: '>=', $lt: '<', $lte: '<=' }));
 
 /**
  * Adds the conditions of a filter on item values. Each field has a value that it must equal, or an object with the
@@ -61,7 +61,7 @@ function filterItems(conditions: Conditions, filter: Readonly<Record<string, unk
     const operators = parseOperators(filterValue) ?? { $eq: filterValue };
     for (const [operator, operand] of Object.entries(operators)) {
       const given = `${conditions.bind(toJsonbText(JSON.stringify(operand ?? null)))}::jsonb`;
-      const comparison = comparisonOperators[operator];
+      const comparison = comparisonOperators.get(operator);
       if (operator === '$eq') conditions.add(`${value} = ${given}`);
       else if (operator === '$ne') conditions.add(`${value} IS DISTINCT FROM ${given}`);
       else if (comparison !== undefined)

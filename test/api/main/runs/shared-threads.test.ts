@@ -85,6 +85,11 @@ describe('previews', () => {
     expect(await preview('plain', '&select=first_human_last_ai')).toEqual({ first_human_last_ai: 'Human: one?' });
   });
 
+  it('shows a role that is the name of an inherited member', async () => {
+    await addThread('inherited', [{ inputs: { messages: [{ role: 'constructor', content: 'hello' }] } }]);
+    expect(await preview('inherited', '&select=all_messages')).toEqual({ all_messages: 'constructor: hello' });
+  });
+
   it('cuts long conversations', async () => {
     await addThread(
       'long',

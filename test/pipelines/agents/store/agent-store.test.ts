@@ -107,11 +107,14 @@ describe('filters', () => {
   ])('match %j', async (filter, keys) => {
     expect(keysOf(await store.search(['f'], { filter }))).toEqual(keys);
   });
-  test('refuse an unknown operator', async () => {
-    await expect(store.search(['f'], { filter: { n: { $regex: '.' } } })).rejects.toMatchObject({
-      code: 'STORE_FILTER_INVALID',
-    });
-  });
+  test.each<object>([{ $regex: '.' }, { $eq: 1, constructor: 1 }, { $eq: 1, toString: 1 }])(
+    'refuse an unknown operator: %j',
+    async (n) => {
+      await expect(store.search(['f'], { filter: { n } as never })).rejects.toMatchObject({
+        code: 'STORE_FILTER_INVALID',
+      });
+    },
+  );
 });
 
 test('refuses invalid namespaces and keys', async () => {
