@@ -11,14 +11,26 @@ const sliceMs = 10;
  * that is shorter than a time slice completes at once.
  */
 export async function runInTimeSlices<Result>(work: StepwiseWork<Result>): Promise<Result> {
-  let sinceMs = performance.now();
+  const endSlice = createTimeSlices();
   for (;;) {
     const step = work.next();
     if (step.done) return step.value;
-    if (performance.now() - sinceMs < sliceMs) continue;
+    const turn = endSlice();
+    if (turn) await turn;
+  }
+}
+
+/**
+ * For long work in an asynchronous function. Returns a function to be called between its steps: if the time slice is
+ * over, it returns a promise that resolves after the event loop has run.
+ */
+export function createTimeSlices(): () => Promise<void> | undefined {
+  let sinceMs = performance.now();
+  const runEventLoop = async () => {
     await nextTurn();
     sinceMs = performance.now();
-  }
+  };
+  return () => (performance.now() - sinceMs < sliceMs ? undefined : runEventLoop());
 }
 
 /** Runs stepwise work without interruption, for callers whose process has no other work. */
