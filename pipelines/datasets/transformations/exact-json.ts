@@ -22,11 +22,33 @@ export function parseExactJson(text: string): ExactJson {
     copied = end;
   }
   if (parts.length === 0) return { value: JSON.parse(text), format: JSON.stringify };
-  const marked = new RegExp(`\\\\*"${marker}([^"\\\\]+)\\\\*"`, 'g');
   return {
     value: JSON.parse([...parts, text.slice(copied)].join('')),
-    format: (value) => JSON.stringify(value).replace(marked, '$1'),
+    format: (value) => restoreNumbers(JSON.stringify(value), marker),
   };
+}
+
+/**
+ * Removes the markers, and the quotes around them. The quotes are escaped within JSON that was formatted as a text, and
+ * absent if a number became a part of a longer text. No regular expression, because it would take quadratic time for long
+ * runs of backslashes.
+ */
+function restoreNumbers(text: string, marker: string): string {
+  const number = /-?\d[\d.eE+-]*/y;
+  const parts: string[] = [];
+  let copied = 0;
+  for (let at = text.indexOf(marker); at >= 0; at = text.indexOf(marker, copied)) {
+    number.lastIndex = at + marker.length;
+    const [digits = ''] = number.exec(text) ?? [];
+    const digitsEnd = at + marker.length + digits.length;
+    let [start, end] = [at, digitsEnd];
+    while (text[end] === '\\') end += 1;
+    const isQuoted = text[at - 1] === '"' && text[end] === '"';
+    if (isQuoted) start -= 1 + countBackslashes(text, at - 1);
+    parts.push(text.slice(copied, start), digits);
+    copied = isQuoted ? end + 1 : digitsEnd;
+  }
+  return [...parts, text.slice(copied)].join('');
 }
 
 /** Finds the numbers of valid JSON outside of its texts. */
@@ -45,8 +67,11 @@ function findTextEnd(text: string, start: number): number {
   return at + 1;
 }
 
-function isEscaped(text: string, at: number): boolean {
+const isEscaped = (text: string, at: number) => countBackslashes(text, at) % 2 === 1;
+
+/** Counts the backslashes before a position. */
+function countBackslashes(text: string, at: number): number {
   let backslashes = 0;
   while (text[at - 1 - backslashes] === '\\') backslashes += 1;
-  return backslashes % 2 === 1;
+  return backslashes;
 }

@@ -29,30 +29,40 @@ function convertMessage(value: unknown): unknown[] {
 function convertContent({ content: sent, ...message }: OpenAiMessage): JsonObject[] {
   const { role, ...more } = message;
   if (!Array.isArray(sent)) return [{ role, content: sent ?? '', ...more }];
-  const content: JsonObject[] = [];
+  const content: unknown[] = [];
   const toolCalls: unknown[] = Array.isArray(more.tool_calls) ? [...more.tool_calls] : [];
+  const callIds = new Set(toolCalls.filter(isJsonObject).map(({ id }) => id));
   const results: JsonObject[] = [];
   for (const block of sent.map(toBlock)) {
+    if (!isJsonObject(block)) {
+      content.push(block);
+      continue;
+    }
     const call = toToolCall(block);
     if (call) {
-      if (!toolCalls.some((known) => isJsonObject(known) && known.id === call.id)) toolCalls.push(call);
+      if (!callIds.has(call.id)) toolCalls.push(call);
+      callIds.add(call.id);
     } else if (block.type === 'tool_result' && 'content' in block && typeof block.tool_use_id === 'string') {
-      results.push(
-        ...convertContent({ role: 'tool', content: block.content, tool_call_id: block.tool_use_id } as OpenAiMessage),
-      );
+      const result = { role: 'tool', content: block.content, tool_call_id: block.tool_use_id };
+      for (const each of convertContent(result)) results.push(each);
     } else content.push(convertBlock(block));
   }
-  const isText = content.every(({ type, text }) => type === 'text' && typeof text === 'string');
+  const texts = content.flatMap((block) => (isTextBlock(block) ? [block.text] : []));
   const converted = {
     role,
-    content: isText ? content.map(({ text }) => text).join('\n') : content,
+    content: texts.length === content.length ? texts.join('\n') : content,
     ...more,
     ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
   };
   return content.length === 0 && results.length > 0 ? results : [converted, ...results];
 }
 
-const toBlock = (block: unknown): JsonObject => (isJsonObject(block) ? block : { type: 'text', text: String(block) });
+/** Lists are no known form. `String` would call members that are named `toString`. */
+const toBlock = (block: unknown): unknown =>
+  typeof block === 'object' && block !== null ? block : { type: 'text', text: String(block) };
+
+const isTextBlock = (block: unknown): block is { readonly text: string } =>
+  isJsonObject(block) && block.type === 'text' && typeof block.text === 'string';
 
 /** Returns the tool call that a block of Anthropic or of OpenAI's Responses contains. */
 function toToolCall({ type, id, name, input, call_id, arguments: sent }: JsonObject): JsonObject | undefined {
@@ -65,7 +75,9 @@ function convertBlock(block: JsonObject): JsonObject {
   if (type === 'text' && typeof text === 'string') return { type, text };
   if (type === 'image_url' && image_url !== undefined) return { type, image_url };
   if (type === 'image' && isJsonObject(source) && source.type === 'base64') {
-    return { type: 'image_url', image_url: { url: `data:${source.media_type};base64,${source.data}` } };
+    const { media_type: mediaType, data } = source;
+    if (typeof mediaType !== 'string' || typeof data !== 'string') return block;
+    return { type: 'image_url', image_url: { url: `data:${mediaType};base64,${data}` } };
   }
   if (json !== undefined) return { type: 'text', text: JSON.stringify(json) };
   return block;
