@@ -33,11 +33,13 @@ const Schema = () =>
 
 /** More than a schema has fields worth a transformation. */
 const maxTransformations = 100;
+/** Deeper than members of examples that are worth a transformation. */
+const maxPathLength = 20;
 export const Transformations = Type.Array(
   Type.Object({
     path: Type.Array(Text({ maxLength: 1_000 }), {
       minItems: 1,
-      maxItems: 100,
+      maxItems: maxPathLength,
       description: '`inputs` or `outputs`, then the names of members down to the value.',
     }),
     transformation_type: Text({ maxLength: 100, description: `One of ${transformationTypes.join(', ')}.` }),

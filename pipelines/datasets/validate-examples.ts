@@ -8,7 +8,7 @@ import { createExampleError } from './example.ts';
 import { compileExampleSchema, type ExampleSchemaValidator } from './example-schema.ts';
 import { type ExampleWithSource, readSourceRuns } from './source-runs.ts';
 import type { DatasetTransformation } from './transformations/dataset-transformation.ts';
-import { createTransformer, type ExampleDocuments } from './transformations/transform-documents.ts';
+import { createTransformer, type ExampleDocuments, type Transformer } from './transformations/transform-documents.ts';
 
 interface CheckedExample extends ExampleDocuments {
   readonly id: string;
@@ -68,18 +68,19 @@ export function createExamplePreparer(
     outputs: compile('outputs_schema_definition', outputsSchema),
   };
   const validate = limitTime();
-  const transform = createTransformer(transformations, {
-    inputs: parseNullableJson(inputsSchema) ?? undefined,
-    outputs: parseNullableJson(outputsSchema) ?? undefined,
-  });
+  let transformer: Transformer | undefined;
   const prepare = function* <Example extends CheckedExample>(
     examples: readonly Example[],
     tools: RunTools | undefined,
   ) {
+    transformer ??= yield* createTransformer(transformations, {
+      inputs: parseNullableJson(inputsSchema) ?? undefined,
+      outputs: parseNullableJson(outputsSchema) ?? undefined,
+    });
     const prepared: Example[] = [];
     for (const sent of examples) {
       checkSizes(sent, maxBytes);
-      const example = transform(sent, tools?.get(sent.id));
+      const example = transformer(sent, tools?.get(sent.id));
       if (example !== sent) checkSizes(example, maxBytes);
       checkDocuments(example, schemas, validate);
       prepared.push(example);

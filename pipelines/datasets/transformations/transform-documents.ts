@@ -1,9 +1,10 @@
 import { isJsonObject, type JsonObject } from '../../../infra/json/json-value.ts';
+import type { StepwiseWork } from '../../ingest/in-slices.ts';
 import { readMessage } from '../../runs/openai-messages.ts';
 import { type DatasetTransformation, transformationTypes } from './dataset-transformation.ts';
 import { parseExactJson } from './exact-json.ts';
 import { convertMessages, convertTool } from './openai-forms.ts';
-import { findSchemas, isListSchema, isRequired, listFields } from './schema-fields.ts';
+import { createSchemaFinder, isListSchema, isRequired, listFields, type SchemaFinder } from './schema-fields.ts';
 
 type DocumentName = 'inputs' | 'outputs';
 
@@ -19,19 +20,27 @@ type DatasetSchemas = Readonly<Record<DocumentName, JsonObject | undefined>>;
 /** A change of a document. It returns the same value if it changes nothing. `runTools` are the tools of the source run. */
 type Change = (document: unknown, runTools: unknown) => unknown;
 
+export type Transformer = <Example extends ExampleDocuments>(example: Example, runTools?: unknown) => Example;
+
 /**
  * Returns a function that applies the transformations of a dataset to the documents of an example. Values that have not
  * the form that a transformation expects stay unchanged, and so does the text of a document in which nothing changes.
  */
-export function createTransformer(
+export function* createTransformer(
   transformations: readonly DatasetTransformation[],
   schemas: DatasetSchemas,
-): <Example extends ExampleDocuments>(example: Example, runTools?: unknown) => Example {
+): StepwiseWork<Transformer> {
   const order = (each: DatasetTransformation) => transformationTypes.indexOf(each.transformation_type);
   const sorted = [...transformations].sort((one, other) => order(one) - order(other));
-  const select = (name: DocumentName) =>
-    sorted.filter(({ path }) => path[0] === name).map((each) => toChange(each, schemas[name] ?? {}));
-  const changes = { inputs: select('inputs'), outputs: select('outputs') };
+  const finders = {
+    inputs: createSchemaFinder(schemas.inputs ?? {}),
+    outputs: createSchemaFinder(schemas.outputs ?? {}),
+  };
+  const changes: Record<DocumentName, Change[]> = { inputs: [], outputs: [] };
+  for (const each of sorted) {
+    const name = each.path[0] as DocumentName;
+    changes[name].push(yield* toChange(each, finders[name]));
+  }
   const transform = (text: string | null | undefined, name: DocumentName, runTools: unknown) => {
     if (text == null || changes[name].length === 0) return {};
     const { value: document, format } = parseExactJson(text);
@@ -46,16 +55,16 @@ export function createTransformer(
   });
 }
 
-function toChange(
+function* toChange(
   { path: [name, ...members], transformation_type: type }: DatasetTransformation,
-  schema: JsonObject,
-): Change {
+  findSchemas: SchemaFinder,
+): StepwiseWork<Change> {
   const key = members[0] ?? '';
-  const schemas = findSchemas(schema, members);
+  const schemas = yield* findSchemas(members);
   switch (type) {
     case 'convert_to_openai_message': {
       // Traced messages are known only in whole documents.
-      const isExtracted = members.length === 1 && isRequired(findSchemas(schema, []), key);
+      const isExtracted = members.length === 1 && isRequired(yield* findSchemas([]), key);
       const read = name === 'inputs' ? readTracedPrompt : readTracedAnswer;
       return (document) => {
         const complete = isExtracted
