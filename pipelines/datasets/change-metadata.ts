@@ -1,6 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import { runInTimeSlices } from '../ingest/in-slices.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { addSplits, defaultSplit, requireWriteSize, splitKey } from './example.ts';
 import { requireDataset, writeVersion } from './versions.ts';
@@ -46,37 +47,57 @@ export async function changeMetadata(
   const changed = new Set<string>();
   await writeVersion(database, workspaceId, datasetId, async (tx, locked) => {
     const former = await findCurrentExamples({ tx, config }, locked, ids);
-    let totalBytes = 0;
-    const rows = [...former].map(([id, { metadata, attachments }]) => {
-      changed.add(id);
-      const result = addSplits(changes.reduce(applyChange, metadata), undefined);
-      const bytes = Buffer.byteLength(JSON.stringify(result));
-      if (bytes > config.maxRunBytes) {
-        const limits = { limitBytes: config.maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' };
-        throw runlakeError('EXAMPLE_TOO_LARGE', { example: id, ...limits });
-      }
-      totalBytes += bytes;
-      requireWriteSize(totalBytes, config);
-      return { id, attachments, metadata: result };
-    });
+    const rows = await runInTimeSlices(changeRows(former, changes, config));
+    for (const { id } of rows) changed.add(id);
     await replaceExampleRows(tx, locked, rows);
     return 0;
   });
   return changed;
 }
 
+function* changeRows(
+  former: Awaited<ReturnType<typeof findCurrentExamples>>,
+  sent: readonly MetadataChange[],
+  config: Pick<Config, 'maxRunBytes' | 'maxBodyBytes'>,
+) {
+  const changes = sent.map((change) => ({ ...change, values: new Set<unknown>(change.values ?? []) }));
+  const rows = [];
+  let totalBytes = 0;
+  for (const [id, { metadata, attachments }] of former) {
+    let changed: Metadata = metadata;
+    for (const change of changes) {
+      changed = applyChange(changed, change);
+      yield;
+    }
+    const result = addSplits(changed, undefined);
+    const bytes = Buffer.byteLength(JSON.stringify(result));
+    if (bytes > config.maxRunBytes) {
+      const limits = { limitBytes: config.maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' };
+      throw runlakeError('EXAMPLE_TOO_LARGE', { example: id, ...limits });
+    }
+    totalBytes += bytes;
+    requireWriteSize(totalBytes, config);
+    rows.push({ id, attachments, metadata: result });
+    yield;
+  }
+  return rows;
+}
+
 type Metadata = Readonly<Record<string, unknown>>;
 
-function applyChange(metadata: Metadata, { key, operation, value, values }: MetadataChange): Metadata {
+interface PreparedChange extends Omit<MetadataChange, 'values'> {
+  readonly values: ReadonlySet<unknown>;
+}
+
+function applyChange(metadata: Metadata, { key, operation, value, values }: PreparedChange): Metadata {
   if (operation === 'SET') return copyWithMember(metadata, key, value ?? null);
   const former = Object.hasOwn(metadata, key) ? metadata[key] : undefined;
   const list: unknown[] = Array.isArray(former) ? former : key === splitKey ? [defaultSplit] : [];
-  const given = values ?? [];
-  if (operation === 'ARRAY_ADD') return copyWithMember(metadata, key, [...new Set([...list, ...given])]);
+  if (operation === 'ARRAY_ADD') return copyWithMember(metadata, key, [...new Set([...list, ...values])]);
   return copyWithMember(
     metadata,
     key,
-    list.filter((item) => !(given as unknown[]).includes(item)),
+    list.filter((item) => !values.has(item)),
   );
 }
 
