@@ -156,6 +156,8 @@ describe('a dataset', () => {
     for (const inputs_schema_definition of [
       { type: 'strin' },
       { $ref: 'https://example.com/schema' },
+      { $schema: { toString: 1 } },
+      { $schema: [{ toString: 1 }] },
       { type: 'object', description: 'x'.repeat(300_000) },
     ]) {
       const { status, body } = await ask('POST', '/datasets', { name: randomUUID(), inputs_schema_definition });

@@ -98,6 +98,7 @@ describe('transformations of a dataset', () => {
     [transformation('convert_to_openai_tool', 'inputs', 'a', 'tools'), 400, /inputs.* and one name/],
     [transformation('remove_extra_fields'), 422, /path/],
     [{ path: ['inputs'] }, 422, /transformation_type/],
+    [transformation('remove_extra_fields', 'inputs', ...Array(20).fill('a')), 422, /path/],
   ])('are refused if they are %j', async (wrong, status, reason) => {
     const body = { name: randomUUID(), transformations: [wrong] };
     const created = await ask('POST', '/datasets', body);
