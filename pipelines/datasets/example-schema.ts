@@ -55,9 +55,9 @@ function compile(field: string, text: string): ExampleSchemaValidator {
   const refuse = (reason: string) => runlakeError('INVALID_SCHEMA', { field, reason });
   if (text.length > maxSchemaCharacters) throw refuse(`it has more than ${maxSchemaCharacters} characters`);
   const schema = JSON.parse(text) as { readonly $schema?: unknown };
-  const { $schema = '' } = schema;
-  if (typeof $schema !== 'string') throw refuse('/$schema must be string');
-  const dialect = /draft-0[467]\b/.test($schema) ? dialects.draft7 : dialects.draft2020;
+  const { $schema } = schema;
+  if ($schema != null && typeof $schema !== 'string') throw refuse('/$schema must be string');
+  const dialect = /draft-0[467]\b/.test($schema ?? '') ? dialects.draft7 : dialects.draft2020;
   dialect.meta ??= prepareMeta(dialect.create({}));
   const { meta } = dialect;
   let validate: ValidateFunction;
