@@ -79,9 +79,9 @@ export function guaranteesPage(): Page {
         'but not of the machine.',
       '- **Events that Kafka deletes.** An event that exceeds the retention of its topic before a sink stores it is lost; ' +
         '`runlake_event_log_lost_events_total` counts it. Keep the retention longer than the longest outage of ClickHouse.',
-      '- **Events that arrive long after their workspace is deleted.** Runlake deletes the data of a deleted workspace at once, and ' +
-        'again an hour later. Data that a sink stores after that stays in ClickHouse; no request reads it. Kafka keeps its records ' +
-        'until their retention ends.',
+      '- **Events that arrive long after their workspace or project is deleted.** Runlake deletes its data at once, and again an hour ' +
+        'later, as soon as the sinks have stored what was accepted before. Data that a sink stores after that stays in ClickHouse; no ' +
+        'request reads it. Kafka keeps its records until their retention ends.',
       '- **Runs that expire while their export waits.** An export includes the runs that had not expired at its creation. Expired runs leave ClickHouse a week later; an export that starts after that contains none of them and does not count them.',
       '- **Order between traces.** Events of a run have an order, by which their values merge; events of two traces have none.',
       '- **Immediate visibility.** An accepted run is readable a little later, usually within a second; its usage follows. Without Kafka, ' +
