@@ -6,10 +6,10 @@ const limits = { maxRowBytes: 26_214_400, maxJsonDepth: 1_000 };
 
 /** Reads a file, and returns the number of its rows and the longest time in which the event loop could not run. */
 async function read(format: TableFormat, file: string | Buffer, columns: readonly string[] = ['a']) {
-  let [rows, longestMs, last] = [0, 0, performance.now()];
+  let [rows, maxGapMs, last] = [0, 0, performance.now()];
   const measure = () => {
     const now = performance.now();
-    [longestMs, last] = [Math.max(longestMs, now - last), now];
+    [maxGapMs, last] = [Math.max(maxGapMs, now - last), now];
   };
   const timer = setInterval(measure, 5);
   try {
@@ -21,7 +21,7 @@ async function read(format: TableFormat, file: string | Buffer, columns: readonl
   } finally {
     clearInterval(timer);
   }
-  return { rows, longestMs };
+  return { rows, maxGapMs };
 }
 
 describe('other requests are served while a file is read', () => {
@@ -35,7 +35,7 @@ describe('other requests are served while a file is read', () => {
   ] as const)('%s of %s', { timeout: 120_000 }, async (format, _, file, rows) => {
     const result = await read(format, file);
     expect(result.rows).toBe(rows);
-    expect(result.longestMs).toBeLessThan(500);
+    expect(result.maxGapMs).toBeLessThan(500);
   });
 });
 
