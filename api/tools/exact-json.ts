@@ -4,6 +4,7 @@
  * lengths of its pages (see `json-size.ts`).
  */
 import { randomUUID } from 'node:crypto';
+import { markNumbers } from '../../infra/json/mark-numbers.ts';
 
 /** A number that JavaScript would write differently from Python. */
 export class ExactNumber {
@@ -42,7 +43,6 @@ const hasFraction = (value: number) => Number.isFinite(value) && !Number.isInteg
 
 /** Matches a text that may have numbers for which {@link isInexact} is true. */
 const mayBeInexact = /(?:^|[[:,\s])-?(?:\d{16}|\d+\.0*(?!\d)|\d+(?:\.\d+)?[eE])/;
-const number = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
 /** Begins the texts that stand for numbers while JSON is parsed. No other text begins with it. */
 const mark = randomUUID();
@@ -58,36 +58,8 @@ const depthMarker = `… (nested deeper than ${maxDepth} levels)`;
  * @throws SyntaxError
  */
 export function parseExactly(text: string): unknown {
-  if (!mayBeInexact.test(text)) return cutDepth(JSON.parse(text));
-  let isMarked = false;
-  const parts: string[] = [];
-  for (let at = 0; at < text.length; ) {
-    const quote = text.indexOf('"', at);
-    const start = quote === -1 ? text.length : quote;
-    parts.push(
-      text.slice(at, start).replace(number, (token) => {
-        if (!isInexact(token)) return token;
-        isMarked = true;
-        return `"${mark}${token}"`;
-      }),
-    );
-    at = findStringEnd(text, start);
-    parts.push(text.slice(start, at));
-  }
-  return isMarked ? readMarks(cutDepth(JSON.parse(parts.join('')))) : cutDepth(JSON.parse(text));
-}
-
-/**
- * Returns the position after the string that begins at `start`. A regular expression would overflow its stack for
- * strings of some MB.
- */
-function findStringEnd(text: string, start: number): number {
-  for (let end = text.indexOf('"', start + 1); end !== -1; end = text.indexOf('"', end + 1)) {
-    let backslashes = 0;
-    while (text[end - 1 - backslashes] === '\\') backslashes += 1;
-    if (backslashes % 2 === 0) return end + 1;
-  }
-  return text.length;
+  const marked = mayBeInexact.test(text) ? markNumbers(text, mark, isInexact) : undefined;
+  return marked === undefined ? cutDepth(JSON.parse(text)) : readMarks(cutDepth(JSON.parse(marked)));
 }
 
 /** Replaces the lists and objects in `value` that are nested too deeply. */

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { countBackslashes, markNumbers } from '../../../infra/json/mark-numbers.ts';
 
 /** A parsed document, and a function that formats the document or a changed copy of it. */
 interface ExactJson {
@@ -13,19 +14,9 @@ interface ExactJson {
  */
 export function parseExactJson(text: string): ExactJson {
   const marker = `number-${randomBytes(16).toString('hex')}:`;
-  const parts: string[] = [];
-  let copied = 0;
-  for (const { start, end } of findNumbers(text)) {
-    const digits = text.slice(start, end);
-    if (String(Number(digits)) === digits) continue;
-    parts.push(text.slice(copied, start), `"${marker}${digits}"`);
-    copied = end;
-  }
-  if (parts.length === 0) return { value: JSON.parse(text), format: JSON.stringify };
-  return {
-    value: JSON.parse([...parts, text.slice(copied)].join('')),
-    format: (value) => restoreNumbers(JSON.stringify(value), marker),
-  };
+  const marked = markNumbers(text, marker, (digits) => String(Number(digits)) !== digits);
+  if (marked === undefined) return { value: JSON.parse(text), format: JSON.stringify };
+  return { value: JSON.parse(marked), format: (value) => restoreNumbers(JSON.stringify(value), marker) };
 }
 
 /**
@@ -49,29 +40,4 @@ function restoreNumbers(text: string, marker: string): string {
     copied = isQuoted ? end + 1 : digitsEnd;
   }
   return [...parts, text.slice(copied)].join('');
-}
-
-/** Finds the numbers of valid JSON outside of its texts. */
-function* findNumbers(text: string): Generator<{ readonly start: number; readonly end: number }> {
-  const token = /"|-?\d[\d.eE+-]*/g;
-  for (let found = token.exec(text); found !== null; found = token.exec(text)) {
-    if (found[0] === '"') token.lastIndex = findTextEnd(text, found.index + 1);
-    else yield { start: found.index, end: token.lastIndex };
-  }
-}
-
-/** Returns the position after the quote that ends a text. */
-function findTextEnd(text: string, start: number): number {
-  let at = text.indexOf('"', start);
-  while (isEscaped(text, at)) at = text.indexOf('"', at + 1);
-  return at + 1;
-}
-
-const isEscaped = (text: string, at: number) => countBackslashes(text, at) % 2 === 1;
-
-/** Counts the backslashes before a position. */
-function countBackslashes(text: string, at: number): number {
-  let backslashes = 0;
-  while (text[at - 1 - backslashes] === '\\') backslashes += 1;
-  return backslashes;
 }
