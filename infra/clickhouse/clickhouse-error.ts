@@ -88,19 +88,15 @@ const dataCodes = new Set([
   349, // CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
   376, // CANNOT_PARSE_UUID
   407, // DECIMAL_OVERFLOW
+  1001, // STD_EXCEPTION: thrown by the Avro library, or by others; see {@link isServerTrouble}
 ]);
-
-/** STD_EXCEPTION: an exception of a C++ library, which the message names. */
-const stdException = 1_001;
 
 /**
  * Returns whether an error with a number for invalid data has another cause, which the number does not show: a library
  * other than Avro, such as the file system on a full disk, or the connection to another server of the cluster.
  */
 function isServerTrouble(number: number, message: string): boolean {
-  return (
-    (number === stdException && !message.includes('type: avro::')) || message.includes('while receiving packet from')
-  );
+  return (number === 1_001 && !message.includes('type: avro::')) || message.includes('while receiving packet from');
 }
 
 /**
@@ -113,17 +109,15 @@ export function toClickHouseError(
   statement: Statement,
 ): RunlakeError | TypeError | RangeError | SyntaxError {
   if (raw instanceof TypeError || raw instanceof RangeError || raw instanceof SyntaxError) return raw;
-  if (raw instanceof ClickHouseError)
-    raw.message = `${raw.message.trim()} [query ${statement.name}, id ${statement.queryId}]`;
-  const given = raw instanceof ClickHouseError ? raw.code : undefined;
-  const code =
-    raw instanceof ClickHouseError ? toErrorCode(raw.code, raw.message, statement.kind) : 'CLICKHOUSE_UNAVAILABLE';
-  const type = raw instanceof ClickHouseError && raw.type ? ` (${raw.type})` : '';
+  const sent = raw instanceof ClickHouseError ? raw : undefined;
+  if (sent) sent.message = `${sent.message.trim()} [query ${statement.name}, id ${statement.queryId}]`;
+  const code = sent ? toErrorCode(sent, statement.kind) : 'CLICKHOUSE_UNAVAILABLE';
+  const type = sent?.type ? ` (${sent.type})` : '';
   return runlakeError(
     code,
     {
       store: 'ClickHouse',
-      reason: `ClickHouse code ${given}${type}`,
+      reason: `ClickHouse code ${sent?.code}${type}`,
       topic: statement.name,
       table: statement.table ?? '',
     },
@@ -137,14 +131,14 @@ export function getClickHouseCode(error: unknown): number | undefined {
   return cause instanceof ClickHouseError ? Number(cause.code) : undefined;
 }
 
-function toErrorCode(given: string, message: string, kind: Statement['kind']): ErrorCode {
-  const status = /^HTTP (\d+)$/.exec(given)?.[1];
+function toErrorCode({ code, message }: ClickHouseError, kind: Statement['kind']): ErrorCode {
+  const status = /^HTTP (\d+)$/.exec(code)?.[1];
   if (status !== undefined) return mapStatusToErrorCode(Number(status));
-  const number = Number(given);
+  const number = Number(code);
   if (transientCodes.has(number) || isServerTrouble(number, message)) return 'CLICKHOUSE_UNAVAILABLE';
   if (accessCodes.has(number)) return 'ACCESS_DENIED_BY_STORE';
   if (kind === 'insert' && schemaCodes.has(number)) return 'SCHEMA_MISMATCH';
-  if (kind === 'insert' && (dataCodes.has(number) || number === stdException)) return 'INSERT_DATA_REFUSED';
+  if (kind === 'insert' && dataCodes.has(number)) return 'INSERT_DATA_REFUSED';
   return 'CLICKHOUSE_QUERY_FAILED';
 }
 
