@@ -59,11 +59,13 @@ export async function keepTraces(
     const { expiresAtSeconds } = mergeLifetimes(lifetime, computeLifetime(config, retention, traceTimeMicros));
     for (const each of locations) rows.push([trace.tenantId, trace.traceId, each.projectId, expiresAtSeconds]);
   }
-  if (rows.length > 0) await copyRows({ clickhouse, database }, rows, signal);
-  await moveCopies(
-    { clickhouse, database },
-    located.map(({ trace }) => trace),
-  );
+  if (rows.length > 0) {
+    await copyRows({ clickhouse, database }, rows, signal);
+    await moveCopies(
+      { clickhouse, database },
+      located.map(({ trace }) => trace),
+    );
+  }
   return changes.filter(({ id }) => !waiting.has(id)).map(({ id }) => id);
 }
 
