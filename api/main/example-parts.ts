@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { changeMetadata, type MetadataChange, metadataOperations } from '../../pipelines/datasets/change-metadata.ts';
@@ -9,9 +10,11 @@ import {
 import { findCommonDataset, readExampleParts } from '../../pipelines/datasets/example-parts.ts';
 import { upsertExamples } from '../../pipelines/datasets/upsert-examples.ts';
 import { createExamples, updateExamples, type WrittenExamples } from '../../pipelines/datasets/write-examples.ts';
+import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
 import { DatasetParams } from './datasets.ts';
 import { maxExamples } from './example-fields.ts';
 import { exampleWriteErrors, requireRunAccess } from './examples.ts';
@@ -27,6 +30,25 @@ const WrittenResponse = Type.Object({
 
 const buildWrittenResponse = ({ ids, asOf }: WrittenExamples) =>
   new RawResponse({ status: 201, body: { count: ids.length, example_ids: [...ids], as_of: asOf } });
+
+interface PartsRequest {
+  readonly caller: WorkspaceCaller;
+  readonly services: Services;
+  readonly request: FastifyRequest;
+}
+
+/** Reads the examples of a request, and writes them if the caller may read the runs that they copy. */
+function writeParts(
+  { caller, services, request }: PartsRequest,
+  write: (examples: Awaited<ReturnType<typeof readExampleParts>>) => Promise<WrittenExamples>,
+): Promise<RawResponse> {
+  const contentType = request.headers['content-type'] ?? '';
+  return withBody({ request, caller }, services.config, async (body) => {
+    const examples = await readExampleParts({ body, contentType }, services.config);
+    requireRunAccess(caller, examples);
+    return buildWrittenResponse(await write(examples));
+  });
+}
 
 const partErrors = [
   ...exampleWriteErrors,
@@ -52,14 +74,10 @@ export const createExampleParts = defineOperation({
   errors: partErrors,
   rawBody: { contentTypes: ['multipart/form-data'], description: 'Examples and attachments as parts.' },
   schema: { params: DatasetParams, response: { 201: WrittenResponse } },
-  handler: async ({ caller, params, services, request }) => {
-    const contentType = request.headers['content-type'] ?? '';
-    return withBody({ request, caller }, services.config, async (body) => {
-      const examples = await readExampleParts({ body, contentType }, services.config);
-      requireRunAccess(caller, examples);
-      return buildWrittenResponse(await createExamples(services, caller.workspaceId, params.dataset_id, examples));
-    });
-  },
+  handler: ({ caller, params, services, request }) =>
+    writeParts({ caller, services, request }, (examples) =>
+      createExamples(services, caller.workspaceId, params.dataset_id, examples),
+    ),
 });
 
 export const updateExampleParts = defineOperation({
@@ -76,14 +94,10 @@ export const updateExampleParts = defineOperation({
   errors: partErrors,
   rawBody: { contentTypes: ['multipart/form-data'], description: 'Changes and attachments as parts.' },
   schema: { params: DatasetParams, response: { 201: WrittenResponse } },
-  handler: async ({ caller, params, services, request }) => {
-    const contentType = request.headers['content-type'] ?? '';
-    return withBody({ request, caller }, services.config, async (body) => {
-      const changes = await readExampleParts({ body, contentType }, services.config);
-      requireRunAccess(caller, changes);
-      return buildWrittenResponse(await updateExamples(services, caller.workspaceId, params.dataset_id, changes));
-    });
-  },
+  handler: ({ caller, params, services, request }) =>
+    writeParts({ caller, services, request }, (changes) =>
+      updateExamples(services, caller.workspaceId, params.dataset_id, changes),
+    ),
 });
 
 export const upsertExampleParts = defineOperation({
@@ -100,15 +114,10 @@ export const upsertExampleParts = defineOperation({
   errors: partErrors,
   rawBody: { contentTypes: ['multipart/form-data'], description: 'Examples and attachments as parts.' },
   schema: { response: { 201: WrittenResponse } },
-  handler: async ({ caller, services, request }) => {
-    const contentType = request.headers['content-type'] ?? '';
-    return withBody({ request, caller }, services.config, async (body) => {
-      const examples = await readExampleParts({ body, contentType }, services.config);
-      requireRunAccess(caller, examples);
-      const datasetId = findCommonDataset(examples);
-      return buildWrittenResponse(await upsertExamples(services, caller.workspaceId, datasetId, examples));
-    });
-  },
+  handler: ({ caller, services, request }) =>
+    writeParts({ caller, services, request }, (examples) =>
+      upsertExamples(services, caller.workspaceId, findCommonDataset(examples), examples),
+    ),
 });
 
 export const deleteExampleList = defineOperation({

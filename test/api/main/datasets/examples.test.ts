@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { type ExamplePart, sendExampleParts } from './send-example-parts.ts';
 
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
@@ -22,20 +23,12 @@ async function addDataset(more: object = {}): Promise<string> {
   return body.id;
 }
 
-/** Sends a multipart body. Each part is a name, a body and optionally a content type. */
-async function sendParts(method: 'POST' | 'PATCH', datasetId: string, parts: readonly (readonly string[])[]) {
-  const body = parts.map(
-    ([name, content, type = 'application/json']) =>
-      `--cut\r\nContent-Disposition: form-data; name="${name}"\r\nContent-Type: ${type}\r\n\r\n${content}\r\n`,
+const sendParts = (method: 'POST' | 'PATCH', datasetId: string, parts: readonly ExamplePart[]) =>
+  sendExampleParts(
+    api,
+    { key: acme.workspaceKeys[1], method, url: `/v1/platform/datasets/${datasetId}/examples` },
+    parts,
   );
-  const answer = await api.server.inject({
-    method,
-    url: `/v1/platform/datasets/${datasetId}/examples`,
-    headers: { 'x-api-key': acme.workspaceKeys[1], 'content-type': 'multipart/form-data; boundary=cut' },
-    payload: `${body.join('')}--cut--\r\n`,
-  });
-  return { status: answer.statusCode, body: answer.json() };
-}
 
 describe('examples by JSON', () => {
   it('are created and changed alone and in bulk, each time as one version', async () => {
@@ -211,15 +204,15 @@ describe('examples by multipart', () => {
   it('refuse bad input, all or none', async () => {
     const datasetId = await addDataset();
     const id = randomUUID();
-    const good = [
+    const good: ExamplePart[] = [
       [randomUUID(), '{}'],
       [`${id}.inputs`, '{}'],
     ];
-    const main = (body: string) => [
+    const main = (body: string): ExamplePart[] => [
       [id, body],
       [`${id}.inputs`, '{}'],
     ];
-    const cases: [readonly (readonly string[])[], number][] = [
+    const cases: [readonly ExamplePart[], number][] = [
       [good, 422],
       [
         main(JSON.stringify({ source_run_id: id, use_source_run_attachments: Array(150).fill('a'.repeat(1_000)) })),

@@ -4,6 +4,7 @@ import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { sendExampleParts } from './send-example-parts.ts';
 
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
@@ -55,18 +56,15 @@ async function add(dataset_id: string, example: object) {
 /** Creates an example from JSON text, and returns the text of the response that reads it. */
 async function addText(datasetId: string, inputs: string) {
   const id = randomUUID();
-  const parts = { [id]: '{}', [`${id}.inputs`]: inputs };
-  const body = Object.entries(parts).map(
-    ([name, text]) =>
-      `--cut\r\nContent-Disposition: form-data; name="${name}"\r\nContent-Type: application/json\r\n\r\n${text}\r\n`,
+  const { status } = await sendExampleParts(
+    api,
+    { key: acme.adminKey, url: `/v1/platform/datasets/${datasetId}/examples` },
+    [
+      [id, '{}'],
+      [`${id}.inputs`, inputs],
+    ],
   );
-  const { statusCode } = await api.server.inject({
-    method: 'POST',
-    url: `/v1/platform/datasets/${datasetId}/examples`,
-    headers: { 'x-api-key': acme.adminKey, 'content-type': 'multipart/form-data; boundary=cut' },
-    payload: `${body.join('')}--cut--\r\n`,
-  });
-  expect(statusCode).toBe(201);
+  expect(status).toBe(201);
   return (await api.server.inject({ url: `/examples/${id}`, headers: { 'x-api-key': acme.adminKey } })).body;
 }
 

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { type ExamplePart, sendExampleParts } from './send-example-parts.ts';
 
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
@@ -22,20 +23,12 @@ async function addDataset(more: object = {}): Promise<string> {
   return body.id;
 }
 
-/** Sends a multipart body. Each part is a name, a body and optionally a content type. */
-async function sendParts(method: 'POST' | 'PATCH', datasetId: string, parts: readonly (readonly string[])[]) {
-  const body = parts.map(
-    ([name, content, type = 'application/json']) =>
-      `--cut\r\nContent-Disposition: form-data; name="${name}"\r\nContent-Type: ${type}\r\n\r\n${content}\r\n`,
+const sendParts = (method: 'POST' | 'PATCH', datasetId: string, parts: readonly ExamplePart[]) =>
+  sendExampleParts(
+    api,
+    { key: acme.workspaceKeys[0], method, url: `/v1/platform/datasets/${datasetId}/examples` },
+    parts,
   );
-  const answer = await api.server.inject({
-    method,
-    url: `/v1/platform/datasets/${datasetId}/examples`,
-    headers: { 'x-api-key': acme.workspaceKeys[0], 'content-type': 'multipart/form-data; boundary=cut' },
-    payload: `${body.join('')}--cut--\r\n`,
-  });
-  return { status: answer.statusCode, body: answer.json() };
-}
 
 it('a schema with $async is enforced like any other', async () => {
   const schema = { $async: true, type: 'object', required: ['question'] };

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { type ExamplePart, sendExampleParts } from './send-example-parts.ts';
 
 /** `POST /v1/platform/examples/multipart`, which creates and changes examples; older Python SDKs call it. */
 
@@ -20,24 +21,10 @@ async function addDataset(more: object = {}): Promise<string> {
   return (await ask('POST', '/datasets', { name: randomUUID(), ...more })).body.id;
 }
 
-type Part = readonly [name: string, content: unknown, type?: string];
+const upsert = (parts: readonly ExamplePart[], key = acme.adminKey) =>
+  sendExampleParts(api, { key, url: '/v1/platform/examples/multipart' }, parts);
 
-async function upsert(parts: readonly Part[], key = acme.adminKey) {
-  const body = parts.map(
-    ([name, content, type = 'application/json']) =>
-      `--cut\r\nContent-Disposition: form-data; name="${name}"\r\nContent-Type: ${type}\r\n\r\n` +
-      `${typeof content === 'string' ? content : JSON.stringify(content)}\r\n`,
-  );
-  const { statusCode, ...answer } = await api.server.inject({
-    method: 'POST',
-    url: '/v1/platform/examples/multipart',
-    headers: { 'x-api-key': key, 'content-type': 'multipart/form-data; boundary=cut' },
-    payload: `${body.join('')}--cut--\r\n`,
-  });
-  return { status: statusCode, body: answer.json() };
-}
-
-const example = (id: string, dataset_id: string, inputs: unknown, more: object = {}): Part[] => [
+const example = (id: string, dataset_id: string, inputs: unknown, more: object = {}): ExamplePart[] => [
   [id, { dataset_id, created_at: '2026-01-01T00:00:00Z', ...more }],
   [`${id}.inputs`, inputs],
 ];
@@ -95,7 +82,7 @@ describe('upserting examples by multipart', () => {
     const id = randomUUID();
     await upsert([...example(id, dataset, {}), [`${id}.attachment.a`, 'a', 'text/plain']]);
     const names = async () => Object.keys((await read(id)).attachment_urls).sort();
-    const change = (...parts: Part[]) => upsert([[id, { dataset_id: dataset }], ...parts]);
+    const change = (...parts: ExamplePart[]) => upsert([[id, { dataset_id: dataset }], ...parts]);
     expect((await change([`${id}.attachments_operations`, { rename: { a: 'b' } }])).status).toBe(201);
     expect(await names()).toEqual(['attachment.b']);
     expect((await change([`${id}.attachment.c`, 'c', 'text/plain'])).status).toBe(201);
@@ -110,7 +97,7 @@ describe('upserting examples by multipart', () => {
     await upsert(example(known, dataset, { n: 1 }));
     await upsert(example(elsewhere, other, {}));
     const fresh = () => randomUUID();
-    const cases: [string, Part[], number][] = [
+    const cases: [string, ExamplePart[], number][] = [
       ['no dataset', [[fresh(), {}]], 422],
       ['one without dataset', [...example(fresh(), dataset, {}), [fresh(), {}]], 422],
       ['a bad dataset id', [[fresh(), { dataset_id: 'x' }]], 422],
@@ -154,7 +141,7 @@ describe('upserting examples by multipart', () => {
     const members = { id: run, name: 'r', run_type: 'chain', inputs: { q: 1 }, start_time: new Date().toISOString() };
     expect((await ask('POST', '/runs', members)).status).toBe(202);
     await api.settled();
-    const parts: Part[] = [[id, { dataset_id: dataset, source_run_id: run, use_source_run_io: true }]];
+    const parts: ExamplePart[] = [[id, { dataset_id: dataset, source_run_id: run, use_source_run_io: true }]];
     expect((await upsert(parts)).status).toBe(201);
     expect(await read(id)).toMatchObject({ inputs: { q: 1 }, source_run_id: run });
     expect(
