@@ -26,7 +26,7 @@ import { dirtyHoursCondition, toDirtyHoursTable } from '../../usage/rollup-query
 import { statedAncestorsSql } from '../descendant-figures.ts';
 import { isModelCallSql, isRootSql } from '../run-columns.ts';
 import { statColumns } from './fact-rows.ts';
-import { detailPairsSql, type FigureName, figureValues, statedSql } from './figure-sums.ts';
+import { detailPairsSql, type FigureName, figureValues } from './figure-sums.ts';
 
 const rollUpSeconds = histogram(
   'runlake_fact_roll_up_seconds',
@@ -113,12 +113,12 @@ const runValues = {
   is_root: isRootSql,
   expires_at: 'expires_at',
 };
+/** The list `calls.stated` is no longer used; ClickHouse fills it with zeros. */
 const callValues = (ancestors: string) => ({
   id: 'id',
   trace_id: 'trace_id',
   expires_at: 'expires_at',
   ancestors,
-  stated: statedSql,
   ...figureValues,
   details: detailPairsSql,
 });
