@@ -132,13 +132,15 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
     range.counted === 'every' || isInFacts ? '' : `AND trace_id IN (SELECT matching_trace FROM (${matchingSql}))`;
   const { calls, traces } = buildCallQueries(set, range, selection, inTraces);
   const kindSql = kind === undefined ? '' : ', kind';
-  /** Joins one expression for each value, in which # is its number. */
-  const each = (sql: string) => selection.values.map((_value, index) => sql.replaceAll('#', String(index))).join(', ');
-  const leaves = `SELECT trace_id, id, ancestors, call_grp ${kindSql}, ${each('if(is_covered_#, NULL, own_#) AS leaf_#')}
+  /** Writes an expression for each value; # is the number of the value. */
+  const each = (sql: string, separator = ', ') =>
+    selection.values.map((_value, index) => sql.replaceAll('#', String(index))).join(separator);
+  // The bit set is computed before the array join: ClickHouse plans the values once.
+  const leaves = `SELECT trace_id, id, ancestors, call_grp ${kindSql}, ${each('if(bitTest(covered, #), NULL, own_#) AS leaf_#')}
     FROM (
       SELECT trace_id, node AS id ${kindSql}, any(call_grp) AS call_grp, anyIf(ancestors, is_self) AS ancestors,
-        ${each('anyIf(value_#, is_self) AS own_#, max(isNotNull(value_#) AND NOT is_self) AS is_covered_#')}
-      FROM (SELECT *, arrayConcat([id], ancestors) AS nodes FROM (${calls}))
+        ${each('anyIf(value_#, is_self) AS own_#')}, groupBitOrIf(stated, NOT is_self) AS covered
+      FROM (SELECT *, toUInt8(${each('bitShiftLeft(isNotNull(value_#), #)', ' + ')}) AS stated, arrayConcat([id], ancestors) AS nodes FROM (${calls}))
       ARRAY JOIN nodes AS node, arrayMap(position -> position = 1, arrayEnumerate(nodes)) AS is_self
       GROUP BY trace_id, node ${kindSql} HAVING max(is_self))`;
   const sums = each('sum(leaf_#) AS total_#');
