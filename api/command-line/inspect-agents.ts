@@ -95,7 +95,7 @@ async function inspectProject(
     });
     try {
       for (const { graphId } of file.graphs) {
-        const reason = pool.loadErrors[graphId];
+        const reason = pool.loadErrors.get(graphId);
         if (reason === undefined) printFinding(true, `Graph ${graphId}`, 'can be used');
         else
           printFinding(

@@ -127,8 +127,8 @@ export async function startAgentWork(
  *
  * @throws DEPLOYMENT_START_FAILED
  */
-function requireAllGraphs(loadErrors: Readonly<Record<string, string>>): void {
-  const [first] = Object.entries(loadErrors);
+function requireAllGraphs(loadErrors: ReadonlyMap<string, string>): void {
+  const [first] = loadErrors;
   if (first === undefined) return;
   const [graphId, reason] = first;
   throw runlakeError('DEPLOYMENT_START_FAILED', {
@@ -212,7 +212,7 @@ export async function openAgents(
 
   const graphs = Object.fromEntries(served.map(({ graphId, name, description }) => [graphId, { name, description }]));
   const types = readTypesInBackground({
-    graphs: file.graphs.filter(({ graphId }) => pool.loadErrors[graphId] === undefined),
+    graphs: file.graphs.filter(({ graphId }) => !pool.loadErrors.has(graphId)),
     pool,
     cacheFolder: join(config.dataDir, 'graph-types'),
     limitMs: config.agentsTypesSeconds * 1_000,
@@ -246,7 +246,7 @@ export async function openAgents(
       hub,
       publishState: createStatePublisher(publisher, logger),
       graphs,
-      getNodes: (graphId) => pool.nodes[graphId],
+      getNodes: (graphId) => pool.nodes.get(graphId),
       libraryVersion: await findLibraryVersion(file),
       protocols,
       store,

@@ -20,7 +20,7 @@ import { toCheckpoint, toThreadState } from './thread-state.ts';
 export interface RequestDeps {
   readonly graphs: ReadonlyMap<string, LoadedGraph>;
   /** Reasons why graphs are unusable, by graph id. */
-  readonly loadErrors: Readonly<Record<string, string>>;
+  readonly loadErrors: ReadonlyMap<string, string>;
   readonly saverFor: SaverFactory;
   readonly storeFor: StoreFactory;
   readonly config: StoreConfig;
@@ -68,7 +68,7 @@ export async function handleQuery(request: GraphRequest, deps: RequestDeps): Pro
 function getGraph(graphId: string, { graphs, loadErrors }: RequestDeps): LoadedGraph {
   const loaded = graphs.get(graphId);
   if (loaded !== undefined) return loaded;
-  const reason = loadErrors[graphId];
+  const reason = loadErrors.get(graphId);
   if (reason === undefined)
     throw runlakeError('GRAPH_NOT_FOUND', { graph: graphId, graphs: [...graphs.keys()].join(', ') });
   throw runlakeError('GRAPH_UNUSABLE', { graph: graphId, reason });

@@ -46,13 +46,13 @@ interface CheckpointEvent {
  * Types of message chunks in mode `messages-tuple`, by message type. Both SDKs distinguish chunks from complete
  * messages by these names.
  */
-const typeByChunkType: Readonly<Record<string, string>> = {
-  ai: 'AIMessageChunk',
-  human: 'HumanMessageChunk',
-  system: 'SystemMessageChunk',
-  tool: 'ToolMessageChunk',
-  function: 'FunctionMessageChunk',
-};
+const typeByChunkType: ReadonlyMap<string, string> = new Map([
+  ['ai', 'AIMessageChunk'],
+  ['human', 'HumanMessageChunk'],
+  ['system', 'SystemMessageChunk'],
+  ['tool', 'ToolMessageChunk'],
+  ['function', 'FunctionMessageChunk'],
+]);
 
 /** Converts event data to the form that clients receive. Removes LangGraph internals from checkpoint configs. */
 export function toClientEventData(mode: string, data: unknown): unknown {
@@ -86,5 +86,5 @@ function convertMessage([message, metadata]: readonly [unknown, unknown]): unkno
     return [message, metadata];
   }
   const { type, data } = (message as { toDict(): { type: string; data: object } }).toDict();
-  return [{ ...data, type: typeByChunkType[type] ?? type }, metadata];
+  return [{ ...data, type: typeByChunkType.get(type) ?? type }, metadata];
 }

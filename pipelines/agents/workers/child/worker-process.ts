@@ -55,7 +55,7 @@ let turn: EventLoopTurn;
 let saverFor: SaverFactory;
 let storeFor: StoreFactory;
 let storeConfig: StoreConfig;
-let loadErrors: Record<string, string> = {};
+const loadErrors = new Map<string, string>();
 let auth: LoadedAuth | undefined;
 
 process.on('uncaughtException', (error) => exitAfterError(error));
@@ -97,7 +97,7 @@ async function startWorker(receivedSetup: WorkerSetup): Promise<void> {
   outbox.limits = computeWorkerFrameLimits(setup.maxEventBytes);
   turn = new EventLoopTurn(2 * setup.heartbeatMs);
   buffers = new SendBuffers(setup.maxBufferedBytes);
-  loadErrors = { ...setup.loadErrors };
+  for (const [graphId, reason] of Object.entries(setup.loadErrors ?? {})) loadErrors.set(graphId, reason);
   setInterval(() => outbox.put({ kind: 'heartbeat' }), setup.heartbeatMs).unref();
   installProjectGlobals(setup.serverUrl);
   if (needsTypescript(setup)) await installTypescriptLoader();
@@ -115,14 +115,14 @@ async function startWorker(receivedSetup: WorkerSetup): Promise<void> {
     try {
       graphs.set(source.graphId, await loadGraph(source));
     } catch (error) {
-      loadErrors = { ...loadErrors, [source.graphId]: error instanceof Error ? error.message : String(error) };
+      loadErrors.set(source.graphId, error instanceof Error ? error.message : String(error));
     }
   }
   if (setup.auth !== undefined) {
     try {
       auth = await loadAuth(setup.auth);
     } catch (error) {
-      loadErrors = { ...loadErrors, auth: error instanceof Error ? error.message : String(error) };
+      loadErrors.set('auth', error instanceof Error ? error.message : String(error));
     }
   }
   let routes: readonly AppRoute[] = [];
@@ -131,11 +131,11 @@ async function startWorker(receivedSetup: WorkerSetup): Promise<void> {
       const { serveApp } = await import('../../app/serve-app.ts');
       routes = await serveApp(setup.app, resolve(tmpdir(), setup.app.socketPath));
     } catch (error) {
-      loadErrors = { ...loadErrors, app: error instanceof Error ? error.message : String(error) };
+      loadErrors.set('app', error instanceof Error ? error.message : String(error));
     }
   }
   const nodes = Object.fromEntries([...graphs].flatMap(([id, graph]) => (graph.nodes ? [[id, graph.nodes]] : [])));
-  outbox.put({ kind: 'ready', loadErrors, routes, nodes });
+  outbox.put({ kind: 'ready', loadErrors: Object.fromEntries(loadErrors), routes, nodes });
 }
 
 async function loadStoreConfig({ store }: WorkerSetup): Promise<StoreConfig> {
@@ -145,7 +145,7 @@ async function loadStoreConfig({ store }: WorkerSetup): Promise<StoreConfig> {
 async function executeRun({ key, job }: Extract<MessageToWorker, { kind: 'run' }>): Promise<void> {
   const graph = graphs.get(job.graphId);
   if (graph === undefined) {
-    const message = loadErrors[job.graphId] ?? `Graph '${job.graphId}' does not exist.`;
+    const message = loadErrors.get(job.graphId) ?? `Graph '${job.graphId}' does not exist.`;
     outbox.put({ kind: 'ended', key, nodes: 0, outcome: { kind: 'failed', error: 'GraphUnusable', message } });
     return;
   }

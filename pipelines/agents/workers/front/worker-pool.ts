@@ -87,11 +87,11 @@ export interface WorkerPool {
 
 export interface OpenWorkerPool extends WorkerPool {
   /** Reasons why graphs are unusable, by graph id. */
-  readonly loadErrors: Readonly<Record<string, string>>;
+  readonly loadErrors: ReadonlyMap<string, string>;
   /**
    * Node names by graph id, for the graphs whose nodes are known before they run. Empty if there is no query worker.
    */
-  readonly nodes: Readonly<Record<string, GraphNodes>>;
+  readonly nodes: ReadonlyMap<string, GraphNodes>;
 }
 
 const sendWindowBytes = 4 * 1024 * 1024;
@@ -116,8 +116,8 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
   const { file, workers, runsPerWorker, runsQueries = true, logger } = options;
   const maxRunsPerWorker = runsPerWorker + Math.floor(runsPerWorker / 4);
   const processes = workers + (runsQueries ? 1 : 0);
-  const loadErrors: Record<string, string> = {};
-  const nodes: Record<string, GraphNodes> = {};
+  const loadErrors = new Map<string, string>();
+  const nodes = new Map<string, GraphNodes>();
   const runWorkers = new Set<RunWorkerHandle>();
   const temporaryWorkers = new Set<RunWorkerHandle>();
   const pending = new Set<RunSlot>();
@@ -136,8 +136,8 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
 
   const workerOptions = (): WorkerOptions => ({
     setup: {
-      graphs: file.graphs.filter(({ graphId }) => loadErrors[graphId] === undefined),
-      loadErrors: { ...loadErrors },
+      graphs: file.graphs.filter(({ graphId }) => !loadErrors.has(graphId)),
+      loadErrors: Object.fromEntries(loadErrors),
       store: { ...file.store, folder: file.folder },
       ...(options.database && { database: options.database }),
       ...(options.serverUrl !== undefined && { serverUrl: options.serverUrl }),
@@ -161,8 +161,8 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     let first = true;
     return {
       onReady: (newErrors: Readonly<Record<string, string>>, newNodes: Readonly<Record<string, GraphNodes>> = {}) => {
-        Object.assign(loadErrors, newErrors);
-        Object.assign(nodes, newNodes);
+        for (const [graphId, reason] of Object.entries(newErrors)) loadErrors.set(graphId, reason);
+        for (const [graphId, names] of Object.entries(newNodes)) nodes.set(graphId, names);
         failedStarts = 0;
         if (!first) return;
         first = false;
@@ -174,7 +174,8 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
         logger.warn({ reason, graph: whileLoading }, 'worker process ended');
         if (first && unusable !== undefined) failed(toRunlakeError(unusable));
         else if (whileLoading !== undefined && cause === 'worker') {
-          loadErrors[whileLoading] ??= `its module ended the process while it was imported: ${reason}`;
+          if (!loadErrors.has(whileLoading))
+            loadErrors.set(whileLoading, `its module ended the process while it was imported: ${reason}`);
         } else if (first) {
           failedStarts += 1;
           if (failedStarts >= maxFailedStarts) failed(runlakeError('GRAPH_WORKER_START_FAILED', { reason }));
@@ -256,7 +257,7 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     await close(0);
     throw error;
   }
-  for (const [graph, reason] of Object.entries(loadErrors)) logger.error({ graph, reason }, 'graph is unusable');
+  for (const [graph, reason] of loadErrors) logger.error({ graph, reason }, 'graph is unusable');
 
   for (const copy of await findUntestedLibraries(file)) {
     logger.warn(copy, `graphs load an untested version of @langchain/langgraph; tested: ${testedLibraryVersions}`);

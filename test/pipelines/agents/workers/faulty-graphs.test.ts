@@ -4,7 +4,7 @@ import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
 test('reports each graph that cannot be loaded, and serves the others', async () => {
   const under = await openPoolUnderTest('faulty');
   try {
-    expect(under.pool.loadErrors).toEqual({
+    expect(Object.fromEntries(under.pool.loadErrors)).toEqual({
       throwing: expect.stringContaining('Error: fails while it is imported, on purpose'),
       ending: expect.stringContaining('its module ended the process while it was imported: it ended with code 5'),
       missing: expect.stringContaining('none.js cannot be loaded'),
