@@ -193,8 +193,8 @@ export const agentErrors = {
   ),
   WORKER_MESSAGE_TOO_LARGE: terminal(
     500,
-    'The graph returned a state, interrupts or a result of {size}; the limit is {limit}.',
-    'Store large values elsewhere, and keep references to them in the state.',
+    'The graph returned a state, interrupts or a result that is too large: {reason}.',
+    'Store large or deeply nested values elsewhere, and keep references to them in the state.',
   ),
   LEASE_LOST: transient(
     503,

@@ -25,6 +25,8 @@ export interface FrameLimits {
 export const pipeDescriptor = 3;
 
 const mib = 1024 * 1024;
+/** Maximum number of JSON values in the head of a message from a worker. */
+export const maxHeadValues = 200_000;
 
 /**
  * Returns the limits of messages from a worker. The parent process parses the head of a message, which may contain open
@@ -32,7 +34,7 @@ const mib = 1024 * 1024;
  * many small values would block the parent process for seconds. A send window full of small events needs 82,000 values.
  */
 export function computeWorkerFrameLimits(maxEventBytes: number): FrameLimits {
-  return { headBytes: 32 * mib, headValues: 200_000, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
+  return { headBytes: 32 * mib, headValues: maxHeadValues, bodyBytes: Math.max(64 * mib, maxEventBytes + 16 * mib) };
 }
 
 /** Limits of messages from the parent process, which is trusted. */
@@ -70,7 +72,7 @@ const openBrace = 0x7b;
  * Returns whether JSON text has more than `limit` commas, opening brackets and opening braces outside strings, which is
  * one or two for each value. The bytes may be any text. Allocates no memory.
  */
-export function exceedsValueCount(text: Uint8Array, limit: number): boolean {
+function exceedsValueCount(text: Uint8Array, limit: number): boolean {
   if (text.byteLength <= limit) return false;
   let values = 0;
   let isInString = false;
@@ -85,6 +87,19 @@ export function exceedsValueCount(text: Uint8Array, limit: number): boolean {
     }
   }
   return false;
+}
+
+/** @throws WORKER_PROTOCOL_VIOLATED */
+export function requireSize(headBytes: number, bodyBytes: number, limits: FrameLimits): void {
+  if (headBytes > limits.headBytes)
+    throw createViolationError(`a message of ${headBytes} bytes (limit: ${limits.headBytes})`);
+  if (bodyBytes > limits.bodyBytes)
+    throw createViolationError(`a message with ${bodyBytes} bytes of data (limit: ${limits.bodyBytes})`);
+}
+
+/** @throws WORKER_PROTOCOL_VIOLATED */
+export function requireFewValues(head: Uint8Array, { headValues }: FrameLimits): void {
+  if (exceedsValueCount(head, headValues)) throw createViolationError(`more than ${headValues} values`);
 }
 
 const minHeldBytes = 1024;
@@ -137,8 +152,7 @@ export class FrameReader {
   #sizeAt(bytes: Buffer, at: number): number {
     const headBytes = bytes.readUInt32LE(at);
     const bodyBytes = bytes.readUInt32LE(at + 4);
-    if (headBytes > this.#limits.headBytes) throw createViolationError(`a message of ${headBytes} bytes`);
-    if (bodyBytes > this.#limits.bodyBytes) throw createViolationError(`a message with ${bodyBytes} bytes of data`);
+    requireSize(headBytes, bodyBytes, this.#limits);
     return lengthBytes + headBytes + bodyBytes;
   }
 
@@ -147,8 +161,7 @@ export class FrameReader {
     const bodyAt = headAt + bytes.readUInt32LE(at);
     const end = bodyAt + bytes.readUInt32LE(at + 4);
     const head = bytes.subarray(headAt, bodyAt);
-    if (exceedsValueCount(head, this.#limits.headValues))
-      throw createViolationError(`more than ${this.#limits.headValues} values`);
+    requireFewValues(head, this.#limits);
     this.#onFrame({ head, body: bytes.subarray(bodyAt, end) });
   }
 
@@ -175,8 +188,8 @@ const maxDepth = 2_000;
  */
 export function requireJson(bytes: Buffer, from = 0, to = bytes.byteLength): void {
   try {
-    scanValue(bytes, from, to, { part: 'a message of the worker', maxDepth });
+    scanValue(bytes, from, to, { part: 'a message of the worker', maxDepth, limit: 'the limit for values of graphs' });
   } catch (error) {
-    throw createViolationError(isRunlakeError(error) ? error.message : String(error));
+    throw createViolationError((isRunlakeError(error) ? error.message : String(error)).replace(/\.$/, ''));
   }
 }

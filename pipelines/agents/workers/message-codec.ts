@@ -11,7 +11,7 @@ import { catalogue, type ErrorCode } from '../../../infra/errors/catalogue.ts';
 import { protocolMode } from '../streams/stream-types.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRun } from '../traces/trace-order.ts';
-import { createViolationError, encodeFrame, type Frame, requireJson } from './frames.ts';
+import { createViolationError, encodeFrame, type Frame, maxHeadValues, requireJson } from './frames.ts';
 import type { Chunk, MessageFromWorker, RunOutcome, SerializedError } from './messages.ts';
 
 /** Maximum length of an error text, in characters; longer texts are truncated. */
@@ -39,13 +39,19 @@ const bytes = Type.Integer({ minimum: 0, maximum: 0xffff_ffff });
 const count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 /** Maximum number of executed nodes that a worker can report for one attempt, so that it cannot overflow the usage. */
 const maxExecutedNodes = 1_000_000_000;
-/** Mode, event, namespace and size in bytes of a chunk. The data of the chunk is in the body. */
-const chunkHeadSchema = Type.Tuple([
-  Type.String({ minLength: 1, maxLength: 256 }),
-  Type.String({ minLength: 1, maxLength: 1_024, pattern: '^[^\\r\\n\\0]*$' }),
-  Type.String({ maxLength: 8_192, pattern: '^[^\\r\\n\\0]*$' }),
-  bytes,
-]);
+/**
+ * Mode, event, namespace and size in bytes of a chunk. The data of the chunk is in the body. `requireChunk` checks the
+ * names.
+ */
+const chunkHeadSchema = Type.Tuple([Type.String(), Type.String(), Type.String(), bytes]);
+/** Mode, event and namespace of a chunk. */
+const chunkNames = Compile(
+  Type.Tuple([
+    Type.String({ minLength: 1, maxLength: 256 }),
+    Type.String({ minLength: 1, maxLength: 1_024, pattern: '^[^\\r\\n\\0]*$' }),
+    Type.String({ maxLength: 8_192, pattern: '^[^\\r\\n\\0]*$' }),
+  ]),
+);
 const serializedErrorSchema = closedObject({
   code: Type.Union(Object.keys(catalogue).map((code) => Type.Literal(code as ErrorCode))),
   params: Type.Record(Type.String(), Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
@@ -55,8 +61,9 @@ const interruptSchema = Type.Object({ id: Type.Optional(Type.String()), value: T
 const outcome = Type.Union([
   closedObject({
     kind: Type.Literal('finished'),
-    next: names,
-    interrupts: Type.Record(Type.String(), Type.Array(interruptSchema), { maxProperties: maxNames }),
+    // The number of tasks of a graph is not limited, only the number of values in a message.
+    next: Type.Array(name, { maxItems: maxHeadValues }),
+    interrupts: Type.Record(Type.String(), Type.Array(interruptSchema), { maxProperties: maxHeadValues }),
   }),
   closedObject({ kind: Type.Literal('failed'), error: reason, message: reason, hasValues: Type.Boolean() }),
   closedObject({ kind: Type.Enum(['cancelled', 'timeout', 'fenced']) }),
@@ -165,22 +172,36 @@ function validateBodiless<Kind extends keyof MessageSchemas>(kind: Kind, parsed:
 
 /** Returns the chunks, which share the memory of `body`. Each chunk must be JSON text on one line. */
 function decodeChunks(heads: Head<'chunks'>['heads'], body: Buffer, maxEventBytes: number): Chunk[] {
-  const limitBytes = Math.max(maxEventBytes, minEventLimitBytes);
   if (body.includes(lineFeed) || body.includes(carriageReturn)) throw createViolationError('an event of several lines');
   let from = 0;
   const chunks = heads.map(([mode, event, namespace, size]) => {
     const to = from + size;
-    if (size > limitBytes) throw createViolationError(`an event of ${size} bytes`);
     if (to > body.byteLength) throw createViolationError('events without their data');
-    requireJson(body, from, to);
-    if (mode === protocolMode && body[from] !== openBrace)
-      throw createViolationError('an event of the protocol without params');
     const chunk = { mode, event, namespace, data: body.subarray(from, to) };
+    requireChunk(chunk, maxEventBytes);
     from = to;
     return chunk;
   });
   if (from !== body.byteLength) throw createViolationError('data without an event');
   return chunks;
+}
+
+/**
+ * Checks one event. The worker calls this before it sends an event, and the parent process when it has received one.
+ *
+ * @throws WORKER_PROTOCOL_VIOLATED
+ */
+export function requireChunk(
+  { mode, event, namespace, data }: Chunk & { readonly data: Buffer },
+  maxEventBytes: number,
+): void {
+  if (!chunkNames.Check([mode, event, namespace]))
+    throw createViolationError('an event with an invalid mode, name or namespace');
+  if (data.byteLength > Math.max(maxEventBytes, minEventLimitBytes))
+    throw createViolationError(`an event of ${data.byteLength} bytes`);
+  requireJson(data);
+  if (mode === protocolMode && data[0] !== openBrace)
+    throw createViolationError('an event of the protocol without params');
 }
 
 function decodeOutcome(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutcome {
@@ -201,7 +222,7 @@ function decodeOutcome(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutc
   return { kind: 'failed', error: outcome.error, message: outcome.message };
 }
 
-/** Encodes a message and returns its buffers. Does not check the size limits, because the outbox checks them. */
+/** Encodes a message and returns its buffers. Checks no limits, because the outbox does. */
 export function encodeMessage(message: MessageFromWorker): Uint8Array[] {
   switch (message.kind) {
     case 'chunks': {

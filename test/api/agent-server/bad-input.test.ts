@@ -60,13 +60,16 @@ describe('a missing resource', () => {
   });
 });
 
-it.each(['__proto__', 'constructor', 'nowhere'])('the state of a thread with an unknown graph: %s', async (graph_id) => {
-  const created = await server.ask('POST', '/threads', { metadata: { graph_id } });
-  const path = `/threads/${((await created.json()) as { thread_id: string }).thread_id}/state`;
-  expect(await readErrorCode(await server.ask('GET', path))).toEqual([404, 'GRAPH_NOT_FOUND']);
-  const update = { values: { steps: 1 }, as_node: 'step', command: { goto: 'step' } };
-  expect(await readErrorCode(await server.ask('POST', path, update))).toEqual([404, 'GRAPH_NOT_FOUND']);
-});
+it.each(['__proto__', 'constructor', 'nowhere'])(
+  'the state of a thread with an unknown graph: %s',
+  async (graph_id) => {
+    const created = await server.ask('POST', '/threads', { metadata: { graph_id } });
+    const path = `/threads/${((await created.json()) as { thread_id: string }).thread_id}/state`;
+    expect(await readErrorCode(await server.ask('GET', path))).toEqual([404, 'GRAPH_NOT_FOUND']);
+    const update = { values: { steps: 1 }, as_node: 'step', command: { goto: 'step' } };
+    expect(await readErrorCode(await server.ask('POST', path, update))).toEqual([404, 'GRAPH_NOT_FOUND']);
+  },
+);
 
 describe('a malformed value', () => {
   it.each<[string, string, string, object | undefined, unknown[]]>([

@@ -1,5 +1,7 @@
+import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { CheckpointConfig } from '../../graphs/compiled-graph.ts';
 import { toCheckpoint } from '../../requests/thread-state.ts';
+import { requireChunk } from '../message-codec.ts';
 import type { Chunk } from '../messages.ts';
 import { toGraphJson } from './graph-json.ts';
 import type { GraphStreamEvent } from './stream-graph.ts';
@@ -20,10 +22,20 @@ export function encodeEventChunk({ mode, event, namespace, data }: GraphStreamEv
     );
   }
   const bytes = Buffer.from(text);
-  if (bytes.byteLength <= maxBytes) return { mode, event, namespace, data: bytes };
-  const limit = `the limit is ${maxBytes}`;
-  const message = `Event '${event}' has ${bytes.byteLength} bytes; ${limit}. The event is dropped; the run continues.`;
-  return createErrorChunk('EventTooLarge', message);
+  const dropped = 'The event is dropped; the run continues.';
+  if (bytes.byteLength > maxBytes) {
+    const limit = `the limit is ${maxBytes}`;
+    return createErrorChunk('EventTooLarge', `Event '${event}' has ${bytes.byteLength} bytes; ${limit}. ${dropped}`);
+  }
+  const chunk = { mode, event, namespace, data: bytes };
+  try {
+    requireChunk(chunk, maxBytes);
+    return chunk;
+  } catch (error) {
+    if (!isRunlakeError(error)) throw error;
+    const message = `Event '${event}' cannot be sent: ${error.parameters.reason}. ${dropped}`;
+    return createErrorChunk('EventTooLarge', message);
+  }
 }
 
 /** Creates a `warning` event, which tells clients in every stream mode that a part of the request has no effect. */

@@ -1,15 +1,16 @@
 import { Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
-import { type ErrorParameters, runlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import {
   computeWorkerFrameLimits,
-  exceedsValueCount,
   type FrameLimits,
   FrameReader,
   parentFrameLimits,
   pipeDescriptor,
+  requireFewValues,
+  requireSize,
 } from '../frames.ts';
-import { encodeMessage } from '../message-codec.ts';
+import { decodeMessage, encodeMessage } from '../message-codec.ts';
 import type { Chunk, MessageFromWorker } from '../messages.ts';
 
 export interface ParentPipe {
@@ -112,31 +113,48 @@ export class Outbox {
 
   #encode(message: MessageFromWorker): Uint8Array[] {
     const buffers = encodeMessage(message);
-    const [, head, ...body] = buffers as [Uint8Array, Uint8Array, ...Uint8Array[]];
-    const bytes = body.reduce((sum, part) => sum + part.byteLength, 0);
-    const { headBytes, headValues, bodyBytes } = this.#limits;
-    if (exceedsValueCount(head, headValues)) {
-      return encodeMessage(replaceTooLarge(message, { size: 'too many JSON values', limit: headValues }));
+    const refusal = this.#findRefusal(message.kind, buffers);
+    return refusal === undefined ? buffers : encodeMessage(replaceRefused(message, refusal));
+  }
+
+  /**
+   * Returns why the parent process would refuse a message; undefined if it accepts the message. Makes the same checks as
+   * the parent process, because a refused message ends the worker with all its runs.
+   */
+  #findRefusal(kind: MessageFromWorker['kind'], buffers: readonly Uint8Array[]): string | undefined {
+    const [, head, ...body] = buffers.map((each) => Buffer.from(each.buffer, each.byteOffset, each.byteLength));
+    if (head === undefined) return undefined;
+    try {
+      const bodyBytes = body.reduce((sum, part) => sum + part.byteLength, 0);
+      requireSize(head.byteLength, bodyBytes, this.#limits);
+      requireFewValues(head, this.#limits);
+      // `encodeEventChunk` has checked each chunk.
+      if (kind !== 'chunks') decodeMessage({ head, body: body.length === 1 ? body[0]! : Buffer.concat(body) }, 0);
+      return undefined;
+    } catch (error) {
+      return isRunlakeError(error) ? String(error.parameters.reason) : String(error);
     }
-    if (head.byteLength <= headBytes && bytes <= bodyBytes) return buffers;
-    const size = `${head.byteLength + bytes} bytes`;
-    return encodeMessage(replaceTooLarge(message, { size, limit: bodyBytes }));
   }
 }
 
-/** Returns a replacement for a message that exceeds the limits of the parent process. */
-function replaceTooLarge(message: MessageFromWorker, sizes: ErrorParameters): MessageFromWorker {
-  const error = { code: 'WORKER_MESSAGE_TOO_LARGE', params: sizes } as const;
+/** Returns a replacement for a message that the parent process would refuse. */
+function replaceRefused(message: MessageFromWorker, reason: string): MessageFromWorker {
+  const error = { code: 'WORKER_MESSAGE_TOO_LARGE', params: { reason } } as const;
   switch (message.kind) {
     case 'traced': {
       const { runs, droppedRuns, droppedValues } = message.traced;
       return { ...message, traced: { runs: [], droppedRuns: droppedRuns + runs.length, droppedValues } };
     }
     case 'ended': {
+      if (message.outcome.kind === 'failed') {
+        const { values: _, ...outcome } = message.outcome;
+        return { ...message, outcome };
+      }
       const { message: text } = runlakeError(error.code, error.params);
       return { ...message, outcome: { kind: 'failed', error: 'StateTooLarge', message: text } };
     }
     case 'response':
+    case 'query-error':
       return { kind: 'query-error', key: message.key, error };
     default:
       return { kind: 'unusable', error };

@@ -81,13 +81,16 @@ describe('state', () => {
   });
 });
 
-test.each(['__proto__', 'constructor', 'nowhere'])('a query or run of an unknown graph is refused: %s', async (graphId) => {
-  const threadId = await under.threads.newThread();
-  await expect(state(threadId, graphId)).rejects.toMatchObject({ code: 'GRAPH_NOT_FOUND', status: 404 });
-  await expect(ask({ kind: 'schemas', graphId, config: {} })).rejects.toMatchObject({ code: 'GRAPH_NOT_FOUND' });
-  const message = `Graph '${graphId}' does not exist.`;
-  expect((await under.run(graphId)).outcome).toMatchObject({ kind: 'failed', error: 'GraphUnusable', message });
-});
+test.each(['__proto__', 'constructor', 'nowhere'])(
+  'a query or run of an unknown graph is refused: %s',
+  async (graphId) => {
+    const threadId = await under.threads.newThread();
+    await expect(state(threadId, graphId)).rejects.toMatchObject({ code: 'GRAPH_NOT_FOUND', status: 404 });
+    await expect(ask({ kind: 'schemas', graphId, config: {} })).rejects.toMatchObject({ code: 'GRAPH_NOT_FOUND' });
+    const message = `Graph '${graphId}' does not exist.`;
+    expect((await under.run(graphId)).outcome).toMatchObject({ kind: 'failed', error: 'GraphUnusable', message });
+  },
+);
 
 test('history lists states newest first, with limit, before and metadata filter', async () => {
   const { threadId } = await under.run('steps', { input: { steps: 3 } });
