@@ -7,7 +7,13 @@ import { requestRun } from '../../../pipelines/agents/runs/request-run.ts';
 import { multitaskStrategies } from '../../../pipelines/agents/runs/run.ts';
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
 import { interruptEvent, protocolMode, type StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
-import { readThread, type Thread, type ThreadState } from '../../../pipelines/agents/threads/thread.ts';
+import {
+  type InterruptedThread,
+  readInterruptedThread,
+  readThreadHead,
+  type ThreadHead,
+  type ThreadState,
+} from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadHistory, readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import { JsonObject, optional, Uuid } from '../../server/formats.ts';
 import type { Agents } from '../agent-operation.ts';
@@ -73,8 +79,8 @@ async function hasOpenInterrupt(
       });
       return (JSON.parse(stateText) as Pick<ThreadState, 'interrupts'>).interrupts.length > 0;
     }
-    const thread = await readThread(agents.database, agents.deploymentId, threadId);
-    if (thread.status !== 'busy') return listOpenInterrupts(thread).size > 0;
+    const thread = await readInterruptedThread(agents.database, agents.deploymentId, threadId);
+    if (thread.status !== 'busy') return thread.interruptIds.length > 0;
   } catch (error) {
     if (isRunlakeError(error) && error.code === 'THREAD_NOT_FOUND') return false;
     throw error;
@@ -84,7 +90,7 @@ async function hasOpenInterrupt(
   if (runId !== undefined && !(await hasStreamedInterrupt(context, runId))) return false;
   // If no run was found, the run has not started yet, or it has ended since the thread was read.
   const thread = await awaitRun(context, runId);
-  return (runId !== undefined && thread.status === 'busy') || listOpenInterrupts(thread).size > 0;
+  return (runId !== undefined && thread.status === 'busy') || thread.interruptIds.length > 0;
 }
 
 /** Returns true if a run has streamed an interrupt. */
@@ -99,11 +105,6 @@ async function hasStreamedInterrupt({ agents, threadId }: CommandContext, runId:
   } finally {
     reader.close();
   }
-}
-
-/** Returns the ids of the open interrupts of a thread. */
-function listOpenInterrupts({ status, interrupts }: Thread): ReadonlySet<string | undefined> {
-  return new Set(status === 'interrupted' ? Object.values(interrupts).flatMap((list) => list.map(({ id }) => id)) : []);
 }
 
 const InterruptResponse = ClosedObject({
@@ -132,10 +133,10 @@ export async function respondToInput(context: CommandContext, params: unknown): 
   const hasResponseList = typeof params === 'object' && params !== null && 'responses' in params;
   const responseParams = hasResponseList ? readResponses(params) : toResponses(readSingleResponse(params));
   const { agents, threadId } = context;
-  let thread = await readThread(agents.database, agents.deploymentId, threadId);
+  let thread = await readInterruptedThread(agents.database, agents.deploymentId, threadId);
   // A client can respond as soon as it receives the interrupt, even if the run that raised it has not ended yet.
   if (thread.status === 'busy') thread = await awaitRun(context, await findRunningRun(agents, threadId));
-  const open = listOpenInterrupts(thread);
+  const open = new Set(thread.interruptIds);
   for (const { interrupt_id: id } of responseParams.responses) {
     if (open.has(id)) continue;
     throw new CommandRejectedError('no_such_interrupt', `Thread '${threadId}' has no open interrupt '${id}'.`);
@@ -161,14 +162,17 @@ export async function respondToInput(context: CommandContext, params: unknown): 
 const runEndTimeoutMs = 5_000;
 
 /** Waits until the run, if any, has ended or the timeout expires. Returns the thread. */
-async function awaitRun({ agents, threadId, request }: CommandContext, runId: string | undefined): Promise<Thread> {
+async function awaitRun(
+  { agents, threadId, request }: CommandContext,
+  runId: string | undefined,
+): Promise<InterruptedThread> {
   const { database, deploymentId } = agents;
   if (runId !== undefined) {
     const { drainStarted } = request.server;
     const signal = AbortSignal.any([AbortSignal.timeout(runEndTimeoutMs), drainStarted]);
     await awaitRunEnd(agents, { deploymentId, threadId, runId }, { signal });
   }
-  return readThread(database, deploymentId, threadId);
+  return readInterruptedThread(database, deploymentId, threadId);
 }
 
 async function findRunningRun({ database, deploymentId }: Agents, threadId: string): Promise<string | undefined> {
@@ -192,7 +196,7 @@ function toResponses({
  *
  * @throws THREAD_WITHOUT_GRAPH
  */
-function resolveThreadAssistant({ request, access = request.agentAccess }: CommandContext, thread: Thread): string {
+function resolveThreadAssistant({ request, access = request.agentAccess }: CommandContext, thread: ThreadHead): string {
   const { graph_id, assistant_id: named = graph_id } = thread.metadata;
   const assistant_id = access === undefined ? named : access.assistantId;
   if (typeof assistant_id !== 'string') throw runlakeError('THREAD_WITHOUT_GRAPH', { thread: thread.thread_id });
@@ -222,7 +226,7 @@ const readForkParams = createParamsReader(
 export async function forkState(context: CommandContext, params: unknown): Promise<object> {
   const { checkpoint_id, input = null, config, metadata } = readForkParams(params);
   const { database, deploymentId } = context.agents;
-  const assistant_id = resolveThreadAssistant(context, await readThread(database, deploymentId, context.threadId));
+  const assistant_id = resolveThreadAssistant(context, await readThreadHead(database, deploymentId, context.threadId));
   const run_id = await createRunOnThread(context, { assistant_id, input, checkpoint_id, config, metadata });
   return { run_id, thread_id: context.threadId };
 }
@@ -276,7 +280,7 @@ const readTreeParams = createParamsReader(ClosedObject({ run_id: optional(Uuid()
  */
 export async function getTree({ agents, threadId }: CommandContext, params: unknown): Promise<object> {
   const { run_id: runId } = readTreeParams(params);
-  await readThread(agents.database, agents.deploymentId, threadId);
+  await readThreadHead(agents.database, agents.deploymentId, threadId);
   const reader = await openReader(agents, threadId, runId?.toLowerCase());
   const root: TreeNode = { namespace: [], status: 'started', graph_name: 'root', children: [] };
   const nodes = new Map([['', root]]);

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { followRun } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { findThreadOfRun, formatRun, listRuns as list, readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { type Run as RunRecord, runStatuses } from '../../../pipelines/agents/runs/run.ts';
-import { readThread } from '../../../pipelines/agents/threads/thread.ts';
+import { readThreadHead } from '../../../pipelines/agents/threads/thread.ts';
 import { type Caller, requirePermission } from '../../../pipelines/tenants/caller.ts';
 import { Uuid } from '../../server/formats.ts';
 import type { RawResponse } from '../../server/operation.ts';
@@ -44,7 +44,7 @@ export const listRuns = defineAgentOperation({
   handler: async ({ params, query, services: { agents } }) => {
     const { database, deploymentId, config } = agents;
     const { limit, offset, status, select } = query;
-    const { thread_id: threadId } = await readThread(database, deploymentId, params.thread_id);
+    const { thread_id: threadId } = await readThreadHead(database, deploymentId, params.thread_id);
     const neededFields = select?.includes('langsmith_session_name') ? [...select, 'kwargs'] : select;
     const page = { limit, offset, ...(status && { status }), select: neededFields as (keyof RunRecord)[] | undefined };
     const rows = await list(database, deploymentId, threadId, { ...page, limitBytes: config.maxPageBytes });

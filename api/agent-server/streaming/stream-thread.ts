@@ -3,7 +3,7 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { encodeStateUpdate, stateUpdateMode } from '../../../pipelines/agents/streams/publish-state.ts';
 import { protocolMode, type StreamedEvent, type StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
-import { readThread } from '../../../pipelines/agents/threads/thread.ts';
+import { readThreadHead } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import type { LiveSource } from '../../server/live-body.ts';
 import { RawResponse } from '../../server/operation.ts';
@@ -86,7 +86,7 @@ export const streamThread = defineAgentOperation({
     const threadId = params.thread_id.toLowerCase();
     const source = await hub.readThread({ deploymentId, threadId }, readThreadStartPosition(request, query));
     try {
-      await readThread(database, deploymentId, threadId);
+      await readThreadHead(database, deploymentId, threadId);
     } catch (error) {
       source.close();
       throw error;

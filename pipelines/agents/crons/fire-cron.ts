@@ -25,7 +25,7 @@ import { type DueClock, type ReadClock, readDatabaseClock, startDueClock } from 
 import { createRun } from '../runs/create-run.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { readRunRequest } from '../runs/run-request.ts';
-import { findThread } from '../threads/thread.ts';
+import { findThreadHead } from '../threads/thread.ts';
 import { recordThreadConfig } from '../threads/update-thread-state.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
@@ -182,7 +182,7 @@ export async function createCronRun(
   // thread gets this metadata.
   const user = cron.payload.on_behalf_of as AgentUser | undefined;
   const threadAccess = user && { required: undefined, metadata: cron.metadata };
-  const thread = cron.thread_id === null ? undefined : await findThread(tx, deploymentId, cron.thread_id);
+  const thread = cron.thread_id === null ? undefined : await findThreadHead(tx, deploymentId, cron.thread_id);
   const ids = { runId: uuidv7(), threadId: cron.thread_id ?? uuidv7() };
   const { cancelOnDisconnect: _, ...runRequest } = readRunRequest(
     {

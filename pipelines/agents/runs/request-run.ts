@@ -11,7 +11,7 @@ import { type AgentUser, registerEndUser } from '../auth/agent-user.ts';
 import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
-import { findThread, type Thread } from '../threads/thread.ts';
+import { findThreadHead, type ThreadHead } from '../threads/thread.ts';
 import { recordThreadConfig } from '../threads/update-thread-state.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
@@ -97,7 +97,7 @@ interface NewIds {
 async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids: NewIds): Promise<RequestedRunResult> {
   const { database, deploymentId, recentAssistants } = deps;
   const cachedAssistant = recentAssistants?.get(deploymentId, requested.request.assistant_id);
-  const thread = requested.threadId && (await findThread(database, deploymentId, requested.threadId));
+  const thread = requested.threadId && (await findThreadHead(database, deploymentId, requested.threadId));
   const from = { ...requested, ...(thread && { thread }) };
   let failure: { readonly reason: unknown } | undefined;
   if (cachedAssistant !== undefined) {
@@ -118,7 +118,7 @@ async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids
 /** Creates the run of a request for `assistant`. @returns undefined if the assistant has changed since `seenAt`. */
 async function createRunForAssistant(
   deps: RequestDeps,
-  { request, threadId, thread, sender, headers, user, threadAccess }: RequestedRun & { readonly thread?: Thread },
+  { request, threadId, thread, sender, headers, user, threadAccess }: RequestedRun & { readonly thread?: ThreadHead },
   ids: NewIds,
   assistant: Assistant,
   seenAt?: string,

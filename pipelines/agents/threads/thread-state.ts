@@ -1,7 +1,7 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { CheckpointReference } from '../runs/run.ts';
-import { readThread, selectStateFields, type ThreadState } from './thread.ts';
+import { readThreadHead, selectStateFields, type ThreadState } from './thread.ts';
 import { resolveGraphThread, type ThreadDeps } from './write-threads.ts';
 
 const emptyState: ThreadState = {
@@ -33,7 +33,7 @@ export async function readThreadState(
   threadId: string,
   { checkpoint, subgraphs, select }: StateQuery,
 ): Promise<string> {
-  const thread = await resolveGraphThread(deps, await readThread(deps.database, deps.deploymentId, threadId));
+  const thread = await resolveGraphThread(deps, await readThreadHead(deps.database, deps.deploymentId, threadId));
   if (thread !== undefined) {
     const options = { ...(checkpoint && { checkpoint }), ...(select && { select }) };
     const text = await deps.pool.query({ kind: 'state', thread, subgraphs, ...options });
@@ -68,7 +68,7 @@ export async function readThreadHistory(
   threadId: string,
   query: HistoryQuery,
 ): Promise<string> {
-  const thread = await resolveGraphThread(deps, await readThread(deps.database, deps.deploymentId, threadId));
+  const thread = await resolveGraphThread(deps, await readThreadHead(deps.database, deps.deploymentId, threadId));
   const limitBytes = deps.config.maxPageBytes;
   return thread === undefined ? '[]' : deps.pool.query({ kind: 'history', thread, ...query, limitBytes });
 }

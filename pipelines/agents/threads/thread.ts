@@ -81,21 +81,69 @@ export function toThread({ ttl_strategy: strategy, ttl_minutes, expires_at, ...t
   return { ...thread, ttl: { strategy, ttl_minutes, expires_at } };
 }
 
-/** Reads a visible thread, with its `ttl` if it has one. @throws THREAD_NOT_FOUND, also for a hidden thread. */
-export async function readThread(database: Sql, deploymentId: string, threadId: string): Promise<Thread> {
-  const thread = await findThread(database, deploymentId, threadId);
+/**
+ * The fields of a thread that most operations need. The others can be tens of megabytes, and parsing them blocks the
+ * event loop.
+ */
+export type ThreadHead = Pick<Thread, 'thread_id' | 'status' | 'metadata' | 'config'>;
+
+/** Reads the head of a visible thread. @throws THREAD_NOT_FOUND, also for a hidden thread. */
+export async function readThreadHead(database: Sql, deploymentId: string, threadId: string): Promise<ThreadHead> {
+  const thread = await findThreadHead(database, deploymentId, threadId);
   if (thread === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
   return thread;
 }
 
-/** Like {@link readThread}, but returns undefined if there is no such thread. */
-export async function findThread(database: Sql, deploymentId: string, threadId: string): Promise<Thread | undefined> {
+/** Like {@link readThreadHead}, but returns undefined if there is no such thread. */
+export async function findThreadHead(
+  database: Sql,
+  deploymentId: string,
+  threadId: string,
+): Promise<ThreadHead | undefined> {
+  const [row] = await database.query<ThreadHead>(
+    `SELECT thread_id, status, metadata, config FROM agents.threads
+     WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden`,
+    [deploymentId, threadId],
+    { name: 'agents_read_thread_head' },
+  );
+  return row;
+}
+
+export interface InterruptedThread extends ThreadHead {
+  /** Ids of the open interrupts; empty if the thread is not interrupted. */
+  readonly interruptIds: readonly (string | null)[];
+}
+
+/**
+ * Reads the head of a visible thread with the ids of its open interrupts. @throws THREAD_NOT_FOUND, also for a hidden
+ * thread.
+ */
+export async function readInterruptedThread(
+  database: Sql,
+  deploymentId: string,
+  threadId: string,
+): Promise<InterruptedThread> {
+  const [row] = await database.query<InterruptedThread>(
+    `SELECT thread_id, status, metadata, config,
+       ARRAY(SELECT interrupt ->> 'id' FROM json_each(interrupts) AS task, json_array_elements(task.value) AS interrupt
+         WHERE status = 'interrupted') AS "interruptIds"
+     FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden`,
+    [deploymentId, threadId],
+    { name: 'agents_read_interrupted_thread' },
+  );
+  if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
+  return row;
+}
+
+/** Reads a visible thread, with its `ttl` if it has one. @throws THREAD_NOT_FOUND, also for a hidden thread. */
+export async function readThread(database: Sql, deploymentId: string, threadId: string): Promise<Thread> {
   const [row] = await database.query<ThreadRow>(
     `SELECT ${threadColumns} FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden`,
     [deploymentId, threadId],
     { name: 'agents_read_thread' },
   );
-  return row && toThread(row);
+  if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
+  return toThread(row);
 }
 
 /**

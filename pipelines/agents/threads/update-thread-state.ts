@@ -25,6 +25,7 @@ import { deleteThread } from './delete-thread.ts';
 import {
   type Interrupt,
   readThread,
+  readThreadHead,
   type Thread,
   type ThreadCheckpoint,
   type ThreadState,
@@ -149,7 +150,7 @@ export async function updateThreadState(
   { checkpoint, updates }: { readonly checkpoint?: CheckpointReference; readonly updates: readonly StateUpdate[][] },
 ): Promise<ThreadCheckpoint> {
   const { database, deploymentId, pool } = deps;
-  const thread = await resolveGraphThread(deps, await readThread(database, deploymentId, threadId));
+  const thread = await resolveGraphThread(deps, await readThreadHead(database, deploymentId, threadId));
   if (thread === undefined) throw runlakeError('THREAD_WITHOUT_GRAPH', { thread: threadId });
   if (checkpoint !== undefined) await requireCheckpoint(database, deploymentId, thread.threadId, checkpoint);
   const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs);

@@ -10,6 +10,7 @@ import {
   readThread,
   requireStorableJson,
   type Thread,
+  type ThreadHead,
   type ThreadRow,
   type TtlStrategy,
   threadColumns,
@@ -92,7 +93,7 @@ export interface ThreadDeps {
  */
 export async function resolveGraphThread(
   { database, deploymentId }: ThreadDeps,
-  { thread_id: threadId, metadata, config: stored }: Thread,
+  { thread_id: threadId, metadata, config: stored }: Pick<ThreadHead, 'thread_id' | 'metadata' | 'config'>,
 ): Promise<GraphThread | undefined> {
   const { graph_id: graphId, assistant_id: assistantId } = metadata;
   if (typeof graphId !== 'string') return undefined;
