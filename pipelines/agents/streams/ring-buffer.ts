@@ -111,7 +111,7 @@ export class RecordRingBuffer {
         runId: head.runId,
         attempt: head.attempt,
         kept: head.kept,
-        value,
+        value: copyIfShared(value),
         partition,
         offset,
         thread,
@@ -193,6 +193,14 @@ export class RecordRingBuffer {
   #forgetUnused(thread: Thread): void {
     if (thread.first === undefined && thread.cursors.size === 0) this.#threads.delete(thread.key);
   }
+}
+
+/**
+ * Copies a value that is a small part of a larger buffer. kafkajs returns slices of a whole fetch response, which one
+ * record would otherwise keep in memory.
+ */
+function copyIfShared(value: Buffer): Buffer {
+  return value.buffer.byteLength > 2 * value.byteLength ? Buffer.from(value) : value;
 }
 
 /** Decodes a record; undefined if it is invalid. The result is cached if the thread has several readers. */
