@@ -61,9 +61,10 @@ async function readStoredEnd(database: Database, run: AwaitedRun, reader: Stream
   let isUnfinished = false;
   try {
     const row = await readRunEnd(database, run.deploymentId, run);
-    isUnfinished = row?.status === 'pending' || row?.status === 'running';
+    if (row === undefined) return encodeMissingRun(run);
+    isUnfinished = row.status === 'pending' || row.status === 'running';
     if (isUnfinished) return undefined;
-    return row?.error ? encodeError(row.error) : encodeValues(row?.values, row?.interrupts ?? undefined);
+    return row.error ? encodeError(row.error) : encodeValues(row.values, row.interrupts ?? undefined);
   } finally {
     if (!isUnfinished) reader.close();
   }
@@ -95,9 +96,12 @@ async function encodeEnd(database: Database, run: AwaitedRun, end: RunEnd): Prom
   if (isComplete) return encodeValues(JSON.stringify(end.values), end.interrupts);
   const row = await readRunEnd(database, run.deploymentId, run);
   // A run that succeeded has values, so `{}` would be wrong. A run that was stopped may have none.
-  if (row === undefined && end.status === 'success')
-    return encodeError({ error: 'RunNotFound', message: runlakeError('RUN_NOT_FOUND', { run: run.runId }).message });
+  if (row === undefined && end.status === 'success') return encodeMissingRun(run);
   return encodeValues(row?.values, row?.interrupts ?? (end.interrupted ? {} : undefined));
+}
+
+function encodeMissingRun({ runId }: AwaitedRun): string {
+  return encodeError({ error: 'RunNotFound', message: runlakeError('RUN_NOT_FOUND', { run: runId }).message });
 }
 
 /**

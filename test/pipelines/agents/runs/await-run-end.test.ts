@@ -93,6 +93,16 @@ describe('the answer of a run followed by a later run on its thread', () => {
   });
 });
 
+it('the answer of a run that no longer exists is an error', async () => {
+  const { thread_id: threadId } = await createThread(database, deploymentId, { metadata: {}, ifExists: 'raise' });
+  const { runId } = await startRun(threadId);
+  await database.execute('DELETE FROM agents.runs WHERE run_id = $1', [runId]);
+  const run = { deploymentId, threadId, runId };
+  const text = await awaitRunEnd({ hub, database }, run, { signal: AbortSignal.timeout(20_000) });
+  const message = expect.stringContaining(runId);
+  expect(JSON.parse(text as string)).toEqual({ __error__: { error: 'RunNotFound', message } });
+});
+
 describe('the answer of a temporary run, read after its end is marked as published', () => {
   /** Returns the answer to a request that is slower than the deletion of a temporary run. */
   async function answerLate(result: RunResult, afterMark = async (_run: EndedRun) => {}) {
