@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import type { Database } from '../../../infra/postgres/database.ts';
+import { normaliseTargetPath } from '../../../pipelines/agents/app/app-route.ts';
 import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
@@ -72,7 +73,7 @@ function buildHandlerUrl({ originalUrl, params, routeOptions }: FastifyRequest):
     ? operation.path.replace(/:([^/]+)/g, (_, name: string) =>
         encodeURIComponent((params as Readonly<Record<string, string>>)[name] ?? ''),
       )
-    : // A route of the custom app. The target may be a whole URL (RFC 9112, 3.2.2).
-      `/${requestPath.replace(/^https?:\/\/[^/]*/i, '')}`.replace(/\/+/g, '/');
+    : // A route of the custom app.
+      normaliseTargetPath(requestPath);
   return new URL(`http://localhost${path}${originalUrl.slice(requestPath.length)}`).href;
 }

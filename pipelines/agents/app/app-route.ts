@@ -31,20 +31,31 @@ function isMatchable(method: string, path: string): boolean {
   return method !== 'ALL' && !/[*{?]/.test(path);
 }
 
-/** Returns a function that tests whether a request matches one of `routes`. HEAD matches the routes of GET. */
+/** Returns the path of a request target. The target may be a whole URL (RFC 9112, 3.2.2) and repeat slashes. */
+export function normaliseTargetPath(path: string): string {
+  return `/${path.replace(/^https?:\/\/[^/]*/i, '')}`.replace(/\/+/g, '/');
+}
+
+/**
+ * Returns a function that tests whether a request matches one of `routes`. HEAD matches the routes of GET. Ignores the
+ * differences that the router of the server ignores (host, duplicate slashes, a slash at the end), because the app must
+ * also get these requests if it overrides an operation.
+ */
 export function createRouteMatcher(routes: readonly AppRoute[]): (method: string, path: string) => boolean {
   const patterns = routes.map(({ method, path }) => ({ method, segments: path.split('/') }));
   return (method, path) => {
     const routeMethod = method === 'HEAD' ? 'GET' : method;
-    const segments = decodePath(path).split('/');
-    return patterns.some(
-      (route) =>
-        route.method === routeMethod &&
-        route.segments.length === segments.length &&
-        route.segments.every((segment, index) =>
-          segment.startsWith(':') ? segments[index] !== '' : segment === segments[index],
-        ),
-    );
+    const segments = decodePath(normaliseTargetPath(path)).split('/');
+    const matches = (requested: readonly string[]) =>
+      patterns.some(
+        (route) =>
+          route.method === routeMethod &&
+          route.segments.length === requested.length &&
+          route.segments.every((segment, index) =>
+            segment.startsWith(':') ? requested[index] !== '' : segment === requested[index],
+          ),
+      );
+    return matches(segments) || (segments.length > 2 && segments.at(-1) === '' && matches(segments.slice(0, -1)));
   };
 }
 

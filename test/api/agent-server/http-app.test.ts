@@ -76,6 +76,21 @@ describe('an app', () => {
     }
   });
 
+  it.each([
+    ['/info', true],
+    ['/inf%6F', true],
+    ['http://localhost/info', true],
+    // Runlake ignores such slashes in its own paths; Hono does not.
+    ['//info', false],
+    ['/info/', false],
+    ['/i%6efo/', false],
+    ['http://localhost//info/?a=1', false],
+  ])('takes precedence however the path is written: %s', async (path, isRoute) => {
+    const { hostname, port } = new URL(agent.url);
+    const answer = await new Promise<IncomingMessage>((resolve) => get({ hostname, port, path }, resolve));
+    expect(await text(answer)).toBe(isRoute ? '{"from":"the app"}' : 'the app has none either');
+  });
+
   it('streams bodies in both directions at once', async () => {
     const { port } = new URL(agent.url);
     const sent = request({ port, path: '/echo', method: 'POST', headers: { 'content-type': 'text/plain' } });
@@ -274,12 +289,14 @@ it('createRouteMatcher returns the routes that an app names', () => {
     'POST /%C3%BC',
     'POST /a',
     'GET /a/',
+    'GET //a',
+    'GET https://host/a',
     'GET /a/x/y',
     'GET /c/x',
     'GET /d/1',
   ];
   const named = requests.filter((one) => names(...(one.split(' ') as [string, string])));
-  expect(named).toEqual(['GET /a', 'HEAD /a', 'GET /a/x', 'POST /%C3%BC']);
+  expect(named).toEqual(['GET /a', 'HEAD /a', 'GET /a/x', 'POST /%C3%BC', 'GET /a/', 'GET //a', 'GET https://host/a']);
   for (const other of ['GET /all', 'GET /f', 'GET /%', 'GET /'])
     expect(names(...(other.split(' ') as [string, string]))).toBe(false);
   expect(listRoutes({ fetch: handler })).toEqual([]);
