@@ -328,5 +328,5 @@ export const copyThread = defineAgentOperation({
   errors: ['THREAD_TO_COPY_NOT_FOUND'],
   schema: { params: ThreadParams, response: { 200: Thread } },
   handler: async ({ params, services: { agents } }) =>
-    formatThread(await copy(agents.database, agents.deploymentId, params.thread_id)),
+    formatThread(await copy(agents.database, agents.deploymentId, params.thread_id.toLowerCase())),
 });

@@ -146,13 +146,15 @@ interface UpdatedState {
  */
 export async function updateThreadState(
   deps: ThreadDeps & { readonly publishState?: PublishState },
-  threadId: string,
+  requestedThreadId: string,
   { checkpoint, updates }: { readonly checkpoint?: CheckpointReference; readonly updates: readonly StateUpdate[][] },
 ): Promise<ThreadCheckpoint> {
   const { database, deploymentId, pool } = deps;
-  const thread = await resolveGraphThread(deps, await readThreadHead(database, deploymentId, threadId));
-  if (thread === undefined) throw runlakeError('THREAD_WITHOUT_GRAPH', { thread: threadId });
-  if (checkpoint !== undefined) await requireCheckpoint(database, deploymentId, thread.threadId, checkpoint);
+  const thread = await resolveGraphThread(deps, await readThreadHead(database, deploymentId, requestedThreadId));
+  if (thread === undefined) throw runlakeError('THREAD_WITHOUT_GRAPH', { thread: requestedThreadId });
+  // Readers of the stream use the id as it is stored; the requested id may be in upper case.
+  const { threadId } = thread;
+  if (checkpoint !== undefined) await requireCheckpoint(database, deploymentId, threadId, checkpoint);
   const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs);
   try {
     const result = await pool.query({
