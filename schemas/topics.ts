@@ -50,10 +50,19 @@ export interface SinkHandling {
   /** Fields that the sink sets to the partition and offset of the record. */
   readonly positionFields?: { readonly partition: string; readonly offset: string };
   /**
-   * How the table is partitioned: an insert may touch only a limited number of partitions. A partition covers `days`
-   * days, counted from 1970, of the field `time`, or, if `time` is not set, of the expiry that the sink sets.
+   * How the table, and the tables that its views fill, are partitioned: an insert may touch only a limited number of
+   * partitions of each table.
    */
-  readonly tablePartition?: { readonly time?: string; readonly days: number; readonly shiftDays: number };
+  readonly tablePartitions?: readonly TablePartition[];
+}
+
+/**
+ * The partitions of a table: the days, weeks or months of the field `time`, or, if `time` is not set, of the expiry that
+ * the sink sets.
+ */
+export interface TablePartition {
+  readonly time?: string;
+  readonly unit: 'day' | 'week' | 'month';
 }
 
 /**
@@ -115,8 +124,11 @@ export const runEvents = defineTopic({
   repeats: { id: 'id', receivedAt: 'first_received_at' },
   // Usage is counted by the time of the trace, and the facts of runs are listed by the time of the run.
   dirtyHours: { tenant: 'tenant_id', times: ['trace_time', 'start_time'] },
-  // Weeks start on Monday, and 1970 started on a Thursday.
-  tablePartition: { time: 'start_time', days: 7, shiftDays: 3 },
+  // The partitions of `runs` and of `traces`. A run may start years after its trace.
+  tablePartitions: [
+    { time: 'start_time', unit: 'week' },
+    { time: 'trace_time', unit: 'month' },
+  ],
 });
 
 export const feedbackEvents = defineTopic({
@@ -142,7 +154,7 @@ export const attachmentEvents = defineTopic({
   ],
   expires: true,
   repeats: { id: 'run_id', receivedAt: 'received_at' },
-  tablePartition: { days: 7, shiftDays: 3 },
+  tablePartitions: [{ unit: 'week' }],
 });
 
 export const streamEvents = defineTopic({
@@ -161,7 +173,7 @@ export const streamEvents = defineTopic({
   ],
   storedFlag: 'kept',
   positionFields: { partition: 'log_partition', offset: 'log_offset' },
-  tablePartition: { time: 'expires_at', days: 1, shiftDays: 0 },
+  tablePartitions: [{ time: 'expires_at', unit: 'day' }],
 });
 
 /**

@@ -33,7 +33,7 @@ const transientCodes = new Set([
   241, // MEMORY_LIMIT_EXCEEDED
   242, // TABLE_IS_READ_ONLY: a replica without its keeper
   243, // NOT_ENOUGH_SPACE
-  252, // TOO_MANY_PARTS
+  252, // TOO_MANY_PARTS; see {@link isTooManyPartitions}
   279, // ALL_CONNECTION_TRIES_FAILED
   285, // TOO_FEW_LIVE_REPLICAS
   286, // UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
@@ -100,6 +100,14 @@ function isServerTrouble(number: number, message: string): boolean {
 }
 
 /**
+ * Returns whether the rows of one insert lie in too many partitions. Unlike too many parts, which merges reduce, the same
+ * insert would fail for ever, and a smaller one succeeds.
+ */
+function isTooManyPartitions(number: number, message: string): boolean {
+  return number === 252 && message.includes('Too many partitions for single INSERT block');
+}
+
+/**
  * Converts the error of a statement to an error of the catalogue. The text of the server is available only in the
  * cause, together with the name and the id of the query, which operators can search for in the server's log. Errors
  * without a ClickHouse number are treated as network errors, except programming errors, which are returned unchanged.
@@ -135,6 +143,8 @@ function toErrorCode({ code, message }: ClickHouseError, kind: Statement['kind']
   const status = /^HTTP (\d+)$/.exec(code)?.[1];
   if (status !== undefined) return mapStatusToErrorCode(Number(status));
   const number = Number(code);
+  if (isTooManyPartitions(number, message))
+    return kind === 'insert' ? 'INSERT_DATA_REFUSED' : 'CLICKHOUSE_QUERY_FAILED';
   if (transientCodes.has(number) || isServerTrouble(number, message)) return 'CLICKHOUSE_UNAVAILABLE';
   if (accessCodes.has(number)) return 'ACCESS_DENIED_BY_STORE';
   if (kind === 'insert' && schemaCodes.has(number)) return 'SCHEMA_MISMATCH';

@@ -1,6 +1,6 @@
 import { getFieldOffset, readTimeMicrosAt } from '../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
-import type { Topic } from '../../../schemas/topics.ts';
+import type { TablePartition, Topic } from '../../../schemas/topics.ts';
 import type { Lifetime } from '../../retention/lifetimes.ts';
 import type { EventStamp } from './event-versions.ts';
 
@@ -32,8 +32,8 @@ export interface InsertLimits {
 }
 
 /**
- * ClickHouse refuses an insert into more than 100 table partitions; half of them are reserved for the views of the
- * table.
+ * Maximum number of partitions of each table. ClickHouse refuses an insert into more than 100. The reserve is for times
+ * that a column cannot hold: ClickHouse stores others in their place, and a month may then be two partitions.
  */
 const maxTablePartitions = 50;
 
@@ -41,7 +41,7 @@ const dayMicros = 24 * 3_600 * 1_000_000;
 
 /**
  * Splits `records` into insert batches of consecutive records. Each batch has one schema, a bounded number of rows and
- * bytes, and at most 50 partitions of the topic's table. Keeps the order.
+ * bytes, and at most 50 partitions of each table that the topic fills. Keeps the order.
  */
 export function splitIntoInsertBatches(
   topic: Topic,
@@ -51,34 +51,59 @@ export function splitIntoInsertBatches(
   const batches: ValidRecord[][] = [];
   let batch: ValidRecord[] = [];
   let bytes = 0;
-  const tablePartitions = new Set<number>();
-  const readTablePartition = createTablePartitionReader(topic);
+  const tables = (topic.tablePartitions ?? []).map((partition) => new TouchedPartitions(topic, partition));
   for (const good of records) {
-    const tablePartition = readTablePartition(good);
-    const full =
+    let isFull =
       batch.length >= limits.rows ||
       bytes + good.record.value.length > limits.bytes ||
-      (tablePartitions.size >= maxTablePartitions && !tablePartitions.has(tablePartition)) ||
       batch[0]?.schemaId !== good.schemaId;
-    if (full && batch.length > 0) {
+    for (const table of tables) if (!table.accepts(good)) isFull = true;
+    if (isFull && batch.length > 0) {
       batches.push(batch);
       batch = [];
       bytes = 0;
-      tablePartitions.clear();
+      for (const table of tables) table.clear();
     }
     batch.push(good);
     bytes += good.record.value.length;
-    tablePartitions.add(tablePartition);
+    for (const table of tables) table.add(good);
   }
   if (batch.length > 0) batches.push(batch);
   return batches;
 }
 
-function createTablePartitionReader(topic: Topic): (valid: ValidRecord) => number {
-  if (topic.tablePartition === undefined) return () => 0;
-  const { time, days, shiftDays } = topic.tablePartition;
-  const computePartition = (micros: number) => Math.floor((micros + shiftDays * dayMicros) / (days * dayMicros));
-  if (time === undefined) return ({ lifetime }) => computePartition((lifetime?.expiresAtSeconds ?? 0) * 1_000_000);
-  const at = getFieldOffset(topic, time);
-  return ({ record }) => computePartition(readTimeMicrosAt(record.value, at));
+/** The partitions of a table that an insert batch touches. */
+class TouchedPartitions {
+  readonly #read: (valid: ValidRecord) => number;
+  readonly #touched = new Set<number>();
+
+  constructor(topic: Topic, { time, unit }: TablePartition) {
+    const compute = partitionByMicros[unit];
+    const at = time === undefined ? undefined : getFieldOffset(topic, time);
+    this.#read = ({ record, lifetime }) =>
+      compute(at === undefined ? (lifetime?.expiresAtSeconds ?? 0) * 1_000_000 : readTimeMicrosAt(record.value, at));
+  }
+
+  accepts(valid: ValidRecord): boolean {
+    return this.#touched.size < maxTablePartitions || this.#touched.has(this.#read(valid));
+  }
+
+  add(valid: ValidRecord): void {
+    this.#touched.add(this.#read(valid));
+  }
+
+  clear(): void {
+    this.#touched.clear();
+  }
 }
+
+/** Returns the partition of a time in microseconds since 1970. */
+const partitionByMicros: Readonly<Record<TablePartition['unit'], (micros: number) => number>> = {
+  day: (micros) => Math.floor(micros / dayMicros),
+  // Weeks start on Monday, and 1970 started on a Thursday.
+  week: (micros) => Math.floor((micros / dayMicros + 3) / 7),
+  month(micros) {
+    const date = new Date(micros / 1_000);
+    return date.getUTCFullYear() * 12 + date.getUTCMonth();
+  },
+};

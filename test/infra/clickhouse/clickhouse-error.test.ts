@@ -59,6 +59,12 @@ describe('clickhouseError', () => {
   });
 
   it.each([
+    [
+      '252',
+      'Too many partitions for single INSERT block (more than 100). The limit is controlled by a setting',
+      'INSERT_DATA_REFUSED',
+    ],
+    ['252', 'Too many parts (3000 with average size of 1.00 KiB) in table', 'CLICKHOUSE_UNAVAILABLE'],
     ['1001', 'std::exception. Code: 1001, type: avro::Exception, e.what() = EOF reached', 'INSERT_DATA_REFUSED'],
     [
       '1001',

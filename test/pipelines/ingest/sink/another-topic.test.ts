@@ -36,7 +36,7 @@ const measurements = defineTopic({
   storedFlag: 'wanted',
   positionFields: { partition: 'log_partition', offset: 'log_offset' },
   dirtyHours: { tenant: 'tenant_id', times: ['taken_at'] },
-  tablePartition: { time: 'taken_at', days: 1, shiftDays: 0 },
+  tablePartitions: [{ time: 'taken_at', unit: 'day' }],
 });
 
 let under: ManualSink;
