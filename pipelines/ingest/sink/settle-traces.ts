@@ -180,7 +180,7 @@ async function moveTrace(
   };
   const otherProjects = losers.map(({ projectId }) => projectId).filter((id) => id !== winner.projectId);
   const run = (name: string, sql: string, more: Readonly<Record<string, QueryParameter>> = {}) =>
-    clickhouse.command({ name, sql, params: { ...params, ...more }, timeoutMs: moveTimeoutMs });
+    clickhouse.command({ name, sql, params: { ...params, ...more }, profile: 'bulk', timeoutMs: moveTimeoutMs });
   const deleteMovedRows = (table: string, condition: string, more: Readonly<Record<string, QueryParameter>>) =>
     deleteRows(clickhouse, {
       ...{ name: `delete-moved-${table}`, table, condition, params: { ...params, ...more }, timeoutMs: moveTimeoutMs },

@@ -41,3 +41,23 @@ it('stores a batch of runs that start today, of traces that start in more than a
   expect(await countRuns('runs', traceIds)).toBe(110);
   expect(await countRuns('traces', traceIds)).toBe(110);
 });
+
+it('moves a trace whose runs start in more than a hundred weeks', async () => {
+  const sink = await openDrivenSink({ stores, config, isShared: true });
+  const traceId = randomUUID();
+  const traceTimeMicros = nowMicros - 101 * 7 * dayMicros;
+  const runs = Array.from({ length: 101 }, (_, week) =>
+    runEvent({ traceId, traceTimeMicros, startTimeMicros: traceTimeMicros + week * 7 * dayMicros }),
+  );
+  const winning = runEvent({ traceId, traceTimeMicros: traceTimeMicros - dayMicros, startTimeMicros: traceTimeMicros });
+  await sink.deliver(runEvents, toRecordsAtOffset(1_002, runs.map(toLogMessage)));
+  await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(winning)]));
+  await sink.close();
+  const rows = await stores.clickhouse.query({
+    name: 'test',
+    sql: `SELECT toUnixTimestamp64Micro(trace_time) AS micros, toUInt32(count()) AS runs FROM runs FINAL
+      WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} GROUP BY micros`,
+    params: { tenant: tenantId, trace: traceId },
+  });
+  expect(rows).toEqual([{ micros: winning.traceTimeMicros, runs: 102 }]);
+});
