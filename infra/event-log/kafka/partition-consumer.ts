@@ -6,7 +6,9 @@
  * events after the committed offset again; storing an event twice, or in another order, has no effect.
  *
  *   1. Buffer incoming records; handle none before the starting point is known ({@link findPositions}). If the client
- *      skips offsets, seek back once; accept a gap that remains, because its records no longer exist.
+ *      skips offsets, seek back once; accept a gap that remains, because its records no longer exist. They are counted as
+ *      lost: offsets are also missing after compaction and transactions, but the topics are not compacted, and the
+ *      producer is idempotent without transactions.
  *   2. Handle a batch; retry until it succeeds. The client continues to fetch and to send heartbeats meanwhile, so a
  *      long insert does not end the session.
  *   3. Commit the offset after the batch. The commit carries the group's generation, so it fails if the partition was
@@ -70,15 +72,19 @@ export interface StartingPoint {
   readonly offset: number;
   /** Why the partition cannot continue at its committed offset. */
   readonly reason?: 'the group has no committed offset' | 'events were deleted' | 'the log is another one';
-  /** Number of events that were deleted from the log before they were stored. */
-  readonly lostEvents: number;
+  /** Number of events that were deleted from the log before they were stored. Undefined if it is not known. */
+  readonly lostEvents: number | undefined;
 }
+
+/** kafkajs commits this offset when the next offset of a partition does not exist any more. */
+const resetOffset = -2;
 
 /**
  * Decides where to start consuming a partition: at the committed offset or, if the log does not have it, at the first
  * offset. Events that are already stored may then be stored again, with the same result.
  */
 export function chooseStartingPoint({ committed, low, high }: PartitionPosition): StartingPoint {
+  if (committed === resetOffset) return { offset: low, reason: 'events were deleted', lostEvents: undefined };
   if (committed < 0) return { offset: low, reason: 'the group has no committed offset', lostEvents: 0 };
   if (committed > high) return { offset: low, reason: 'the log is another one', lostEvents: 0 };
   if (committed < low) return { offset: low, reason: 'events were deleted', lostEvents: low - committed };
@@ -165,9 +171,13 @@ export class PartitionConsumer {
     if (!this.alive || first === undefined) return;
     this.#commit = commit;
     const expected = this.#buffer.nextOffset;
-    if (expected !== undefined && Number(first.offset) > expected && this.#lastSeek !== expected) {
-      this.#seek(expected);
-      return;
+    const missing = expected === undefined ? 0 : Number(first.offset) - expected;
+    if (expected !== undefined && missing > 0) {
+      if (this.#lastSeek !== expected) {
+        this.#seek(expected);
+        return;
+      }
+      this.#reportLoss(missing);
     }
     this.#add(messages);
     this.#wake();
@@ -176,12 +186,8 @@ export class PartitionConsumer {
   /** Sets the starting point; later calls do nothing. */
   begin(start: StartingPoint): void {
     if (!this.alive || this.#position !== undefined) return;
-    const { topicName: topic } = this.#options;
     this.#position = start.offset;
-    if (start.lostEvents > 0) {
-      lostEvents.inc({ topic }, start.lostEvents);
-      this.#logger.error({ events: start.lostEvents }, 'events were deleted from the log before they were stored');
-    }
+    if (start.reason === 'events were deleted') this.#reportLoss(start.lostEvents);
     if (start.reason !== undefined) this.#logger.info(start, 'starting at the first offset of the log');
     const firstFetched = this.#buffer.firstOffset;
     this.#discard(() => this.#buffer.begin(start.offset));
@@ -226,6 +232,11 @@ export class PartitionConsumer {
     const before = this.#buffer.bytes;
     this.#buffer.add(messages.map((message) => toKafkaRecord(this.#options.partition, message)));
     this.#options.budget.take(this.#buffer.bytes - before);
+  }
+
+  #reportLoss(events: number | undefined): void {
+    lostEvents.inc({ topic: this.#options.topicName }, events ?? 0);
+    this.#logger.error({ events }, 'events were deleted from the log before they were stored');
   }
 
   #discard(change: () => void): void {

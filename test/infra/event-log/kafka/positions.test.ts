@@ -18,6 +18,11 @@ test.each<[string, { committed: number; low: number; high: number }, object]>([
     { offset: 4, reason: 'events were deleted', lostEvents: 3 },
   ],
   [
+    'an offset that the client has reset, because its events were deleted',
+    { committed: -2, low: 4, high: 9 },
+    { offset: 4, reason: 'events were deleted', lostEvents: undefined },
+  ],
+  [
     'an offset after the log-end offset, because the topic was recreated',
     { committed: 7, low: 0, high: 2 },
     { offset: 0, reason: 'the log is another one', lostEvents: 0 },
