@@ -150,7 +150,7 @@ function encodePrefix(prefix: readonly bigint[]): Buffer {
 const syncMarker = Buffer.from('runlake-avro-1.0');
 
 /**
- * Returns the schema for {@link encodeAvroContainer}. It has an integer field for each name in `prefix`, followed by the
+ * Returns the schema for {@link AvroContainer}. It has an integer field for each name in `prefix`, followed by the
  * fields of `schema`.
  */
 export function buildContainerSchema(schema: string, prefix: readonly string[]): string {
@@ -170,22 +170,30 @@ export interface ContainerRecord {
  * by the integers of its prefix. With one block per record, ClickHouse finds the end of a record from the size of the
  * block, so that a damaged record cannot shift the values of the following records. Removes the five-byte wire-format
  * prefix of each record.
- *
- * @param schema from {@link buildContainerSchema}.
  */
-export function encodeAvroContainer(schema: string, records: readonly ContainerRecord[]): Buffer {
-  let bytes = 64 + schema.length * 2;
-  for (const { value, prefix } of records) bytes += value.length + 32 + 10 * prefix.length;
-  const writer = new AvroWriter(bytes);
-  writer.raw(Buffer.from('Obj\u0001', 'latin1'));
-  writer.long(2);
-  writer.string('avro.codec');
-  writer.string('null');
-  writer.string('avro.schema');
-  writer.string(schema);
-  writer.long(0);
-  writer.raw(syncMarker);
-  for (const { value, prefix } of records) {
+export class AvroContainer {
+  readonly #writer: AvroWriter;
+
+  /**
+   * @param schema from {@link buildContainerSchema}.
+   * @param recordBytes The expected size of all records.
+   */
+  constructor(schema: string, recordBytes: number) {
+    const writer = new AvroWriter(64 + schema.length * 2 + recordBytes);
+    writer.raw(Buffer.from('Obj\u0001', 'latin1'));
+    writer.long(2);
+    writer.string('avro.codec');
+    writer.string('null');
+    writer.string('avro.schema');
+    writer.string(schema);
+    writer.long(0);
+    writer.raw(syncMarker);
+    this.#writer = writer;
+  }
+
+  /** Adds a copy of a record. */
+  add({ value, prefix }: ContainerRecord): void {
+    const writer = this.#writer;
     const encodedPrefix = encodePrefix(prefix);
     writer.long(1);
     writer.long(encodedPrefix.length + value.length - prefixBytes);
@@ -193,7 +201,20 @@ export function encodeAvroContainer(schema: string, records: readonly ContainerR
     writer.raw(value.subarray(prefixBytes));
     writer.raw(syncMarker);
   }
-  return writer.since(0);
+
+  /** Returns the container with the records that were added. No record must be added afterwards. */
+  finish(): Buffer {
+    return this.#writer.since(0);
+  }
+}
+
+/** Builds an {@link AvroContainer} of records. */
+export function encodeAvroContainer(schema: string, records: readonly ContainerRecord[]): Buffer {
+  let bytes = 0;
+  for (const { value, prefix } of records) bytes += value.length + 32 + 10 * prefix.length;
+  const container = new AvroContainer(schema, bytes);
+  for (const record of records) container.add(record);
+  return container.finish();
 }
 
 // Fixed-width fields at the start of a framed record (`Topic.fixed`) are read and written in place. Positions are byte

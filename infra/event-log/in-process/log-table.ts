@@ -15,8 +15,10 @@
 import type { ClickHouse } from '../../clickhouse/clickhouse.ts';
 import { type Layout, runOnEachShard } from '../../clickhouse/layout.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { AvroWriter, buildContainerSchema, buildWirePrefix, encodeAvroContainer } from '../avro.ts';
+import { createTimeSlices } from '../../timeouts/time-slices.ts';
+import { AvroContainer, AvroWriter, buildContainerSchema, buildWirePrefix } from '../avro.ts';
 import type { LogPosition, LogRecord } from '../event-log.ts';
+import { sumValueBytes } from '../event-log-metrics.ts';
 
 const table = 'event_log';
 const prefix = ['segment', 'log_partition', 'log_offset'];
@@ -112,7 +114,7 @@ export class LogTable {
       segment.unreleased += records.length;
     }
     try {
-      const body = encodeRows(segments, logged);
+      const body = await encodeRows(segments, logged);
       const insert = { name: 'event-log', table, columns, format: 'Avro', body } as const;
       await this.#clickhouse.insertBody({ ...insert, timeoutMs: appendTimeoutMs });
     } catch (error) {
@@ -223,25 +225,32 @@ function hasKeeper(layout: Layout): boolean {
   return layout.kind === 'cluster' ? layout.hasKeeper : layout.kind === 'replicated' && !layout.isShared;
 }
 
-function encodeRows(segments: ReadonlyMap<string, Segment>, logged: readonly LoggedRecords[]): Buffer {
-  const writer = new AvroWriter();
-  const rows = logged.flatMap(({ topic, tenantId = '', records }) =>
-    records.map(({ partition, offset, key, headers, value }) => {
-      const start = writer.position;
-      writer.raw(noSchema);
-      writer.string(topic);
-      writer.string(tenantId);
-      writer.string(key);
-      writer.string(JSON.stringify(headers));
-      writer.bytes(value);
-      return { start, end: writer.position, prefix: [segments.get(topic)?.id ?? 0, partition, offset].map(BigInt) };
-    }),
-  );
-  const written = writer.since(0);
-  return encodeAvroContainer(
-    schema,
-    rows.map(({ start, end, prefix }) => ({ value: written.subarray(start, end), prefix })),
-  );
+/** Approximate size of the fields of a row in addition to the value. */
+const rowOverheadBytes = 300;
+
+/** Lets the event loop run in between, because a request may have many events. */
+async function encodeRows(segments: ReadonlyMap<string, Segment>, logged: readonly LoggedRecords[]): Promise<Buffer> {
+  let bytes = 0;
+  for (const { records } of logged) bytes += sumValueBytes(records) + rowOverheadBytes * records.length;
+  const container = new AvroContainer(schema, bytes);
+  const row = new AvroWriter();
+  const endSlice = createTimeSlices();
+  for (const { topic, tenantId = '', records } of logged) {
+    const segment = BigInt(segments.get(topic)?.id ?? 0);
+    for (const { partition, offset, key, headers, value } of records) {
+      row.rewind(0);
+      row.raw(noSchema);
+      row.string(topic);
+      row.string(tenantId);
+      row.string(key);
+      row.string(JSON.stringify(headers));
+      row.bytes(value);
+      container.add({ value: row.since(0), prefix: [segment, BigInt(partition), BigInt(offset)] });
+      const turn = endSlice();
+      if (turn) await turn;
+    }
+  }
+  return container.finish();
 }
 
 /**

@@ -3,9 +3,9 @@
  *
  * Invariant: records are delivered in order, one batch at a time. A batch ends only when every group has stored it.
  *
- *   1. Take the waiting requests, up to the limits of the groups, as one batch.
+ *   1. Take the waiting records, up to the limits of the groups, as one batch. A large request is divided among several.
  *   2. Deliver the batch to each group. If a group rejects it, deliver it to that group again after a pause.
- *   3. Report the requests as stored.
+ *   3. Report the requests as stored whose last record was in the batch.
  *   4. Gather requests for the next batch, because an insert of few rows takes nearly as long as one of many. Gathering
  *      ends early if the batch is full or a reader waits for it.
  */
@@ -14,11 +14,17 @@ import type { Logger } from '../../telemetry/logger.ts';
 import { pause } from '../../timeouts/backoff.ts';
 import type { LogRecord, Subscription } from '../event-log.ts';
 
-/** The records of a request that are waiting for delivery. */
+/** The records of a request that are waiting for delivery, at least one. */
 export interface Delivery {
   readonly records: readonly LogRecord[];
   readonly bytes: number;
   readonly onStored: () => void;
+}
+
+interface Batch {
+  readonly records: readonly LogRecord[];
+  /** The requests whose last record is in the batch. */
+  readonly completed: readonly Delivery[];
 }
 
 interface DeliveryOptions {
@@ -38,6 +44,8 @@ export class PartitionDelivery {
   readonly #options: DeliveryOptions;
   readonly #subscriptions: Subscription[] = [];
   readonly #queue: Delivery[] = [];
+  /** Number of records of the first request in the queue that were taken. */
+  #taken = 0;
   #queuedRows = 0;
   #queuedBytes = 0;
   #delivering: Promise<void> | undefined;
@@ -64,8 +72,7 @@ export class PartitionDelivery {
     this.#queue.push(delivery);
     this.#queuedRows += delivery.records.length;
     this.#queuedBytes += delivery.bytes;
-    const { rows, bytes } = this.#limits();
-    if (this.#queuedRows >= rows || this.#queuedBytes >= bytes) this.hurry();
+    if (this.#isFull()) this.hurry();
     this.#start();
   }
 
@@ -89,6 +96,12 @@ export class PartitionDelivery {
     };
   }
 
+  /** Returns whether the waiting records suffice for a batch. */
+  #isFull(): boolean {
+    const { rows, bytes } = this.#limits();
+    return this.#queuedRows >= rows || this.#queuedBytes >= bytes;
+  }
+
   #start(): void {
     if (this.#delivering !== undefined || this.#subscriptions.length === 0) return;
     // A batch may contain requests of several organisations, so it is delivered outside the context of the caller.
@@ -102,33 +115,39 @@ export class PartitionDelivery {
       const startedAtMs = performance.now();
       const batch = this.#takeBatch();
       if (!(await this.#deliver(batch))) break;
-      for (const { onStored } of batch) onStored();
+      for (const { onStored } of batch.completed) onStored();
       this.#options.onProgress();
       await this.#gather(performance.now() - startedAtMs);
     }
     this.#delivering = undefined;
   }
 
-  /** Executes step 1. The first request is taken regardless of its size. */
-  #takeBatch(): readonly Delivery[] {
+  /** Executes step 1. The first record is taken regardless of its size. */
+  #takeBatch(): Batch {
     const limits = this.#limits();
-    let [count, rows, bytes] = [0, 0, 0];
-    for (const delivery of this.#queue) {
-      if (count > 0 && (rows + delivery.records.length > limits.rows || bytes + delivery.bytes > limits.bytes)) break;
-      count += 1;
-      rows += delivery.records.length;
-      bytes += delivery.bytes;
+    const records: LogRecord[] = [];
+    let [bytes, completed] = [0, 0];
+    while (completed < this.#queue.length) {
+      const delivery = this.#queue[completed] as Delivery;
+      const record = delivery.records[this.#taken] as LogRecord;
+      const isFull = records.length >= limits.rows || bytes + record.value.length > limits.bytes;
+      if (isFull && records.length > 0) break;
+      records.push(record);
+      bytes += record.value.length;
+      this.#taken += 1;
+      if (this.#taken < delivery.records.length) continue;
+      completed += 1;
+      this.#taken = 0;
     }
-    this.#queuedRows -= rows;
+    this.#queuedRows -= records.length;
     this.#queuedBytes -= bytes;
     this.#gathering = new AbortController();
-    return this.#queue.splice(0, count);
+    return { records, completed: this.#queue.splice(0, completed) };
   }
 
   /** Executes step 2. @returns false if a group rejected the batch and the log is closing. */
-  async #deliver(deliveries: readonly Delivery[]): Promise<boolean> {
+  async #deliver({ records }: Batch): Promise<boolean> {
     const { partition, logger, onProgress } = this.#options;
-    const records = deliveries.flatMap((delivery) => delivery.records);
     for (const { topic, handle } of this.#subscriptions) {
       for (;;) {
         try {
@@ -149,7 +168,7 @@ export class PartitionDelivery {
 
   /** Executes step 4. */
   async #gather(batchMs: number): Promise<void> {
-    if (this.#closing.signal.aborted) return;
+    if (this.#closing.signal.aborted || this.#isFull()) return;
     await pause(Math.min(maxGatheringFactor * batchMs, maxGatheringMs), this.#gathering.signal);
   }
 }

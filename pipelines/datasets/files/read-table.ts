@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { Readable } from 'node:stream';
 import { CsvError, parse } from 'csv-parse';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createTimeSlices } from '../../ingest/in-slices.ts';
+import { createTimeSlices } from '../../../infra/timeouts/time-slices.ts';
 import { scanObject, scanValue } from '../../ingest/json/scan.ts';
 import { KeySet, skipSpace } from '../../ingest/json/scan-any.ts';
 

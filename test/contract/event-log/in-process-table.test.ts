@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { feedbackEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
 import { deferred } from '../../infra/deferred.ts';
@@ -101,5 +102,30 @@ test('a replicated table forgets dropped segments some minutes later, and the lo
   await under.log.publish(runEvents, [message('two')]);
   await until('the next segment to be dropped', () => commands.length === 3);
   expect(commands).toEqual(['drop-log-segment', 'forget-log-segment', 'drop-log-segment']);
+  await under.close();
+});
+
+test('the event loop runs while a request with many events is encoded', async () => {
+  let turns = 0;
+  let turnsBeforeInsert = 0;
+  const under = await openInProcess({
+    maxPendingBytes: 2 ** 27,
+    override: ({ insertBody }) => ({
+      insertBody: async (insert) => {
+        turnsBeforeInsert = turns;
+        await insertBody(insert);
+      },
+    }),
+  });
+  const messages = Array.from({ length: 100_000 }, (_, index) => ({ ...message('event'), key: `key ${index}` }));
+  let isPublished = false;
+  const published = under.log.publish(runEvents, messages).then(() => {
+    isPublished = true;
+  });
+  const countTurns = async () => {
+    for (turns = 0; !isPublished; turns++) await nextTurn();
+  };
+  await Promise.all([published, countTurns()]);
+  expect(turnsBeforeInsert).toBeGreaterThan(5);
   await under.close();
 });
