@@ -3,7 +3,7 @@ import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import { type ModelPrice, readWorkspacePrices, startingPrices } from './model-price.ts';
-import { compilePattern, type PriceEntry, PriceMap } from './price-map.ts';
+import { CachedPriceMap, compilePattern, type PriceEntry, type PriceMap, RequestPriceMap } from './price-map.ts';
 
 /**
  * Loads the price maps of workspaces for ingest.
@@ -12,7 +12,7 @@ import { compilePattern, type PriceEntry, PriceMap } from './price-map.ts';
  * processes use the new price after at most that time.
  */
 export interface PriceMaps {
-  /** @throws errors of the database. */
+  /** Returns the price map for one request. @throws errors of the database. */
   load(workspaceId: string): Promise<PriceMap>;
   forget(workspaceId: string): void;
 }
@@ -36,28 +36,41 @@ function toEntry(price: ModelPrice, pattern: PriceEntry['pattern']): PriceEntry 
  * The patterns that ship with a release are anchored and have no nested repetition, so the regular expressions of
  * JavaScript are safe for them, and faster than RE2.
  */
-const startingPriceMap = new PriceMap(startingPrices.map((price) => toEntry(price, new RegExp(price.match_pattern))));
+const startingPriceMap = new CachedPriceMap(
+  startingPrices.map((price) => toEntry(price, new RegExp(price.match_pattern))),
+);
+
+interface LoadedPrices {
+  readonly map: PriceMap;
+  /** Number of RE2 instructions of all patterns of the workspace. */
+  readonly patternSize: number;
+}
 
 export function createPriceMaps(database: Database): PriceMaps {
-  const loaded = new PromiseCache<PriceMap>({ max: 50_000, ttlMs: cacheMs });
+  const loaded = new PromiseCache<LoadedPrices>({ max: 50_000, ttlMs: cacheMs });
   // If no price has changed when a map is loaded again, the existing map is reused, together with its cached matches
   // for model names.
-  const compiledMaps = new LRUCache<string, { readonly text: string; readonly map: PriceMap }>({ max: 200 });
+  const compiledMaps = new LRUCache<string, LoadedPrices & { readonly text: string }>({ max: 200 });
 
-  async function load(workspaceId: string): Promise<PriceMap> {
+  async function load(workspaceId: string): Promise<LoadedPrices> {
     const prices = await readWorkspacePrices(database, workspaceId);
-    if (prices.length === 0) return startingPriceMap;
+    if (prices.length === 0) return { map: startingPriceMap, patternSize: 0 };
     const text = JSON.stringify(prices);
     const known = compiledMaps.get(workspaceId);
-    if (known?.text === text) return known.map;
-    const entries = prices.map((price) => toEntry(price, compilePattern(price.match_pattern)));
-    const map = new PriceMap(entries, startingPriceMap);
-    compiledMaps.set(workspaceId, { text, map });
-    return map;
+    if (known?.text === text) return known;
+    const patterns = prices.map((price) => compilePattern(price.match_pattern));
+    const entries = prices.map((price, index) => toEntry(price, patterns[index]!));
+    const patternSize = patterns.reduce((size, pattern) => size + pattern.programSize(), 0);
+    const compiled = { text, map: new CachedPriceMap(entries, startingPriceMap), patternSize };
+    compiledMaps.set(workspaceId, compiled);
+    return compiled;
   }
 
   return {
-    load: async (workspaceId) => (await loaded.get(workspaceId, () => load(workspaceId)))!,
+    async load(workspaceId) {
+      const { map, patternSize } = (await loaded.get(workspaceId, () => load(workspaceId)))!;
+      return patternSize === 0 ? map : new RequestPriceMap(map, patternSize);
+    },
     forget: (workspaceId) => loaded.forget(workspaceId),
   };
 }

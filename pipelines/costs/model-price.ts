@@ -45,10 +45,10 @@ function findStartingPrice(id: string): StartingPrice | undefined {
 const maxPrices = 500;
 /**
  * Size limits for the patterns of a workspace, in RE2 instructions: for one pattern, and in total. A name is compared
- * with each pattern in time proportional to the number of instructions.
+ * with each pattern in time proportional to the number of instructions. The patterns of the release have 58 on average.
  */
 const maxPatternSize = 1_000;
-const maxTotalPatternSize = 20_000;
+const maxTotalPatternSize = 10_000;
 
 const limits = [
   {

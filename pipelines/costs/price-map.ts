@@ -37,11 +37,19 @@ export function compilePattern(pattern: string): RE2JS {
   return RE2JS.compile(pattern);
 }
 
+/** Finds the prices of models. */
+export interface PriceMap {
+  /** Returns the price of a model for a run that starts at `runStartMicros`. The first entry that applies wins. */
+  find(model: NamedModel, runStartMicros: number): TokenPrices | undefined;
+}
+
+const buildKey = ({ name, provider, key }: NamedModel) => `${key ?? ''}\n${provider ?? ''}\n${name}`;
+
 /** Maximum number of model names for which a map caches the matching entries. */
 const maxRememberedNames = 500;
 
-/** Finds the price of a model. The first entry that applies wins. */
-export class PriceMap {
+/** A price map that many requests use. */
+export class CachedPriceMap implements PriceMap {
   readonly #entries: readonly PriceEntry[];
   readonly #fallback: PriceMap | undefined;
   readonly #matching = new LRUCache<string, readonly PriceEntry[]>({ max: maxRememberedNames });
@@ -60,7 +68,7 @@ export class PriceMap {
   #findMatching(model: NamedModel): readonly PriceEntry[] {
     if (this.#entries.length === 0) return [];
     const { name, provider, key } = model;
-    const text = `${key ?? ''}\n${provider ?? ''}\n${name}`;
+    const text = buildKey(model);
     const known = this.#matching.get(text);
     if (known) return known;
     const matchingEntries = this.#entries.filter(
@@ -71,5 +79,39 @@ export class PriceMap {
     );
     this.#matching.set(text, matchingEntries);
     return matchingEntries;
+  }
+}
+
+/**
+ * Maximum size of the different model names of one request, in characters times the instructions of the patterns that
+ * they are compared with. RE2 takes about a second for it.
+ */
+const maxComparedSize = 20_000_000;
+
+/**
+ * A price map for one request. When the limit is reached, further names have no price. Names that other requests have
+ * cached count, too, so that a request that is sent again gets the same prices.
+ */
+export class RequestPriceMap implements PriceMap {
+  readonly #map: PriceMap;
+  readonly #patternSize: number;
+  readonly #names = new Set<string>();
+  #sizeLeft = maxComparedSize;
+
+  /** @param patternSize Number of RE2 instructions of all patterns. */
+  constructor(map: PriceMap, patternSize: number) {
+    this.#map = map;
+    this.#patternSize = patternSize;
+  }
+
+  find(model: NamedModel, runStartMicros: number): TokenPrices | undefined {
+    const text = buildKey(model);
+    if (!this.#names.has(text)) {
+      const size = this.#patternSize * model.name.length;
+      if (size > this.#sizeLeft) return undefined;
+      this.#sizeLeft -= size;
+      this.#names.add(text);
+    }
+    return this.#map.find(model, runStartMicros);
   }
 }

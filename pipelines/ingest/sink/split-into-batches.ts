@@ -51,7 +51,7 @@ export function splitIntoInsertBatches(
   const batches: ValidRecord[][] = [];
   let batch: ValidRecord[] = [];
   let bytes = 0;
-  const tables = (topic.tablePartitions ?? []).map((partition) => new TouchedPartitions(topic, partition));
+  const tables = (topic.tablePartitions ?? []).map((partition) => new BatchPartitions(topic, partition));
   for (const good of records) {
     let isFull =
       batch.length >= limits.rows ||
@@ -72,10 +72,10 @@ export function splitIntoInsertBatches(
   return batches;
 }
 
-/** The partitions of a table that an insert batch touches. */
-class TouchedPartitions {
+/** The partitions of a table that an insert batch has rows for. */
+class BatchPartitions {
   readonly #read: (valid: ValidRecord) => number;
-  readonly #touched = new Set<number>();
+  readonly #partitions = new Set<number>();
 
   constructor(topic: Topic, { time, unit }: TablePartition) {
     const compute = partitionByMicros[unit];
@@ -85,15 +85,15 @@ class TouchedPartitions {
   }
 
   accepts(valid: ValidRecord): boolean {
-    return this.#touched.size < maxTablePartitions || this.#touched.has(this.#read(valid));
+    return this.#partitions.size < maxTablePartitions || this.#partitions.has(this.#read(valid));
   }
 
   add(valid: ValidRecord): void {
-    this.#touched.add(this.#read(valid));
+    this.#partitions.add(this.#read(valid));
   }
 
   clear(): void {
-    this.#touched.clear();
+    this.#partitions.clear();
   }
 }
 

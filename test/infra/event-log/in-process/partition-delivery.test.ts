@@ -49,12 +49,7 @@ test.each([
   add('large', 1, 10);
   add('last', 11, 2);
   await until('all events to be stored', () => reports.length === 3);
-  expect(batches).toEqual([
-    [0, 1, 2, 3],
-    [4, 5, 6, 7],
-    [8, 9, 10, 11],
-    [12],
-  ]);
+  expect(batches).toEqual([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12]]);
   expect(reports).toEqual(['small after 1', 'large after 3', 'last after 4']);
   await delivery.close();
 });
