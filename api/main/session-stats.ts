@@ -75,7 +75,9 @@ export const sessionStatsFields = {
 export const statsParameters = {
   include_stats: Type.Optional(
     Type.Boolean({
-      description: 'Statistics of the root runs. They need the permission `runs:read`. Without it they are null.',
+      description:
+        'Statistics of the root runs. They need the permission `runs:read`. By default they are null, except `run_count` ' +
+        'of an experiment that is read by its id or name with this permission.',
     }),
   ),
   stats_start_time: Type.Optional(Timestamp({ description: 'Statistics of runs that started at or after this time.' })),

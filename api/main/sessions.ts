@@ -9,7 +9,12 @@ import {
   statOrders,
 } from '../../pipelines/projects/list-by-stats.ts';
 import { numberExperiments, parseProjectFilter, readProject } from '../../pipelines/projects/project.ts';
-import { readOwnFeedbackStats, readProjectStats, readTopMetadata } from '../../pipelines/projects/project-stats.ts';
+import {
+  countExperimentRuns,
+  readOwnFeedbackStats,
+  readProjectStats,
+  readTopMetadata,
+} from '../../pipelines/projects/project-stats.ts';
 import { resolveAddress } from '../../pipelines/projects/resolve-address.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
@@ -90,6 +95,8 @@ export const getSession = defineOperation({
     formatSession(await readSession(services, caller, params.session_id, query)),
 });
 
+const canReadRuns = (caller: WorkspaceCaller) => caller.permissions.has('runs:read');
+
 /**
  * Reads a project, with statistics if they are requested.
  *
@@ -105,7 +112,10 @@ export async function readSession(
   const project = await readProject(services.database, caller.workspaceId, id);
   const numbers = await numberExperiments(services.database, caller.workspaceId, [project]);
   const testRunNumber = numbers.get(project.id);
-  if (query.include_stats !== true) return { project, testRunNumber, stats: undefined, ownFeedback: undefined };
+  if (query.include_stats !== true) {
+    const counts = canReadRuns(caller) ? await countExperimentRuns(services, caller.workspaceId, [project]) : undefined;
+    return { project, testRunNumber, stats: counts?.get(project.id), ownFeedback: undefined };
+  }
   const startedFromMicros = parseOptionalTime(query.stats_start_time);
   const runs = { tenantId: caller.workspaceId, projectIds: [project.id], startedFromMicros };
   const [stats, ownFeedback] = await Promise.all([
@@ -221,8 +231,14 @@ export async function readSessions(
       conditions: parseStatsFilter(query.stats_filter),
     },
   };
+  const countsExperiment = query.name !== undefined && canReadRuns(caller);
   const selected = {
-    ofRuns: query.include_stats === true ? selectSessionStats(query.stats_select, includeFacets) : undefined,
+    ofRuns:
+      query.include_stats === true
+        ? selectSessionStats(query.stats_select, includeFacets)
+        : countsExperiment
+          ? ('experiment-count' as const)
+          : undefined,
     ownFeedback: query.include_stats === true && selectsOwnFeedback(query.stats_select),
   };
   return readProjectsWithStats(services, caller.workspaceId, list, selected);

@@ -8,7 +8,13 @@ import {
   type ProjectConditions,
   type ProjectRecord,
 } from './project.ts';
-import { type FeedbackStats, type ProjectStatsQuery, readOwnFeedbackStats, readProjectStats } from './project-stats.ts';
+import {
+  countExperimentRuns,
+  type FeedbackStats,
+  type ProjectStatsQuery,
+  readOwnFeedbackStats,
+  readProjectStats,
+} from './project-stats.ts';
 
 /** Sort orders of projects that need statistics of their runs, each with the statistic that it uses. */
 export const statOrders = {
@@ -81,7 +87,8 @@ export interface ProjectWithStats {
 
 /** The statistics that a list of projects contains. */
 export interface SelectedStats {
-  readonly ofRuns: ReadonlySet<StatName> | undefined;
+  /** `experiment-count`: only the number of root runs, and only of experiments. */
+  readonly ofRuns: ReadonlySet<StatName> | 'experiment-count' | undefined;
   readonly ownFeedback: boolean;
 }
 
@@ -96,7 +103,9 @@ export async function readProjectsWithStats(
   const projectIds = projects.map(({ id }) => id);
   const [numbers, stats, ownFeedback] = await Promise.all([
     numberExperiments(deps.database, tenantId, projects),
-    selected.ofRuns && readProjectStats(deps, { tenantId, projectIds, ...query.runs }, selected.ofRuns),
+    selected.ofRuns === 'experiment-count'
+      ? countExperimentRuns(deps, tenantId, projects)
+      : selected.ofRuns && readProjectStats(deps, { tenantId, projectIds, ...query.runs }, selected.ofRuns),
     selected.ownFeedback ? readOwnFeedbackStats(deps.clickhouse, tenantId, projectIds) : undefined,
   ]);
   return projects.map((project) => ({

@@ -7,6 +7,7 @@ import { projectGrouping } from '../runs/stats/grouping.ts';
 import { buildMatchingRuns, type RunSet } from '../runs/stats/matching-runs.ts';
 import { createEmptyStats, readRunStats } from '../runs/stats/read-stats.ts';
 import type { RunStats, StatName } from '../runs/stats/stat-names.ts';
+import type { ProjectRecord } from './project.ts';
 
 /** The root runs from which the statistics of projects are computed. */
 export interface ProjectStatsQuery {
@@ -36,6 +37,22 @@ export async function readProjectStats(
   // One object for all projects without runs, of which there can be a hundred thousand.
   const empty = createEmptyStats(selected);
   return new Map(query.projectIds.map((id) => [id, stats.get(id) ?? empty]));
+}
+
+/**
+ * Counts the root runs of those projects that are experiments. `evaluateComparative` of the JavaScript SDK reads an
+ * experiment without statistics until `run_count` is the number of its results.
+ *
+ * @throws errors of the stores.
+ */
+export async function countExperimentRuns(
+  deps: Parameters<typeof readProjectStats>[0],
+  tenantId: string,
+  projects: readonly Pick<ProjectRecord, 'id' | 'reference_dataset_id'>[],
+): Promise<Map<string, RunStats>> {
+  const projectIds = projects.filter(({ reference_dataset_id }) => reference_dataset_id !== null).map(({ id }) => id);
+  if (projectIds.length === 0) return new Map();
+  return readProjectStats(deps, { tenantId, projectIds }, new Set(['run_count']));
 }
 
 /** Statistics of feedback by feedback key. */

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { evaluate, evaluateComparative } from 'langsmith/evaluation';
 import type { Example, Run } from 'langsmith/schemas';
+import { traceable } from 'langsmith/traceable';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -11,6 +12,7 @@ let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
 let client: Client;
 let datasetId: string;
+let experiments: Awaited<ReturnType<typeof evaluate>>[];
 let names: string[];
 let ids: [string, string];
 
@@ -24,11 +26,13 @@ beforeAll(async () => {
   await client.createExamples(
     [1, 2, 3].map((n) => ({ dataset_id: datasetId, inputs: { n }, outputs: { sum: n + 1 } })),
   );
-  names = [];
+  experiments = [];
   for (const more of [0, 1]) {
-    const target = async ({ n }: { n: number }) => ({ sum: n + more });
-    names.push((await evaluate(target, { client, data: dataset.name })).experimentName);
+    const add = traceable(async (n: number) => n + more, { name: 'add' });
+    const target = async ({ n }: { n: number }) => ({ sum: await add(n) });
+    experiments.push(await evaluate(target, { client, data: dataset.name }));
   }
+  names = experiments.map(({ experimentName }) => experimentName);
   await client.awaitPendingTraceBatches();
   await api.settled();
   const projects = await Promise.all(names.map((projectName) => client.readProject({ projectName })));
@@ -85,6 +89,18 @@ it('evaluateComparative of the stock SDK scores the runs of two experiments', as
     return runs.map(({ feedback_stats }) => feedback_stats?.preferred?.n ?? 0).reduce((sum, n) => sum + n, 0);
   };
   expect([await countFeedback(id), await countFeedback(other.body.id), await countFeedback()]).toEqual([6, 1, 7]);
+});
+
+it('evaluateComparative of the stock SDK takes the results of two evaluations, with nested runs in random order', async () => {
+  const nested: unknown[] = [];
+  const preferFirst = ({ runs }: { runs: Run[] }) => {
+    nested.push(...runs.map(({ child_runs = [] }) => child_runs.map(({ name }) => name)));
+    return { key: 'first', scores: Object.fromEntries(runs.map(({ id }, index) => [id, Number(index === 0)])) };
+  };
+  const options = { randomizeOrder: true, loadNested: true, maxConcurrency: 2 };
+  const compared = await evaluateComparative(experiments, { client, evaluators: [preferFirst], ...options });
+  expect(compared.results).toHaveLength(3);
+  expect(nested).toEqual(Array.from({ length: 6 }, () => ['add']));
 });
 
 describe('a comparative experiment', () => {

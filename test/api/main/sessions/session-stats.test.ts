@@ -147,6 +147,25 @@ describe('statistics of projects', () => {
     expect(facets.body[0]?.run_facets).toContainEqual({ key: 'name', value: 'root', query: 'eq(name, "root")', n: 2 });
   });
 
+  it('are null except the number of root runs of an experiment that is read by its name or id', async () => {
+    const { id } = await client.createProject({ projectName: 'tried', referenceDatasetId: randomUUID() });
+    const [root, call] = addTrace('fast', 4, 1, {});
+    await insertEvents(
+      runs.api.services.clickhouse,
+      [root!, call!].map((event) => ({ ...event, projectId: id })),
+    );
+    const none = { run_count: null, latency_p50: null, feedback_stats: null };
+    const count = { ...none, run_count: 1 };
+    const reads = (key?: string) =>
+      Promise.all(
+        [`/sessions/${id}`, `/v2/sessions/${id}`, '/sessions?name=tried', '/sessions?name_contains=tried'].map(
+          async (url) => [(await runs.ask({ url, ...(key && { key }) })).body].flat()[0],
+        ),
+      );
+    expect(await reads()).toMatchObject([count, count, count, none]);
+    expect(await reads(await addProjectReader())).toMatchObject([none, none, none, none]);
+  });
+
   it.each<[string, string, object]>([
     ['a time', 'stats_start_time=2026-03-05T12:02:00Z', { run_count: 1, latency_p50: 20, total_tokens: 10 }],
     ['a filter', 'stats_filter=has(tags, "old")', { run_count: 1, latency_p50: 10, total_tokens: 10 }],
