@@ -152,7 +152,9 @@ const NewExampleBody = Type.Object({
   id: optional(Uuid()),
   created_at: optional(Timestamp()),
   source_run_id: optional(Uuid()),
-  use_source_run_io: optional(Type.Boolean({ description: 'Take inputs and outputs from the source run.' })),
+  use_source_run_io: optional(
+    Type.Boolean({ description: 'Take inputs, outputs and all attachments from the source run.' }),
+  ),
   use_source_run_attachments: optional(
     Type.Array(Type.String(), { maxItems: 100, description: 'Names of attachments of the source run to copy.' }),
   ),

@@ -43,16 +43,16 @@ interface LinkDeps {
 }
 
 /**
- * Returns the attachments of `runIds` as one JSON object for each run. The object maps `attachment.<name>` to
- * `presigned_url` (valid for an hour without an API key) and `mime_type`. Runs without attachments are omitted.
+ * Returns the names and MIME types of the attachments of runs, by run, ordered by name. Runs without attachments are
+ * omitted.
  *
  * @throws errors of ClickHouse.
  */
-export async function attachmentUrls(
-  { clickhouse, signer, linkBase }: LinkDeps,
+export async function listAttachments(
+  clickhouse: ClickHouse,
   tenantId: string,
   runIds: readonly string[],
-): Promise<Map<string, string>> {
+): Promise<Map<string, { readonly name: string; readonly mime_type: string }[]>> {
   if (runIds.length === 0) return new Map();
   // If the retention of an attachment was extended, the partition of its former expiry also contains it.
   const rows = await clickhouse.query<{ run_id: string; name: string; mime_type: string }>({
@@ -63,12 +63,35 @@ export async function attachmentUrls(
     params: { tenant: tenantId },
     externalTable: { name: 'runs', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
   });
-  const members = new Map<string, string[]>();
+  const byRun = new Map<string, { readonly name: string; readonly mime_type: string }[]>();
   for (const { run_id: runId, name, mime_type } of rows) {
-    const list = members.get(runId) ?? [];
-    members.set(runId, list);
-    const presigned_url = linkBase + signAttachmentToken(signer, { tenantId, runId, name });
-    list.push(`${JSON.stringify(`attachment.${name}`)}:${JSON.stringify({ presigned_url, mime_type })}`);
+    const list = byRun.get(runId) ?? [];
+    byRun.set(runId, list);
+    list.push({ name, mime_type });
   }
-  return new Map([...members].map(([runId, list]) => [runId, `{${list.join(',')}}`]));
+  return byRun;
+}
+
+/**
+ * Returns the attachments of `runIds` as one JSON object for each run. The object maps `attachment.<name>` to
+ * `presigned_url` (valid for an hour without an API key) and `mime_type`. Runs without attachments are omitted.
+ *
+ * @throws errors of ClickHouse.
+ */
+export async function attachmentUrls(
+  { clickhouse, signer, linkBase }: LinkDeps,
+  tenantId: string,
+  runIds: readonly string[],
+): Promise<Map<string, string>> {
+  const byRun = await listAttachments(clickhouse, tenantId, runIds);
+  const toMember = (runId: string, name: string, mime_type: string) => {
+    const presigned_url = linkBase + signAttachmentToken(signer, { tenantId, runId, name });
+    return `${JSON.stringify(`attachment.${name}`)}:${JSON.stringify({ presigned_url, mime_type })}`;
+  };
+  return new Map(
+    [...byRun].map(([runId, attachments]) => [
+      runId,
+      `{${attachments.map(({ name, mime_type }) => toMember(runId, name, mime_type)).join(',')}}`,
+    ]),
+  );
 }

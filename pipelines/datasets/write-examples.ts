@@ -19,9 +19,11 @@ import {
   type NewSetAttachment,
   storeAttachmentSets,
 } from '../attachments/attachment-sets.ts';
+import { listAttachments } from '../attachments/attachment-urls.ts';
 import { normaliseMimeType, validateAttachmentName } from '../attachments/read-attachment.ts';
 import { addSplits, createExampleError, requireWriteSize, splitKey } from './example.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
+import type { ExampleWithSource } from './source-runs.ts';
 import { createExamplePreparer, prepareExamples, readExampleRules, requireInputs } from './validate-examples.ts';
 import { type LockedDataset, writeVersion } from './versions.ts';
 
@@ -48,9 +50,9 @@ export interface NewExample {
   readonly metadata?: JsonObject | null | undefined;
   readonly split?: string | readonly string[] | null | undefined;
   readonly sourceRunId?: string | null | undefined;
-  /** Whether to copy inputs and outputs from the source run. */
+  /** Whether to copy inputs, outputs and all attachments from the source run. */
   readonly useSourceRunIo?: boolean | null | undefined;
-  /** Names of the attachments to copy from the source run. */
+  /** Names of attachments that the source run must have, and that are copied. */
   readonly useSourceRunAttachments?: readonly string[] | null | undefined;
   readonly attachments?: readonly NewAttachment[] | undefined;
 }
@@ -332,23 +334,31 @@ interface StoredAttachments {
 export async function storeAttachments(
   { database, clickhouse }: ExampleDeps,
   workspaceId: string,
-  examples: readonly Pick<NewExample, 'id' | 'attachments' | 'sourceRunId' | 'useSourceRunAttachments'>[],
+  examples: readonly Pick<NewExample, 'id' | 'attachments' | keyof ExampleWithSource | 'useSourceRunAttachments'>[],
 ): Promise<StoredAttachments> {
-  const examplesWithAttachments = examples.filter(
-    ({ attachments = [], useSourceRunAttachments }) => attachments.length + (useSourceRunAttachments ?? []).length > 0,
-  );
+  const sourceRunIds = examples.flatMap(({ useSourceRunIo, sourceRunId }) => (useSourceRunIo && sourceRunId) || []);
+  const attachmentsByRun = await listAttachments(clickhouse, workspaceId, sourceRunIds);
+  const examplesWithAttachments = examples
+    .map(({ id, attachments = [], sourceRunId, useSourceRunIo, useSourceRunAttachments }) => {
+      const ofRun = (useSourceRunIo && sourceRunId && attachmentsByRun.get(sourceRunId)) || [];
+      const names = new Set([...ofRun.map(({ name }) => name), ...(useSourceRunAttachments ?? [])]);
+      // Both would be in the same set under the same name.
+      for (const { name } of attachments) names.delete(name);
+      return { id, attachments, sourceRunId, names: [...names] };
+    })
+    .filter(({ attachments, names }) => attachments.length + names.length > 0);
   const byExample = new Map<string, Record<string, AttachmentLocation>>();
   const sets = examplesWithAttachments.map(() => randomUUID());
   await reserveAttachmentSets({ database, clickhouse }, workspaceId, sets);
   const attachmentsToStore: NewSetAttachment[] = [];
   for (const [index, example] of examplesWithAttachments.entries()) {
-    const { id, attachments = [], sourceRunId, useSourceRunAttachments: names } = example;
+    const { id, attachments, sourceRunId, names } = example;
     const set = sets[index]!;
     const copied =
-      sourceRunId && names && names.length > 0
+      sourceRunId && names.length > 0
         ? await copyAttachments(clickhouse, workspaceId, { from: sourceRunId, to: set, names })
         : {};
-    const missing = names?.find((name) => !Object.hasOwn(copied, name));
+    const missing = names.find((name) => !Object.hasOwn(copied, name));
     if (missing !== undefined)
       throw createExampleError(id, `its source run has no attachment ${JSON.stringify(missing)}`);
     const own = attachments.map((attachment) => {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import type { Example } from 'langsmith/schemas';
+import type { Example, ExampleCreate } from 'langsmith/schemas';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
@@ -156,20 +156,36 @@ describe('examples', () => {
       project_name: 'runs',
       trace_id: runId,
       dotted_order: `20260101T000000000000Z${runId}`,
-      attachments: { file: ['text/plain', new Uint8Array([7])] },
+      attachments: { file: ['text/plain', new Uint8Array([7])], other: ['text/plain', new Uint8Array([8])] },
     });
     await tracing.awaitPendingTraceBatches();
     await api.settled();
-    const made = await client.createExample({
-      dataset_id: dataset.id,
-      inputs: {},
-      source_run_id: runId,
-      use_source_run_io: true,
-      use_source_run_attachments: ['file'],
-    });
+    const source = { dataset_id: dataset.id, source_run_id: runId };
+    const readAttachments = async ({ attachments }: Pick<Example, 'attachments'>) => {
+      const bytes = Object.entries(attachments ?? {}).map(async ([name, { presigned_url }]) => [
+        name,
+        ...new Uint8Array(await (await fetch(presigned_url)).arrayBuffer()),
+      ]);
+      return (await Promise.all(bytes)).sort();
+    };
+    const made = await client.createExample({ ...source, inputs: {}, use_source_run_io: true });
     expect(made).toMatchObject({ inputs: { q: 1 }, outputs: { a: 2 }, source_run_id: runId });
-    const bytes = await (await fetch(made.attachments?.file?.presigned_url ?? '')).arrayBuffer();
-    expect([...new Uint8Array(bytes)]).toEqual([7]);
+    const all = [
+      ['file', 7],
+      ['other', 8],
+    ];
+    expect(await readAttachments(made)).toEqual(all);
+    // Also if only some of them are named.
+    const named = { ...source, inputs: {}, use_source_run_io: true, use_source_run_attachments: ['file'] };
+    expect(await readAttachments(await client.createExample(named))).toEqual(all);
+    // An attachment of the example replaces that of the run.
+    const attachments: ExampleCreate['attachments'] = { file: ['text/plain', new Uint8Array([9])] };
+    const { example_ids: ids } = await client.uploadExamplesMultipart(dataset.id, [
+      { ...source, inputs: {}, use_source_run_io: true, attachments },
+      { ...source, inputs: { q: 2 }, use_source_run_attachments: ['other'] },
+    ]);
+    const uploaded = await Promise.all(ids.map((id) => client.readExample(id)));
+    expect(await Promise.all(uploaded.map(readAttachments))).toEqual([[['file', 9], all[1]], [all[1]]]);
     const missing = { dataset_id: dataset.id, inputs: {}, source_run_id: randomUUID(), use_source_run_io: true };
     await expect(client.createExample(missing)).rejects.toThrow(/does not exist/);
   });
