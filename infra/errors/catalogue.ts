@@ -178,11 +178,7 @@ export const catalogue = {
     'Example {example} is larger than {limitBytes} bytes ({limit}).',
     'Send smaller inputs, outputs and attachments.',
   ),
-  DATASET_FULL: caller(
-    422,
-    'The dataset would have more than {limit} {what}.',
-    'Use another dataset, or delete what is not needed.',
-  ),
+  DATASET_FULL: caller(422, 'The dataset would have more than {limit} {what}.', '{remedy}.'),
 
   // Prompts, agents and skills
   REPO_FULL: caller(

@@ -6,7 +6,7 @@ import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { recordAuditLog } from '../tenants/audit-logs.ts';
 import { queueForDatasets } from './lock-dataset.ts';
-import { writeVersionInTransaction } from './versions.ts';
+import { type LockedDataset, writeVersionInTransaction } from './versions.ts';
 
 /**
  * Deletes examples from the newest version of their datasets; earlier versions keep them. Deletes either all of the
@@ -20,7 +20,7 @@ export async function deleteExamples(database: Database, workspaceId: string, id
   const remove = async (tx: Sql) => {
     let deleted = 0;
     for (const datasetId of await findDatasets(tx, condition, workspaceId, exampleIds)) {
-      await writeVersionInTransaction(tx, workspaceId, datasetId, async (_, { asOf }) => {
+      const end = async (_: Sql, { asOf }: LockedDataset) => {
         const rows = await tx.execute(`UPDATE examples SET valid_to = $4 WHERE ${condition} AND dataset_id = $3`, [
           workspaceId,
           exampleIds,
@@ -29,7 +29,8 @@ export async function deleteExamples(database: Database, workspaceId: string, id
         ]);
         deleted += rows;
         return -rows;
-      });
+      };
+      await writeVersionInTransaction(tx, workspaceId, datasetId, end, { deletes: true });
     }
     if (deleted < exampleIds.length) throw runlakeError('NOT_FOUND', { what: 'Example' });
   };
@@ -76,7 +77,7 @@ export async function hardDeleteExamples(
     for (const datasetId of await findDatasets(tx, condition, workspaceId, exampleIds)) {
       const target = { kind: 'dataset', id: datasetId };
       await recordAuditLog(tx, { workspaceId, action: 'example.delete', target, details: { example_ids: exampleIds } });
-      await writeVersionInTransaction(tx, workspaceId, datasetId, async () => {
+      const erase = async () => {
         const rows = await tx.query<{ id: string; current: boolean; sets: string[] }>(
           `DELETE FROM examples WHERE ${condition} AND dataset_id = $3 RETURNING id, valid_to = 'infinity' AS current,
              array(SELECT value ->> 'set' FROM jsonb_each(attachments)) AS sets`,
@@ -87,7 +88,8 @@ export async function hardDeleteExamples(
           for (const set of row.sets) sets.add(set);
         }
         return -rows.filter(({ current }) => current).length;
-      });
+      };
+      await writeVersionInTransaction(tx, workspaceId, datasetId, erase, { deletes: true });
     }
     if (deleted.size < exampleIds.length) throw runlakeError('NOT_FOUND', { what: 'Example' });
     await deleteAttachmentSets(clickhouse, workspaceId, [...sets]);

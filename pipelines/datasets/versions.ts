@@ -25,8 +25,14 @@ import { limitLockWait, lockDataset, queueForDatasets } from './lock-dataset.ts'
 /** Tag of the newest version. Clients cannot set this tag. */
 const latest = 'latest';
 const maxExamples = 1_000_000;
-const maxVersions = 100_000;
-const maxTags = 1_000;
+/** As many as examples, because SDKs create examples one by one. */
+const maxVersions = 1_000_000;
+/** Test frameworks of the SDKs set a tag for each commit. */
+const maxTags = 100_000;
+/** Limits the size of a response, because all tags may belong to one version. */
+const maxTagBytes = 16 * 1024 ** 2;
+const cloneRemedy =
+  'Continue with a copy of the dataset (POST /datasets/clone), which begins without versions and tags';
 
 export interface DatasetVersion {
   readonly as_of: string;
@@ -63,15 +69,18 @@ export async function writeVersion(
 /**
  * Like {@link writeVersion}, but uses the transaction `tx` of the caller, who calls {@link queueForDatasets} unless `tx`
  * has created the dataset. A transaction that locks several datasets must lock them in the order of their ids.
+ *
+ * @param options `deletes`: the write deletes examples, which is possible beyond the limit of versions.
  */
 export async function writeVersionInTransaction(
   tx: Sql,
   workspaceId: string,
   datasetId: string,
   work: (tx: Sql, dataset: LockedDataset) => Promise<number>,
+  { deletes = false } = {},
 ): Promise<string> {
   const { versions } = await lockDataset(tx, workspaceId, datasetId, 'UPDATE');
-  if (versions >= maxVersions) throw runlakeError('DATASET_FULL', { limit: maxVersions, what: 'versions' });
+  if (versions >= maxVersions && !deletes) throw createFullError(maxVersions, 'versions', cloneRemedy);
   const [version] = await tx.query<{ as_of: string }>(
     `INSERT INTO dataset_versions (dataset_id, as_of)
      SELECT id, greatest(date_trunc('milliseconds', clock_timestamp()), last_version) + interval '1 millisecond'
@@ -86,10 +95,13 @@ export async function writeVersionInTransaction(
     [datasetId, asOf, added],
   );
   if (added > 0 && dataset!.examples > maxExamples) {
-    throw runlakeError('DATASET_FULL', { limit: maxExamples, what: 'examples' });
+    throw createFullError(maxExamples, 'examples', 'Delete examples that are not needed, or use another dataset');
   }
   return asOf;
 }
+
+const createFullError = (limit: number, what: string, remedy: string) =>
+  runlakeError('DATASET_FULL', { limit, what, remedy });
 
 /**
  * Checks that the workspace has this dataset.
@@ -213,15 +225,19 @@ export async function listVersions(
 ): Promise<Page<DatasetVersion>> {
   await requireDataset(database, workspaceId, datasetId);
   let query = selectVersions(datasetId);
+  // The times are found first, because there may be a million versions.
   if (exampleId !== undefined) {
     query = query.where(
-      sql<SqlBool>`EXISTS (SELECT FROM examples WHERE examples.dataset_id = ${datasetId} AND examples.id = ${exampleId}
-        AND dataset_versions.as_of IN (examples.valid_from, examples.valid_to))`,
+      sql<SqlBool>`dataset_versions.as_of = ANY (array(
+        SELECT unnest(ARRAY[valid_from, valid_to]) FROM examples WHERE dataset_id = ${datasetId} AND id = ${exampleId}))`,
     );
   }
   if (search !== undefined) {
     query = query.where(
-      sql<SqlBool>`EXISTS (SELECT FROM unnest(${versionTags}) AS tag WHERE strpos(lower(tag), lower(${search})) > 0)`,
+      sql<SqlBool>`dataset_versions.as_of = ANY (array(
+        SELECT as_of FROM dataset_tags WHERE dataset_id = ${datasetId} AND strpos(lower(tag), lower(${search})) > 0
+        UNION ALL
+        SELECT last_version FROM datasets WHERE id = ${datasetId} AND strpos(${latest}, lower(${search})) > 0))`,
     );
   }
   return listPage(database, query, newestFirstOrder, page);
@@ -270,11 +286,12 @@ export async function tagVersion(
        ON CONFLICT (dataset_id, tag) DO UPDATE SET as_of = excluded.as_of`,
       [datasetId, tag, version.as_of],
     );
-    const [found] = await tx.query<{ tags: number }>(
-      'SELECT count(*) AS tags FROM dataset_tags WHERE dataset_id = $1',
+    const [found] = await tx.query<{ tags: number; bytes: number }>(
+      'SELECT count(*) AS tags, sum(octet_length(tag)) AS bytes FROM dataset_tags WHERE dataset_id = $1',
       [datasetId],
     );
-    if (found!.tags > maxTags) throw runlakeError('DATASET_FULL', { limit: maxTags, what: 'tags' });
+    if (found!.tags > maxTags) throw createFullError(maxTags, 'tags', cloneRemedy);
+    if (found!.bytes > maxTagBytes) throw createFullError(maxTagBytes, 'bytes of tags', cloneRemedy);
   };
   await queueForDatasets([datasetId], () => database.transaction(write));
   return readVersion(database, workspaceId, datasetId, version.as_of);

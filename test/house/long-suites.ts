@@ -262,6 +262,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/api/main/billing/usage-limits.test.ts': 26,
   'test/api/main/datasets/comparisons.test.ts': 11,
   'test/api/main/datasets/evaluate.test.ts': 6,
+  'test/api/main/datasets/version-limits.test.ts': 8,
   'test/api/main/feedback/many-feedback.test.ts': 9,
   'test/api/main/hostile-requests.test.ts': 97,
   'test/api/main/ingest/event-loop.test.ts': 34,

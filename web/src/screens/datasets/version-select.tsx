@@ -38,8 +38,12 @@ export function VersionSelect({
   );
 }
 
+const maxShownTags = 5;
+
 /** Returns the time of a version with its tags, as a text. */
 function describeVersion({ as_of, tags }: Version): string {
   const time = formatTime(parseTime(as_of), new Date());
-  return tags.length === 0 ? time : `${time} · ${tags.map(showInvisible).join(', ')}`;
+  const shown = tags.slice(-maxShownTags).map(showInvisible);
+  if (tags.length > maxShownTags) shown.push('…');
+  return tags.length === 0 ? time : `${time} · ${shown.join(', ')}`;
 }

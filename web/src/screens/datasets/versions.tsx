@@ -89,6 +89,8 @@ export function Versions({
   );
 }
 
+const maxShownTags = 20;
+
 function VersionRow({
   datasetId,
   version: { as_of, tags },
@@ -113,11 +115,13 @@ function VersionRow({
       </td>
       <td>
         <span className="row wrap version-tags">
-          {tags.map((tag) => (
+          {/* `latest` is the last one. Test frameworks set a tag for each commit. */}
+          {tags.slice(-maxShownTags).map((tag) => (
             <span key={tag} className="badge">
               <Value text={tag} />
             </span>
           ))}
+          {tags.length > maxShownTags && <span className="muted">{tags.length - maxShownTags} more tags</span>}
         </span>
       </td>
       <td>
