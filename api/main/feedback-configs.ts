@@ -81,14 +81,16 @@ export const createConfig = defineOperation({
   path: '/feedback-configs',
   tag: 'feedback',
   summary: 'Define what the scores of a feedback key mean',
-  description: 'An identical config is returned unchanged; 409 if another one exists.',
+  description:
+    'An identical config is returned unchanged; 409 if another one exists. Absent and null flags are not compared, and ' +
+    'false in a new config.',
   access: { permission: 'feedback:configure', tenantScope: 'workspace' },
   errors: ['CONFLICT', 'BAD_REQUEST', 'LIMIT_REACHED'],
   schema: {
     body: Type.Object({
       feedback_key: Key(),
       feedback_config: NewConfig,
-      is_lower_score_better: optional(Type.Boolean(), { default: false }),
+      is_lower_score_better: optional(Type.Boolean()),
       is_enforced: IsEnforced,
     }),
     response: { 200: FeedbackConfigShape },
@@ -96,8 +98,8 @@ export const createConfig = defineOperation({
   handler: async ({ caller, body, services }) => {
     const fields = {
       config: toConfig(body.feedback_config),
-      isLowerScoreBetter: body.is_lower_score_better ?? false,
-      isEnforced: body.is_enforced ?? false,
+      isLowerScoreBetter: body.is_lower_score_better ?? undefined,
+      isEnforced: body.is_enforced ?? undefined,
     };
     return formatFeedbackConfig(await insertConfig(services.database, caller.workspaceId, body.feedback_key, fields));
   },

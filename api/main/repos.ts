@@ -18,7 +18,7 @@ import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { maxHandleLength } from '../../pipelines/tenants/workspaces.ts';
 import { JsonObject, jsonMediaType, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { pageParameters, tagValueParameter } from '../server/list-parameters.ts';
+import { newTagsField, pageParameters, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 
 const maxRepoHandleLength = 256;
@@ -82,7 +82,7 @@ export const createRepo = defineOperation({
   description: 'A public repo needs the permission `prompts:share`, and a handle of the workspace.',
   access: { permission: 'prompts:create', tenantScope: 'workspace' },
   unsupported: { body: ['source', 'restricted_mode'], flags: ['restricted_mode'] },
-  errors: ['CONFLICT', 'BAD_REQUEST', 'LIMIT_REACHED'],
+  errors: ['CONFLICT', 'BAD_REQUEST', 'LIMIT_REACHED', 'NOT_FOUND'],
   schema: {
     body: Type.Object({
       repo_handle: Type.String({ minLength: 1, maxLength: maxRepoHandleLength, pattern: '^[a-z][a-z0-9_-]*$' }),
@@ -91,11 +91,13 @@ export const createRepo = defineOperation({
       description: optional(Description),
       readme: optional(Readme),
       tags: optional(Tags),
+      tag_value_ids: newTagsField,
     }),
     response: { 200: RepoResponse },
   },
   handler: async ({ caller, body, services }) => {
     if (body.is_public) requirePermission(caller, 'prompts:share');
+    if (body.tag_value_ids?.length) requirePermission(caller, 'tags:manage');
     const repo = await insertRepo(services.database, caller, {
       handle: body.repo_handle,
       repoType: body.repo_type ?? 'prompt',
@@ -103,6 +105,7 @@ export const createRepo = defineOperation({
       description: body.description,
       readme: body.readme,
       tags: body.tags,
+      tagValueIds: body.tag_value_ids,
     });
     return { repo: formatRepo(repo) };
   },

@@ -107,8 +107,15 @@ interface ConfigFields {
   readonly isEnforced: boolean;
 }
 
+interface NewConfigFields {
+  readonly config: FeedbackConfig;
+  readonly isLowerScoreBetter?: boolean | undefined;
+  readonly isEnforced?: boolean | undefined;
+}
+
 /**
- * Creates a config. If an identical config already exists, returns it unchanged.
+ * Creates a config. If an identical config already exists, returns it unchanged. Absent flags are not compared; in a new
+ * config they are false.
  *
  * @throws CONFLICT if a different config exists; BAD_REQUEST; LIMIT_REACHED.
  */
@@ -116,7 +123,7 @@ export async function createConfig(
   database: Database,
   workspaceId: string,
   key: string,
-  { config, isLowerScoreBetter, isEnforced }: ConfigFields,
+  { config, isLowerScoreBetter, isEnforced }: NewConfigFields,
 ): Promise<FeedbackConfigRecord> {
   requireConsistentConfig(config);
   const text = JSON.stringify(config);
@@ -124,14 +131,14 @@ export async function createConfig(
     const made = await tx.execute(
       `INSERT INTO feedback_configs (workspace_id, feedback_key, feedback_config, is_lower_score_better, is_enforced)
        VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
-      [workspaceId, key, text, isLowerScoreBetter, isEnforced],
+      [workspaceId, key, text, isLowerScoreBetter ?? false, isEnforced ?? false],
     );
     const found = await readConfig(tx, workspaceId, { key });
     if (made === 0) {
       const isSame =
         JSON.stringify(found.feedback_config) === text &&
-        found.is_lower_score_better === isLowerScoreBetter &&
-        found.is_enforced === isEnforced;
+        found.is_lower_score_better === (isLowerScoreBetter ?? found.is_lower_score_better) &&
+        found.is_enforced === (isEnforced ?? found.is_enforced);
       if (isSame) return found;
       throw runlakeError('CONFLICT', { reason: `Another config of the feedback key ${key} exists.` });
     }

@@ -78,7 +78,7 @@ export class SentConfigs {
     const known = `${workspaceId} ${key}`;
     if (this.#known.has(known)) return;
     try {
-      await createConfig(this.#database, workspaceId, key, { config, isLowerScoreBetter: false, isEnforced: false });
+      await createConfig(this.#database, workspaceId, key, { config });
     } catch (error) {
       if (!isRunlakeError(error) || error.code !== 'CONFLICT') throw error;
     }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { addTaggings } from '../tags/taggings.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import {
@@ -29,13 +30,14 @@ interface NewRepo {
   readonly description?: string | null | undefined;
   readonly readme?: string | null | undefined;
   readonly tags?: readonly string[] | null | undefined;
+  readonly tagValueIds?: readonly string[] | null | undefined;
 }
 
 /**
  * Creates a repo.
  *
  * @throws CONFLICT if the handle is taken; BAD_REQUEST if the repo is public and the workspace has no handle;
- *   LIMIT_REACHED.
+ *   NOT_FOUND for an unknown tag value; LIMIT_REACHED.
  */
 export async function createRepo(database: Database, caller: WorkspaceCaller, repo: NewRepo): Promise<RepoRecord> {
   const id = randomUUID();
@@ -51,6 +53,7 @@ export async function createRepo(database: Database, caller: WorkspaceCaller, re
         [id, workspaceId, handle, repoType, isPublic, description, readme, withoutRepeats(tags ?? [])],
       );
       if (isPublic) requireOwnerHandle(made?.ownerHandle);
+      await addTaggings(tx, workspaceId, { type: 'prompt', id }, repo.tagValueIds ?? []);
       await enforceLimit(tx, { workspaceId }, repoLimit);
     })
     .catch((error: unknown) => {

@@ -116,6 +116,18 @@ describe('the stock SDK 0.12', () => {
     expect((await ask('PATCH', '/feedback-configs', both)).status).toBe(400);
   });
 
+  it('repeats a config after the direction of its key was set', async () => {
+    const config = { feedbackKey: 'directed', feedbackConfig };
+    await newClient.createFeedbackConfig(config);
+    const directed = await newClient.updateFeedbackConfig('directed', { isLowerScoreBetter: true });
+    expect(await newClient.createFeedbackConfig(config)).toEqual(directed);
+    expect(await newClient.createFeedbackConfig({ ...config, isLowerScoreBetter: true })).toEqual(directed);
+    const opposite = newClient.createFeedbackConfig({ ...config, isLowerScoreBetter: false });
+    await expect(opposite).rejects.toThrow(/Another config/);
+    const nulls = { feedback_key: 'directed', feedback_config: feedbackConfig, is_lower_score_better: null };
+    expect((await ask('POST', '/feedback-configs', nulls)).body).toEqual(directed);
+  });
+
   it('concurrent changes of categories are all kept', async () => {
     await newClient.createFeedbackConfig({ feedbackKey: 'busy', feedbackConfig });
     const values = [10, 11, 12, 13, 14, 15];

@@ -224,7 +224,7 @@ describe('tags', () => {
     expect(rows).toEqual([]);
   });
 
-  it('are given to projects and datasets at their creation by the SDK', async () => {
+  it('are given to projects, datasets and prompts at their creation', async () => {
     const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
     const options = { autoBatchTracing: false, callerOptions: { maxRetries: 0 } };
     const client = new Client({ apiUrl, apiKey: acme.adminKey, ...options });
@@ -243,6 +243,13 @@ describe('tags', () => {
     const upserted = await client.createProject({ projectName: 'later', upsert: true });
     await client.createProject({ projectName: 'later', upsert: true, tagValueIds: [tagValueIds[1]!] });
     expect(await names('project', upserted.id)).toEqual(['two']);
+
+    const create = (tag_value_ids: string[], key = acme.adminKey) =>
+      send(key, 'POST', '/repos', { repo_handle: 'tagged', is_public: false, tag_value_ids });
+    expect((await create([randomUUID()])).status).toBe(404);
+    expect((await create(tagValueIds, await addKeyWith(['prompts:create']))).status).toBe(403);
+    const { repo } = (await create(tagValueIds)).body;
+    expect(await names('prompt', repo.id)).toEqual(['one', 'two']);
 
     const unknown = { name: 'untagged', tag_value_ids: [randomUUID()] };
     for (const path of ['/sessions', '/datasets']) {
