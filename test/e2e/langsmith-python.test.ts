@@ -5,7 +5,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { pythonEnvironment } from './python/environment.ts';
 
-const script = fileURLToPath(new URL('python/send_and_read.py', import.meta.url));
 const environment = pythonEnvironment();
 
 let runlake: RunlakeProcess;
@@ -16,12 +15,17 @@ afterAll(async () => {
   await runlake?.remove();
 });
 
-test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rates traces, unmodified', async () => {
-  if ('missing' in environment) return;
-  const { stdout, stderr } = await promisify(execFile)(environment.python, [script], {
+async function run(script: string) {
+  if ('missing' in environment) throw new Error(environment.missing);
+  const path = fileURLToPath(new URL(`python/${script}`, import.meta.url));
+  return await promisify(execFile)(environment.python, [path], {
     env: { PATH: process.env.PATH, LANGSMITH_ENDPOINT: runlake.url, LANGSMITH_API_KEY: runlake.apiKey },
     timeout: 60_000,
   });
+}
+
+test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rates traces, unmodified', async () => {
+  const { stdout, stderr } = await run('send_and_read.py');
   const found = JSON.parse(stdout);
 
   expect(found).toMatchObject({
@@ -44,7 +48,34 @@ test.skipIf('missing' in environment)('the stock Python SDK sends, reads and rat
       ['thumbs', 1, 'good'],
     ]),
     queue: ['plain'],
+    shared: [true, false, false],
+    thread: { asc: ['turn 0', 'turn 1'], desc: ['turn 1', 'turn 0'], filtered: ['turn 1'] },
   });
   expect(found.projects).toEqual([found.read_project]);
   expect(stderr).not.toMatch(/failed|traceback|retry/i);
 });
+
+test.skipIf('missing' in environment)(
+  'the stock Python SDK pushes and pulls prompts, and is asynchronous',
+  async () => {
+    const { stdout } = await run('push_and_pull.py');
+    const pushed = [{ 'a.md': 'new' }, ['d'], true, false];
+    expect(JSON.parse(stdout)).toEqual({
+      first: true,
+      by_hash: true,
+      latest: ['{question}'],
+      commits: 2,
+      described: ['asks', ['a']],
+      hub: { agent: pushed, skill: pushed },
+      asynchronous: {
+        run: { y: 2 },
+        runs: ['asynchronous'],
+        feedback: 1,
+        examples: [{ n: 1 }],
+        shared: true,
+        queue: ['asynchronous'],
+        prompt: true,
+      },
+    });
+  },
+);

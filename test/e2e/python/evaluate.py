@@ -1,9 +1,12 @@
 """Datasets and experiments through the stock Python SDK. Prints what it found as JSON."""
 
+import asyncio
 import json
 import tempfile
 
-from langsmith import Client, evaluate
+from langsmith import Client, aevaluate, evaluate
+from langsmith.evaluation import evaluate_existing
+from langsmith.run_trees import RunTree
 from langsmith.schemas import ExampleUpsertWithAttachments
 
 client = Client()
@@ -33,8 +36,7 @@ def run(target, prefix: str):
 wrong = run(lambda inputs: {"square": 6 if inputs["n"] == 3 else inputs["n"] ** 2}, "wrong")
 right = run(lambda inputs: {"square": inputs["n"] ** 2}, "right")
 
-# The comparison reads the runs from the server.client.request_with_retries("PUT", f"/datasets/{dataset.id}/share", params={"share_projects": True})
-
+# The comparison reads the runs from the server.
 client.flush()
 
 
@@ -46,6 +48,60 @@ def prefer(runs: list, example) -> dict:
 
 
 compared = list(evaluate((wrong.experiment_name, right.experiment_name), client=client, evaluators=[prefer]))
+
+# Later evaluators rate the runs of an experiment, more runs extend it, and an asynchronous target makes another one.
+with_files = client.create_dataset("with files")
+client.create_examples(
+    dataset_id=with_files.id,
+    examples=[{"inputs": {"n": n}, "attachments": {"note": ("text/plain", str(n).encode())}} for n in (1, 2)],
+)
+
+
+def read_note(inputs: dict, attachments: dict) -> dict:
+    return {"note": attachments["note"]["reader"].read().decode()}
+
+
+def has_note(inputs: dict, outputs: dict, attachments: dict) -> dict:
+    note = attachments["note"]["reader"].read().decode()
+    return {"key": "has_note", "score": int(outputs["note"] == note == str(inputs["n"]))}
+
+
+noted = client.evaluate(read_note, data="with files", evaluators=[has_note], blocking=True)
+client.flush()
+rated = evaluate_existing(
+    noted.experiment_name,
+    evaluators=[lambda run, example: {"key": "late", "score": len(run.outputs["note"])}],
+    summary_evaluators=[lambda runs, examples: {"key": "runs", "score": len(runs)}],
+    client=client,
+    load_nested=True,
+    blocking=True,
+)
+[one] = client.list_examples(dataset_id=with_files.id, limit=1, include_attachments=True)
+extended = evaluate(read_note, data=[one], evaluators=[has_note], client=client, experiment=noted.experiment_name)
+extended_rows = len(list(extended))
+
+
+async def square(inputs: dict) -> dict:
+    return {"square": inputs["n"] ** 2}
+
+
+async def evaluate_asynchronously() -> list:
+    results = await aevaluate(square, data="squares", evaluators=[is_correct], max_concurrency=2, client=client)
+    return [row["evaluation_results"]["results"][0].score async for row in results]
+
+
+awaited = asyncio.run(evaluate_asynchronously())
+client.flush()
+
+source = RunTree(
+    name="source", run_type="chain", inputs={"n": 5}, attachments={"note": ("text/plain", b"five")}, ls_client=client
+)
+source.post()
+source.end(outputs={"square": 25})
+source.patch()
+client.flush()
+from_run = client.create_example(dataset_id=with_files.id, source_run_id=source.id, use_source_run_io=True)
+from_run = client.read_example(from_run.id)
 
 changeable = client.create_dataset("upserted")
 for answer in ("old", "new"):
@@ -75,6 +131,11 @@ print(
                 for name, results in (("wrong", wrong), ("right", right))
             },
             "dataset": str(dataset.id),
+            "notes": sorted([row["run"].outputs["note"], row["evaluation_results"]["results"][0].score] for row in noted),
+            "late": [row["evaluation_results"]["results"][0].score for row in rated],
+            "extended": [extended_rows, client.read_project(project_id=noted.experiment_id).run_count],
+            "awaited": awaited,
+            "from_run": [from_run.inputs, from_run.outputs, from_run.attachments["note"]["reader"].read().decode()],
             "compared": len(compared),
             "experiments": len(list(client.list_projects(reference_dataset_id=dataset.id))),
             "odd": sorted(example.inputs["n"] for example in client.list_examples(dataset_id=dataset.id, splits=["odd"])),

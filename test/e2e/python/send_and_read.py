@@ -70,6 +70,26 @@ agent_feedback = next(client.list_feedback(run_ids=[of_agent.id]))
 
 runs = {run.name: run for run in client.list_runs(project_name=project)}
 
+for turn in range(2):
+    of_thread = RunTree(
+        name=f"turn {turn}",
+        run_type="chain",
+        inputs={},
+        project_name=f"{project} thread",
+        extra={"metadata": {"thread_id": project}},
+        ls_client=client,
+    )
+    of_thread.post()
+    of_thread.create_child(name="inner", run_type="tool", inputs={}).post()
+    of_thread.end(outputs={})
+    of_thread.patch()
+client.flush()
+
+
+def read_thread(**options) -> list:
+    return [run.name for run in client.read_thread(thread_id=project, project_name=f"{project} thread", **options)]
+
+
 # Without a key, by the URL and by the token.
 link = client.create_presigned_feedback_token(root.id, "thumbs")
 client.create_feedback_from_token(link.url, score=0, comment="bad")
@@ -78,6 +98,10 @@ client.create_feedback_from_token(link.url.split("/")[-1], score=1, comment="goo
 queue = client.create_annotation_queue(name=project)
 client.add_runs_to_annotation_queue(queue.id, run_ids=[root.id, plain])
 client.delete_run_from_annotation_queue(queue.id, run_id=root.id)
+client.share_run(root.id)
+shared = [client.run_is_shared(root.id), client.run_is_shared(plain)]
+client.unshare_run(root.id)
+shared.append(client.run_is_shared(root.id))
 read = client.read_run(root.id, load_child_runs=True)
 print(
     json.dumps(
@@ -106,6 +130,12 @@ print(
             "read_project": client.read_project(project_name=project).name,
             "roots": sorted(run.name for run in client.list_runs(project_name=project, is_root=True)),
             "errors": sorted(run.name for run in client.list_runs(project_name=project, error=True)),
+            "shared": shared,
+            "thread": {
+                "asc": read_thread(),
+                "desc": read_thread(order="desc"),
+                "filtered": read_thread(filter='eq(name, "turn 1")', limit=1),
+            },
             "queue": [run.name for run in client.list_runs_from_annotation_queue(queue.id)],
             "feedback": [[f.key, f.score, f.comment] for f in client.list_feedback(run_ids=[root.id])],
         }

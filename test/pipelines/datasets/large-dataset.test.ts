@@ -13,10 +13,12 @@ let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
 let datasetId: string;
 let firstVersion: string;
+let apiUrl: string;
 const ids = Array.from({ length: count }, () => randomUUID());
 
 beforeAll(async () => {
   api = await startApi();
+  apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   acme = await addOrganization(api.database, 'acme');
   const made = await api.ask(acme.adminKey, 'POST', '/datasets', { name: 'large' });
   datasetId = made.body.id;
@@ -87,5 +89,26 @@ describe('a dataset of 100,000 examples', () => {
     const { body } = await api.ask(acme.adminKey, 'GET', url);
     expect([body.examples_modified.length, body.examples_removed.length]).toEqual([20_000, 5_000]);
     expect(performance.now() - start).toBeLessThan(3 * maxMs);
+  });
+
+  it.each([
+    ['jsonl', 0],
+    ['csv', 1],
+  ])('is downloaded as %s at each version, and begins within a second', async (format, headerLines) => {
+    const download = async (asOf: string) => {
+      const url = `${apiUrl}/datasets/${datasetId}/${format}?as_of=${asOf}`;
+      const start = performance.now();
+      const { status, body } = await fetch(url, { headers: { 'x-api-key': acme.adminKey } });
+      expect(status).toBe(200);
+      let [firstMs, lines] = [Number.POSITIVE_INFINITY, 0];
+      for await (const chunk of body as unknown as AsyncIterable<Uint8Array>) {
+        firstMs = Math.min(firstMs, performance.now() - start);
+        for (let at = chunk.indexOf(10); at !== -1; at = chunk.indexOf(10, at + 1)) lines++;
+      }
+      return { firstMs, examples: lines - headerLines };
+    };
+    const [newest, first] = [await download('latest'), await download(firstVersion)];
+    expect([newest.examples, first.examples]).toEqual([95_000, count]);
+    expect(Math.min(newest.firstMs, first.firstMs)).toBeLessThan(maxMs);
   });
 });

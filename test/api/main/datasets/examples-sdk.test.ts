@@ -73,6 +73,24 @@ describe('examples', () => {
     expect((await client.readDataset({ datasetId })).example_count).toBe(0);
   });
 
+  it('of models and chats are created, and several are changed at once', async () => {
+    const { id: datasetId } = await client.createDataset(randomUUID());
+    const model = await client.createLLMExample('2 + 2?', '4', { datasetId });
+    expect(model).toMatchObject({ inputs: { input: '2 + 2?' }, outputs: { output: '4' } });
+    const [question, answer] = ['2 + 2?', '4'].map((content, at) => ({ type: at ? 'ai' : 'human', data: { content } }));
+    const chat = await client.createChatExample([question!], answer, { datasetId });
+    expect(chat).toMatchObject({ inputs: { input: [question] }, outputs: { output: answer } });
+
+    const answered = await client.updateExamples([
+      { id: model.id, dataset_id: datasetId, inputs: { input: '3 + 3?' }, outputs: { output: '6' } },
+      { id: chat.id, dataset_id: datasetId, metadata: { level: 1 }, split: 'test' },
+    ]);
+    expect(answered).toMatchObject({ count: 2 });
+    expect(await client.readExample(model.id)).toMatchObject({ inputs: { input: '3 + 3?' }, outputs: { output: '6' } });
+    const changed = { inputs: { input: [question] }, metadata: { level: 1, dataset_split: ['test'] } };
+    expect(await client.readExample(chat.id)).toMatchObject(changed);
+  });
+
   it('are listed in pages, by ids, splits and metadata', async () => {
     const dataset = await client.createDataset(randomUUID());
     const uploads = Array.from({ length: 250 }, (_, n) => ({

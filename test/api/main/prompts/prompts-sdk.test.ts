@@ -180,6 +180,21 @@ describe('agents and skills with the stock SDK', () => {
     expect(await client.agentExists('helper')).toBe(false);
   });
 
+  it('are listed by type', async () => {
+    const files = { 'SKILL.md': { type: 'file', content: 'text' } } as const;
+    await client.pushSkill('listed-skill', { files, description: 'about' });
+    await client.pushAgent('listed-agent', { files });
+    const names = async (repos: AsyncIterable<{ repo_handle: string }>) =>
+      (await collect(repos)).map(({ repo_handle }) => repo_handle).filter((name) => name.startsWith('listed-'));
+    expect(await names(client.listSkills({ query: 'listed' }))).toEqual(['listed-skill']);
+    expect(await names(client.listAgents())).toEqual(['listed-agent']);
+    expect(await client.skillExists('listed-skill')).toBe(true);
+    await client.deleteSkill('listed-skill');
+    expect(await client.skillExists('listed-skill')).toBe(false);
+    expect(await names(client.listSkills())).toEqual([]);
+    await expect(client.deleteSkill('listed-skill')).rejects.toThrow(/not found/i);
+  });
+
   it('link to each other', async () => {
     await client.pushSkill('writing', { files: { 'SKILL.md': file('write') } });
     const { commit_id, commit_hash } = await client.pullSkill('writing');
