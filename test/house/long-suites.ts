@@ -120,7 +120,7 @@ export const inEachRun: Readonly<Record<string, number>> = {
   'test/docs/guide.test.ts': 6,
   'test/e2e/bulk-export.test.ts': 8,
   'test/e2e/langsmith-js.test.ts': 7,
-  'test/e2e/langsmith-python.test.ts': 14,
+  'test/e2e/langsmith-python.test.ts': 20,
 };
 
 /** Long suites of which each run has a part. */
@@ -156,7 +156,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/pipelines/agents/workers/message-codec.test.ts': 9,
   'test/pipelines/agents/workers/streaming.test.ts': 18,
   'test/pipelines/agents/workers/worker-ends.test.ts': 28,
-  'test/pipelines/datasets/large-dataset.test.ts': 24,
+  'test/pipelines/datasets/large-dataset.test.ts': 36,
   'test/pipelines/datasets/version-histories.test.ts': 10,
   'test/pipelines/deployments/build-source.test.ts': 45,
   'test/pipelines/exports/derived-values.test.ts': 9,
@@ -301,7 +301,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/e2e/langchain-auth-python.test.ts': 9,
   'test/e2e/langchain-mcp-python.test.ts': 12,
   'test/e2e/langsmith-evals.test.ts': 21,
-  'test/e2e/langsmith-python-datasets.test.ts': 8,
+  'test/e2e/langsmith-python-datasets.test.ts': 12,
   'test/e2e/opentelemetry-js.test.ts': 10,
   'test/stack/runlake-on-shards.test.ts': 13,
   'test/stack/stack.test.ts': 12,

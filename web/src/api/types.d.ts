@@ -672,7 +672,7 @@ export interface paths {
         put?: never;
         /**
          * Define what the scores of a feedback key mean
-         * @description An identical config is returned unchanged; 409 if another one exists.
+         * @description An identical config is returned unchanged; 409 if another one exists. Absent and null flags are not compared, and false in a new config.
          *
          *     Needs the permission `feedback:configure`.
          */
@@ -2604,7 +2604,7 @@ export interface operations {
                 reference_dataset?: string[];
                 /** @description Only experiments whose metadata has this `dataset_version`. */
                 dataset_version?: string;
-                /** @description Statistics of the root runs. They need the permission `runs:read`. Without it they are null. */
+                /** @description Statistics of the root runs. They need the permission `runs:read`. By default they are null, except `run_count` of an experiment that is read by its id or name with this permission. */
                 include_stats?: boolean;
                 /** @description Statistics of runs that started at or after this time. */
                 stats_start_time?: string;
@@ -2797,7 +2797,7 @@ export interface operations {
     getSession: {
         parameters: {
             query?: {
-                /** @description Statistics of the root runs. They need the permission `runs:read`. Without it they are null. */
+                /** @description Statistics of the root runs. They need the permission `runs:read`. By default they are null, except `run_count` of an experiment that is read by its id or name with this permission. */
                 include_stats?: boolean;
                 /** @description Statistics of runs that started at or after this time. */
                 stats_start_time?: string;
@@ -4480,7 +4480,6 @@ export interface operations {
                         }[] | null;
                         allows_multiple_categories?: boolean | null;
                     };
-                    /** @default false */
                     is_lower_score_better?: boolean | null;
                     /** @description Refuse feedback that does not match, however it is sent. */
                     is_enforced?: boolean | null;
@@ -5865,6 +5864,7 @@ export interface operations {
                     description?: string | null;
                     readme?: string | null;
                     tags?: string[] | null;
+                    tag_value_ids?: string[] | null;
                 };
             };
         };
