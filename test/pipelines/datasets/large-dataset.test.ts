@@ -109,5 +109,5 @@ describe('a dataset of 100,000 examples', () => {
     expect(Math.min(newest.firstMs, first.firstMs)).toBeLessThan(maxMs);
     // CSV begins later: its first line names the columns of all examples.
     expect((await download('csv', 'latest')).lines).toBe(1 + 95_000);
-  });
+  }, 180_000);
 });

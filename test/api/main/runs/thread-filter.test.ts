@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
@@ -6,6 +7,7 @@ import { type RunsApi, startRunsApi } from './runs.fixture.ts';
 
 let runs: RunsApi;
 let projectId: string;
+let apiUrl: string;
 const minuteMicros = 60_000_000;
 const timeAt = (minute: number) => new Date((noonMicros + minute * minuteMicros) / 1_000).toISOString();
 const min_start_time = timeAt(0);
@@ -41,6 +43,7 @@ beforeAll(async () => {
     ...addTurn(5, 'a', undefined),
   ]);
   await runs.api.settled();
+  apiUrl = await runs.api.server.listen({ port: 0 });
 });
 afterAll(() => runs?.api.close());
 
@@ -78,7 +81,6 @@ describe('a thread filter', () => {
   });
 
   it('is sent by the stock SDK, and applies to all pages', async () => {
-    const apiUrl = await runs.api.server.listen({ port: 0 });
     const client = new NewClient({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
     const found = [];
     const query = { project_id: projectId, min_start_time, page_size: 1, thread_filter: 'gt(total_tokens, 2)' };
@@ -102,4 +104,17 @@ describe('a thread filter', () => {
       expect(text).toContain(reason);
     }
   });
+});
+
+it('readThread of the stock SDK returns the root runs of a thread', async () => {
+  const client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+  const read = async (more: object = {}) => {
+    const names: string[] = [];
+    for await (const { name } of client.readThread({ threadId: 'a', projectId, ...more })) names.push(name);
+    return names;
+  };
+  expect(await read()).toEqual(['turn 1', 'turn 3', 'turn 5']);
+  expect(await read({ order: 'desc', limit: 1 })).toEqual(['turn 5']);
+  expect(await read({ filter: 'has(tags, "bad")' })).toEqual(['turn 3']);
+  expect(await read({ threadId: 'none' })).toEqual([]);
 });

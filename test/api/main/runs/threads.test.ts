@@ -121,18 +121,6 @@ describe('threads', () => {
     ]);
   });
 
-  it('are read run by run by the stock SDK', async () => {
-    const read = async (more: object = {}) => {
-      const names: string[] = [];
-      for await (const { name } of client.readThread({ threadId: 'a', projectId, ...more })) names.push(name);
-      return names;
-    };
-    expect(await read()).toEqual(['turn 1', 'turn 3', 'turn 5']);
-    expect(await read({ order: 'desc', limit: 1 })).toEqual(['turn 5']);
-    expect(await read({ filter: 'has(tags, "bad")' })).toEqual(['turn 3']);
-    expect(await read({ threadId: 'none' })).toEqual([]);
-  });
-
   it('that a filter selects are summarised as a whole', async () => {
     const parameters = { project_id: projectId, min_start_time };
     const [all] = (await client.threads.query(parameters)).items;
