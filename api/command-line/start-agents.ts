@@ -30,6 +30,7 @@ import { deleteExpiredItems } from '../../pipelines/agents/store/write-items.ts'
 import { createStatePublisher } from '../../pipelines/agents/streams/publish-state.ts';
 import { openStreamHub } from '../../pipelines/agents/streams/stream-hub.ts';
 import { expireThreads } from '../../pipelines/agents/threads/delete-thread.ts';
+import { createDeletedThreadPurge } from '../../pipelines/agents/threads/deleted-threads.ts';
 import { getDefaultTtl } from '../../pipelines/agents/threads/thread.ts';
 import { deriveWebhookSecret, startWebhooks } from '../../pipelines/agents/webhooks/deliver-webhooks.ts';
 import { buildWebhookRules, type WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
@@ -207,6 +208,7 @@ export async function openAgents(
     { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
     { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
     { what: 'final values of runs', sweep: deleteExpiredFinalValues },
+    { what: 'stream events of deleted threads', sweep: createDeletedThreadPurge({ clickhouse, log }) },
   ].map((each) => startExpiry({ database, deploymentId, logger, ...each }));
   shutdown.add('expiry', async () => void (await Promise.all(sweepers.map((sweeper) => sweeper.stop()))));
 

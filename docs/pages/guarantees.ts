@@ -79,6 +79,9 @@ export function guaranteesPage(): Page {
         'but not of the machine.',
       '- **Events that Kafka deletes.** An event that exceeds the retention of its topic before a sink stores it is lost; ' +
         '`runlake_event_log_lost_events_total` counts it. Keep the retention longer than the longest outage of ClickHouse.',
+      '- **Stream events of a thread right after its deletion.** Its runs and state are deleted at once, and no request reads its stored ' +
+        'events. These are deleted from ClickHouse one to two hours later, as soon as the sinks have stored what was published before. ' +
+        'Kafka keeps its records until their retention ends.',
       '- **Events that arrive long after their workspace or project is deleted.** Runlake deletes its data at once, and again an hour ' +
         'later, as soon as the sinks have stored what was accepted before. Data that a sink stores after that stays in ClickHouse; no ' +
         'request reads it. Kafka keeps its records until their retention ends.',

@@ -27,7 +27,7 @@ const deleteDeploymentRowsSql = (table: string) => `DELETE FROM agents.${table} 
 const deleteStateRowsSql = (table: string) =>
   `DELETE FROM agents.${table} WHERE split_part(thread_id, ':', 1) = ANY ($1::uuid[]::text[])`;
 const agentDeletionStatements = [
-  ...['crons', 'webhooks', 'runs', 'threads'].map(deleteDeploymentRowsSql),
+  ...['crons', 'webhooks', 'runs', 'threads', 'deleted_threads'].map(deleteDeploymentRowsSql),
   ...['checkpoint_writes', 'checkpoint_blobs', 'checkpoints'].map(deleteStateRowsSql),
   ...['store_items', 'assistants'].map(deleteDeploymentRowsSql),
 ];

@@ -72,8 +72,8 @@ export function startDueClock(work: () => Promise<number | undefined>, onFailure
   };
 }
 
-/** Removes a bounded number of expired rows. @returns how many it removed. */
-export type Sweep = (database: Database, deploymentId: string) => Promise<number>;
+/** Removes a bounded number of expired rows. @returns how many it removed; it is called again until it returns 0. */
+export type Sweep = (database: Database, deploymentId: string, signal: AbortSignal) => Promise<number>;
 
 export interface ExpiryOptions {
   readonly database: Database;
@@ -89,7 +89,7 @@ export interface ExpiryOptions {
 /** Repeats `sweep` at an interval, each time until it removes no more rows. Several processes can do this at once. */
 export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
   const { database, deploymentId, what, sweep, everyMinutes = 0.5, logger } = options;
-  let isStopping = false;
+  const stopping = new AbortController();
   let currentSweep: Promise<void> | undefined;
   const timer = setInterval(() => {
     currentSweep ??= sweepAll().finally(() => {
@@ -99,15 +99,16 @@ export function startExpiry(options: ExpiryOptions): { stop(): Promise<void> } {
 
   async function sweepAll(): Promise<void> {
     try {
-      while (!isStopping && (await sweep(database, deploymentId)) > 0);
+      while (!stopping.signal.aborted && (await sweep(database, deploymentId, stopping.signal)) > 0);
     } catch (err) {
+      if (stopping.signal.aborted) return;
       logger.warn({ err, what }, 'expired rows could not be removed: retrying');
     }
   }
 
   return {
     async stop() {
-      isStopping = true;
+      stopping.abort();
       clearInterval(timer);
       await currentSweep;
     },

@@ -1,4 +1,5 @@
 import type { Database } from '../../infra/postgres/database.ts';
+import { recordDeletedThreads } from './threads/deleted-threads.ts';
 
 /** Selects the data to delete. */
 export interface Truncation {
@@ -37,6 +38,7 @@ export async function truncateAgents(database: Database, deploymentId: string, w
   await database.transaction(async (tx) => {
     for (const [name, deletions] of Object.entries(statements)) {
       if (!what[name as keyof Truncation]) continue;
+      if (name === 'threads') await recordDeletedThreads(tx, deploymentId);
       for (const deletion of deletions) await tx.execute(deletion, [deploymentId]);
     }
   });

@@ -1,44 +1,45 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows } from '../../infra/clickhouse/delete-rows.ts';
+import { seqNumbersPerStart } from './stream-event.ts';
 
-/** Maximum number of ids per statement. The limit keeps a list within the size limit of a parameter. */
-const maxIdsPerStatement = 1_000;
+/** Maximum number of threads per statement. The limit keeps a list within the size limit of a parameter. */
+const maxThreadsPerStatement = 1_000;
 
 export interface DeletedStreams {
   readonly deploymentId: string;
-  readonly threadIds: readonly string[];
-  /** If present, only the events of these runs are deleted. */
-  readonly runIds?: readonly string[];
-  readonly signal?: AbortSignal;
+  readonly threads: readonly {
+    readonly threadId: string;
+    /** Only the events of this many starts are deleted; a new thread with the same id has later ones. */
+    readonly starts: number;
+  }[];
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * Deletes the stored events of threads, or of single runs of threads, permanently. Resolves when the events have been
- * deleted. Events that are still in the log are stored after the deletion. Callers therefore delete a run only after
- * its producers have stopped, and then either call this function again or let the remaining events expire. A deletion
- * rewrites data parts, so pass many ids in one call. Idempotent.
+ * Deletes the stored events of threads permanently. Resolves when the events have been deleted. Events that are still
+ * in the log are stored after the deletion. A deletion rewrites data parts, so pass many threads in one call. Keeps the
+ * ends of runs that never started, which contain no data of the thread. Idempotent.
  *
  * @throws errors of ClickHouse.
  */
 export async function deleteStreamEvents(
   clickhouse: ClickHouse,
-  { deploymentId, threadIds, runIds, signal }: DeletedStreams,
+  { deploymentId, threads, signal }: DeletedStreams,
 ): Promise<void> {
-  for (const threads of splitIntoChunks(threadIds)) {
-    for (const runs of runIds === undefined ? [undefined] : splitIntoChunks(runIds)) {
-      await deleteRows(clickhouse, {
-        name: 'delete-stream-events',
-        table: 'stream_events',
-        condition: `organization_id = {deployment:UUID} AND thread_id IN {threads:Array(UUID)}
-          ${runs ? 'AND run_id IN {runs:Array(UUID)}' : ''}`,
-        params: { deployment: deploymentId, threads, ...(runs && { runs }) },
-        timeoutMs: 3_600_000,
-        ...(signal && { signal }),
-      });
-    }
+  for (let from = 0; from < threads.length; from += maxThreadsPerStatement) {
+    const chunk = threads.slice(from, from + maxThreadsPerStatement);
+    await deleteRows(clickhouse, {
+      name: 'delete-stream-events',
+      table: 'stream_events',
+      condition: `organization_id = {deployment:UUID} AND thread_id IN {threads:Array(UUID)} AND thread_seq > 0
+        AND thread_seq < arrayElement({ends:Array(Int64)}, indexOf({threads:Array(UUID)}, thread_id))`,
+      params: {
+        deployment: deploymentId,
+        threads: chunk.map(({ threadId }) => threadId),
+        ends: chunk.map(({ starts }) => (starts + 1) * seqNumbersPerStart),
+      },
+      timeoutMs: 3_600_000,
+      ...(signal && { signal }),
+    });
   }
-}
-
-function* splitIntoChunks(ids: readonly string[]): Generator<readonly string[]> {
-  for (let from = 0; from < ids.length; from += maxIdsPerStatement) yield ids.slice(from, from + maxIdsPerStatement);
 }

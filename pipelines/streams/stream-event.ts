@@ -14,7 +14,10 @@ export interface StreamEvent {
   readonly attempt: number;
   /** Sequence number within the attempt; it increases in log order. */
   readonly seq: number;
-  /** Sequence number within the thread; it increases in log order across all runs and attempts. */
+  /**
+   * Sequence number within the thread; it increases in log order across all runs and attempts. It is the number of the
+   * start (of a run or state update) times {@link seqNumbersPerStart}, plus `seq`.
+   */
   readonly threadSeq: number;
   /** Stream mode of the event; for an event that is sent in every mode, the name of the event. */
   readonly mode: string;
@@ -39,3 +42,6 @@ export function hasSameName(one: StreamEventName, other: StreamEventName): boole
 }
 
 export type StreamEventName = Pick<StreamEvent, 'mode' | 'event' | 'namespace'>;
+
+/** Number of thread sequence numbers of each start in a thread. */
+export const seqNumbersPerStart = 2 ** 32;

@@ -7,6 +7,7 @@ import {
   toProtocolMessage,
 } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import { readEarlierStarts } from '../../../pipelines/agents/threads/deleted-threads.ts';
 import { isAccessError } from '../../server/access-watch.ts';
 import { optional } from '../../server/formats.ts';
 import { parseJsonBody } from '../../server/json-body.ts';
@@ -47,9 +48,10 @@ async function openEventReader(
   threadId: string,
   { channels, namespaces, depth, since }: SubscriptionFilter,
 ): Promise<{ readonly reader: StreamReader; readonly filter: EventFilter }> {
+  const earlierStarts = await readEarlierStarts(database, deploymentId, threadId);
   const startPosition =
     since == null ? await findReplayPosition(database, deploymentId, threadId) : { threadSeq: since };
-  const reader = await hub.readThread({ deploymentId, threadId }, startPosition);
+  const reader = await hub.readThread({ deploymentId, threadId, earlierStarts }, startPosition);
   return { reader, filter: { channels, namespaces: namespaces ?? undefined, depth: depth ?? undefined } };
 }
 

@@ -3,6 +3,7 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { encodeStateUpdate, stateUpdateMode } from '../../../pipelines/agents/streams/publish-state.ts';
 import { protocolMode, type StreamedEvent, type StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import { readEarlierStarts } from '../../../pipelines/agents/threads/deleted-threads.ts';
 import { readThreadHead } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
 import type { LiveSource } from '../../server/live-body.ts';
@@ -84,7 +85,9 @@ export const streamThread = defineAgentOperation({
       (wantsAllEvents || (wantsLifecycle && (isEnd || event === 'metadata')));
     const { deploymentId, database, hub } = agents;
     const threadId = params.thread_id.toLowerCase();
-    const source = await hub.readThread({ deploymentId, threadId }, readThreadStartPosition(request, query));
+    const from = readThreadStartPosition(request, query);
+    const earlierStarts = await readEarlierStarts(database, deploymentId, threadId);
+    const source = await hub.readThread({ deploymentId, threadId, earlierStarts }, from);
     try {
       await readThreadHead(database, deploymentId, threadId);
     } catch (error) {

@@ -134,7 +134,7 @@ export async function requireCheckpoint(
         SELECT FROM agents.checkpoints WHERE thread_id = $3 AND checkpoint_ns = $4 AND checkpoint_id = $5
       ) OR (
         NOT EXISTS (SELECT FROM agents.checkpoints WHERE thread_id = $3)
-        AND EXISTS (SELECT FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND starts > 0)
+        AND EXISTS (SELECT FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND starts > earlier_starts)
       ) AS found`,
     [deploymentId, threadId, buildThreadKey(deploymentId, threadId), namespace, id],
   );

@@ -102,7 +102,10 @@ export async function attemptRun(
   const { threadStart, baseCheckpointId: _, metadata: __, sender: ___, startedAt: ____, ...job } = run;
   const { deploymentId, threadId, runId, attempt, kwargs } = job;
   const tracedAttempt = deps.childRuns.open(run);
-  const stream = publisher.open({ deploymentId, threadId, runId, attempt, threadStart, kept: kwargs.resumable });
+  const stream = publisher.open({
+    ...{ deploymentId, threadId, runId, attempt, kept: kwargs.resumable },
+    threadStart: kwargs.temporary ? 0 : threadStart,
+  });
   let isCancelled = false;
   let hasLostLease = false;
   /** Whether this attempt has ended or requeued the run. */

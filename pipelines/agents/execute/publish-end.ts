@@ -52,7 +52,7 @@ export async function publishEnd(deps: ExecutorDeps, run: EndedRun, marks?: Trac
     threadId,
     runId,
     attempt,
-    threadStart,
+    threadStart: kwargs.temporary ? 0 : threadStart,
     kept: kwargs.resumable,
     data: encodeRunEnd(run, await deps.feedbackLinks?.(run)),
     endedAtMicros: Date.parse(run.endedAt) * 1_000,

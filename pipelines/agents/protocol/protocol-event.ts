@@ -163,8 +163,14 @@ export async function findReplayPosition(
   deploymentId: string,
   threadId: string,
 ): Promise<{ readonly threadSeq: number }> {
-  const [row] = await database.query<{ starts: number; last: number | null; running: number | null; waiting: boolean }>(
-    `SELECT thread.starts,
+  const [row] = await database.query<{
+    starts: number;
+    earlier_starts: number;
+    last: number | null;
+    running: number | null;
+    waiting: boolean;
+  }>(
+    `SELECT thread.starts, thread.earlier_starts,
        -- State updates outside runs also count as starts, but readers of runs do not see them.
        (SELECT max(thread_start) FROM agents.runs run
         WHERE run.deployment_id = $1 AND run.thread_id = $2) AS last,
@@ -176,7 +182,8 @@ export async function findReplayPosition(
     [deploymentId, threadId],
     { name: 'agents_replay_place' },
   );
-  const { starts = 0, last, running, waiting } = row ?? {};
-  const start = running ?? (waiting ? starts + 1 : Math.max(1, last ?? starts));
+  // A reader of a thread that does not exist yet begins before its first event; the reader skips those of deleted threads.
+  const { starts = 0, earlier_starts: earlierStarts = 0, last, running, waiting } = row ?? {};
+  const start = running ?? (waiting ? starts + 1 : Math.max(earlierStarts + 1, last ?? starts));
   return { threadSeq: getPositionBeforeStart(start) };
 }

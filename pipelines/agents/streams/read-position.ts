@@ -78,18 +78,23 @@ const maxOpenStarts = 16;
  */
 export class ThreadPosition implements ReadPosition {
   isPositionKnown: boolean;
-  #threadSeq = 0;
+  readonly #earlierStarts: number;
+  #threadSeq: number;
+  /** Whether the reader starts before the first event of the thread and has not advanced. */
+  #isAtBeginning: boolean;
   #skippedUpTo = 0;
   /** Whether the position has advanced, so that later events of the same start are in the ring buffer of this process. */
   #hasAdvanced = false;
   readonly #openStarts = new Set<number>();
 
-  constructor(from: ThreadReadStart) {
+  /** @param earlierStarts number of starts of deleted threads with the same id; the reader skips their events. */
+  constructor(from: ThreadReadStart, earlierStarts = 0) {
+    const beginning = toThreadSeq(earlierStarts, endSeq);
     this.isPositionKnown = from !== 'now';
-    if (typeof from === 'object') {
-      this.#threadSeq = Math.max(0, from.threadSeq);
-      if (from.threadSeq > 0 && toSeq(from.threadSeq) !== endSeq) this.#openStarts.add(toThreadStart(from.threadSeq));
-    }
+    this.#earlierStarts = earlierStarts;
+    this.#isAtBeginning = typeof from === 'string' || from.threadSeq < beginning;
+    this.#threadSeq = typeof from === 'string' || this.#isAtBeginning ? beginning : from.threadSeq;
+    if (toSeq(this.#threadSeq) !== endSeq) this.#openStarts.add(toThreadStart(this.#threadSeq));
   }
 
   get after(): number {
@@ -103,13 +108,12 @@ export class ThreadPosition implements ReadPosition {
     if (start <= this.#skippedUpTo && !isEnd) return 'past';
     const isFirstOfStart = start > currentStart && toSeq(threadSeq) === 1;
     // The first events of the oldest stored run may have expired.
-    const first = !this.isPositionKnown || this.#threadSeq === 0;
-    const canMissEvents = first || (!kept && !(this.#hasAdvanced && start === currentStart));
+    const canMissEvents = this.#isAtBeginning || (!kept && !(this.#hasAdvanced && start === currentStart));
     return isEnd || isFirstOfStart || canMissEvents || this.isContiguous(event) ? 'next' : 'gap';
   }
 
   isContiguous({ threadSeq }: StreamedEvent): boolean {
-    return threadSeq === (this.#threadSeq === 0 ? toThreadSeq(1, 1) : this.#threadSeq + 1);
+    return threadSeq === (this.#isAtBeginning ? toThreadSeq(this.#earlierStarts + 1, 1) : this.#threadSeq + 1);
   }
 
   advanceTo({ threadSeq, isEnd }: StreamedEvent): void {
@@ -123,6 +127,7 @@ export class ThreadPosition implements ReadPosition {
       }
     this.#threadSeq = Math.max(this.#threadSeq, threadSeq);
     this.isPositionKnown = true;
+    this.#isAtBeginning = false;
     this.#hasAdvanced = true;
   }
 

@@ -105,8 +105,8 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
         },
       );
     },
-    async readThread({ deploymentId, threadId }, from) {
-      const position = new ThreadPosition(from);
+    async readThread({ deploymentId, threadId, earlierStarts }, from) {
+      const position = new ThreadPosition(from, earlierStarts);
       return follow(
         { deploymentId, threadId },
         {

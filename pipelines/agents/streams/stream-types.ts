@@ -1,5 +1,5 @@
 /** Interfaces for publishing the events of runs and for reading them, from any process. */
-import type { StreamEvent } from '../../streams/stream-event.ts';
+import { type StreamEvent, seqNumbersPerStart } from '../../streams/stream-event.ts';
 import type { RunStatus } from '../runs/run.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { Chunk } from '../workers/messages.ts';
@@ -11,7 +11,7 @@ export interface RunStreamStart {
   readonly attempt: number;
   /**
    * Number of this start, counted in the thread (column `starts`). The thread sequence numbers of the attempt begin at
-   * this number times 2^32.
+   * this number times 2^32. Is 0 for temporary runs, whose threads have no readers.
    */
   readonly threadStart: number;
   /** Whether events are stored so that clients can resume the stream (`stream_resumable`). */
@@ -119,7 +119,12 @@ export interface StreamHub {
     from: RunReadStart,
   ): Promise<StreamReader>;
   readThread(
-    thread: { readonly deploymentId: string; readonly threadId: string },
+    thread: {
+      readonly deploymentId: string;
+      readonly threadId: string;
+      /** Number of starts of deleted threads with the same id, whose events are skipped. Default: 0. */
+      readonly earlierStarts?: number;
+    },
     from: ThreadReadStart,
   ): Promise<StreamReader>;
   /** Ends all readers at their current positions. */
@@ -132,23 +137,22 @@ export interface StreamHub {
  * thread are numbered together from 1 (`threadStart`).
  */
 
-const seqNumbersPerAttempt = 2 ** 32;
-export const endSeq = seqNumbersPerAttempt - 1;
+export const endSeq = seqNumbersPerStart - 1;
 
 /**
  * Converts the sequence number of an event in its attempt to its sequence number in the thread. The result is exact, as
  * a double and in the log, for up to half a million starts in a thread.
  */
 export function toThreadSeq(threadStart: number, seq: number): number {
-  return threadStart * seqNumbersPerAttempt + seq;
+  return threadStart * seqNumbersPerStart + seq;
 }
 
 export function toThreadStart(threadSeq: number): number {
-  return Math.floor(threadSeq / seqNumbersPerAttempt);
+  return Math.floor(threadSeq / seqNumbersPerStart);
 }
 
 export function toSeq(threadSeq: number): number {
-  return threadSeq % seqNumbersPerAttempt;
+  return threadSeq % seqNumbersPerStart;
 }
 
 /**

@@ -2,6 +2,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { buildThreadKey, deleteCheckpoints, keepLatestCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import { removeRuns } from '../runs/delete-run.ts';
+import { recordDeletedThreads } from './deleted-threads.ts';
 import type { TtlStrategy } from './thread.ts';
 
 /**
@@ -38,6 +39,7 @@ export async function removeThreads(
     tx,
     found.map((threadId) => buildThreadKey(deploymentId, threadId)),
   );
+  await recordDeletedThreads(tx, deploymentId, found);
   return tx.execute('DELETE FROM agents.threads WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[])', [
     deploymentId,
     found,

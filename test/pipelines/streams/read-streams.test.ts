@@ -233,30 +233,34 @@ describe('a page', () => {
   });
 });
 
-test('events are deleted with their run or their thread, and with no other', async () => {
+test('events are deleted with their thread, and no others: not those of a later thread with the same id', async () => {
   const [one, two] = [freshRun('deleted one'), freshRun('deleted two')];
-  const sibling = deriveUuid('sibling run');
+  const later = deriveUuid('run of a later thread');
+  const neverStarted = deriveUuid('run that never started');
   const stranger = deriveUuid('stranger');
   await store([
-    one.event(1, 0),
-    one.event(1, 1, { runId: sibling }),
-    two.event(1, 2),
-    one.event(1, 3, { deploymentId: stranger }),
+    one.event(1, 1, { threadSeq: 2 * 2 ** 32 + 1 }),
+    one.event(1, 1, { threadSeq: 3 * 2 ** 32 + 1, runId: later }),
+    one.event(0, 2, { threadSeq: 0, runId: neverStarted }),
+    two.event(1, 2, { threadSeq: 2 ** 32 + 2 }),
+    one.event(1, 3, { threadSeq: 2 ** 32 + 3, deploymentId: stranger }),
   ]);
   const { clickhouse } = under.stores;
   const left = async () => [
     (await one.read()).rows.length,
-    (await one.read({ runId: sibling })).rows.length,
+    (await one.read({ runId: later })).rows.length,
+    (await one.read({ runId: neverStarted })).rows.length,
     (await two.read()).rows.length,
     (await one.read({ deploymentId: stranger })).rows.length,
   ];
-  expect(await left()).toEqual([1, 1, 1, 1]);
-  await deleteStreamEvents(clickhouse, { deploymentId, threadIds: [one.threadId], runIds: [one.runId] });
-  expect(await left()).toEqual([0, 1, 1, 1]);
-  await deleteStreamEvents(clickhouse, { deploymentId, threadIds: [one.threadId, two.threadId] });
-  expect(await left()).toEqual([0, 0, 0, 1]);
-  await deleteStreamEvents(clickhouse, { deploymentId, threadIds: [] });
-  expect(await left()).toEqual([0, 0, 0, 1]);
+  expect(await left()).toEqual([1, 1, 1, 1, 1]);
+  const deleted = { threadId: one.threadId, starts: 2 };
+  await deleteStreamEvents(clickhouse, { deploymentId, threads: [deleted] });
+  expect(await left()).toEqual([0, 1, 1, 1, 1]);
+  await deleteStreamEvents(clickhouse, { deploymentId, threads: [{ threadId: two.threadId, starts: 1 }, deleted] });
+  expect(await left()).toEqual([0, 1, 1, 0, 1]);
+  await deleteStreamEvents(clickhouse, { deploymentId, threads: [] });
+  expect(await left()).toEqual([0, 1, 1, 0, 1]);
 });
 
 test('a day whose events have all expired is dropped', async () => {

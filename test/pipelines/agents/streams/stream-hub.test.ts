@@ -253,3 +253,35 @@ test('streams of another deployment use no ring buffer space: they do not discon
   expect((await slow.next()).value?.seq).toBe(2);
   expect((await slow.next()).value?.isEnd).toBe(true);
 });
+
+test.each(['start', 'now', { threadSeq: 2 ** 32 + 1 }] as const)(
+  'a reader of a thread from %o skips events of a deleted thread with the same id, also late ones',
+  async (from) => {
+    const publisher = under.publisher();
+    const old = newRun();
+    const run = { ...newRun(), threadId: old.threadId, threadStart: 2 };
+    const late = publisher.open(old);
+    await late.write([chunk('a'), chunk('b')]);
+    await late.settled();
+    await under.stored();
+    const readers = await Promise.all(
+      [await under.hub(), await under.hub()].map(async (hub) =>
+        reading(await hub.readThread({ ...old, earlierStarts: 1 }, from)),
+      ),
+    );
+    const writer = publisher.open(run);
+    await late.write([chunk('c')]);
+    await writer.write([chunk('d')]);
+    await late.write([chunk('e')]);
+    await late.settled();
+    await publisher.publishEnd(makeRunEnd(old, 'interrupted'));
+    await writer.write([chunk('f')]);
+    await writer.settled();
+    await publisher.publishEnd(makeRunEnd(run));
+    for (const { events, ids } of readers) {
+      await until('the end', () => events.at(-1)?.isEnd === true);
+      expect(ids()).toEqual(['1-1', '1-2', '1-end']);
+      expect(new Set(events.map(({ runId }) => runId))).toEqual(new Set([run.runId]));
+    }
+  },
+);

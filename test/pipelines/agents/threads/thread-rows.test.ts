@@ -4,7 +4,13 @@ import type { Database } from '../../../../infra/postgres/database.ts';
 import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
-import { deleteThread, expireThreads, pruneThreads } from '../../../../pipelines/agents/threads/delete-thread.ts';
+import {
+  deleteThread,
+  expireThreads,
+  pruneThreads,
+  removeThreads,
+} from '../../../../pipelines/agents/threads/delete-thread.ts';
+import { readEarlierStarts } from '../../../../pipelines/agents/threads/deleted-threads.ts';
 import { countThreads, searchThreads, type ThreadSearch } from '../../../../pipelines/agents/threads/search-threads.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseThread, recordThreadState } from '../../../../pipelines/agents/threads/update-thread-state.ts';
@@ -14,6 +20,7 @@ import {
   type NewThread,
   updateThread,
 } from '../../../../pipelines/agents/threads/write-threads.ts';
+import { until } from '../../../infra/until.ts';
 import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
 
 let rows: Rows;
@@ -39,6 +46,42 @@ const expireNow = (threadId: string) =>
 describe('threads', () => {
   beforeAll(async () => {
     org = await rows.newDeployment();
+  });
+
+  it('continue the starts of a deleted thread with the same id, also if the deletion commits during the creation', async () => {
+    const threadId = randomUUID();
+    const readStarts = async () => {
+      const columns = 'starts, earlier_starts AS earlier';
+      const [row] = await database.query<{ starts: number; earlier: number }>(
+        `SELECT ${columns} FROM agents.threads WHERE thread_id = $1`,
+        [threadId],
+      );
+      return { ...row, readers: await readEarlierStarts(database, org, threadId) };
+    };
+    await make({ threadId });
+    await recordState(threadId, { values: {}, next: [], interrupts: {} } as never);
+    expect(await readStarts()).toEqual({ starts: 1, earlier: 0, readers: 0 });
+    let creating: Promise<unknown> | undefined;
+    await database.transaction(async (tx) => {
+      expect(await removeThreads(tx, org, [threadId])).toBe(1);
+      creating = make({ threadId });
+      await until('the creation waits', async () => {
+        const waiting = await database.query(
+          `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'INSERT INTO agents.threads%'`,
+        );
+        return waiting.length > 0;
+      });
+    });
+    await creating;
+    expect(await readStarts()).toEqual({ starts: 1, earlier: 1, readers: 1 });
+    await recordState(threadId, { values: {}, next: [], interrupts: {} } as never);
+    await deleteThread(database, org, threadId);
+    expect(await readStarts()).toEqual({ readers: 2 });
+    await make({ threadId });
+    // A thread without events leaves the number as it is.
+    await deleteThread(database, org, threadId);
+    await make({ threadId });
+    expect(await readStarts()).toEqual({ starts: 2, earlier: 2, readers: 2 });
   });
 
   it('are created once per id, and visible in their deployment only', async () => {
