@@ -1,7 +1,9 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { recordWebhook } from '../webhooks/webhook-rules.ts';
 import { endWaitingRuns, liveProcessCondition, requeueRun } from './end-run.ts';
 import { lockThread, updateThreadStatus } from './lock-thread.ts';
+import type { RunKwargs } from './run.ts';
 
 /**
  * Deletes a run, but not the state that it wrote to its thread. A pending run ends. A running run must be cancelled
@@ -32,9 +34,9 @@ export async function deleteRun(
 
 /**
  * Removes the runs of threads, or only those of an assistant. The caller must have locked the threads. Pending and
- * running runs end as interrupted; a process that executes such a run loses the lease and stops the run. Clients no
- * longer see the runs. The row of a run stays until the end of the run is in the event log, so that readers of the
- * stream receive the end.
+ * running runs end as interrupted and call their webhooks; a process that executes such a run loses the lease and stops
+ * the run. Clients no longer see the runs. The row of a run stays until the end of the run is in the event log, so that
+ * readers of the stream receive the end.
  */
 export async function removeRuns(
   tx: Sql,
@@ -47,15 +49,24 @@ export async function removeRuns(
   const params = [deploymentId, threadIds, assistantId ?? null];
   await tx.execute(`DELETE FROM agents.runs WHERE ${runCondition} AND end_published`, params);
   // All transactions lock runs in this order, which prevents deadlocks.
-  await tx.query(`SELECT FROM agents.runs WHERE ${runCondition} ORDER BY run_id FOR UPDATE`, params);
-  const left = await tx.execute(
+  const unfinished = `status IN ('pending', 'running')`;
+  const runs = await tx.query<{ run_id: string; unfinished_kwargs: RunKwargs | null }>(
+    `SELECT run_id, CASE WHEN ${unfinished} THEN kwargs END AS unfinished_kwargs
+     FROM agents.runs WHERE ${runCondition} ORDER BY run_id FOR UPDATE`,
+    params,
+  );
+  await tx.execute(
     `UPDATE agents.runs SET removed = true, end_published = false, ended_at = coalesce(ended_at, clock_timestamp()),
-       lease_token = CASE WHEN status IN ('pending', 'running') THEN NULL ELSE lease_token END,
-       status = CASE WHEN status IN ('pending', 'running') THEN 'interrupted' ELSE status END
+       updated_at = clock_timestamp(),
+       lease_token = CASE WHEN ${unfinished} THEN NULL ELSE lease_token END,
+       status = CASE WHEN ${unfinished} THEN 'interrupted' ELSE status END
      WHERE ${runCondition}`,
     params,
   );
-  if (left > 0) await tx.execute("SELECT pg_notify('agent_cancels', $1), pg_notify('agent_ends', $1)", [deploymentId]);
+  for (const { run_id: runId, unfinished_kwargs: kwargs } of runs)
+    await recordWebhook(tx, { deploymentId, runId, webhook: kwargs?.webhook });
+  if (runs.length > 0)
+    await tx.execute("SELECT pg_notify('agent_cancels', $1), pg_notify('agent_ends', $1)", [deploymentId]);
 }
 
 /**

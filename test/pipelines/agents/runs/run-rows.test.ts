@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database, Sql } from '../../../../infra/postgres/database.ts';
+import { deleteAssistant } from '../../../../pipelines/agents/assistants/write-assistants.ts';
 import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { cancelRun, cancelRuns } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
@@ -14,7 +15,7 @@ import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseThread } from '../../../../pipelines/agents/threads/update-thread-state.ts';
-import { kwargs, leaseMs, newRun, openRows, processId, type Rows } from './run-rows.ts';
+import { assistant, kwargs, leaseMs, newRun, openRows, processId, type Rows } from './run-rows.ts';
 
 let rows: Rows;
 let org: string;
@@ -272,6 +273,33 @@ describe('run ends', () => {
     // The id can be reused in the meantime.
     await rows.run(threadId, { ifNotExists: 'create' });
     await deleteThread(database, org, threadId);
+  });
+
+  it.each(['thread', 'assistant'] as const)('of unfinished runs of a deleted %s call their webhooks', async (what) => {
+    const threadId = await rows.newThread();
+    const webhook = 'https://hooks.example/';
+    const own = { ...assistant, assistant_id: randomUUID() };
+    await database.execute(
+      `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, metadata) VALUES ($1, $2, 'echo', 'own', '{}')`,
+      [org, own.assistant_id],
+    );
+    const start = () => rows.run(threadId, { assistant: own, kwargs: kwargs({ webhook }) });
+    const ended = await start();
+    await endRun(database, await claim(ended.run_id), { status: 'success', values: '{}' });
+    const [running, waiting] = [await start(), await start()];
+    await claim(running.run_id);
+    if (what === 'thread') await deleteThread(database, org, threadId);
+    else await deleteAssistant(database, org, own.assistant_id, {});
+    const webhooks = await database.query(
+      `SELECT run_id, url, body ->> 'status' AS status FROM agents.webhooks
+       WHERE body ->> 'thread_id' = $1 ORDER BY body ->> 'created_at'`,
+      [threadId],
+    );
+    expect(webhooks).toEqual([
+      { run_id: ended.run_id, url: webhook, status: 'success' },
+      { run_id: running.run_id, url: webhook, status: 'interrupted' },
+      { run_id: waiting.run_id, url: webhook, status: 'interrupted' },
+    ]);
   });
 });
 
