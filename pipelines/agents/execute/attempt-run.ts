@@ -220,8 +220,9 @@ function toResult(
   outcome: Exclude<RunOutcome, { kind: 'fenced' }>,
   cancelled: boolean,
 ): { result: RunResult; failure?: RunFailure } {
+  const toValues = (values: string | undefined) => (values === undefined ? {} : { values });
   const failed = (status: 'error' | 'timeout', failure: RunFailure, values?: string) => ({
-    result: { status, error: failure, ...(values !== undefined && { values }) },
+    result: { status, error: failure, ...toValues(values) },
     failure,
   });
   switch (outcome.kind) {
@@ -230,16 +231,18 @@ function toResult(
       return { result: { status: 'success', values, next, interrupts } };
     }
     case 'cancelled':
-      if (cancelled) return { result: { status: 'interrupted' } };
-      return failed('error', {
-        error: 'RunCancelled',
-        message: 'The run was cancelled because its events could not be stored.',
-      });
+      if (cancelled) return { result: { status: 'interrupted', ...toValues(outcome.values) } };
+      return failed(
+        'error',
+        { error: 'RunCancelled', message: 'The run was cancelled because its events could not be stored.' },
+        outcome.values,
+      );
     case 'timeout':
-      return failed('timeout', {
-        error: 'RunTimeout',
-        message: 'The run took longer than RUNLAKE_AGENTS_RUN_TIMEOUT_MS.',
-      });
+      return failed(
+        'timeout',
+        { error: 'RunTimeout', message: 'The run took longer than RUNLAKE_AGENTS_RUN_TIMEOUT_MS.' },
+        outcome.values,
+      );
     case 'failed':
       return failed('error', { error: outcome.error, message: outcome.message }, outcome.values);
     case 'lost':

@@ -60,8 +60,11 @@ export type RunOutcome =
       readonly next: readonly string[];
       readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
     }
-  | { readonly kind: 'cancelled' }
-  | { readonly kind: 'timeout' }
+  /**
+   * The run was stopped. `values` is present if the state could be read. A worker reports a stopped run with `values` as
+   * `failed`, with this kind as `error`.
+   */
+  | { readonly kind: 'cancelled' | 'timeout'; readonly values?: string }
   /** The graph threw. `error` is the class name of the error. `values` is present if the state could be read. */
   | { readonly kind: 'failed'; readonly error: string; readonly message: string; readonly values?: string }
   /** The lease was lost: another process owns the run. */

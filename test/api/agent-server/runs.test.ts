@@ -288,6 +288,7 @@ describe('cancel', () => {
     await client.runs.cancel(threadId, run.run_id, true, 'rollback');
     await expect.poll(() => client.runs.get(threadId, run.run_id).catch(String)).toContain('404');
     expect((await client.threads.getState(threadId)).values ?? {}).toEqual({});
+    expect((await client.threads.get(threadId)).values ?? {}).toEqual({});
   });
 
   it('rolls back a run that was interrupted before, and the next run does not continue from it', async () => {

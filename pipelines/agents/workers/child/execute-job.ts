@@ -1,4 +1,5 @@
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { timedOut, withTimeout } from '../../../../infra/timeouts/with-timeout.ts';
 import { buildThreadKey } from '../../checkpoints/copy-checkpoints.ts';
 import { isLeaseLost } from '../../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
@@ -17,6 +18,9 @@ import { type SaverFactory, ThreadSaver } from './thread-saver.ts';
  * Time for which the saver collects checkpoint writes into a batch. A crash loses at most the writes of this period.
  */
 const writeBatchMs = 10;
+
+/** Maximum time to read the state of a stopped run. The parent process waits five seconds in all for its end. */
+const stateTimeoutMs = 2_000;
 
 export interface JobDeps {
   readonly graph: LoadedGraph;
@@ -117,7 +121,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     });
     await storedSaver.settled?.();
     await events.waitUntilEmpty();
-    if (signal.aborted) return toAbortOutcome(signal.reason);
+    if (signal.aborted) return toAbortOutcome(signal.reason, await readValues());
     const state = graph.checkpointer ? await readStoredState(graph, threadId) : toStreamedState(states);
     return { kind: 'finished', ...state };
   } catch (error) {
@@ -129,22 +133,32 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     const is = (matches: (each: unknown) => boolean) => hasCause(error, matches) || hasCause(writeError, matches);
     if (is(isLeaseLost)) return { kind: 'fenced' };
     if (is(isDatabaseUnavailable)) return { kind: 'lost', cause: 'external', message: databaseUnavailableMessage };
-    if (signal.aborted) return toAbortOutcome(signal.reason);
+    if (signal.aborted) return toAbortOutcome(signal.reason, await readValues());
     // Send all buffered events before reporting the failure.
     await events.waitUntilEmpty().catch(() => undefined);
-    if (signal.aborted) return toAbortOutcome(signal.reason);
-    const state = graph?.checkpointer ? await readStoredState(graph, threadId).catch(() => undefined) : undefined;
-    return { kind: 'failed', ...describeError(error), ...(state && { values: state.values }) };
+    if (signal.aborted) return toAbortOutcome(signal.reason, await readValues());
+    const values = await readValues();
+    return { kind: 'failed', ...describeError(error), ...(values !== undefined && { values }) };
+  }
+
+  /** Reads the state that the run leaves. Returns undefined if it cannot be read in time. */
+  async function readValues(): Promise<string | undefined> {
+    if (!graph?.checkpointer || signal.reason === 'fenced') return undefined;
+    const reading = readStoredState(graph, threadId).catch(() => undefined);
+    const state = signal.aborted ? await withTimeout(reading, stateTimeoutMs) : await reading;
+    return state === timedOut ? undefined : state?.values;
   }
 }
 
 /**
- * Returns the outcome of an aborted run. If the abort reason is an error, for example STREAM_BUFFER_FULL, the run
- * fails.
+ * Returns the outcome of an aborted run as the parent process expects it (`RunOutcome`). If the abort reason is an
+ * error, for example STREAM_BUFFER_FULL, the run fails.
  */
-function toAbortOutcome(reason: unknown): RunOutcome {
-  if (reason instanceof Error) return { kind: 'failed', ...describeError(reason) };
-  return { kind: reason as 'cancelled' | 'timeout' | 'fenced' };
+function toAbortOutcome(reason: unknown, values: string | undefined): RunOutcome {
+  if (reason instanceof Error) return { kind: 'failed', ...describeError(reason), ...(values && { values }) };
+  const kind = reason as 'cancelled' | 'timeout' | 'fenced';
+  if (kind === 'fenced' || values === undefined) return { kind };
+  return { kind: 'failed', error: kind, message: 'The run was stopped.', values };
 }
 
 /**

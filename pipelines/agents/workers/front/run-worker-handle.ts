@@ -100,7 +100,7 @@ export class RunWorkerHandle extends WorkerHandle {
     if (slot === undefined) throw createViolationError(`a message '${message.kind}' of a run that it does not have`);
     if (message.kind === 'ended') {
       slot.nodes = message.nodes;
-      this.#remove(slot, message.outcome);
+      this.#remove(slot, toStoppedOutcome(slot, message.outcome));
     } else if (slot.abandoned) return;
     else if (message.kind === 'traced') slot.onChildRuns?.(message.traced);
     else if (!slot.put(message.chunks)) throw createViolationError('more events than the send window allows');
@@ -143,4 +143,10 @@ export class RunWorkerHandle extends WorkerHandle {
       );
     }
   }
+}
+
+/** Converts the failure that a worker reports for a run that this process has stopped. */
+function toStoppedOutcome({ stopping }: RunSlot, outcome: RunOutcome): RunOutcome {
+  if (stopping === undefined || outcome.kind !== 'failed' || outcome.error !== stopping) return outcome;
+  return { kind: stopping, ...(outcome.values !== undefined && { values: outcome.values }) };
 }

@@ -265,7 +265,7 @@ describe('stopping', () => {
     await vi.waitFor(() => expect(received).toHaveLength(1), waitOptions);
     const startedAtMs = performance.now();
     handle.cancel();
-    expect(await handle.outcome).toEqual({ kind: 'cancelled' });
+    expect(await handle.outcome).toEqual({ kind: 'cancelled', values: expect.stringContaining('"pauseMs":60000') });
     expect(performance.now() - startedAtMs).toBeLessThan(3_000);
     // The node that is still running does not end the process.
     expect(await under.values('steps')).toMatchObject({ count: 3 });
@@ -274,13 +274,13 @@ describe('stopping', () => {
 
   test('the timeout of a run', async () => {
     const { outcome } = await under.run('steps', { input: { pauseMs: 60_000 }, job: { timeoutMs: 200 } });
-    expect(outcome).toEqual({ kind: 'timeout' });
+    expect(outcome).toEqual({ kind: 'timeout', values: expect.stringContaining('"pauseMs":60000') });
   });
 
   test('a failure of the event log', async () => {
     const take = () => Promise.reject(new Error('the log is gone'));
     const { outcome } = await under.run('burst', { input: { n: 2_000, pauseMs: 1 }, kwargs: stream('custom'), take });
-    expect(outcome).toEqual({ kind: 'cancelled' });
+    expect(outcome).toMatchObject({ kind: 'cancelled' });
   });
 });
 

@@ -75,7 +75,7 @@ test('the cause is shared if a cancelled run may still occupy the worker', async
     });
     await vi.waitFor(() => expect(left.received).toHaveLength(1), waitOptions);
     left.handle.cancel();
-    expect(await left.handle.outcome).toEqual({ kind: 'cancelled' });
+    expect(await left.handle.outcome).toMatchObject({ kind: 'cancelled' });
     const next = await alone.start('steps', { input: { steps: 1, pauseMs: 60_000 } });
     // The worker has a free slot; nevertheless, a run with `alone` starts in an additional worker.
     const separate = await alone.run('steps', { input: { steps: 1 }, job: { alone: true } });

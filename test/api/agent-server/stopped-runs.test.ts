@@ -1,0 +1,49 @@
+import type { Client } from '@langchain/langgraph-sdk';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** The state that a thread has after one of its runs was stopped. */
+
+let server: AgentServerUnderTest;
+let client: Client;
+beforeAll(async () => {
+  server = await startAgentServer({ config: { agentsRunTimeoutMs: 5_000 } });
+  ({ client } = server);
+}, 120_000);
+afterAll(() => server?.close());
+
+const newThread = async () => (await client.threads.create()).thread_id;
+
+it.each(['cancel', 'multitask strategy'])('by %s leaves the state so far on the thread and in the run', async (how) => {
+  const threadId = await newThread();
+  await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'first' } });
+  const run = await client.runs.create(threadId, 'steps', { input: { steps: 50, pauseMs: 200, text: 'second' } });
+  const readState = async () => (await client.threads.getState<{ log: string[] }>(threadId)).values;
+  await expect.poll(async () => (await readState()).log.length, { timeout: 20_000 }).toBeGreaterThan(2);
+  const joining = client.runs.join(threadId, run.run_id);
+  if (how === 'cancel') {
+    await client.runs.cancel(threadId, run.run_id, true);
+    const values = await readState();
+    expect(values.log.slice(0, 3)).toEqual(['first 1', 'second 2', 'second 3']);
+    expect(await joining).toEqual(values);
+    expect(await client.runs.join(threadId, run.run_id)).toEqual(values);
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle', values });
+    return;
+  }
+  // The next run waits for its time, so that it changes nothing meanwhile.
+  const body = { multitaskStrategy: 'interrupt', afterSeconds: 600 } as const;
+  await client.runs.create(threadId, 'steps', { input: { steps: 1 }, ...body });
+  expect(await joining).toEqual(await readState());
+  expect((await client.threads.get(threadId)).values).toEqual(await readState());
+});
+
+it('a timeout leaves the state so far on the thread', async () => {
+  const threadId = await newThread();
+  await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'first' } });
+  const run = await client.runs.create(threadId, 'steps', { input: { steps: 500, pauseMs: 400, text: 'second' } });
+  await client.runs.join(threadId, run.run_id).catch(() => undefined);
+  const { values } = await client.threads.getState<{ log: string[] }>(threadId);
+  expect(values.log.slice(0, 3)).toEqual(['first 1', 'second 2', 'second 3']);
+  expect(await client.runs.get(threadId, run.run_id)).toMatchObject({ status: 'timeout' });
+  expect(await client.threads.get(threadId)).toMatchObject({ status: 'error', values });
+});
