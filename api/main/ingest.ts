@@ -201,8 +201,8 @@ export const createMultipart = defineOperation({
   summary: 'Send a batch of runs as multipart/form-data',
   description:
     'Parts: `post.<run id>` and `patch.<run id>` (a run as JSON), `post|patch.<run id>.<field>` (inputs, outputs, events, extra, ' +
-    'error, serialized), `feedback.<id>` (JSON), `attachment.<run id>.<name>` (bytes). The body may be compressed with gzip or ' +
-    'zstd. Responds with 202 when all accepted items are durable; the response lists invalid items.',
+    'error, serialized), `feedback.<id>` (JSON), `attachment.<run id>.<name>` (bytes). A repeated `post.<run id>` or ' +
+    '`patch.<run id>` is a further event, to which the following fields belong. The body may be compressed with gzip or zstd. Responds with 202 when all accepted items are durable; the response lists invalid items.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: [...batchErrors, 'INVALID_MULTIPART', 'INVALID_FEEDBACK', 'INVALID_ATTACHMENT'],

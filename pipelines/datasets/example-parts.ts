@@ -1,7 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { isJsonObject } from '../../infra/json/json-value.ts';
-import { type FormPart, parseMultipart } from '../ingest/body/multipart.ts';
+import { type FormPart, parseForm } from '../ingest/body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
 import { scanValue } from '../ingest/json/scan.ts';
 import { formatTimeWithZone, parseTime } from '../ingest/run-event/times.ts';
@@ -54,7 +54,7 @@ function* readParts(
 ): StepwiseWork<SentExample[]> {
   const drafts = new Map<string, ExampleDraft>();
   const idsWithMainPart = new Set<string>();
-  for (const part of yield* parseMultipart(body, contentType, maxParts)) {
+  for (const part of yield* parseForm(body, contentType, maxParts)) {
     const [idText = '', kind, ...rest] = part.name.split('.');
     const id = parseUuid(idText);
     if (id === undefined) throw createPartError(part, 'does not begin with a UUID');

@@ -1,5 +1,5 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type FormPart, parseMultipart } from '../../ingest/body/multipart.ts';
+import { type FormPart, parseForm } from '../../ingest/body/multipart.ts';
 import { runInTimeSlices } from '../../ingest/in-slices.ts';
 import type { TableFormat } from './read-table.ts';
 import type { UploadedColumns, UploadedFile } from './upload-dataset.ts';
@@ -37,7 +37,7 @@ export interface UploadForm {
  */
 export async function readUploadForm(body: Buffer, contentType: string): Promise<UploadForm> {
   const repeatable = new Set(Object.keys(columnFields));
-  const parts = await runInTimeSlices(parseMultipart(body, contentType, maxParts, repeatable));
+  const parts = await runInTimeSlices(parseForm(body, contentType, maxParts, repeatable));
   const columns: Record<keyof UploadedColumns, string[]> = { inputs: [], outputs: [], metadata: [] };
   const fields: Partial<Record<(typeof textFields)[number], string>> = {};
   let file: FormPart | undefined;

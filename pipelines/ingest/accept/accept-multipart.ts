@@ -5,7 +5,7 @@ import { readAttachment } from '../../attachments/read-attachment.ts';
 import { toFeedbackMessage } from '../../feedback/feedback-event.ts';
 import { openPreparation } from '../../feedback/prepare-feedback.ts';
 import { type ParsedFeedback, readFeedback } from '../../feedback/read-feedback.ts';
-import { type FormPart, parseMultipart } from '../body/multipart.ts';
+import { createMultipartError, type FormPart, parseMultipart } from '../body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
@@ -13,7 +13,10 @@ import { type AcceptDeps, acceptDrafts, type RelatedEvent, type Sender } from '.
 import { type Acceptance, type Rejection, type RunDraft, requireRunSize, toRejection } from './draft.ts';
 import { type PartKey, partKeys, type RunMembers, readRun, readRunMembers, toBatchDraft } from './read-run.ts';
 
-/** The multipart parts that form one post or patch of a run. */
+/** Maximum number of characters of a part name in a response. */
+const maxShownCharacters = 200;
+
+/** The multipart parts that form one post or patch of a run. A run may have several of each in one body. */
 interface RunParts {
   readonly kind: 'post' | 'patch';
   readonly id: string;
@@ -23,7 +26,7 @@ interface RunParts {
 
 /** The multipart parts of a body, grouped by kind. */
 interface GroupedParts {
-  readonly runs: Iterable<RunParts>;
+  readonly runs: readonly RunParts[];
   readonly feedback: readonly FormPart[];
   readonly attachments: readonly { readonly part: FormPart; readonly runId: string; readonly name: string }[];
 }
@@ -32,7 +35,7 @@ interface GroupedParts {
  * Handles `POST /runs/multipart`. The body contains runs, their large fields, feedback and attachments as parts, in any
  * order.
  *
- * @throws INVALID_MULTIPART or TOO_MANY_PARTS for the body as a whole, and the errors of `acceptDrafts`.
+ * @throws INVALID_MULTIPART or TOO_MANY_PARTS if the body as a whole cannot be read, and the errors of `acceptDrafts`.
  */
 export async function acceptMultipart(
   sender: Sender,
@@ -60,29 +63,22 @@ function* readParts(
     ({ id }) => id,
     (run) => readRunParts(run, body, config),
   );
-  const feedback = yield* collect(
-    groupedParts.feedback,
-    rejected,
-    ({ name }) => name,
-    ({ name, start, end }) => ({
-      part: name,
-      entry: readFeedback(sender, { bytes: body.subarray(start, end), part: name }, config),
-    }),
-  );
+  const feedback = yield* collect(groupedParts.feedback, rejected, getPartName, (part) => {
+    requireValidPart(part);
+    const { name, start, end } = part;
+    return { part: name, entry: readFeedback(sender, { bytes: body.subarray(start, end), part: name }, config) };
+  });
   const attachments = yield* collect(
     groupedParts.attachments,
     rejected,
-    ({ part }) => part.name,
-    ({ part, runId, name }) => ({
-      topic: attachmentEvents,
-      part: part.name,
-      runId,
-      message: readAttachment(
-        sender,
-        { runId, name, mimeType: part.contentType, content: body.subarray(part.start, part.end) },
-        { log, config },
-      ),
-    }),
+    ({ part }) => getPartName(part),
+    ({ part, runId, name }) => {
+      requireValidPart(part);
+      const content = body.subarray(part.start, part.end);
+      const attachment = { runId, name, mimeType: part.contentType, content };
+      const message = readAttachment(sender, attachment, { log, config });
+      return { topic: attachmentEvents, part: part.name, runId, message };
+    },
   );
   return { drafts, feedback, attachments };
 }
@@ -136,19 +132,22 @@ function* collect<Item, Result>(
 
 /**
  * Groups the parts of a body. A name is `post.<id>`, `post.<id>.inputs`, `feedback.<id>`, `attachment.<id>.<name>` or the
- * like.
+ * like. A repeated `post.<id>` or `patch.<id>` begins a further event of the run, to which the following fields belong:
+ * SDKs send two patches of a run in one body. Repeated feedback and attachments are further events too, so that the last
+ * one wins, as if the body had been sent in several requests.
  */
 function groupParts(parts: readonly FormPart[], rejected: Rejection[]): GroupedParts {
-  const runs = new Map<string, RunParts>();
-  /** Runs by the begin of the names of their parts, so that the id is parsed once for all parts of a run. */
+  const runs: RunParts[] = [];
+  /** The current event of each run, by `post.<id>` or `patch.<id>`. Only ids in another spelling have to be parsed again. */
   const runsByName = new Map<string, RunParts>();
   const feedback: FormPart[] = [];
   const attachments: { part: FormPart; runId: string; name: string }[] = [];
   for (const part of parts) {
     try {
+      if (part.name === '') requireValidPart(part);
       const [itemName, rest] = cutName(part.name);
       const known = runsByName.get(itemName);
-      if (known !== undefined) {
+      if (known !== undefined && !isFurtherEvent(known, rest)) {
         addToRun(known, rest, part);
         continue;
       }
@@ -158,16 +157,18 @@ function groupParts(parts: readonly FormPart[], rejected: Rejection[]): GroupedP
       else if (kind === 'post' || kind === 'patch') {
         const runId = readItemId(part, id);
         const key = `${kind}.${runId}`;
-        const run = runs.get(key) ?? { kind, id: runId, main: undefined, fields: new Map() };
+        const current = runsByName.get(key);
+        const isNew = current === undefined || isFurtherEvent(current, rest);
+        const run = isNew ? { kind, id: runId, main: undefined, fields: new Map<PartKey, FormPart>() } : current;
         addToRun(run, rest, part);
-        runs.set(key, run);
-        runsByName.set(itemName, run);
+        if (isNew) runs.push(run);
+        runsByName.set(key, run);
       } else throw createPartNameError(part, 'does not begin with post, patch, feedback or attachment');
     } catch (error) {
-      rejected.push(toRejection(part.name, error));
+      rejected.push(toRejection(getPartName(part), error));
     }
   }
-  return { runs: runs.values(), feedback, attachments };
+  return { runs, feedback, attachments };
 }
 
 /** Divides the name of a part at its second dot. */
@@ -176,10 +177,16 @@ function cutName(name: string): [itemName: string, rest: string] {
   return end === -1 ? [name, ''] : [name.slice(0, end), name.slice(end + 1)];
 }
 
+function isFurtherEvent({ main }: RunParts, field: string): boolean {
+  return field === '' && main !== undefined;
+}
+
 function addToRun(run: RunParts, field: string, part: FormPart): void {
   if (field === '') run.main = part;
-  else if (isPartKey(field)) run.fields.set(field, part);
-  else throw createPartNameError(part, `does not name one of the fields ${partKeys.join(', ')}`);
+  else if (isPartKey(field)) {
+    if (run.fields.has(field)) throw createMultipartError(part.headersStart, `the part '${part.name}' is repeated`);
+    run.fields.set(field, part);
+  } else throw createPartNameError(part, `does not name one of the fields ${partKeys.join(', ')}`);
 }
 
 function readRunParts(
@@ -194,13 +201,26 @@ function readRunParts(
       reason: `the part ${kind}.${id} is missing; the request has only fields of the run`,
     });
   }
-  for (const part of [main, ...run.fields.values()]) requireRunSize(id, part.end - part.start, maxRunBytes);
+  for (const part of [main, ...run.fields.values()]) {
+    requireValidPart(part);
+    requireRunSize(id, part.end - part.start, maxRunBytes);
+  }
   const members: RunMembers = readRunMembers(body, main.start, main.end, { part: main.name, maxDepth });
   for (const [key, part] of run.fields) {
     const value = scanValue(body, part.start, part.end, { part: part.name, maxDepth });
     members[key] = { kind: value.kind, bytes: body.subarray(value.start, value.end) };
   }
   return toBatchDraft(readRun({ kind, run: id, pathId: id, members }));
+}
+
+/** @throws INVALID_MULTIPART if the headers of the part are invalid. */
+function requireValidPart({ error, headersStart }: FormPart): void {
+  if (error !== undefined) throw createMultipartError(headersStart, error);
+}
+
+/** Returns the name of a part for rejections. */
+function getPartName({ name, headersStart }: FormPart): string {
+  return name === '' ? `part at byte ${headersStart}` : name.slice(0, maxShownCharacters);
 }
 
 function readItemId(part: FormPart, text: string): string {
@@ -214,5 +234,5 @@ function isPartKey(field: string): field is PartKey {
 }
 
 function createPartNameError(part: FormPart, reason: string): Error {
-  return runlakeError('INVALID_RUN', { run: part.name.slice(0, 200), reason: `the name of the part ${reason}` });
+  return runlakeError('INVALID_RUN', { run: getPartName(part), reason: `the name of the part ${reason}` });
 }

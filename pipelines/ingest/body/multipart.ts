@@ -1,12 +1,15 @@
 import { isUtf8 } from 'node:buffer';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../in-slices.ts';
 
 export interface PartHeaders {
+  /** Empty if the headers state no readable name. */
   readonly name: string;
   /** The Content-Type in lower case, with all parameters except `length`; empty if the part has no Content-Type. */
   readonly contentType: string;
   readonly filename: string | undefined;
+  /** Why the part is invalid; undefined if it is valid. */
+  readonly error: string | undefined;
 }
 
 const maxHeaders = 16;
@@ -23,76 +26,92 @@ const plainTransferEncodings: ReadonlySet<string> = new Set(['binary', '7bit', '
 /**
  * Reads the part headers in `body[start, end)`, without the empty line that ends them. If the headers state the length
  * of the content, it must equal `contentBytes`. Source: RFC 7578; the `length` parameter is an extension of the SDKs.
- *
- * @throws INVALID_MULTIPART
  */
-export function readPartHeaders(body: Buffer, start: number, end: number, contentBytes: number): PartHeaders {
+function readPartHeaders(body: Buffer, start: number, end: number, contentBytes: number): PartHeaders {
   const stockMatch = stockPattern.exec(body.toString('latin1', start, end));
   if (stockMatch !== null) {
     const [, name = '', type = '', parameter, header] = stockMatch;
-    requireLength(start, name, contentBytes, parameter);
-    requireLength(start, name, contentBytes, header);
-    if (name.length > maxNameCharacters) throw createNameTooLongError(start);
     const contentType = type === 'application/json' ? type : type.trim().toLowerCase();
-    return { name, contentType, filename: undefined };
+    const error = findNameError(name) ?? findLengthError(name, contentBytes, [parameter, header]);
+    return { name, contentType, filename: undefined, error };
   }
   const headers = parseHeaders(body, start, end);
-  const disposition = headers.get('content-disposition') ?? '';
-  const parameters = parseParameters(disposition);
-  const name = parameters.get('name');
-  if (!/^form-data\s*(;|$)/i.test(disposition) || name === undefined || name === '') {
-    throw createMultipartError(start, 'a part has no Content-Disposition: form-data with a name');
-  }
-  if (name.length > maxNameCharacters) throw createNameTooLongError(start);
-  const encoding = headers.get('content-encoding')?.toLowerCase();
-  if (encoding !== undefined && encoding !== 'identity') {
-    throw createMultipartError(
-      start,
-      `the part '${name}' has a Content-Encoding of its own; encode the whole body instead`,
-    );
-  }
-  const transferEncoding = headers.get('content-transfer-encoding')?.toLowerCase();
-  if (transferEncoding !== undefined && !plainTransferEncodings.has(transferEncoding)) {
-    throw createMultipartError(start, `the part '${name}' has a Content-Transfer-Encoding; send its bytes as they are`);
-  }
+  if (typeof headers === 'string') return { name: '', contentType: '', filename: undefined, error: headers };
+  const { name, filename } = parseDisposition(headers.get('content-disposition') ?? '');
   const type = headers.get('content-type') ?? '';
-  requireLength(start, name, contentBytes, parseParameters(type).get('length'));
-  requireLength(start, name, contentBytes, headers.get('content-length'));
+  const lengths = [parseParameters(type).get('length'), headers.get('content-length')];
+  const error = findNameError(name) ?? findEncodingError(name, headers) ?? findLengthError(name, contentBytes, lengths);
   const [essence = '', ...rest] = type.replace(lengthParameterPattern, '').split(';');
   const contentType = [essence.toLowerCase(), ...rest].map((part) => part.trim()).join('; ');
-  return { name, contentType, filename: parameters.get('filename') };
+  return { name, contentType, filename, error };
 }
 
-function parseHeaders(body: Buffer, start: number, end: number): Map<string, string> {
+/** Returns the headers by their names in lower case, or the reason why they cannot be read. */
+function parseHeaders(body: Buffer, start: number, end: number): Map<string, string> | string {
   const headers = new Map<string, string>();
-  if (!isUtf8(body.subarray(start, end))) throw createMultipartError(start, 'the headers of a part are not UTF-8');
+  if (!isUtf8(body.subarray(start, end))) return 'the headers of a part are not UTF-8';
   const lines = start < end ? body.toString('utf8', start, end).split('\r\n') : [];
-  if (lines.length > maxHeaders) throw createMultipartError(start, `a part has more than ${maxHeaders} headers`);
+  if (lines.length > maxHeaders) return `a part has more than ${maxHeaders} headers`;
   for (const line of lines) {
     const [, name, value = ''] = linePattern.exec(line) ?? [];
-    if (name === undefined) throw createMultipartError(start, 'a header of a part is malformed');
+    if (name === undefined) return 'a header of a part is malformed';
     const key = name.toLowerCase();
-    if (headers.has(key)) throw createMultipartError(start, `a part has the header ${name} twice`);
+    if (headers.has(key)) return `a part has the header ${name} twice`;
     headers.set(key, value.trim());
   }
   return headers;
 }
 
+function findNameError(name: string): string | undefined {
+  if (name === '') return 'a part has no Content-Disposition: form-data with a name';
+  return name.length > maxNameCharacters
+    ? `the name of a part is longer than ${maxNameCharacters} characters`
+    : undefined;
+}
+
+function findEncodingError(name: string, headers: ReadonlyMap<string, string>): string | undefined {
+  const encoding = headers.get('content-encoding')?.toLowerCase();
+  if (encoding !== undefined && encoding !== 'identity')
+    return `the part '${name}' has a Content-Encoding of its own; encode the whole body instead`;
+  const transferEncoding = headers.get('content-transfer-encoding')?.toLowerCase();
+  if (transferEncoding !== undefined && !plainTransferEncodings.has(transferEncoding))
+    return `the part '${name}' has a Content-Transfer-Encoding; send its bytes as they are`;
+  return undefined;
+}
+
 /**
- * Checks the length of a part against the length that the sender may state in a header or in a parameter of
+ * Checks the length of a part against the lengths that the sender may state in a header and in a parameter of
  * Content-Type.
  */
-function requireLength(at: number, name: string, bytes: number, stated: string | undefined): void {
-  if (stated === undefined || (/^\d{1,15}$/.test(stated) && Number(stated) === bytes)) return;
-  throw createMultipartError(at, `the part '${name}' has ${bytes} bytes, but its headers state ${stated.slice(0, 20)}`);
+function findLengthError(name: string, bytes: number, stated: readonly (string | undefined)[]): string | undefined {
+  for (const length of stated) {
+    if (length === undefined || (/^\d{1,15}$/.test(length) && Number(length) === bytes)) continue;
+    return `the part '${name}' has ${bytes} bytes, but its headers state ${length.slice(0, 20)}`;
+  }
+  return undefined;
 }
 
-function createNameTooLongError(at: number): Error {
-  return createMultipartError(at, `the name of a part is longer than ${maxNameCharacters} characters`);
-}
-
-function createMultipartError(offset: number, reason: string): Error {
+export function createMultipartError(offset: number, reason: string): RunlakeError {
   return runlakeError('INVALID_MULTIPART', { offset, reason });
+}
+
+/** Matches a disposition whose name contains quotes or backslashes that the client did not escape. */
+const unescapedNamePattern = /^form-data; ?name="(.+)"$/i;
+
+/**
+ * Parses a Content-Disposition. The JavaScript SDK does not escape the names of attachments, so a name may contain bare
+ * quotes: it then extends to the last quote.
+ */
+function parseDisposition(disposition: string): { name: string; filename: string | undefined } {
+  const parameters = parseParameters(disposition);
+  const filename = parameters.get('filename');
+  const remainder = disposition.replace(parameterPattern, '').trim().toLowerCase();
+  if (remainder !== 'form-data' && filename === undefined) {
+    const [, name] = unescapedNamePattern.exec(disposition) ?? [];
+    if (name !== undefined) return { name, filename };
+  }
+  const isFormData = /^form-data\s*(;|$)/i.test(disposition);
+  return { name: isFormData ? (parameters.get('name') ?? '') : '', filename };
 }
 
 const parameterPattern = /;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;"]*))/g;
@@ -136,42 +155,63 @@ const lineFeed = 0x0a;
 
 /**
  * Finds the parts of a `multipart/form-data` body, in order, without copying. Ignores text before the first boundary
- * and after the closing boundary. Source: RFC 7578, RFC 2046.
+ * and after the closing boundary. Names may be repeated, and parts may be invalid: the caller rejects them. Source: RFC
+ * 7578, RFC 2046.
  *
- * @param repeatable Names that may occur in several parts.
- * @throws INVALID_MULTIPART with the offset of the error, also if any other name is repeated; TOO_MANY_PARTS before
- *   reading the parts beyond the limit; UNSUPPORTED_MEDIA_TYPE if `contentType` is not multipart/form-data.
+ * @param countPart Called for each part.
+ * @throws INVALID_MULTIPART with the offset if the body cannot be divided into parts; TOO_MANY_PARTS before reading the
+ *   parts beyond the limit; UNSUPPORTED_MEDIA_TYPE if `contentType` is not multipart/form-data; the errors of
+ *   `countPart`.
  */
 export function* parseMultipart(
   body: Buffer,
   contentType: string,
   maxParts: number,
-  repeatable?: ReadonlySet<string>,
+  countPart?: () => void,
 ): StepwiseWork<FormPart[]> {
   const delimiter = Buffer.from(`\r\n--${parseBoundary(contentType)}`, 'latin1');
   const parts: FormPart[] = [];
-  const names = new Set<string>();
   let position = skipFirstDelimiter(body, delimiter);
   for (;;) {
     if (body[position] === dash && body[position + 1] === dash) return parts;
     const headersStart = skipLineEnd(body, position);
     if (parts.length >= maxParts)
       throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParts, limit: 'the limit of one request' });
+    countPart?.();
     const headersEnd = findHeadersEnd(body, headersStart);
     const start = headersEnd === headersStart ? headersStart + 2 : headersEnd + 4;
     // The delimiter after an empty part may begin with the line end of the part's headers.
     const found = body.indexOf(delimiter, start - 2);
     if (found < 0) throw createMultipartError(body.length, 'the body ends before the closing boundary');
     const end = Math.max(start, found);
-    const { name, contentType: type, filename } = readPartHeaders(body, headersStart, headersEnd, end - start);
-    if (names.has(name) && !repeatable?.has(name)) {
-      throw createMultipartError(headersStart, `the part '${name}' is repeated`);
-    }
-    names.add(name);
-    parts.push({ name, contentType: type, filename, headersStart, start, end });
+    const { name, contentType: type, filename, error } = readPartHeaders(body, headersStart, headersEnd, end - start);
+    parts.push({ name, contentType: type, filename, error, headersStart, start, end });
     position = found + delimiter.length;
     yield;
   }
+}
+
+/**
+ * Finds the parts of a body that is invalid as a whole if one of its parts is.
+ *
+ * @param repeatable Names that may occur in several parts.
+ * @throws the errors of {@link parseMultipart}; INVALID_MULTIPART for the first part that is invalid or repeats a name.
+ */
+export function* parseForm(
+  body: Buffer,
+  contentType: string,
+  maxParts: number,
+  repeatable?: ReadonlySet<string>,
+): StepwiseWork<FormPart[]> {
+  const parts = yield* parseMultipart(body, contentType, maxParts);
+  const names = new Set<string>();
+  for (const { name, error, headersStart } of parts) {
+    const isRepeated = names.has(name) && !repeatable?.has(name);
+    const reason = error ?? (isRepeated ? `the part '${name}' is repeated` : undefined);
+    if (reason !== undefined) throw createMultipartError(headersStart, reason);
+    names.add(name);
+  }
+  return parts;
 }
 
 function parseBoundary(contentType: string): string {

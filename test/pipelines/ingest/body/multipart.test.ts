@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseMultipart } from '../../../../pipelines/ingest/body/multipart.ts';
+import { parseForm, parseMultipart } from '../../../../pipelines/ingest/body/multipart.ts';
 import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import fc from '../../../house/fast-check.ts';
 
@@ -9,7 +9,7 @@ const named = (name: string, content = '{}', more = '') =>
   part(`Content-Disposition: form-data; name="${name}"${more}`, content);
 const parse = (text: string | Buffer, type = contentType, maxParts = 100) => {
   const body = Buffer.from(text);
-  return runToCompletion(parseMultipart(body, type, maxParts)).map(({ start, end, headersStart, ...rest }) => {
+  return runToCompletion(parseForm(body, type, maxParts)).map(({ start, end, headersStart, error, ...rest }) => {
     expect(body.toString('latin1', headersStart - 2, headersStart)).toBe('\r\n');
     return { ...rest, content: body.toString('utf8', start, end) };
   });
@@ -73,6 +73,11 @@ describe('valid bodies', () => {
     ['NAME="upper"', 'upper'],
     ['name="a;b=c"', 'a;b=c'],
     ['name="__proto__"', '__proto__'],
+    // The JavaScript SDK does not escape the names of attachments.
+    ['name="my "x""', 'my "x"'],
+    ['name="my "x"; and "y""', 'my "x"; and "y"'],
+    ['name="C:\\temp\\"', 'C:\\temp\\'],
+    ['name="a"; filename="b"c"', 'a'],
   ])('a part with %s', (parameters, name) => {
     const [only] = parse(`--b0und\r\nContent-Disposition: form-data; ${parameters}\r\n\r\nx\r\n${end}`);
     expect(only?.name).toBe(name);
@@ -310,4 +315,17 @@ describe('invalid bodies', () => {
       expect.objectContaining({ code: 'TOO_MANY_PARTS', status: 413, message: expect.stringContaining('2 parts') }),
     );
   });
+});
+
+it('parseMultipart keeps repeated and invalid parts for its caller', () => {
+  const long = 'n'.repeat(1_025);
+  const text = `${named('a')}${named('a')}${named('b\nc')}${named(long)}${named('d', 'xyz', '\r\nContent-Length: 4')}--b0und--`;
+  const parts = runToCompletion(parseMultipart(Buffer.from(text), contentType, 100));
+  expect(parts.map(({ name, error }) => [name, error])).toEqual([
+    ['a', undefined],
+    ['a', undefined],
+    ['', 'a header of a part is malformed'],
+    [long, 'the name of a part is longer than 1024 characters'],
+    ['d', "the part 'd' has 3 bytes, but its headers state 4"],
+  ]);
 });
