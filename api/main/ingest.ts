@@ -6,7 +6,7 @@ import { acceptBatch, acceptOtlp, acceptSingle } from '../../pipelines/ingest/ac
 import type { Sender } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { acceptMultipart } from '../../pipelines/ingest/accept/accept-multipart.ts';
 import { type Acceptance, maxListedRejections, type RunDraft } from '../../pipelines/ingest/accept/draft.ts';
-import { BodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
+import { BodyBudget, type BodyMemory } from '../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../pipelines/ingest/body/collect.ts';
 import { buildOtlpResponse } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import { addressForm, nameAgentProject } from '../../pipelines/projects/agent-address.ts';
@@ -43,7 +43,7 @@ const acceptanceSchema = Type.Object(
  */
 async function acceptWithinLimits(
   { caller, request, services }: IngestRequest,
-  accept: (body: Buffer, reserve: (bytes: number) => void) => Promise<Acceptance>,
+  accept: (body: Buffer, memory: BodyMemory) => Promise<Acceptance>,
 ): Promise<Acceptance & { readonly headers: Record<string, string> }> {
   const headers = await checkUsage(services, caller);
   const acceptance = await withBody({ request, caller }, services.config, accept);
@@ -131,14 +131,15 @@ const budgets = new WeakMap<Config, BodyBudget>();
 /**
  * Reads and decompresses the complete body of an ingest request within the limits, and passes it to `work`. The bytes
  * count against the process budget of the caller's organisation from the time they arrive until `work` settles, because
- * the body stays in memory until then. `work` calls `reserve` before it uses much more memory than the body.
+ * the body stays in memory until then. `work` reserves
+ * memory before it uses much more than that of the body.
  *
  * @throws OVERLOADED if the organisation has exhausted the budget; the errors of `collectBody` and of `work`.
  */
 export async function withBody<Result>(
   { request, caller }: { readonly request: FastifyRequest; readonly caller: WorkspaceCaller },
   config: Config,
-  work: (body: Buffer, reserve: (bytes: number) => void) => Promise<Result>,
+  work: (body: Buffer, memory: BodyMemory) => Promise<Result>,
 ): Promise<Result> {
   const budget = budgets.get(config) ?? new BodyBudget(config.maxCollectingBytes);
   budgets.set(config, budget);
@@ -153,7 +154,7 @@ export async function withBody<Result>(
       share: budgetShare,
       signal: displacementController.signal,
     });
-    return await work(body, (bytes) => budgetShare.take(bytes));
+    return await work(body, budgetShare);
   } finally {
     budgetShare.close();
   }
@@ -187,7 +188,8 @@ export const createBatch = defineOperation({
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
     requireJson(request);
-    const accept = (body: Buffer) => acceptBatch(toSender(caller), body, services.accept);
+    const accept = (body: Buffer, memory: BodyMemory) =>
+      acceptBatch(toSender(caller), { body, memory }, services.accept);
     return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
@@ -202,7 +204,8 @@ export const createMultipart = defineOperation({
   description:
     'Parts: `post.<run id>` and `patch.<run id>` (a run as JSON), `post|patch.<run id>.<field>` (inputs, outputs, events, extra, ' +
     'error, serialized), `feedback.<id>` (JSON), `attachment.<run id>.<name>` (bytes). A repeated `post.<run id>` or ' +
-    '`patch.<run id>` is a further event, to which the following fields belong. The body may be compressed with gzip or zstd. Responds with 202 when all accepted items are durable; the response lists invalid items.',
+    '`patch.<run id>` is a further event, to which the following fields belong. The body may be compressed with gzip or zstd. ' +
+    'Responds with 202 when all accepted items are durable; the response lists invalid items.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: [...batchErrors, 'INVALID_MULTIPART', 'INVALID_FEEDBACK', 'INVALID_ATTACHMENT'],
@@ -210,7 +213,8 @@ export const createMultipart = defineOperation({
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'] ?? '';
-    const accept = (body: Buffer) => acceptMultipart(toSender(caller), { body, contentType }, services.accept);
+    const accept = (body: Buffer, memory: BodyMemory) =>
+      acceptMultipart(toSender(caller), { body, contentType, memory }, services.accept);
     return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
@@ -243,8 +247,8 @@ export const createOtlp = defineOperation({
   async handler({ caller, request, services }) {
     const contentType = request.headers['content-type'];
     const project = readHeaderProject(request);
-    const { rejected, headers } = await acceptWithinLimits({ caller, request, services }, (body, reserve) =>
-      acceptOtlp(toSender(caller), { body, contentType, project, reserve }, services.accept),
+    const { rejected, headers } = await acceptWithinLimits({ caller, request, services }, (body, memory) =>
+      acceptOtlp(toSender(caller), { body, contentType, project, memory }, services.accept),
     );
     const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
     const response = buildOtlpResponse(contentType, rejected.length, message);

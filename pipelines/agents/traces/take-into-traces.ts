@@ -1,6 +1,6 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type AcceptDeps, acceptDrafts, type Sender } from '../../ingest/accept/accept-drafts.ts';
-import type { RunDraft } from '../../ingest/accept/draft.ts';
+import { Rejections, type RunDraft } from '../../ingest/accept/draft.ts';
 import { readJsonRun, toBatchDraft } from '../../ingest/accept/read-run.ts';
 import { runInTimeSlices } from '../../ingest/in-slices.ts';
 
@@ -61,7 +61,7 @@ export async function writeTraceRecords<Record extends TraceRecord>(
     const drafts = await runInTimeSlices(buildDrafts(remaining, variant, rejectedRunIds, accept));
     if (drafts.length > 0) {
       try {
-        const { rejected } = await acceptDrafts(sender, drafts, [], accept);
+        const { rejected } = await acceptDrafts(sender, drafts, new Rejections(), accept);
         for (const { run } of rejected) rejectedRunIds.add(run);
       } catch (error) {
         if (!isRunlakeError(error) || error.class !== 'caller') throw error;

@@ -1,5 +1,6 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { BodyMemory } from '../body/body-budget.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { findPath } from '../json/find.ts';
 import { requireEnd, requireOpening, ScanInput } from '../json/scan.ts';
@@ -8,15 +9,7 @@ import { readOtlp } from '../otlp/read-otlp.ts';
 import { formatDottedOrderSegment } from '../run-event/dotted-order.ts';
 import { readUuidTimeMicros } from '../run-event/uuid.ts';
 import { type AcceptDeps, acceptDrafts, type Sender } from './accept-drafts.ts';
-import {
-  type Acceptance,
-  createRunTooLargeError,
-  type Rejection,
-  type RunDraft,
-  rejectInconsistentRun,
-  toRejection,
-  toSingleRunError,
-} from './draft.ts';
+import { type Acceptance, createRunTooLargeError, Rejections, type RunDraft, toSingleRunError } from './draft.ts';
 import {
   getDisplayId,
   type JsonValue,
@@ -40,15 +33,24 @@ interface Item {
  * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP, TOO_MANY_PARTS or BAD_REQUEST for the body as a whole, and the errors
  *   of `acceptDrafts`.
  */
-export async function acceptBatch(sender: Sender, body: Buffer, deps: AcceptDeps): Promise<Acceptance> {
-  const rejected: Rejection[] = [];
-  const drafts = await runInTimeSlices(readItems(body, deps.config, rejected));
+export async function acceptBatch(
+  sender: Sender,
+  { body, memory }: { readonly body: Buffer; readonly memory: BodyMemory },
+  deps: AcceptDeps,
+): Promise<Acceptance> {
+  const rejected = new Rejections();
+  const drafts = await runInTimeSlices(readItems(body, memory, deps.config, rejected));
   return acceptDrafts(sender, drafts, rejected, deps);
 }
 
-function* readItems(body: Buffer, config: AcceptDeps['config'], rejected: Rejection[]): StepwiseWork<RunDraft[]> {
+function* readItems(
+  body: Buffer,
+  memory: BodyMemory,
+  config: AcceptDeps['config'],
+  rejected: Rejections,
+): StepwiseWork<RunDraft[]> {
   const drafts: RunDraft[] = [];
-  for (const [index, item] of (yield* findItems(body, config)).entries()) {
+  for (const [index, item] of (yield* findItems(body, memory, config)).entries()) {
     const part = `${item.kind} ${index}`;
     let name = part;
     try {
@@ -60,7 +62,7 @@ function* readItems(body: Buffer, config: AcceptDeps['config'], rejected: Reject
       name = getDisplayId(members) ?? part;
       drafts.push(toBatchDraft(readRun({ kind: item.kind, run: name, members })));
     } catch (error) {
-      rejected.push(toRejection(name, error));
+      rejected.addCaught(name, error);
     }
     yield;
   }
@@ -78,6 +80,7 @@ function readItemId(body: Buffer, item: Item): JsonValue | undefined {
  */
 function* findItems(
   body: Buffer,
+  memory: BodyMemory,
   { maxJsonDepth, maxParts }: Pick<Config, 'maxJsonDepth' | 'maxParts'>,
 ): StepwiseWork<Item[]> {
   const origin = new ScanInput(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
@@ -96,7 +99,7 @@ function* findItems(
       }
     } else {
       found[kind] = [];
-      end = yield* findRuns(origin, at, { kind, items: found[kind], maxParts });
+      end = yield* findRuns(origin, at, { kind, items: found[kind], maxParts, memory });
     }
     yield;
   }
@@ -110,7 +113,7 @@ function* findItems(
 function* findRuns(
   origin: ScanInput,
   first: number,
-  { kind, items, maxParts }: { kind: Item['kind']; items: Item[]; maxParts: number },
+  { kind, items, maxParts, memory }: { kind: Item['kind']; items: Item[]; maxParts: number; memory: BodyMemory },
 ): StepwiseWork<number> {
   const cursor = new ChildCursor(origin, first, 1);
   for (let hasRun = cursor.first(); hasRun; ) {
@@ -118,6 +121,7 @@ function* findRuns(
     const end = scanAny(origin, start, 2);
     items.push({ kind, start, end });
     enforcePartLimit(items.length, maxParts);
+    memory.addItem();
     yield;
     hasRun = cursor.next(end);
   }
@@ -146,7 +150,7 @@ export async function acceptSingle(
 ): Promise<Acceptance> {
   const run = readJsonRun(request, deps.config);
   const draft = await toSingleDraft(sender, run, deps);
-  const acceptance = await acceptDrafts(sender, [draft], [], deps, [], toSingleRunError);
+  const acceptance = await acceptDrafts(sender, [draft], new Rejections(), deps, [], toSingleRunError);
   if (run.kind === 'post') deps.runLocations.remember(sender.workspaceId, run.runId, draft);
   return acceptance;
 }
@@ -220,8 +224,7 @@ interface OtlpBody {
   readonly contentType: string | undefined;
   /** Project for spans that name no project themselves. */
   readonly project: Pick<RunDraft, 'projectName' | 'agentProject'>;
-  /** Reserves memory in addition to that of the body. */
-  readonly reserve?: (bytes: number) => void;
+  readonly memory: BodyMemory;
 }
 
 /**
@@ -231,17 +234,18 @@ interface OtlpBody {
  */
 export async function acceptOtlp(
   sender: Sender,
-  { body, contentType, project, reserve }: OtlpBody,
+  { body, contentType, project, memory }: OtlpBody,
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const { maxJsonDepth: maxDepth, maxParts, maxBodyBytes } = deps.config;
   const maxBytes = maxTextFactor * maxBodyBytes;
+  const reserve = (bytes: number) => memory.take(bytes);
+  const addItem = () => memory.addItem();
   const { drafts, rejected: rejectedSpans } = await runInTimeSlices(
-    readOtlp({ body, contentType, maxDepth, maxParts, maxBytes, reserve }),
+    readOtlp({ body, contentType, maxDepth, maxParts, maxBytes, reserve, addItem }),
   );
-  const rejected: Rejection[] = rejectedSpans.map(({ index, reason }) =>
-    rejectInconsistentRun(`span ${index}`, reason),
-  );
+  const rejected = new Rejections();
+  for (const { index, reason } of rejectedSpans) rejected.addInconsistentRun(`span ${index}`, reason);
   const named = drafts.map((draft) =>
     draft.projectId === undefined && draft.projectName === undefined ? { ...draft, ...project } : draft,
   );

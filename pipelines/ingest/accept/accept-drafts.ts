@@ -17,10 +17,9 @@ import {
   createRunTooLargeError,
   findTimesError,
   type Rejection,
+  type Rejections,
   type RunDraft,
-  rejectInconsistentRun,
   type TimeLimits,
-  toRejection,
 } from './draft.ts';
 import { mayHavePrice, priceRun } from './price-of-run.ts';
 import type { RunLocations } from './run-locations.ts';
@@ -47,7 +46,7 @@ function* encodeRuns(
   drafts: readonly RunDraft[],
   { log, config: { maxRunBytes } }: Pick<AcceptDeps, 'log' | 'config'>,
   prices: PriceMap | undefined,
-  rejected: Rejection[],
+  rejected: Rejections,
 ): StepwiseWork<EncodedRun[]> {
   const prefix = buildWirePrefix(log.schemaId(runEvents));
   const receivedAtMicros = Date.now() * 1_000;
@@ -77,7 +76,7 @@ function* encodeRuns(
     const value = writer.since(start);
     if (value.length > maxRunBytes) {
       writer.rewind(start);
-      rejected.push({ run: runId, error: createRunTooLargeError(runId, maxRunBytes) });
+      rejected.add(runId, createRunTooLargeError(runId, maxRunBytes));
       continue;
     }
     messages.push({ key: `${tenantId}:${traceId}`, value, runId, draft });
@@ -113,7 +112,7 @@ async function assignProjects(
   workspaceId: string,
   runs: readonly EncodedRun[],
   projects: ProjectResolver,
-  rejected: Rejection[],
+  rejected: Rejections,
 ): Promise<EncodedRun[]> {
   const found = new Map<string, { projectId: string } | { error: unknown }>();
   const resolvedRuns: EncodedRun[] = [];
@@ -141,7 +140,7 @@ async function assignProjects(
     if ('projectId' in project) {
       writeProjectId(run.value, project.projectId);
       resolvedRuns.push(run);
-    } else rejected.push(toRejection(run.draft.runId, project.error));
+    } else rejected.addCaught(run.draft.runId, project.error);
   }
   return resolvedRuns;
 }
@@ -185,7 +184,7 @@ export interface RelatedEvent {
 export async function acceptDrafts(
   sender: Sender,
   drafts: readonly RunDraft[],
-  rejected: Rejection[],
+  rejected: Rejections,
   deps: AcceptDeps,
   companions: readonly RelatedEvent[] = [],
   createError: (rejected: readonly Rejection[]) => RunlakeError = createAllRejectedError,
@@ -199,9 +198,9 @@ export async function acceptDrafts(
   const remaining = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
   const acceptedRelated = addTraceHeaders(remaining, messages);
   const accepted = messages.length + acceptedRelated.length;
-  if (accepted === 0 && rejected.length > 0) {
-    deps.count(0, rejected);
-    throw createError(rejected);
+  if (accepted === 0 && rejected.items.length > 0) {
+    deps.count(0, rejected.items);
+    throw createError(rejected.items);
   }
   const topics = new Map<Topic, LogMessage[]>([[runEvents, [...messages]]]);
   for (const { topic, message } of acceptedRelated) {
@@ -217,12 +216,14 @@ export async function acceptDrafts(
     const error: unknown = outcome.reason;
     deps.count(
       0,
-      isRunlakeError(error) ? [...rejected, ...messages.map(({ runId: run }) => ({ run, error }))] : rejected,
+      isRunlakeError(error)
+        ? [...rejected.items, ...messages.map(({ runId: run }) => ({ run, error }))]
+        : rejected.items,
     );
     throw error;
   }
-  deps.count(messages.length, rejected);
-  return { accepted, rejected };
+  deps.count(messages.length, rejected.items);
+  return { accepted, rejected: rejected.items };
 }
 
 /**
@@ -233,14 +234,14 @@ export async function acceptDrafts(
 function rejectCompanionsOfRejectedRuns(
   companions: readonly RelatedEvent[],
   accepted: readonly EncodedRun[],
-  rejected: Rejection[],
+  rejected: Rejections,
 ): readonly RelatedEvent[] {
-  if (companions.length === 0 || rejected.length === 0) return companions;
-  const errors = new Map(rejected.map(({ run, error }) => [run, error]));
+  if (companions.length === 0 || rejected.items.length === 0) return companions;
+  const errors = new Map(rejected.items.map(({ run, error }) => [run, error]));
   for (const { runId } of accepted) errors.delete(runId);
   return companions.filter(({ runId, part }) => {
     const error = errors.get(runId);
-    if (error !== undefined) rejected.push({ run: part, error });
+    if (error !== undefined) rejected.add(part, error);
     return error === undefined;
   });
 }
@@ -263,7 +264,7 @@ function addTraceHeaders(companions: readonly RelatedEvent[], runs: readonly Enc
 
 function* selectTimelyDrafts(
   drafts: readonly RunDraft[],
-  rejected: Rejection[],
+  rejected: Rejections,
   limits: TimeLimits,
 ): StepwiseWork<RunDraft[]> {
   const nowMicros = Date.now() * 1_000;
@@ -271,7 +272,7 @@ function* selectTimelyDrafts(
   for (const draft of drafts) {
     const reason = findTimesError(draft, nowMicros, limits);
     if (reason === undefined) inRange.push(clampTimes(draft, nowMicros, limits));
-    else rejected.push(rejectInconsistentRun(draft.runId, reason));
+    else rejected.addInconsistentRun(draft.runId, reason);
     yield;
   }
   return inRange;

@@ -5,12 +5,13 @@ import { readAttachment } from '../../attachments/read-attachment.ts';
 import { toFeedbackMessage } from '../../feedback/feedback-event.ts';
 import { openPreparation } from '../../feedback/prepare-feedback.ts';
 import { type ParsedFeedback, readFeedback } from '../../feedback/read-feedback.ts';
+import type { BodyMemory } from '../body/body-budget.ts';
 import { createMultipartError, type FormPart, parseMultipart } from '../body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import { type AcceptDeps, acceptDrafts, type RelatedEvent, type Sender } from './accept-drafts.ts';
-import { type Acceptance, type Rejection, type RunDraft, requireRunSize, toRejection } from './draft.ts';
+import { type Acceptance, Rejections, type RunDraft, requireRunSize } from './draft.ts';
 import { type PartKey, partKeys, type RunMembers, readRun, readRunMembers, toBatchDraft } from './read-run.ts';
 
 /** Maximum number of characters of a part name in a response. */
@@ -31,6 +32,12 @@ interface GroupedParts {
   readonly attachments: readonly { readonly part: FormPart; readonly runId: string; readonly name: string }[];
 }
 
+interface MultipartBody {
+  readonly body: Buffer;
+  readonly contentType: string;
+  readonly memory: BodyMemory;
+}
+
 /**
  * Handles `POST /runs/multipart`. The body contains runs, their large fields, feedback and attachments as parts, in any
  * order.
@@ -39,11 +46,13 @@ interface GroupedParts {
  */
 export async function acceptMultipart(
   sender: Sender,
-  { body, contentType }: { readonly body: Buffer; readonly contentType: string },
+  { body, contentType, memory }: MultipartBody,
   deps: AcceptDeps,
 ): Promise<Acceptance> {
-  const rejected: Rejection[] = [];
-  const { drafts, feedback, attachments } = await runInTimeSlices(readParts(sender, body, contentType, deps, rejected));
+  const rejected = new Rejections();
+  const { drafts, feedback, attachments } = await runInTimeSlices(
+    readParts(sender, { body, contentType, memory }, deps, rejected),
+  );
   const kept = await prepareFeedback(sender, feedback, deps, rejected);
   return acceptDrafts(sender, drafts, rejected, deps, [...kept, ...attachments]);
 }
@@ -51,12 +60,12 @@ export async function acceptMultipart(
 /** Reads all parts of a body and converts them to drafts and companions. */
 function* readParts(
   sender: Sender,
-  body: Buffer,
-  contentType: string,
+  { body, contentType, memory }: MultipartBody,
   { config, log }: AcceptDeps,
-  rejected: Rejection[],
+  rejected: Rejections,
 ): StepwiseWork<{ drafts: RunDraft[]; feedback: SentFeedback[]; attachments: RelatedEvent[] }> {
-  const groupedParts = groupParts(yield* parseMultipart(body, contentType, config.maxParts), rejected);
+  const parts = yield* parseMultipart(body, contentType, config.maxParts, () => memory.addItem());
+  const groupedParts = groupParts(parts, rejected);
   const drafts = yield* collect(
     groupedParts.runs,
     rejected,
@@ -93,7 +102,7 @@ async function prepareFeedback(
   { workspaceId }: Sender,
   sent: readonly SentFeedback[],
   { feedback, log, config }: AcceptDeps,
-  rejected: Rejection[],
+  rejected: Rejections,
 ): Promise<RelatedEvent[]> {
   if (sent.length === 0 || feedback === undefined) return [];
   const entries = sent.map(({ entry }) => entry);
@@ -105,7 +114,7 @@ async function prepareFeedback(
       const message = toFeedbackMessage(event, log, config);
       accepted.push({ topic: feedbackEvents, part, runId: event.runId, message });
     } catch (error) {
-      rejected.push(toRejection(part, error));
+      rejected.addCaught(part, error);
     }
   }
   return accepted;
@@ -114,7 +123,7 @@ async function prepareFeedback(
 /** Calls `read` for each item. If it throws an error of class `caller`, the item is rejected under its display id. */
 function* collect<Item, Result>(
   items: Iterable<Item>,
-  rejected: Rejection[],
+  rejected: Rejections,
   getItemId: (item: Item) => string,
   read: (item: Item) => Result,
 ): StepwiseWork<Result[]> {
@@ -123,7 +132,7 @@ function* collect<Item, Result>(
     try {
       results.push(read(item));
     } catch (error) {
-      rejected.push(toRejection(getItemId(item), error));
+      rejected.addCaught(getItemId(item), error);
     }
     yield;
   }
@@ -136,7 +145,7 @@ function* collect<Item, Result>(
  * SDKs send two patches of a run in one body. Repeated feedback and attachments are further events too, so that the last
  * one wins, as if the body had been sent in several requests.
  */
-function groupParts(parts: readonly FormPart[], rejected: Rejection[]): GroupedParts {
+function groupParts(parts: readonly FormPart[], rejected: Rejections): GroupedParts {
   const runs: RunParts[] = [];
   /** The current event of each run, by `post.<id>` or `patch.<id>`. Only ids in another spelling have to be parsed again. */
   const runsByName = new Map<string, RunParts>();
@@ -159,13 +168,15 @@ function groupParts(parts: readonly FormPart[], rejected: Rejection[]): GroupedP
         const key = `${kind}.${runId}`;
         const current = runsByName.get(key);
         const isNew = current === undefined || isFurtherEvent(current, rest);
-        const run = isNew ? { kind, id: runId, main: undefined, fields: new Map<PartKey, FormPart>() } : current;
+        const run: RunParts = isNew
+          ? { kind, id: runId, main: undefined, fields: new Map<PartKey, FormPart>() }
+          : current;
         addToRun(run, rest, part);
         if (isNew) runs.push(run);
         runsByName.set(key, run);
       } else throw createPartNameError(part, 'does not begin with post, patch, feedback or attachment');
     } catch (error) {
-      rejected.push(toRejection(getPartName(part), error));
+      rejected.addCaught(getPartName(part), error);
     }
   }
   return { runs, feedback, attachments };

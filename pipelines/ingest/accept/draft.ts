@@ -1,4 +1,5 @@
 import type { Config } from '../../../infra/config/settings.ts';
+import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { earliestKeyTimeMicros } from '../../../infra/event-log/avro.ts';
 import type { RunValues } from '../run-event/run-event.ts';
@@ -35,26 +36,38 @@ export interface Acceptance {
   readonly rejected: readonly Rejection[];
 }
 
-/**
- * Converts an error of class `caller` to the rejection of one run. @throws any other error, which fails the whole request.
- */
-export function toRejection(run: string, error: unknown): Rejection {
-  if (!isRunlakeError(error) || error.class !== 'caller') throw error;
-  return { run, error };
-}
+/** Maximum number of rejections that are listed in a response. */
+export const maxListedRejections = 100;
 
-/** Returns the rejection of a run that is inconsistent. */
-export function rejectInconsistentRun(run: string, reason: string): Rejection {
-  return { run, error: runlakeError('INVALID_RUN', { run, reason }) };
+/**
+ * The rejected items of one request. Only the errors that a response lists are kept: a further rejection gets the error of
+ * an earlier one with the same code, because a request may have very many invalid items.
+ */
+export class Rejections {
+  readonly #errors = new Map<ErrorCode, RunlakeError>();
+  readonly items: Rejection[] = [];
+
+  add(run: string, error: RunlakeError): void {
+    const shared = this.items.length < maxListedRejections ? undefined : this.#errors.get(error.code);
+    if (shared === undefined) this.#errors.set(error.code, error);
+    this.items.push({ run, error: shared ?? error });
+  }
+
+  /** Adds the rejection of one item. @throws an error of another class than `caller`, which fails the whole request. */
+  addCaught(run: string, error: unknown): void {
+    if (!isRunlakeError(error) || error.class !== 'caller') throw error;
+    this.add(run, error);
+  }
+
+  addInconsistentRun(run: string, reason: string): void {
+    this.add(run, runlakeError('INVALID_RUN', { run, reason }));
+  }
 }
 
 /** Returns the error of a request that contains a single run. It is the error of this run. */
 export function toSingleRunError(rejected: readonly Rejection[]): RunlakeError {
   return (rejected[0] as Rejection).error;
 }
-
-/** Maximum number of rejections that are listed in a response. */
-export const maxListedRejections = 100;
 
 /**
  * Returns the error of a request of which nothing was accepted. If all runs have the same error code other than

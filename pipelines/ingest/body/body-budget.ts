@@ -15,6 +15,7 @@
  *   4. Bodies that have arrived completely are not ended, because they are processed quickly. Until their memory is
  *      released, requests use the additional quarter.
  */
+import { getHeapStatistics } from 'node:v8';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { counter, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
 
@@ -35,6 +36,25 @@ interface Tenant {
   readonly bodies: Set<BodyShare>;
 }
 
+/** Heap bytes of one item (run, span or part) while its request is processed, at most: measured with small runs. */
+const heapBytesPerItem = 800;
+/** Bytes of one item outside the heap: its encoded event without the bytes that were sent. */
+const bufferBytesPerItem = 600;
+/** Items that are charged together, so that small requests cost nothing. */
+const itemsPerCharge = 100;
+
+/**
+ * Returns the charge for one item. The heap is usually smaller than the budget, so the charge is so high that a used-up
+ * budget of items alone leaves half of the heap.
+ */
+function computeItemBytes(maxBytes: number): number {
+  const heapShare = (2 * heapBytesPerItem * maxBytes) / getHeapStatistics().heap_size_limit;
+  return Math.ceil(Math.max(heapBytesPerItem + bufferBytesPerItem, heapShare));
+}
+
+/** Memory that the work on a body needs in addition to the body. Both methods throw OVERLOADED. */
+export type BodyMemory = Pick<BodyShare, 'take' | 'addItem'>;
+
 /** The share of the memory budget that one body holds. */
 export class BodyShare {
   readonly #budget: BodyBudget;
@@ -44,6 +64,7 @@ export class BodyShare {
   /** True while the client is still sending the body and thus determines how long the memory is held. */
   isArriving = true;
   #isClosed = false;
+  #items = 0;
 
   /** Not for direct use: call {@link BodyBudget.open} instead. */
   constructor(budget: BodyBudget, tenantId: string, onEvicted: (error: Error) => void) {
@@ -56,6 +77,12 @@ export class BodyShare {
   take(bytes: number): void {
     if (this.#isClosed) throw createOverloadedError();
     this.#budget.take(this, this.#tenantId, bytes);
+  }
+
+  /** Reserves memory for one more run, span or part of the body. @throws OVERLOADED */
+  addItem(): void {
+    this.#items++;
+    if (this.#items % itemsPerCharge === 0) this.take(itemsPerCharge * this.#budget.itemBytes);
   }
 
   /** Returns how long to pause reading after the client has sent `bytes`, in milliseconds. */
@@ -81,11 +108,13 @@ export class BodyShare {
 
 export class BodyBudget {
   readonly #maxBytes: number;
+  readonly itemBytes: number;
   readonly #tenants = new Map<string, Tenant>();
   #bytes = 0;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
+    this.itemBytes = computeItemBytes(maxBytes);
     heldBytes.setReader(() => this.#bytes, 0);
   }
 

@@ -23,10 +23,15 @@ const maxUint64 = 2n ** 64n - 1n;
  * Converts an ExportTraceServiceRequest from JSON to protobuf. Ignores unknown fields. Creates objects for one span at
  * a time, and only for known fields. If a field of a span has the wrong type, only that span is rejected.
  *
- * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS before objects are created.
+ * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS before objects are created; the errors of `addItem`.
  */
-export function* decodeJson(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<TranscodedRequest> {
-  const resources = yield* findSpans(body, maxJsonDepth, maxParts);
+export function* decodeJson(
+  body: Buffer,
+  maxJsonDepth: number,
+  maxParts: number,
+  addItem?: () => void,
+): StepwiseWork<TranscodedRequest> {
+  const resources = yield* findSpans(body, maxJsonDepth, maxParts, addItem);
   const maxDepth = computeValueDepth(maxJsonDepth);
   const parse = (range: JsonRange | undefined) => parseMessage(body, range, maxDepth, maxParts);
   const writer = new ProtobufWriter(body.length + 1024);

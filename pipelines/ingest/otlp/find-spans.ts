@@ -25,15 +25,13 @@ export interface ScopeSpans {
  * Finds the spans of an ExportTraceServiceRequest. Spans, scopes and resources are each limited to `maxParts`. Field
  * numbers: opentelemetry/proto/collector/trace/v1/trace_service.proto, trace/v1/trace.proto.
  *
- * @throws INVALID_PROTOBUF; TOO_MANY_PARTS when a limit is exceeded.
+ * @param addItem Called for each span, scope and resource.
+ * @throws INVALID_PROTOBUF; TOO_MANY_PARTS when a limit is exceeded; the errors of `addItem`.
  */
-export function decodeProtobuf(reader: ProtobufReader, maxParts: number): ScopeSpans[] {
+export function decodeProtobuf(reader: ProtobufReader, maxParts: number, addItem?: () => void): ScopeSpans[] {
   const scopes: ScopeSpans[] = [];
-  const [resourceCount, scopeCount, spanCount] = [
-    createRequestPartLimit(maxParts),
-    createRequestPartLimit(maxParts),
-    createRequestPartLimit(maxParts),
-  ];
+  const createLimit = () => createRequestPartLimit(maxParts, addItem);
+  const [resourceCount, scopeCount, spanCount] = [createLimit(), createLimit(), createLimit()];
   const whole = { start: 0, end: reader.source.length };
   const { many: resourceSpans } = split(reader, whole, { one: 0, many: 0x0a }, resourceCount);
   for (const range of resourceSpans) {
@@ -86,10 +84,16 @@ export interface ScopePositions {
  * Validates a whole ExportTraceServiceRequest in JSON and finds its spans. Spans, scopes and resources are each limited
  * to `maxParts`. Creates no JavaScript values for the JSON.
  *
- * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS when a limit is exceeded.
+ * @param addItem Called for each span, scope and resource.
+ * @throws INVALID_UTF8, INVALID_JSON, TOO_DEEP; TOO_MANY_PARTS when a limit is exceeded; the errors of `addItem`.
  */
-export function findSpans(body: Buffer, maxJsonDepth: number, maxParts: number): StepwiseWork<ResourcePositions[]> {
-  return new SpanFinder(body, maxJsonDepth, maxParts).request();
+export function findSpans(
+  body: Buffer,
+  maxJsonDepth: number,
+  maxParts: number,
+  addItem?: () => void,
+): StepwiseWork<ResourcePositions[]> {
+  return new SpanFinder(body, maxJsonDepth, maxParts, addItem).request();
 }
 
 /** Reads the list element that begins at `index`, which is an object. */
@@ -114,7 +118,7 @@ class SpanFinder {
   /** End of the last value that was read. */
   #end = 0;
 
-  constructor(body: Buffer, maxJsonDepth: number, maxParts: number) {
+  constructor(body: Buffer, maxJsonDepth: number, maxParts: number, addItem?: () => void) {
     const values = createValueLimit(maxParts);
     const messageValues = this.#ownValues;
     this.#origin = new ScanInput(body, 0, body.length, {
@@ -129,9 +133,9 @@ class SpanFinder {
       },
     });
     this.#maxParts = maxParts;
-    this.#resourceCount = createRequestPartLimit(maxParts);
-    this.#scopeCount = createRequestPartLimit(maxParts);
-    this.#spanCount = createRequestPartLimit(maxParts);
+    this.#resourceCount = createRequestPartLimit(maxParts, addItem);
+    this.#scopeCount = createRequestPartLimit(maxParts, addItem);
+    this.#spanCount = createRequestPartLimit(maxParts, addItem);
   }
 
   *request(): StepwiseWork<ResourcePositions[]> {

@@ -33,11 +33,13 @@ const maxDetailsPerMessage = 100_000;
 export class PartLimit {
   readonly #max: number;
   readonly #limit: string;
+  readonly #addItem: (() => void) | undefined;
   #count = 0;
 
-  constructor(max: number, limit: string) {
+  constructor(max: number, limit: string, addItem?: () => void) {
     this.#max = max;
     this.#limit = limit;
+    this.#addItem = addItem;
   }
 
   /** Resets the count for the next span, resource or scope. */
@@ -53,12 +55,13 @@ export class PartLimit {
   add(count = 1): void {
     this.#count += count;
     if (this.#count > this.#max) throw runlakeError('TOO_MANY_PARTS', { limitParts: this.#max, limit: this.#limit });
+    this.#addItem?.();
   }
 }
 
-/** Creates the limit for resources, scopes or spans. */
-export function createRequestPartLimit(maxParts: number): PartLimit {
-  return new PartLimit(maxParts, 'the limit of one request');
+/** Creates the limit for resources, scopes or spans. Calls `addItem` for each of them. */
+export function createRequestPartLimit(maxParts: number, addItem?: () => void): PartLimit {
+  return new PartLimit(maxParts, 'the limit of one request', addItem);
 }
 
 /**

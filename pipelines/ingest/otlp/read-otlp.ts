@@ -75,6 +75,8 @@ export interface OtlpRequest extends TextMemory {
   readonly maxDepth: number;
   /** Maximum number of spans, of scopes and of resources. The limits on their content are derived from it. */
   readonly maxParts: number;
+  /** Called for each span, scope and resource; throws if there is no memory for it. */
+  readonly addItem?: (() => void) | undefined;
 }
 
 /** A span that was rejected; the other spans of its request are not affected. */
@@ -94,18 +96,25 @@ export interface OtlpRuns {
  * The JSON of the drafts shares memory with the request.
  * @throws UNSUPPORTED_MEDIA_TYPE; INVALID_PROTOBUF, INVALID_JSON or INVALID_UTF8 if the request as a whole cannot be
  * read;
- *   TOO_MANY_PARTS; BODY_TOO_LARGE if the JSON of all runs exceeds `maxBytes`; the errors of `reserve`.
+ *   TOO_MANY_PARTS; BODY_TOO_LARGE if the JSON of all runs exceeds `maxBytes`; the errors of `reserve` and `addItem`.
  */
-export function* readOtlp({ body, contentType, maxDepth, maxParts, ...memory }: OtlpRequest): StepwiseWork<OtlpRuns> {
+export function* readOtlp({
+  body,
+  contentType,
+  maxDepth,
+  maxParts,
+  addItem,
+  ...memory
+}: OtlpRequest): StepwiseWork<OtlpRuns> {
   const encoding = parseEncoding(contentType);
   if (encoding === undefined) {
     const expected = 'application/x-protobuf or application/json';
     throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: contentType ?? '', expected });
   }
-  const request =
-    encoding === 'json' ? yield* decodeJson(body, maxDepth, maxParts) : { body, rejectionReasons: undefined };
+  const isJson = encoding === 'json';
+  const request = isJson ? yield* decodeJson(body, maxDepth, maxParts, addItem) : { body, rejectionReasons: undefined };
   const reader = new ProtobufReader(request.body, createDetailLimit(maxParts));
-  const scopes = decodeProtobuf(reader, maxParts);
+  const scopes = decodeProtobuf(reader, maxParts, isJson ? undefined : addItem);
   const context = new SpanContext(reader, new JsonText(request.body.length + 4096, memory), maxDepth);
   const mapped: Array<Extract<MappedSpan, { draft: OtlpDraft }>> = [];
   const rejected: RejectedSpan[] = [];

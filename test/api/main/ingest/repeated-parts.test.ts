@@ -33,7 +33,8 @@ describe('the stock client', () => {
     const client = open();
     const [patched, posted, other] = [rootRun(), rootRun(), rootRun()];
     await accepted(wire.multipart(multipart(buildPostParts(patched))));
-    const update = (values: object) => client.updateRun(patched.id, { ...patched, inputs: undefined, ...values });
+    const { trace_id, dotted_order } = patched as { trace_id?: string; dotted_order?: string };
+    const update = (values: object) => client.updateRun(patched.id, { trace_id, dotted_order, ...values } as object);
     const create = (run: object) => client.createRun(run as Parameters<Client['createRun']>[0]);
     await update({ outputs: { first: true }, error: 'kept' });
     await create(posted);
@@ -78,7 +79,7 @@ describe('in one body', () => {
     `${kind}.${id}.${name}`,
     JSON.stringify(value),
   ];
-  const [main] = buildPostParts(a) as [Parts[number]];
+  const main = buildPostParts(a)[0] as Parts[number];
   test.each<[string, Parts, string[], object]>([
     ['two patches', [main, patch(a, { name: '1' }), patch(a, { name: '2' })], [], { name: '2' }],
     [
