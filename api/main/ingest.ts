@@ -212,9 +212,10 @@ export const createMultipart = defineOperation({
   rawBody: { contentTypes: ['multipart/form-data'], description: 'Runs, feedback and attachments as parts.' },
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
+    const { disconnected } = request;
     const contentType = request.headers['content-type'] ?? '';
     const accept = (body: Buffer, memory: BodyMemory) =>
-      acceptMultipart(toSender(caller), { body, contentType, memory }, services.accept);
+      acceptMultipart(toSender(caller), { body, contentType, memory, disconnected }, services.accept);
     return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });

@@ -283,6 +283,25 @@ export async function readEnforcedConfigs(
 }
 
 /**
+ * Returns those of the given keys that have a config.
+ *
+ * @throws errors of the database.
+ */
+export async function findConfiguredKeys(
+  database: Sql,
+  workspaceId: string,
+  keys: readonly string[],
+): Promise<ReadonlySet<string>> {
+  if (keys.length === 0) return new Set();
+  const rows = await database.query<{ key: string }>(
+    `SELECT feedback_key AS key FROM feedback_configs WHERE workspace_id = $1 AND feedback_key = ANY ($2::text[])`,
+    [workspaceId, [...new Set(keys)]],
+    { name: 'configured-feedback-keys' },
+  );
+  return new Set(rows.map(({ key }) => key));
+}
+
+/**
  * Checks the score and the value of a feedback entry against the enforced config of its key, if there is one.
  *
  * @throws INVALID_FEEDBACK

@@ -36,6 +36,8 @@ interface MultipartBody {
   readonly body: Buffer;
   readonly contentType: string;
   readonly memory: BodyMemory;
+  /** Aborted if the client disconnects before the response is complete. */
+  readonly disconnected?: AbortSignal;
 }
 
 /**
@@ -46,14 +48,14 @@ interface MultipartBody {
  */
 export async function acceptMultipart(
   sender: Sender,
-  { body, contentType, memory }: MultipartBody,
+  { body, contentType, memory, disconnected }: MultipartBody,
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const rejected = new Rejections();
   const { drafts, feedback, attachments } = await runInTimeSlices(
     readParts(sender, { body, contentType, memory }, deps, rejected),
   );
-  const kept = await prepareFeedback(sender, feedback, deps, rejected);
+  const kept = await prepareFeedback(sender, feedback, deps, rejected, disconnected);
   return acceptDrafts(sender, drafts, rejected, deps, [...kept, ...attachments]);
 }
 
@@ -103,10 +105,11 @@ async function prepareFeedback(
   sent: readonly SentFeedback[],
   { feedback, log, config }: AcceptDeps,
   rejected: Rejections,
+  disconnected: AbortSignal | undefined,
 ): Promise<RelatedEvent[]> {
   if (sent.length === 0 || feedback === undefined) return [];
   const entries = sent.map(({ entry }) => entry);
-  const prepare = await openPreparation(feedback, workspaceId, entries);
+  const prepare = await openPreparation(feedback, workspaceId, entries, disconnected);
   const accepted: RelatedEvent[] = [];
   for (const { part, entry } of sent) {
     try {
@@ -114,6 +117,7 @@ async function prepareFeedback(
       const message = toFeedbackMessage(event, log, config);
       accepted.push({ topic: feedbackEvents, part, runId: event.runId, message });
     } catch (error) {
+      if (disconnected?.aborted) throw error;
       rejected.addCaught(part, error);
     }
   }

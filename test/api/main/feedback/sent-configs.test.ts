@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { acceptMultipart } from '../../../../pipelines/ingest/accept/accept-multipart.ts';
 import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -204,5 +206,70 @@ describe('feedback links', () => {
       permissions: ['feedback:read'],
     });
     expect((await send(reader, 'GET', `/feedback/tokens?run_id=${randomUUID()}`)).status).toBe(403);
+  });
+});
+
+describe('many configs in one multipart body', () => {
+  const sendMany = async (keys: readonly string[]) => {
+    const run_id = randomUUID();
+    const parts = keys.map((key, index) =>
+      [
+        `--cut\r\nContent-Disposition: form-data; name="feedback.${index}"\r\nContent-Type: application/json\r\n\r\n`,
+        `${JSON.stringify({ id: randomUUID(), run_id, key, score: 1, feedback_config: continuous })}\r\n`,
+      ].join(''),
+    );
+    const keep = vi.spyOn(api.services.sentConfigs, 'keep');
+    const answer = await api.server.inject({
+      method: 'POST',
+      url: '/runs/multipart',
+      headers: { 'x-api-key': acme.adminKey, 'content-type': 'multipart/form-data; boundary=cut' },
+      payload: `${parts.join('')}--cut--\r\n`,
+    });
+    const attempts = keep.mock.calls.length;
+    keep.mockRestore();
+    const { rejected = [] } = answer.json<{ rejected?: { run: string; code: string }[] }>();
+    return { status: answer.statusCode, attempts, rejected: rejected.map(({ run, code }) => `${run} ${code}`) };
+  };
+
+  it('stores those of 1,000 distinct keys', async () => {
+    const keys = Array.from({ length: 1_000 }, (_, index) => `many ${index}`);
+    expect(await sendMany([...keys, 'many 0', 'one more', 'another'])).toEqual({
+      status: 202,
+      attempts: 1_000,
+      rejected: ['feedback.1001 TOO_MANY_PARTS', 'feedback.1002 TOO_MANY_PARTS'],
+    });
+    expect(await sendMany([...keys, 'one more'])).toEqual({ status: 202, attempts: 1, rejected: [] });
+  });
+
+  it('stores none after the client has left', async () => {
+    const keep = vi.spyOn(api.services.sentConfigs, 'keep');
+    const feedback = { id: randomUUID(), run_id: randomUUID(), key: 'left', score: 1, feedback_config: continuous };
+    const text = `--cut\r\nContent-Disposition: form-data; name="feedback.1"\r\n\r\n${JSON.stringify(feedback)}\r\n--cut--`;
+    const accepting = acceptMultipart(
+      { workspaceId: acme.workspaceIds[0], userId: acme.userId, keyId: randomUUID() },
+      {
+        body: Buffer.from(text),
+        contentType: 'multipart/form-data; boundary=cut',
+        memory: { take: () => {}, addItem: () => {} },
+        disconnected: AbortSignal.abort(runlakeError('BAD_REQUEST', { reason: 'The client has left.' })),
+      },
+      api.services.accept,
+    );
+    await expect(accepting).rejects.toThrow('The client has left.');
+    expect(keep).not.toHaveBeenCalled();
+    keep.mockRestore();
+  });
+
+  it('stores no others after the organisation has reached its limit', async () => {
+    await api.database.query(
+      `INSERT INTO feedback_configs (workspace_id, feedback_key, feedback_config, is_lower_score_better, is_enforced)
+       SELECT $1, 'filler ' || number, '{"type":"freeform"}', false, false FROM generate_series(1, 10000) AS number`,
+      [acme.workspaceIds[0]],
+    );
+    expect(await sendMany(['limit 1', 'limit 2', 'many 5', 'limit 3'])).toEqual({
+      status: 202,
+      attempts: 1,
+      rejected: ['feedback.0 LIMIT_REACHED', 'feedback.1 LIMIT_REACHED', 'feedback.3 LIMIT_REACHED'],
+    });
   });
 });
