@@ -67,7 +67,7 @@ export function readTraceHeaders(headers: Readonly<Record<string, string>>): Run
 interface NewAttachment {
   readonly runId: string;
   readonly name: string;
-  /** MIME type as sent by the client, without parameters. */
+  /** MIME type as sent by the client. */
   readonly mimeType: string;
   readonly content: Buffer;
 }
@@ -81,8 +81,10 @@ const maxNameCharacters = 255;
 const mimePattern = /^[!#$%&'*+.^_`|~0-9a-z-]{1,127}\/[!#$%&'*+.^_`|~0-9a-z-]{1,127}$/i;
 const unknownMimeType = 'application/octet-stream';
 
+/** Returns the MIME type without its parameters. */
 export function normaliseMimeType(mimeType: string): string {
-  return mimePattern.test(mimeType) ? mimeType : unknownMimeType;
+  const [essence = ''] = mimeType.split(';', 1);
+  return mimePattern.test(essence.trim()) ? essence.trim() : unknownMimeType;
 }
 
 /**

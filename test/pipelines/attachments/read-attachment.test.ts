@@ -20,9 +20,14 @@ describe('an attachment', () => {
     ['empty', 'a', 'text/plain', 'text/plain'],
     ['with a name of 255 characters', '😀'.repeat(255), 'image/svg+xml', 'image/svg+xml'],
     ['with quotes in its name', `'"\\ /../é`, 'a/b', 'a/b'],
+    ['with a parameter of its type', 'a', 'text/plain; charset=utf-8', 'text/plain'],
+    ['with a codec in its type', 'a', 'audio/webm;codecs="opus, vp8"', 'audio/webm'],
+    ['with a space before a parameter', 'a', 'text/html ; charset=utf-8', 'text/html'],
+    ['with only a parameter', 'a', '; charset=utf-8', 'application/octet-stream'],
     ['without a type', 'a', '', 'application/octet-stream'],
     ['with an invalid type', 'a', 'undefined', 'application/octet-stream'],
     ['with a type that would inject headers', 'a', 'text/html\r\nx: y', 'application/octet-stream'],
+    ['with a parameter that would inject headers', 'a', 'text/html;\r\nx: y', 'text/html'],
   ])('%s becomes a record of the schema', (_, name, mimeType, stored) => {
     const message = read({ name, mimeType });
     expect(message.key).toBe(`${sender.workspaceId}:${runId}`);
