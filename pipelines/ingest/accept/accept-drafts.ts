@@ -15,6 +15,7 @@ import {
   clampTimes,
   createAllRejectedError,
   createRunTooLargeError,
+  dropUnusableFirstToken,
   findTimesError,
   type Rejection,
   type Rejections,
@@ -270,6 +271,7 @@ function* selectTimelyDrafts(
   const nowMicros = Date.now() * 1_000;
   const inRange: RunDraft[] = [];
   for (const draft of drafts) {
+    dropUnusableFirstToken(draft.values);
     const reason = findTimesError(draft, nowMicros, limits);
     if (reason === undefined) inRange.push(clampTimes(draft, nowMicros, limits));
     else rejected.addInconsistentRun(draft.runId, reason);

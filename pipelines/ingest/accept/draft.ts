@@ -115,6 +115,16 @@ const maxClockStepMicros = 3_600_000_000;
 /** Latest time that the tables can store. Their range starts in 1970 and ends in 2260. */
 export const latestStorableMicros = 9_180_000_000_000_000;
 
+function isStorable(micros: number): boolean {
+  return micros >= 0 && micros <= latestStorableMicros;
+}
+
+/** Removes a time of the first token that cannot be stored. It comes from an event, so it does not make a run invalid. */
+export function dropUnusableFirstToken(values: RunValues): void {
+  const { firstTokenTimeMicros: micros } = values;
+  if (micros !== undefined && !isStorable(micros)) delete values.firstTokenTimeMicros;
+}
+
 /**
  * Returns the draft with the times under which it is stored, if the times in its dotted_order are not suitable. If the
  * key time and the start time differ, the start time becomes the key time. A time that is older than the age limit is
@@ -140,7 +150,7 @@ function computeEarliestMicros(nowMicros: number, { maxRunAgeDays }: TimeLimits)
 export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
   const earliest = computeEarliestMicros(nowMicros, limits);
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000;
-  const { startedAtMicros, endedAtMicros, firstTokenTimeMicros } = draft.values;
+  const { startedAtMicros, endedAtMicros } = draft.values;
   // start_time decides the age of a run. Times in dotted_order may be older, because some clients write them by hand,
   // and a patch often has no other time; see `clampTimes`.
   const earliestKey = startedAtMicros !== undefined || draft.kind === 'patch' ? 0 : earliest;
@@ -157,13 +167,8 @@ export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeL
       `to ${formatTime(latest)}`
     );
   }
-  for (const [name, micros] of [
-    ['end_time', endedAtMicros],
-    ['time of the first token', firstTokenTimeMicros],
-  ] as const) {
-    if (micros === undefined || (micros >= 0 && micros <= latestStorableMicros)) continue;
-    return `the ${name} is outside the years 1970 to 2260`;
-  }
+  if (endedAtMicros !== undefined && !isStorable(endedAtMicros))
+    return 'the end_time is outside the years 1970 to 2260';
   const started = startedAtMicros ?? draft.startTimeMicros;
   if (endedAtMicros !== undefined && endedAtMicros + maxClockStepMicros < started) {
     return `end_time ${formatTime(endedAtMicros)} is more than an hour before start_time ${formatTime(started)}`;

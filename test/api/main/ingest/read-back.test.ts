@@ -227,6 +227,13 @@ test('extracts tokens, costs and the time of the first token from a model call',
   });
 });
 
+test.each(['0001-01-01T00:00:00Z', '2290-01-01T00:00:00Z'])('ignores %s as time of the first token', async (time) => {
+  const events = [{ name: 'new_token', time }];
+  const run = rootRun({ run_type: 'llm', events });
+  await accepted(wire.multipart(multipart(buildPostParts(run))));
+  expect(await read(run.id)).toMatchObject({ events, first_token_time: null });
+});
+
 test('counts usage in a patch only if the run is a model call', async () => {
   const usage = { usage_metadata: { input_tokens: 2, output_tokens: 3, total_tokens: 5 } };
   const answers = { chain: 0, llm: 5 };
