@@ -7,6 +7,12 @@ const maxWindowBytes = 8 * 1024 * 1024;
 /** Maximum size of a frame header. A complete frame may be shorter. */
 const maxHeaderBytes = 18;
 
+/**
+ * Maximum number of frames of a body. Clients send one, parallel encoders one for each thread or megabyte. An empty frame
+ * has eight bytes but costs a call of the library.
+ */
+const maxFrames = 4_096;
+
 /** Maximum input and output of one call, which bound the duration of the call. A block yields at most 128 KiB. */
 const maxInputBytes = 16 * 1024;
 const maxOutputBytes = 128 * 1024;
@@ -177,6 +183,7 @@ export class ZstdDecoder {
     if (windowBytes === undefined) return false;
     if (windowBytes > maxWindowBytes)
       throw createCorruptionError(`its window of ${windowBytes} bytes is above ${maxWindowBytes}`);
+    if (this.#frames === maxFrames) throw createCorruptionError(`it has more than ${maxFrames} frames`);
     this.#isInFrame = true;
     this.#frames++;
     return true;

@@ -56,6 +56,20 @@ describe('output of the reference encoder', () => {
     for (const chunkBytes of [1, 7, both.length]) expect(decode(both, chunkBytes).equals(content)).toBe(true);
   });
 
+  it.each([
+    ['empty', frame(block(0, 0, []))],
+    ['skippable', skippable],
+  ])('decodes 4,096 frames that are %s, and refuses a further one', (_, one) => {
+    expect(decode(Buffer.concat(Array<Buffer>(4_096).fill(one)))).toHaveLength(0);
+    const tooMany = Buffer.concat(Array<Buffer>(4_097).fill(one));
+    expect(() => decode(tooMany)).toThrow(
+      expect.objectContaining({
+        code: 'INVALID_COMPRESSION',
+        message: expect.stringContaining('it has more than 4096 frames'),
+      }),
+    );
+  });
+
   it('decodes a stream of skippable frames as empty', () => {
     expect(decode(skippable)).toHaveLength(0);
   });
