@@ -79,7 +79,7 @@ export class BodyShare {
     this.#budget.take(this, this.#tenantId, bytes);
   }
 
-  /** Reserves memory for one more run, span or part of the body. @throws OVERLOADED */
+  /** Reserves memory for one more run, span or part of the body, for a hundred at once. @throws OVERLOADED */
   addItem(): void {
     this.#items++;
     if (this.#items % itemsPerCharge === 0) this.take(itemsPerCharge * this.#budget.itemBytes);
