@@ -22,7 +22,8 @@ const zeroZstd = Buffer.from('28b52ffd0058', 'hex');
 
 describe('multipart bodies', () => {
   const run = rootRun();
-  const whole = multipart(buildPostParts(run));
+  const parts = buildPostParts(run);
+  const whole = multipart(parts);
   test.each<[string, () => Buffer, Record<string, string>, number, RegExp]>([
     ['truncated inside a part', () => whole.subarray(0, whole.length - 80), {}, 422, /closing boundary|ends/],
     [
@@ -42,13 +43,7 @@ describe('multipart bodies', () => {
     ],
     ['without a boundary', () => whole, { 'content-type': 'multipart/form-data' }, 422, /boundary/],
     ['with the content type of JSON', () => whole, { 'content-type': 'application/json' }, 415, /multipart/],
-    [
-      'with a repeated field',
-      () => multipart([...buildPostParts(run), ...buildPostParts(run).slice(1)]),
-      {},
-      202,
-      /inputs' is repeated/,
-    ],
+    ['with a repeated field', () => multipart([...parts, ...parts.slice(1)]), {}, 202, /inputs' is repeated/],
     [
       'with a wrong length',
       () => Buffer.from(whole.toString().replace(/length=\d+/, 'length=3')),
