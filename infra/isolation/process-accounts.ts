@@ -7,26 +7,31 @@
  *   1. `take` picks a random user id from a range that no regular account uses, and creates a folder that only this id
  *      can enter.
  *   2. The process is started with that id as user id and group id, and without supplementary groups.
- *   3. After that process has exited, `release` kills all other processes of the id, then deletes the folder, and what
- *      the id has created in folders that all users can write to.
+ *   3. After that process has exited, `release` kills all other processes of the id and waits until none is left. Then it
+ *      deletes the folder, and what the id has created in folders that all users can write to.
  *   4. `close` deletes the remaining folders. After a SIGKILL, the next start deletes the folders of the killed
  *      process. Ids are random, so that an old id is unlikely to be picked again.
  */
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
-import { lstat, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { createProcessFolder } from '../embedded/process-identity.ts';
+import { createProcessFolder, waitForExit } from '../embedded/process-identity.ts';
+import { deleteShared, deleteTree } from './untrusted-tree.ts';
 
 export interface ProcessAccount {
   readonly uid: number;
   readonly gid: number;
   /** Writable folder of the account, used as HOME and TMPDIR. */
   readonly home: string;
-  release(): void;
+  /**
+   * Kills all processes of the account, then deletes its files without waiting for that. Never rejects.
+   *
+   * @returns false if a process could not be ended. Its files are not deleted then.
+   */
+  release(): Promise<boolean>;
 }
 
 export interface AccountSource {
@@ -46,7 +51,6 @@ const userIdRanges = [
   { first: 0x7000_0000, count: 0x0fff_ffff },
   { first: 20_000, count: 40_000 },
 ] as const;
-const maxSweeps = 10;
 
 /**
  * @param readable files and folders that processes with such an account must be able to read.
@@ -64,10 +68,12 @@ export async function openProcessAccounts(given: {
   // Sets the mode explicitly, because mkdir applies the umask. Other ids must be able to pass through this folder to
   // their own folders.
   chmodSync(folder, 0o711);
+  const cleanups = new Set<Promise<unknown>>();
   const accounts: ProcessAccounts = {
-    take: () => createAccount(folder, range),
+    take: () => createAccount(folder, range, cleanups),
     async close() {
-      await rm(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }).catch(() => undefined);
+      await Promise.all(cleanups);
+      await deleteTree(folder).catch(() => undefined);
     },
   };
   const reason = await findUnusableReason(accounts, given);
@@ -86,39 +92,74 @@ function isMapped(kind: 'uid' | 'gid', first: number, count: number): boolean {
     });
 }
 
-function createAccount(folder: string, { first, count }: (typeof userIdRanges)[number]): ProcessAccount {
+function createAccount(
+  folder: string,
+  { first, count }: (typeof userIdRanges)[number],
+  cleanups: Set<Promise<unknown>>,
+): ProcessAccount {
   const uid = first + randomInt(count);
   const home = join(folder, String(uid));
   mkdirSync(home, { mode: 0o700 });
   chownSync(home, uid, uid);
+  const deleteFiles = () => Promise.allSettled([deleteTree(home), deleteShared({ uid, gid: uid })]);
+  let released: Promise<boolean> | undefined;
   return {
     uid,
     gid: uid,
     home,
     release() {
-      for (let sweep = 0; sweep < maxSweeps && killProcesses(uid); sweep += 1);
-      // Not awaited, because deleting many files takes time.
-      const remove = (path: string) => rm(path, { recursive: true, force: true }).catch(() => undefined);
-      void remove(home);
-      void listShared(uid).then((paths) => Promise.all(paths.map(remove)));
+      if (released === undefined) {
+        released = endProcesses(uid);
+        // The caller does not wait, because deleting many files takes time.
+        const cleanup = released.then((areGone) => (areGone ? deleteFiles() : undefined));
+        cleanups.add(cleanup);
+        void cleanup.finally(() => cleanups.delete(cleanup));
+      }
+      return released;
     },
   };
 }
 
-/** Folders in which all users can create files. */
-const sharedFolders = new Set([tmpdir(), '/tmp', '/var/tmp', '/dev/shm']);
+/**
+ * Program that kills all processes of a user id at once. The kernel does that for a process of the same id, also for
+ * processes that are forked meanwhile. The program does not execute another one after it has changed its id, so that
+ * processes of the id cannot trace it.
+ */
+const killProgram = `
+const uid = Number(process.argv[1]);
+process.setgid(uid);
+process.setuid(uid);
+if (process.getuid() !== uid || process.geteuid() !== uid) throw new Error('the user id was not changed');
+try { process.kill(-1, 'SIGKILL'); } catch (error) { if (error.code !== 'ESRCH') throw error; }`;
 
-/** Lists what a user id has created in the folders that all users can write to. Never rejects. */
-export async function listShared(uid: number): Promise<string[]> {
-  const found: string[] = [];
-  for (const folder of sharedFolders) {
-    for (const name of await readdir(folder).catch(() => [])) {
-      const path = join(folder, name);
-      const stats = await lstat(path).catch(() => undefined);
-      if (stats?.uid === uid) found.push(path);
-    }
+const killTimeoutMs = 10_000;
+const exitTimeoutMs = 5_000;
+const maxAttempts = 6;
+
+/** Runs {@link killProgram}. @returns false if it has not ended as expected: processes of the id can stop or kill it. */
+function runKillProgram(uid: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, ['-e', killProgram, '--', String(uid)], {
+      cwd: '/',
+      env: {},
+      stdio: 'ignore',
+      timeout: killTimeoutMs,
+      killSignal: 'SIGKILL',
+    });
+    child.once('error', () => resolve(false));
+    child.once('exit', (code) => resolve(code === 0));
+  });
+}
+
+/** Kills all processes of a user id and waits until they have exited. @returns false if one is left. */
+async function endProcesses(uid: number): Promise<boolean> {
+  killProcesses(uid);
+  for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
+    const wasKilled = await runKillProgram(uid);
+    const areGone = await waitForExit(() => !killProcesses(uid), exitTimeoutMs);
+    if (wasKilled && areGone) return true;
   }
-  return found;
+  return false;
 }
 
 /** Kills all processes of a user id. @returns whether there were any. */
@@ -178,6 +219,6 @@ async function findUnusableReason(
   } catch (error) {
     return `no process starts under another user id: ${error instanceof Error ? error.message.split('\n')[0] : error}`;
   } finally {
-    account.release();
+    await account.release();
   }
 }

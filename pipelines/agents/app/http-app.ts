@@ -10,14 +10,16 @@
  *      aborts the request that the app sees.
  *   4. If the process exits, its requests fail and the worker handle starts another process.
  */
-import { lstatSync, renameSync, rmSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { lstatSync, renameSync } from 'node:fs';
+import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { type Dispatcher, errors, Pool } from 'undici';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
+import { deleteTree } from '../../../infra/isolation/untrusted-tree.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { createViolationError } from '../workers/frames.ts';
@@ -99,7 +101,7 @@ export async function openHttpApp(options: {
   };
   const release = async () => {
     await pool.destroy();
-    await rm(folder, { recursive: true, force: true });
+    await deleteTree(folder);
   };
 
   const worker = await openModuleWorker({
@@ -172,9 +174,10 @@ function moveSocket(from: string, to: string): void {
   try {
     renameSync(from, to);
     if (lstatSync(to).isSocket()) return;
+    // Deleted with the folder, because the process may still be in it.
+    renameSync(to, `${to}-${randomUUID()}`);
   } catch {
     // The file does not exist.
   }
-  rmSync(to, { recursive: true, force: true });
   throw createViolationError('no socket at the path where the custom app must listen');
 }

@@ -1,42 +1,10 @@
-/** The folder of a build: its files, its owner, and the limits of time and disk space. */
-import type { Stats } from 'node:fs';
-import { lchown, lstat, opendir, readFile, realpath, stat } from 'node:fs/promises';
-import { join, sep } from 'node:path';
+/** The folder of a build: its files, and the limits of time and disk space. */
+import { readFile, realpath, stat } from 'node:fs/promises';
+import { sep } from 'node:path';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { listShared, type ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
-
-/** Calls `visit` for a folder and everything in it. Does not follow links. Entries that cannot be read are skipped. */
-async function walk(path: string, visit: (path: string, stats: Stats) => boolean | Promise<boolean>): Promise<void> {
-  const pending = [path];
-  for (let current = pending.pop(); current !== undefined; current = pending.pop()) {
-    try {
-      const stats = await lstat(current);
-      if (!(await visit(current, stats)) || !stats.isDirectory()) continue;
-      for await (const entry of await opendir(current)) pending.push(join(current, entry.name));
-    } catch {
-      // The entry was deleted meanwhile.
-    }
-  }
-}
-
-/** Disk space of a folder in bytes. Stops when it is larger than `maxBytes`. */
-export async function measureFolder(path: string, maxBytes = Number.POSITIVE_INFINITY): Promise<number> {
-  let bytes = 0;
-  await walk(path, (_entry, { blocks, size }) => {
-    if (bytes <= maxBytes) bytes += blocks === undefined ? size : blocks * 512;
-    return bytes <= maxBytes;
-  });
-  return bytes;
-}
-
-/** Gives a folder and everything in it to a user. */
-export function giveFolder(path: string, { uid, gid }: { readonly uid: number; readonly gid: number }): Promise<void> {
-  return walk(path, async (entry) => {
-    await lchown(entry, uid, gid);
-    return true;
-  });
-}
+import type { ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
+import { measureShared, measureTree } from '../../../infra/isolation/untrusted-tree.ts';
 
 /** Maximum size of a file that Runlake itself reads. */
 const maxFileBytes = 64 * 1024 ** 2;
@@ -87,6 +55,7 @@ export class BuildLimit {
   readonly #maxBytes: number;
   readonly #account: Pick<ProcessAccount, 'uid'> | undefined;
   readonly #timers: NodeJS.Timeout[];
+  #isChecking = false;
 
   constructor(
     config: Pick<Config, 'deploymentsBuildTimeoutMs' | 'deploymentsMaxBuildBytes'>,
@@ -100,28 +69,32 @@ export class BuildLimit {
     const reason = `The build took longer than ${timeoutMs} ms (RUNLAKE_DEPLOYMENTS_BUILD_TIMEOUT_MS)`;
     this.#timers = [
       setTimeout(() => this.#exceeded.abort(runlakeError('BUILD_FAILED', { reason })), timeoutMs),
-      setInterval(() => void this.check().catch(() => undefined), measureIntervalMs),
+      setInterval(() => void this.#checkAgain(), measureIntervalMs),
     ];
   }
 
   /** Includes a folder. What it contains already does not count. */
   async include(path: string): Promise<void> {
-    this.#folders.push({ path, formerBytes: await measureFolder(path) });
+    this.#folders.push({ path, formerBytes: await measureTree(path) });
   }
 
   /** @throws BUILD_FAILED if the build uses too much disk space */
   async check(): Promise<void> {
-    let bytes = 0;
-    const elsewhere = this.#account === undefined ? [] : await listShared(this.#account.uid);
-    for (const { path, formerBytes } of [...this.#folders, ...elsewhere.map((path) => ({ path, formerBytes: 0 }))]) {
-      if (bytes > this.#maxBytes) break;
-      bytes += Math.max((await measureFolder(path, formerBytes + this.#maxBytes)) - formerBytes, 0);
-    }
+    let bytes = this.#account === undefined ? 0 : await measureShared(this.#account.uid);
+    for (const { path, formerBytes } of this.#folders) bytes += Math.max((await measureTree(path)) - formerBytes, 0);
     if (bytes <= this.#maxBytes) return;
     const limit = `${this.#maxBytes} bytes (RUNLAKE_DEPLOYMENTS_MAX_BUILD_BYTES)`;
     const error = runlakeError('BUILD_FAILED', { reason: `The build uses more disk space than ${limit}` });
     this.#exceeded.abort(error);
     throw error;
+  }
+
+  /** Checks while the build runs. What cannot be measured then is measured again at its end. */
+  async #checkAgain(): Promise<void> {
+    if (this.#isChecking) return;
+    this.#isChecking = true;
+    await this.check().catch(() => undefined);
+    this.#isChecking = false;
   }
 
   /** Returns the cause of a failed build. */

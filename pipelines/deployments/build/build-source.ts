@@ -8,7 +8,8 @@
  *   3. Fetch the source, install its packages, run its build command, each under the account of this build, with a home
  *      of its own, within the limits of time and disk space.
  *   4. Release the account, which kills all its processes. Check the langgraph.json.
- *   5. Write the marker.
+ *   5. Write the marker. If the build has failed, its folder is deleted, also only after the account is released: until
+ *      then, a process could lead Runlake to other files.
  *
  * A host that has no folder of a revision, for example after the loss of its disk, builds it again.
  */
@@ -29,6 +30,7 @@ import {
   type ProcessAccount,
   type ProcessAccounts,
 } from '../../../infra/isolation/process-accounts.ts';
+import { deleteTree, giveTree } from '../../../infra/isolation/untrusted-tree.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
@@ -37,10 +39,11 @@ import { parseUuid } from '../../ingest/run-event/uuid.ts';
 import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from '../deployment.ts';
 import type { SourceStore } from '../source-store.ts';
 import { readSource } from '../uploads.ts';
-import { BuildLimit, giveFolder, measureFolder } from './build-folder.ts';
+import { BuildLimit, createBuildError } from './build-folder.ts';
 import { checkBuild } from './check-build.ts';
 import { fetchGit } from './fetch-git.ts';
 import { chooseInstall } from './install-packages.ts';
+import { type PackageCache, PackageCaches } from './package-caches.ts';
 import { runCommand } from './run-command.ts';
 import { unpackTarball } from './unpack-tarball.ts';
 
@@ -95,8 +98,6 @@ export interface Builder {
 /** The unpacked source may be larger than the tarball by this factor. */
 const maxUnpackFactor = 10;
 const maxEntries = 50_000;
-/** The cache of a workspace is deleted when it is larger. */
-const maxCacheBytes = 1024 ** 3;
 
 /** The account of a build, and the folder for what it writes outside of its source. */
 interface BuildUser {
@@ -139,7 +140,7 @@ export function createBuilder(deps: BuildDeps): Builder {
   };
   const accounts = new OpenedOnce(openAccounts);
   const inProgress = new Map<string, Promise<Build>>();
-  const cachesInUse = new Set<string>();
+  const packageCaches = new PackageCaches(logger);
   let freeSlots = config.deploymentsBuildsAtOnce;
   const waiting = new Set<() => void>();
 
@@ -205,27 +206,36 @@ export function createBuilder(deps: BuildDeps): Builder {
       account === undefined ? await createProcessFolder(tmpdir(), { prefix: 'runlake-build-' }) : undefined;
     const limit = new BuildLimit(config, { signal, account });
     const user: BuildUser = { account, home: ownHome ?? String(account?.home) };
+    let cache: PackageCache | undefined;
+    const endProcesses = async () => account === undefined || (await account.release());
     try {
-      await rm(folder, { recursive: true, force: true });
+      await deleteTree(folder);
       await mkdir(folder, { mode: 0o755 });
       await limit.include(folder);
       await limit.include(user.home);
       const commit = await fetchInto(request, folder, user, limit.signal, onLog);
-      await installInto(request, folder, user, limit, onLog);
+      cache = await packageCaches.open(getFolders().caches, request.workspaceId, account);
+      if (cache.folder !== undefined) await limit.include(cache.folder);
+      await installInto(request, folder, { ...user, cache }, limit.signal, onLog);
       await limit.check();
-      account?.release();
+      if (!(await endProcesses())) throw createBuildError('A process of the build could not be ended');
       const agentsFile = await checkBuild(folder, getConfigPath(request));
       const build = { agentsFile, ...(commit !== undefined && { commit }) };
       writePrivateFile(getMarkerPath(folder), JSON.stringify(build));
       return build;
     } catch (error) {
-      await rm(folder, { recursive: true, force: true }).catch(() => undefined);
+      if (await endProcesses()) await remove(folder);
       throw limit.explain(error);
     } finally {
       limit.end();
-      account?.release();
-      if (ownHome !== undefined) await rm(ownHome, { recursive: true, force: true }).catch(() => undefined);
+      // A cache that a process can still change is not given to another build.
+      if (await endProcesses()) await cache?.release();
+      if (ownHome !== undefined) await remove(ownHome);
     }
+  }
+
+  async function remove(folder: string): Promise<void> {
+    await deleteTree(folder).catch((err: unknown) => logger.warn({ err, folder }, 'files of a build not deleted'));
   }
 
   async function fetchInto(
@@ -240,10 +250,10 @@ export function createBuilder(deps: BuildDeps): Builder {
       const tarball = await readSource(deps, deploymentId, String(sourceRevisionConfig.source_tarball_path), signal);
       const maxBytes = config.deploymentsMaxSourceBytes * maxUnpackFactor;
       await unpackTarball(tarball, folder, { maxBytes, maxEntries, signal });
-      if (account) await giveFolder(folder, account);
+      if (account) await giveTree(folder, account);
       return undefined;
     }
-    if (account) await giveFolder(folder, account);
+    if (account) await giveTree(folder, account);
     const url = String(sourceConfig.repo_url);
     const reference = String(sourceRevisionConfig.repo_ref);
     onLog(`Fetching ${reference} of ${url}`);
@@ -261,64 +271,29 @@ export function createBuilder(deps: BuildDeps): Builder {
   async function installInto(
     request: BuildRequest,
     folder: string,
-    { account, home }: BuildUser,
-    limit: BuildLimit,
+    { account, home, cache }: BuildUser & { readonly cache: PackageCache },
+    signal: AbortSignal,
     onLog: (text: string) => void,
   ): Promise<void> {
     const { install_command, build_command } = request.sourceConfig;
     const configFolder = dirname(resolve(folder, getConfigPath(request)));
     const install = await chooseInstall(folder, configFolder, install_command);
-    const cache = await openCache(request.workspaceId, account, limit);
-    try {
-      // The agent server finds packages in node_modules, which newer versions of Yarn do not create by default.
-      const environment = {
-        ...buildCommandEnvironment(home),
-        CI: 'true',
-        YARN_NODE_LINKER: 'node-modules',
-        ...cache.environment,
-      };
-      for (const step of [
-        install,
-        build_command && { program: 'sh', args: ['-c', build_command], folder: configFolder },
-      ]) {
-        if (!step) continue;
-        onLog(`$ ${step.program === 'sh' ? step.args[1] : [step.program, ...step.args].join(' ')}`);
-        if (!existsSync(step.folder))
-          throw runlakeError('BUILD_FAILED', { reason: 'The source has no langgraph.json' });
-        await runCommand({ ...step, environment, account }, { signal: limit.signal, onOutput: onLog });
-      }
-    } finally {
-      await cache.release();
-    }
-  }
-
-  /**
-   * Opens the package cache of a workspace. Workspaces share no cache, because a build could store packages in it that
-   * are not those of the registry. A second build at the same time gets no cache.
-   */
-  async function openCache(workspaceId: string, account: ProcessAccount | undefined, limit: BuildLimit) {
-    if (cachesInUse.has(workspaceId)) return { environment: {}, release: async () => undefined };
-    cachesInUse.add(workspaceId);
-    const folder = join(getFolders().caches, workspaceId);
-    try {
-      await mkdir(folder, { recursive: true, mode: 0o700 });
-      if (account) await giveFolder(folder, account);
-      await limit.include(folder);
-    } catch (error) {
-      cachesInUse.delete(workspaceId);
-      throw error;
-    }
-    return {
-      environment: { npm_config_cache: join(folder, 'npm'), YARN_CACHE_FOLDER: join(folder, 'yarn') },
-      release: async () => {
-        try {
-          if ((await measureFolder(folder, maxCacheBytes)) > maxCacheBytes)
-            await rm(folder, { recursive: true, force: true });
-        } finally {
-          cachesInUse.delete(workspaceId);
-        }
-      },
+    // The agent server finds packages in node_modules, which newer versions of Yarn do not create by default.
+    const environment = {
+      ...buildCommandEnvironment(home),
+      CI: 'true',
+      YARN_NODE_LINKER: 'node-modules',
+      ...cache.environment,
     };
+    for (const step of [
+      install,
+      build_command && { program: 'sh', args: ['-c', build_command], folder: configFolder },
+    ]) {
+      if (!step) continue;
+      onLog(`$ ${step.program === 'sh' ? step.args[1] : [step.program, ...step.args].join(' ')}`);
+      if (!existsSync(step.folder)) throw createBuildError('The source has no langgraph.json');
+      await runCommand({ ...step, environment, account }, { signal, onOutput: onLog });
+    }
   }
 
   return {
@@ -340,7 +315,7 @@ export function createBuilder(deps: BuildDeps): Builder {
         const folder = join(builds, id);
         // The marker goes first, so that a folder without some of its files never counts as complete.
         await rm(getMarkerPath(folder), { force: true })
-          .then(() => rm(folder, { recursive: true, force: true }))
+          .then(() => deleteTree(folder))
           .catch((err: unknown) => logger.warn({ err, folder }, 'build not deleted; retrying'));
       }
     },

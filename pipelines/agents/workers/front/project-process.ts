@@ -77,7 +77,7 @@ export class ProjectProcess {
       // For a failed spawn, Node either throws the error here or emits it as 'error' below, depending on the error
       // code.
       this.#hasExited = true;
-      account?.release();
+      void account?.release();
       setImmediate(() => onExit({ code: null, signal: null, error: error as Error }));
       return;
     }
@@ -90,7 +90,7 @@ export class ProjectProcess {
       this.#hasExited = true;
       clearTimeout(drainTimer);
       this.#pipe?.destroy();
-      account?.release();
+      void account?.release();
       const violation = this.#violation;
       onExit({ code, signal, ...(error && { error }), ...(violation !== undefined && { violation }) });
     };
