@@ -162,6 +162,14 @@ async function endProcesses(uid: number): Promise<boolean> {
   return false;
 }
 
+/**
+ * Arguments of `sh` that change to a folder and then become the program. Node changes to `cwd` before it changes the user
+ * id, so with `cwd` a process could start in a folder that its account cannot enter. Exits with code 126 if it cannot.
+ */
+export function enterFolder(folder: string, program: string, args: readonly string[]): string[] {
+  return ['-c', 'cd -- "$1" || exit 126; shift; exec "$@"', 'sh', folder, program, ...args];
+}
+
 /** Kills all processes of a user id. @returns whether there were any. */
 function killProcesses(uid: number): boolean {
   let foundAny = false;

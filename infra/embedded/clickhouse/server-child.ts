@@ -8,6 +8,9 @@
  */
 import ffi from 'ffi-rs';
 
+// The engine creates files that all users can read, if it may.
+process.umask(0o077);
+
 const killProcess = () => process.kill(process.pid, 'SIGKILL');
 process.on('disconnect', killProcess);
 process.on('SIGTERM', killProcess);

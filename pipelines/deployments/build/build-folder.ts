@@ -1,6 +1,6 @@
 /** The folder of a build: its files, and the limits of time and disk space. */
 import { readFile, realpath, stat } from 'node:fs/promises';
-import { sep } from 'node:path';
+import { relative, sep } from 'node:path';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
@@ -23,6 +23,21 @@ export async function resolveInside(root: string, path: string, shown: string): 
   if (!real.startsWith(root + sep)) throw createBuildError(`${shown} is outside of the source`);
   if (!(await stat(real)).isFile()) throw createBuildError(`${shown} is not a file`);
   return real;
+}
+
+/**
+ * Checks a folder in which a command of a build runs.
+ *
+ * @param root folder of the build.
+ * @throws BUILD_FAILED if it does not exist, or if it is outside of the folder of the build.
+ */
+export async function checkFolder(root: string, folder: string): Promise<void> {
+  const real = await realpath(folder).catch((cause: unknown) => {
+    throw runlakeError('BUILD_FAILED', { reason: 'The source has no langgraph.json' }, { cause });
+  });
+  const realRoot = await realpath(root);
+  if (real !== realRoot && !real.startsWith(realRoot + sep))
+    throw createBuildError(`${relative(root, folder)} is outside of the source`);
 }
 
 /**

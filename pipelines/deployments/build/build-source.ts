@@ -39,7 +39,7 @@ import { parseUuid } from '../../ingest/run-event/uuid.ts';
 import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from '../deployment.ts';
 import type { SourceStore } from '../source-store.ts';
 import { readSource } from '../uploads.ts';
-import { BuildLimit, createBuildError } from './build-folder.ts';
+import { BuildLimit, checkFolder, createBuildError } from './build-folder.ts';
 import { checkBuild } from './check-build.ts';
 import { fetchGit } from './fetch-git.ts';
 import { chooseInstall } from './install-packages.ts';
@@ -291,7 +291,7 @@ export function createBuilder(deps: BuildDeps): Builder {
     ]) {
       if (!step) continue;
       onLog(`$ ${step.program === 'sh' ? step.args[1] : [step.program, ...step.args].join(' ')}`);
-      if (!existsSync(step.folder)) throw createBuildError('The source has no langgraph.json');
+      await checkFolder(folder, step.folder);
       await runCommand({ ...step, environment, account }, { signal, onOutput: onLog });
     }
   }

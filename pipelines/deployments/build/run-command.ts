@@ -4,14 +4,14 @@
  * Invariant: when the returned promise settles, no process of the command is left.
  *
  *   1. The command runs in a process group of its own, with only the given environment. If there is an account, it runs
- *      under its user id.
+ *      under its user id, and enters its folder with it.
  *   2. At the timeout or an abort, the whole group is killed. Processes that left the group are killed with the account;
  *      without an account, they are not found, which is why Runlake then trusts the source.
  */
 import { spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
+import { enterFolder, type ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
 
 export interface BuildCommand {
   readonly program: string;
@@ -34,8 +34,8 @@ const maxEndCharacters = 16 * 1024;
 export async function runCommand(command: BuildCommand, { signal, onOutput }: CommandOptions): Promise<string> {
   const { program, args, folder, environment, account } = command;
   signal.throwIfAborted();
-  const child = spawn(program, [...args], {
-    cwd: folder,
+  const child = spawn('/bin/sh', enterFolder(folder, program, args), {
+    cwd: '/',
     env: environment,
     ...(account && { uid: account.uid, gid: account.gid }),
     detached: true,
@@ -89,9 +89,7 @@ export async function runCommand(command: BuildCommand, { signal, onOutput }: Co
 }
 
 function createStartError(program: string, cause: Error): Error {
-  const isMissing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
-  const reason = isMissing ? `${program} is not installed on this machine` : `${program} cannot be started`;
-  return runlakeError('BUILD_FAILED', { reason }, { cause });
+  return runlakeError('BUILD_FAILED', { reason: `${program} cannot be started` }, { cause });
 }
 
 function shorten(program: string, args: readonly string[]): string {

@@ -1,12 +1,24 @@
 /** What builds that attack Runlake reach. Runlake runs as root, and the builds under user ids of their own. */
 import { randomUUID } from 'node:crypto';
-import { existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { openProcessAccounts, type ProcessAccounts } from '../../../infra/isolation/process-accounts.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
 import { type Builder, createBuilder } from '../../../pipelines/deployments/build/build-source.ts';
+import { runCommand } from '../../../pipelines/deployments/build/run-command.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
 import { createUpload, receiveUpload } from '../../../pipelines/deployments/uploads.ts';
 import { echoSource, packFiles } from '../../api/control-plane/deployment-client.ts';
@@ -71,7 +83,7 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
     const folder = join(dataDir, randomUUID());
     mkdirSync(join(folder, 'inner'), { recursive: true, mode: 0o755 });
     for (let index = 0; index < count; index += 1) writeFileSync(join(folder, 'inner', `file-${index}`), 'of root');
-    statSync(folder);
+    chmodSync(folder, 0o700);
     return folder;
   }
 
@@ -91,6 +103,29 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
       failed(/ended with code 1/),
     );
     expect(readdirSync(victim)).toHaveLength(200);
+  });
+
+  it('does not run commands in a folder that a link names', async () => {
+    const closed = createClosedFolder(1);
+    const attack = build({
+      install: `ln -s ${join(closed, 'inner')} sub`,
+      build: 'cat file-0',
+      path: 'sub/langgraph.json',
+    });
+    await expect(attack).rejects.toMatchObject(failed(/sub is outside of the source/));
+    expect(lines.join('')).not.toContain('of root');
+  });
+
+  it('changes to the folder of a command with its own rights', async () => {
+    const closed = createClosedFolder(1);
+    const accounts = (await openProcessAccounts({ readablePaths: [], closed: [] })) as ProcessAccounts;
+    const command = { program: 'sh', args: ['-c', 'cat file-0'], folder: join(closed, 'inner'), environment: {} };
+    const options = { signal: AbortSignal.timeout(60_000), onOutput: (text: string) => lines.push(text) };
+    await expect(runCommand({ ...command, account: accounts.take() }, options)).rejects.toMatchObject(
+      failed(/ended with code 126/),
+    );
+    expect(lines.join('')).not.toContain('of root');
+    await accounts.close();
   });
 
   it('does not get files of others that are in the cache of its workspace', async () => {

@@ -16,7 +16,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
-import type { AccountSource, ProcessAccount } from '../../../../infra/isolation/process-accounts.ts';
+import { type AccountSource, enterFolder, type ProcessAccount } from '../../../../infra/isolation/process-accounts.ts';
 import { readLines } from '../../../../infra/isolation/read-lines.ts';
 import { encodeFrame, type Frame, type FrameLimits, FrameReader, pipeDescriptor } from '../frames.ts';
 
@@ -64,15 +64,21 @@ export class ProjectProcess {
     let account: ProcessAccount | undefined;
     try {
       account = accounts?.take();
-      this.#child = spawn(process.execPath, [...execArgv, program], {
-        cwd: folder,
-        env: { ...environment, ...(account && { HOME: account.home, TMPDIR: account.home }) },
-        ...(account && { uid: account.uid, gid: account.gid }),
-        // A signal to the parent's process group, such as Ctrl+C, must not reach the child; the parent process decides
-        // when the child ends.
-        detached: true,
-        stdio: ['ignore', output, output, 'pipe'],
-      });
+      const args = [...execArgv, program];
+      const isEntered = account !== undefined && folder !== undefined;
+      this.#child = spawn(
+        isEntered ? '/bin/sh' : process.execPath,
+        isEntered ? enterFolder(folder, process.execPath, args) : args,
+        {
+          cwd: isEntered ? '/' : folder,
+          env: { ...environment, ...(account && { HOME: account.home, TMPDIR: account.home }) },
+          ...(account && { uid: account.uid, gid: account.gid }),
+          // A signal to the parent's process group, such as Ctrl+C, must not reach the child; the parent process decides
+          // when the child ends.
+          detached: true,
+          stdio: ['ignore', output, output, 'pipe'],
+        },
+      );
     } catch (error) {
       // For a failed spawn, Node either throws the error here or emits it as 'error' below, depending on the error
       // code.

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embedded/clickhouse/start-clickhouse.ts';
@@ -34,6 +34,17 @@ it('refuses every client without the password', async () => {
     expect(statSync(join(folder, 'clickhouse', file)).mode & 0o777).toBe(0o600);
   }
   expect(statSync(join(folder, 'clickhouse')).mode & 0o777).toBe(0o700);
+});
+
+it('creates files that other users cannot read', async () => {
+  const folder = temporaryFolder();
+  engine = await startClickhouse({ folder });
+  await askClickhouse(engine.url, 'CREATE TABLE secret (n UInt8) ENGINE = MergeTree ORDER BY n');
+  await askClickhouse(engine.url, 'INSERT INTO secret VALUES (1)');
+  const paths = readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((name) => join(folder, name));
+  const open = paths.filter((path) => (lstatSync(path).mode & 0o077) !== 0 && !lstatSync(path).isSymbolicLink());
+  expect(paths.length).toBeGreaterThan(20);
+  expect(open).toEqual([]);
 });
 
 it('cannot read local files or connect to other systems', async () => {

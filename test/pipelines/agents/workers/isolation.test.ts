@@ -10,6 +10,7 @@ import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { openHttpApp } from '../../../../pipelines/agents/app/http-app.ts';
 import { readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../../../pipelines/agents/workers/front/graph-isolation.ts';
+import { type ProcessEnd, ProjectProcess } from '../../../../pipelines/agents/workers/front/project-process.ts';
 import { openPoolUnderTest, type PoolUnderTest, projectFile } from '../../../agents/pool-under-test.ts';
 import { isLinuxRoot } from '../../../house/prerequisites.ts';
 
@@ -191,6 +192,31 @@ test.runIf(isRoot)('the custom app has its own user id, also after a restart', a
   } finally {
     await app.close();
   }
+});
+
+test.runIf(isRoot)('a process changes to its folder with its own rights', async () => {
+  const closed = mkdtempSync(join(tmpdir(), 'runlake-closed-'));
+  const folder = join(closed, 'inner');
+  mkdirSync(folder, { mode: 0o755 });
+  const lines: string[] = [];
+  const end = await new Promise<ProcessEnd>((resolve) => {
+    new ProjectProcess({
+      ...{
+        program: '/dev/null',
+        execArgv: [],
+        folder,
+        environment: buildGraphEnvironment(),
+        accounts: isolation.accounts,
+      },
+      limits: { headBytes: 1_024, headValues: 10, bodyBytes: 1_024 },
+      onFrame: () => undefined,
+      onExit: resolve,
+      onLine: (line) => lines.push(line),
+    });
+  });
+  rmSync(closed, { recursive: true });
+  expect(end).toMatchObject({ code: 126 });
+  expect(lines.join('\n')).toContain(folder);
 });
 
 describe.runIf(isRoot)('conditions of isolated user ids', () => {
