@@ -5,8 +5,10 @@
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { lstat, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { deleteTree } from '../isolation/untrusted-tree.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import { poll } from '../timeouts/poll.ts';
 import { isSystemError, readFileIfExists, writePrivateFile } from './private-file.ts';
 
@@ -142,17 +144,30 @@ const minOrphanAgeMs = 60_000;
  * Creates a folder below `root` for files that this process needs while it is running, and deletes the folders of dead
  * processes of the same user. Other users may be able to write to `root`; their folders are not opened.
  *
- * @param options `prefix` of the folder names, which distinguishes them in a shared `root`; `mode`, 0700 by default.
+ * @param options `prefix` of the folder names, which distinguishes them in a shared `root`; `mode`, 0700 by default;
+ *   `beforeDelete` is called for the folder of a dead process. A folder that cannot be deleted is logged.
  */
 export async function createProcessFolder(
   root: string,
-  { prefix = '', mode = 0o700 }: { readonly prefix?: string; readonly mode?: number } = {},
+  options: {
+    readonly prefix?: string;
+    readonly mode?: number;
+    readonly beforeDelete?: (folder: string) => Promise<void>;
+    readonly logger?: Pick<Logger, 'warn'> | undefined;
+  } = {},
 ): Promise<string> {
+  const { prefix = '', mode = 0o700, beforeDelete, logger } = options;
   await mkdir(root, { recursive: true, mode: 0o700 });
   for (const name of await readdir(root)) {
     const isOurs = name.startsWith(prefix) && /^\d+-[\da-f]{12}$/.test(name.slice(prefix.length));
     const folder = join(root, name);
-    if (isOurs && (await isOrphan(folder))) await rm(folder, { recursive: true, force: true });
+    if (!isOurs || !(await isOrphan(folder))) continue;
+    try {
+      await beforeDelete?.(folder);
+      await deleteTree(folder);
+    } catch (err) {
+      logger?.warn({ err, folder }, 'folder of a dead process not deleted');
+    }
   }
   const own = join(root, `${prefix}${process.pid}-${randomBytes(6).toString('hex')}`);
   await mkdir(own, { mode });

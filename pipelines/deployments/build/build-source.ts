@@ -203,7 +203,7 @@ export function createBuilder(deps: BuildDeps): Builder {
     const account = (await accounts.get())?.take();
     if (account === undefined) await requireOperatorWorkspace(request.workspaceId);
     const ownHome =
-      account === undefined ? await createProcessFolder(tmpdir(), { prefix: 'runlake-build-' }) : undefined;
+      account === undefined ? await createProcessFolder(tmpdir(), { prefix: 'runlake-build-', logger }) : undefined;
     const limit = new BuildLimit(config, { signal, account });
     const user: BuildUser = { account, home: ownHome ?? String(account?.home) };
     let cache: PackageCache | undefined;

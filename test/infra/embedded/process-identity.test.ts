@@ -1,7 +1,10 @@
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { expect, it } from 'vitest';
-import { isSameProcess, readProcessIdentity } from '../../../infra/embedded/process-identity.ts';
+import { existsSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createProcessFolder, isSameProcess, readProcessIdentity } from '../../../infra/embedded/process-identity.ts';
 
 it('the identity of a process is constant while it runs', () => {
   const own = readProcessIdentity(process.pid);
@@ -27,4 +30,42 @@ it('a zombie process counts as dead', async () => {
   } finally {
     shell.kill('SIGKILL');
   }
+});
+
+describe('folders of processes', () => {
+  let root: string;
+  beforeEach(() => {
+    root = mkdtempSync(join(tmpdir(), 'runlake-folders-'));
+  });
+  afterEach(() => execFileSync('rm', ['-rf', root]));
+
+  /** Creates the folder of a process that is dead. */
+  function createOrphan(prefix: string): string {
+    const { pid } = spawnSync(process.execPath, ['-e', '']);
+    const folder = join(root, `${prefix}${pid}-0123456789ab`);
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'owner.json'), JSON.stringify({ pid, identity: 'of another time' }));
+    return folder;
+  }
+
+  it('are deleted also if their paths are too long', async () => {
+    const orphan = createOrphan('deep-');
+    const nest = `for (let depth = 0; depth < 30; depth += 1) {
+      require('node:fs').mkdirSync('d'.repeat(200));
+      process.chdir('d'.repeat(200));
+    }`;
+    execFileSync(process.execPath, ['-e', nest], { cwd: orphan });
+    const own = await createProcessFolder(root, { prefix: 'deep-' });
+    expect([existsSync(own), existsSync(orphan)]).toEqual([true, false]);
+  });
+
+  it('do not prevent a start if they cannot be deleted', async () => {
+    const orphan = createOrphan('kept-');
+    const warnings: unknown[] = [];
+    const logger = { warn: (fields: object) => warnings.push(fields) };
+    const beforeDelete = () => Promise.reject(new Error('still in use'));
+    const own = await createProcessFolder(root, { prefix: 'kept-', beforeDelete, logger });
+    expect([existsSync(own), existsSync(orphan)]).toEqual([true, true]);
+    expect(warnings).toMatchObject([{ folder: orphan }]);
+  });
 });

@@ -1,16 +1,6 @@
 /** What builds that attack Runlake reach. Runlake runs as root, and the builds under user ids of their own. */
 import { randomUUID } from 'node:crypto';
-import {
-  chmodSync,
-  existsSync,
-  linkSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -62,11 +52,11 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
     readonly path?: string;
   }
 
-  async function build({ files = echoSource('hi'), install, build: command, path }: Attack) {
+  async function build({ files = echoSource('hi'), install, build: command, path }: Attack, by = builder) {
     const { id } = await under.create(randomUUID());
     const { objectPath, token } = await createUpload(depsOf(), under.workspaceId, id);
     await receiveUpload(depsOf(), token, Readable.from([await packFiles(files)]));
-    return builder.build(
+    return by.build(
       {
         ...{ revisionId: randomUUID(), deploymentId: id, workspaceId: under.workspaceId, source: 'internal_source' },
         sourceConfig: { install_command: install, build_command: command ?? null },
@@ -142,17 +132,30 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
     expect(statSync(secret).uid).toBe(0);
   });
 
+  const nest = `
+    for (let depth = 0; depth < 30; depth += 1) {
+      require('node:fs').mkdirSync('d'.repeat(200));
+      process.chdir('d'.repeat(200));
+    }
+    require('node:fs').writeFileSync('large', Buffer.alloc(3 * 2 ** 20));`;
+  const nestFiles = { ...echoSource('hi'), 'nest.cjs': nest };
+
   it('cannot keep its files with paths that are too long', async () => {
-    const nest = `
-      for (let depth = 0; depth < 30; depth += 1) {
-        require('node:fs').mkdirSync('d'.repeat(200));
-        process.chdir('d'.repeat(200));
-      }`;
-    const files = { ...echoSource('hi'), 'nest.cjs': nest };
     const before = readdirSync(join(dataDir, 'deployments', 'builds'));
     const install = `node nest.cjs && cp nest.cjs $HOME/ && cd $HOME && node nest.cjs && exit 1`;
-    await expect(build({ files, install })).rejects.toMatchObject(failed(/ended with code 1/));
+    await expect(build({ files: nestFiles, install })).rejects.toMatchObject(failed(/ended with code 1/));
     expect(readdirSync(join(dataDir, 'deployments', 'builds'))).toEqual(before);
-    expect(existsSync(join(dataDir, 'deployments', 'builds'))).toBe(true);
+  });
+
+  it('cannot hide files in paths that are too long from the limit of disk space', async () => {
+    const own = join(dataDir, 'limited');
+    const by = createBuilder({
+      ...depsOf(),
+      config: { ...under.config, dataDir: own, deploymentsMaxBuildBytes: 2 ** 20 },
+    });
+    await expect(build({ files: nestFiles, install: 'node nest.cjs' }, by)).rejects.toMatchObject(
+      failed(/more disk space than 1048576 bytes/),
+    );
+    await by.close();
   });
 });
