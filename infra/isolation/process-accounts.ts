@@ -9,16 +9,20 @@
  *   2. The process is started with that id as user id and group id, and without supplementary groups.
  *   3. After that process has exited, `release` kills all other processes of the id and waits until none is left. Then it
  *      deletes the folder, and what the id has created in folders that all users can write to.
- *   4. `close` deletes the remaining folders. After a SIGKILL, the next start deletes the folders of the killed
- *      process. Ids are random, so that an old id is unlikely to be picked again.
+ *   4. `close` deletes the remaining folders.
+ *   5. If this process is killed, a watchdog kills the processes of all its accounts and deletes their folders. If the
+ *      watchdog is killed too, the next start does that. Ids are random, so that an old id is unlikely to be picked again.
  */
 import { execFile, spawn } from 'node:child_process';
 import { randomInt } from 'node:crypto';
-import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { chmodSync, chownSync, lstatSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { buildGraphEnvironment } from '../config/graph-environment.ts';
 import { createProcessFolder, waitForExit } from '../embedded/process-identity.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import { deleteShared, deleteTree } from './untrusted-tree.ts';
 
 export interface ProcessAccount {
@@ -51,6 +55,7 @@ const userIdRanges = [
   { first: 0x7000_0000, count: 0x0fff_ffff },
   { first: 20_000, count: 40_000 },
 ] as const;
+const minUserId = Math.min(...userIdRanges.map(({ first }) => first));
 
 /**
  * @param readable files and folders that processes with such an account must be able to read.
@@ -60,20 +65,27 @@ const userIdRanges = [
 export async function openProcessAccounts(given: {
   readonly readablePaths: readonly string[];
   readonly closed: readonly string[];
+  readonly logger?: Logger | undefined;
 }): Promise<ProcessAccounts | string> {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'Runlake does not run as root';
   const range = userIdRanges.find(({ first, count }) => isMapped('uid', first, count) && isMapped('gid', first, count));
   if (range === undefined) return 'the user namespace maps too few user ids';
-  const folder = await createProcessFolder(tmpdir(), { prefix: 'runlake-accounts-' });
+  const folder = await createProcessFolder(tmpdir(), {
+    prefix: 'runlake-accounts-',
+    beforeDelete: endOrphans,
+    logger: given.logger,
+  });
   // Sets the mode explicitly, because mkdir applies the umask. Other ids must be able to pass through this folder to
   // their own folders.
   chmodSync(folder, 0o711);
+  const stopWatchdog = startWatchdog(folder);
   const cleanups = new Set<Promise<unknown>>();
   const accounts: ProcessAccounts = {
     take: () => createAccount(folder, range, cleanups),
     async close() {
       await Promise.all(cleanups);
-      await deleteTree(folder).catch(() => undefined);
+      await deleteTree(folder).catch((err: unknown) => given.logger?.warn({ err, folder }, 'accounts not deleted'));
+      stopWatchdog();
     },
   };
   const reason = await findUnusableReason(accounts, given);
@@ -127,6 +139,7 @@ function createAccount(
  */
 const killProgram = `
 const uid = Number(process.argv[1]);
+if (!(uid >= ${minUserId})) throw new Error('not an id of an account');
 process.setgid(uid);
 process.setuid(uid);
 if (process.getuid() !== uid || process.geteuid() !== uid) throw new Error('the user id was not changed');
@@ -162,12 +175,51 @@ async function endProcesses(uid: number): Promise<boolean> {
   return false;
 }
 
+/** Kills the processes of the accounts in the folder of a dead process. @throws if one cannot be ended */
+async function endOrphans(folder: string): Promise<void> {
+  for (const name of readdirSync(folder)) {
+    const uid = Number(name);
+    if (!(uid >= minUserId) || lstatSync(join(folder, name)).uid !== uid) continue;
+    if (!(await endProcesses(uid))) throw new Error(`a process of user id ${uid} could not be ended`);
+  }
+}
+
+/**
+ * Script of the watchdog. `read` returns when the pipe to this process closes. Arguments: the folder of the accounts,
+ * Node, and {@link killProgram}, which is tried again because processes of the id can kill it.
+ */
+const watchdogScript = `
+read -r _
+for home in "$1"/*/; do
+  name=\${home%/}
+  for attempt in 1 2 3; do "$2" -e "$3" -- "\${name##*/}" && break; done
+done
+rm -rf -- "$1"`;
+
+/** Starts the watchdog of a folder of accounts. @returns stops it. */
+function startWatchdog(folder: string): () => void {
+  const child = spawn('/bin/sh', ['-c', watchdogScript, 'sh', folder, process.execPath, killProgram], {
+    cwd: '/',
+    env: { PATH: buildGraphEnvironment().PATH },
+    stdio: ['pipe', 'ignore', 'ignore'],
+    // Ctrl+C must not reach it.
+    detached: true,
+  });
+  child.on('error', () => undefined);
+  child.stdin.on('error', () => undefined);
+  child.unref();
+  (child.stdin as Socket).unref();
+  return () => child.kill('SIGKILL');
+}
+
 /**
  * Arguments of `sh` that change to a folder and then become the program. Node changes to `cwd` before it changes the user
  * id, so with `cwd` a process could start in a folder that its account cannot enter. Exits with code 126 if it cannot.
+ *
+ * @param before script that is executed first.
  */
-export function enterFolder(folder: string, program: string, args: readonly string[]): string[] {
-  return ['-c', 'cd -- "$1" || exit 126; shift; exec "$@"', 'sh', folder, program, ...args];
+export function enterFolder(folder: string, program: string, args: readonly string[], before = ''): string[] {
+  return ['-c', `${before}cd -- "$1" || exit 126; shift; exec "$@"`, 'sh', folder, program, ...args];
 }
 
 /** Kills all processes of a user id. @returns whether there were any. */

@@ -161,7 +161,7 @@ export function createBuilder(deps: BuildDeps): Builder {
 
   async function openAccounts(): Promise<ProcessAccounts | undefined> {
     if (config.agentsIsolation === 'off') return undefined;
-    const opened = await openProcessAccounts({ readablePaths: [], closed: listPrivatePaths(config.dataDir) });
+    const opened = await openProcessAccounts({ readablePaths: [], closed: listPrivatePaths(config.dataDir), logger });
     if (typeof opened !== 'string') return opened;
     if (config.agentsIsolation === 'required') throw runlakeError('GRAPH_CODE_NOT_ISOLATED', { reason: opened });
     logger.warn({ reason: opened }, 'builds run under the user id of Runlake, and are as trusted as the operator');

@@ -7,8 +7,9 @@
  *      under its user id, and enters its folder with it.
  *   2. At the timeout or an abort, the whole group is killed. Processes that left the group are killed with the account;
  *      without an account, they are not found, which is why Runlake then trusts the source.
+ *   3. If Runlake ends, also by SIGKILL, its processes end too: those of an account by the watchdog of the accounts.
  */
-import { spawn } from 'node:child_process';
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { enterFolder, type ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
@@ -27,6 +28,8 @@ export interface CommandOptions {
   readonly onOutput: (text: string) => void;
 }
 
+/** A process that kills the group of the command when Runlake ends, which closes the pipe. */
+const followHost = '( read -r _ <&3; kill -KILL 0 ) >/dev/null 2>&1 & exec 3<&-; ';
 const maxOutputBytes = 4 * 1024 ** 2;
 const maxEndCharacters = 16 * 1024;
 
@@ -34,13 +37,13 @@ const maxEndCharacters = 16 * 1024;
 export async function runCommand(command: BuildCommand, { signal, onOutput }: CommandOptions): Promise<string> {
   const { program, args, folder, environment, account } = command;
   signal.throwIfAborted();
-  const child = spawn('/bin/sh', enterFolder(folder, program, args), {
+  const child = spawn('/bin/sh', enterFolder(folder, program, args, account ? '' : followHost), {
     cwd: '/',
     env: environment,
     ...(account && { uid: account.uid, gid: account.gid }),
     detached: true,
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
+    stdio: ['ignore', 'pipe', 'pipe', account ? 'ignore' : 'pipe'],
+  }) as ChildProcessByStdio<null, Readable, Readable>;
   const kill = () => killGroup(child.pid);
   signal.addEventListener('abort', kill, { once: true });
   let output = '';
@@ -80,8 +83,7 @@ export async function runCommand(command: BuildCommand, { signal, onOutput }: Co
   } finally {
     signal.removeEventListener('abort', kill);
     kill();
-    child.stdout.destroy();
-    child.stderr.destroy();
+    for (const pipe of child.stdio) pipe?.destroy();
     // The first line may begin within a secret, which is then not found.
     const begin = end.indexOf('\n');
     if (begin !== -1) onOutput(end.slice(begin + 1));

@@ -10,12 +10,12 @@ import {
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { until } from '../until.ts';
 
-/** Lists the processes of a user id, without zombies. */
+/** Lists the processes of a user id, without zombies and those that delete its files. */
 function listProcesses(uid: number): string[] {
   return readdirSync('/proc').filter((pid) => {
     try {
       const status = readFileSync(`/proc/${pid}/status`, 'latin1');
-      return new RegExp(`^Uid:\\s+${uid}\\s`, 'm').test(status) && !/^State:\s+Z/m.test(status);
+      return new RegExp(`^Uid:\\s+${uid}\\s`, 'm').test(status) && !/^State:\s+Z|^Name:\s+(rm|find)$/m.test(status);
     } catch {
       return false;
     }
