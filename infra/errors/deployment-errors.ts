@@ -37,6 +37,11 @@ export const deploymentErrors = {
     'Deployment {deployment} has no replica that answers.',
     'Read the status of its latest revision; retry if that is still being deployed.',
   ),
+  ISOLATED_FILES_UNUSABLE: terminal(
+    500,
+    'Files of a process with its own user id cannot be {action}.',
+    'Read the cause in the log of Runlake, and make sure that rm, chown, find and du are installed.',
+  ),
   DEPLOYMENT_PORTS_USED: terminal(
     500,
     'All ports of {ports} are in use.',

@@ -22,6 +22,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { buildGraphEnvironment } from '../config/graph-environment.ts';
 import { createProcessFolder, waitForExit } from '../embedded/process-identity.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { deleteShared, deleteTree } from './untrusted-tree.ts';
 
@@ -139,10 +140,10 @@ function createAccount(
  */
 const killProgram = `
 const uid = Number(process.argv[1]);
-if (!(uid >= ${minUserId})) throw new Error('not an id of an account');
+if (!(uid >= ${minUserId})) process.exit(1);
 process.setgid(uid);
 process.setuid(uid);
-if (process.getuid() !== uid || process.geteuid() !== uid) throw new Error('the user id was not changed');
+if (process.getuid() !== uid || process.geteuid() !== uid) process.exit(1);
 try { process.kill(-1, 'SIGKILL'); } catch (error) { if (error.code !== 'ESRCH') throw error; }`;
 
 const killTimeoutMs = 10_000;
@@ -175,12 +176,14 @@ async function endProcesses(uid: number): Promise<boolean> {
   return false;
 }
 
-/** Kills the processes of the accounts in the folder of a dead process. @throws if one cannot be ended */
+/** Kills the processes of the accounts in the folder of a dead process. @throws ISOLATED_FILES_UNUSABLE if one cannot be ended */
 async function endOrphans(folder: string): Promise<void> {
   for (const name of readdirSync(folder)) {
     const uid = Number(name);
     if (!(uid >= minUserId) || lstatSync(join(folder, name)).uid !== uid) continue;
-    if (!(await endProcesses(uid))) throw new Error(`a process of user id ${uid} could not be ended`);
+    if (await endProcesses(uid)) continue;
+    const cause = `a process of user id ${uid} could not be ended`;
+    throw runlakeError('ISOLATED_FILES_UNUSABLE', { action: 'deleted' }, { cause });
   }
 }
 

@@ -9,6 +9,7 @@ import { lstat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { buildGraphEnvironment } from '../config/graph-environment.ts';
 import { isSystemError } from '../embedded/private-file.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
 
 interface Identity {
   readonly uid: number;
@@ -16,6 +17,10 @@ interface Identity {
 }
 
 const maxErrorCharacters = 500;
+
+/** The message contains no path, because owners of deployments read it as the reason of a failed build. */
+const createFilesError = (action: string, cause: string) =>
+  runlakeError('ISOLATED_FILES_UNUSABLE', { action }, { cause: cause.trim() });
 
 /** Runs a program. Resolves with its standard output when it has ended, also with an error. */
 function runProgram(
@@ -58,7 +63,7 @@ const isRoot = () => process.getuid?.() === 0;
  * Deletes a file or a folder with everything in it. Root deletes with the user id of the owner first, which reaches
  * nothing that the owner could not delete, and then what is left. A missing path is ignored.
  *
- * @throws if something is left.
+ * @throws ISOLATED_FILES_UNUSABLE if something is left.
  */
 export async function deleteTree(path: string): Promise<void> {
   const owner = await readOwner(path);
@@ -66,30 +71,31 @@ export async function deleteTree(path: string): Promise<void> {
   const args = ['-rf', '--', path];
   if (isRoot() && owner.uid !== 0) await runProgram('rm', args, owner).catch(() => undefined);
   const { code, errors } = await runProgram('rm', args);
-  if (code !== 0) throw new Error(`${path} could not be deleted: ${errors.trim()}`);
+  if (code !== 0) throw createFilesError('deleted', errors);
 }
 
 /**
  * Gives a folder and everything in it to a user, except what belongs to others than the owner of the folder: a hard link
  * may lead to a file of another user.
  *
- * @throws if something in the folder does not belong to the user then.
+ * @throws ISOLATED_FILES_UNUSABLE if something in the folder does not belong to the user then.
  */
 export async function giveTree(path: string, { uid, gid }: Identity): Promise<void> {
   const owner = await lstat(path);
   const given = await runProgram('chown', ['-RhP', `--from=${owner.uid}`, `${uid}:${gid}`, '--', path]);
-  if (given.code !== 0) throw new Error(`${path} could not be given to a user: ${given.errors.trim()}`);
+  if (given.code !== 0) throw createFilesError('given to another one', given.errors);
   const others = await runProgram('find', [path, '!', '-user', String(uid), '-print', '-quit']);
-  if (others.code !== 0 || others.output !== '') throw new Error(`${path} contains files of other users`);
+  if (others.code !== 0 || others.output !== '')
+    throw createFilesError('given to another one', `${path} contains files of other users`);
 }
 
-/** Disk space of a folder in bytes; 0 if it does not exist. @throws if it cannot be measured. */
+/** Disk space of a folder in bytes; 0 if it does not exist. @throws ISOLATED_FILES_UNUSABLE */
 export async function measureTree(path: string): Promise<number> {
   // `du` exits with an error if a file is deleted meanwhile. It prints the total nevertheless.
   const { output, errors } = await runProgram('du', ['-sk', '--', path]);
   if (output !== '') return sumSizes(output);
   if ((await readOwner(path)) === undefined) return 0;
-  throw new Error(`${path} could not be measured: ${errors.trim()}`);
+  throw createFilesError('measured', errors);
 }
 
 /** Folders in which all users can create files. */
