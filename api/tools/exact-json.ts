@@ -44,6 +44,15 @@ const hasFraction = (value: number) => Number.isFinite(value) && !Number.isInteg
 /** Matches a text that may have numbers for which {@link isInexact} is true. */
 const mayBeInexact = /(?:^|[[:,\s])-?(?:\d{16}|\d+\.0*(?!\d)|\d+(?:\.\d+)?[eE])/;
 
+/** Matches the numbers for which {@link isInexact} may be true, and no part of another number. */
+const candidate = /(?<![\d.eE+-])-?(?:\d{16,}(?:\.\d+)?(?:[eE][+-]?\d+)?|\d+\.0+(?![\deE])|\d+(?:\.\d+)?[eE][+-]?\d+)/g;
+
+/**
+ * Maximum number of {@link ExactNumber}s of a text, each of which takes as much memory as fifty plain ones. So many do
+ * not fit into a page, which then has only a preview.
+ */
+const maxExactNumbers = 100_000;
+
 /** Begins the texts that stand for numbers while JSON is parsed. No other text begins with it. */
 const mark = randomUUID();
 
@@ -52,38 +61,39 @@ const maxDepth = 500;
 const depthMarker = `… (nested deeper than ${maxDepth} levels)`;
 
 /**
- * Parses JSON. Numbers that JavaScript would write differently from Python become {@link ExactNumber}. Lists and objects
- * below {@link maxDepth} others become a text that says so.
+ * Parses JSON. Numbers that JavaScript would write differently from Python become {@link ExactNumber}, the first
+ * {@link maxExactNumbers} of them. Lists and objects below {@link maxDepth} others become a text that says so.
  *
  * @throws SyntaxError
  */
 export function parseExactly(text: string): unknown {
-  const marked = mayBeInexact.test(text) ? markNumbers(text, mark, isInexact) : undefined;
-  return marked === undefined ? cutDepth(JSON.parse(text)) : readMarks(cutDepth(JSON.parse(marked)));
+  const marked = mayBeInexact.test(text)
+    ? markNumbers(text, mark, isInexact, { numbers: candidate, maxMarks: maxExactNumbers })
+    : undefined;
+  return replaceMembers(JSON.parse(marked ?? text), marked !== undefined);
 }
 
-/** Replaces the lists and objects in `value` that are nested too deeply. */
-function cutDepth(value: unknown, depth = 0): unknown {
+/** Replaces the lists and objects in `value` that are nested too deeply, and marked texts with their numbers. */
+function replaceMembers(value: unknown, hasMarks: boolean, depth = 0): unknown {
+  if (typeof value === 'string')
+    return hasMarks && value.startsWith(mark) ? new ExactNumber(value.slice(mark.length)) : value;
   if (typeof value !== 'object' || value === null) return value;
   if (depth >= maxDepth) return depthMarker;
+  if (Array.isArray(value)) {
+    // Object.keys() would create a text for each index.
+    for (let index = 0; index < value.length; index += 1) {
+      const member: unknown = value[index];
+      if (typeof member === 'number') continue;
+      const replaced = replaceMembers(member, hasMarks, depth + 1);
+      if (replaced !== member) value[index] = replaced;
+    }
+    return value;
+  }
   const members = value as Record<string, unknown>;
   for (const key of Object.keys(members)) {
-    const member = members[key];
-    if (typeof member === 'object') replaceMember(members, key, cutDepth(member, depth + 1));
+    const member = replaceMembers(members[key], hasMarks, depth + 1);
+    // Assigning to `__proto__` would not replace the member.
+    if (member !== members[key]) Object.defineProperty(members, key, { value: member });
   }
-  return value;
-}
-
-function replaceMember(members: Record<string, unknown>, key: string, member: unknown): void {
-  // Assigning to `__proto__` would not replace the member.
-  if (member !== members[key]) Object.defineProperty(members, key, { value: member });
-}
-
-/** Replaces the marked texts in `value` with the numbers that they stand for. */
-function readMarks(value: unknown): unknown {
-  if (typeof value === 'string') return value.startsWith(mark) ? new ExactNumber(value.slice(mark.length)) : value;
-  if (typeof value !== 'object' || value === null) return value;
-  const members = value as Record<string, unknown>;
-  for (const key of Object.keys(members)) replaceMember(members, key, readMarks(members[key]));
   return value;
 }

@@ -8,9 +8,18 @@ import { ExactNumber } from './exact-json.ts';
 /** `unicode`: other characters than ASCII count as they are; `ascii`: they count as escapes (`\uXXXX`). */
 export type SizeForm = 'unicode' | 'ascii';
 
-/** Length of `value` as JSON. With `max`, the result is only exact up to `max`; beyond, it is any number above it. */
-export function jsonLength(value: unknown, form: SizeForm, max = Number.POSITIVE_INFINITY): number {
-  if (typeof value === 'string') return stringLength(value, form);
+/**
+ * Length of `value` as JSON. The walk ends when the length exceeds `max`: then the result is any number above it.
+ *
+ * @param cut is applied to each string, except keys, so that a cut value is measured without being copied.
+ */
+export function jsonLength(
+  value: unknown,
+  form: SizeForm,
+  max = Number.POSITIVE_INFINITY,
+  cut: (text: string) => string = (text) => text,
+): number {
+  if (typeof value === 'string') return stringLength(cut(value), form);
   if (typeof value === 'number') return formatNumber(value).length;
   if (value === null) return 4;
   if (typeof value === 'boolean') return value ? 4 : 5;
@@ -19,14 +28,16 @@ export function jsonLength(value: unknown, form: SizeForm, max = Number.POSITIVE
   let count = 0;
   if (Array.isArray(value)) {
     for (const item of value) {
-      length += (count++ > 0 ? 2 : 0) + jsonLength(item, form, max - length);
+      length += (count++ > 0 ? 2 : 0) + jsonLength(item, form, max - length, cut);
       if (length > max) return length;
     }
     return length;
   }
-  for (const [key, member] of Object.entries(value as object)) {
+  const members = value as Readonly<Record<string, unknown>>;
+  for (const key of Object.keys(members)) {
+    const member = members[key];
     if (member === undefined) continue;
-    length += (count++ > 0 ? 4 : 2) + stringLength(key, form) + jsonLength(member, form, max - length);
+    length += (count++ > 0 ? 4 : 2) + stringLength(key, form) + jsonLength(member, form, max - length, cut);
     if (length > max) return length;
   }
   return length;

@@ -31,10 +31,8 @@ type Envelope = Readonly<Record<string, unknown>>;
 export function buildPage(itemsName: string, items: readonly unknown[], options: PageOptions): Envelope {
   const { pageNumber, previewChars } = options;
   const maxChars = Math.min(options.maxCharsPerPage, maxPageCharacters);
-  const pages = fillPages(
-    items.map((item) => cutStrings(item, previewChars)),
-    maxChars,
-  );
+  const cutToPreview = createCut(previewChars);
+  const pages = fillPages(items, maxChars, cutToPreview);
   const envelope = (list: readonly unknown[]) => ({
     [itemsName]: list,
     page_number: pageNumber,
@@ -44,30 +42,34 @@ export function buildPage(itemsName: string, items: readonly unknown[], options:
   });
   const page = pages[pageNumber - 1] ?? [];
   const whole = envelope(page);
-  const fits = (each: Envelope) => jsonLength(each, 'ascii', maxChars) <= maxChars;
-  if (page.length === 0 || fits(whole)) return whole;
-  const lengths = new Map<string, number>();
-  let best: Envelope | undefined;
-  for (let low = 0, high = maxCutLength; low <= high; ) {
-    const middle = Math.floor((low + high) / 2);
-    const cut = envelope(page.map((item) => cutStrings(item, middle, lengths)));
-    if (fits(cut)) {
-      best = cut;
-      low = middle + 1;
-    } else high = middle - 1;
+  const fits = (cut: Cut) => jsonLength(whole, 'ascii', maxChars, cut) <= maxChars;
+  const copy = (cut: Cut) => envelope(page.map((item) => mapStrings(item, cut)));
+  if (page.length === 0 || fits(cutToPreview)) return copy(cutToPreview);
+  let best: Cut | undefined;
+  // Without the characters of its strings, a page is shorter than with strings of any length.
+  if (fits(() => '')) {
+    const lengths = new Map<string, number>();
+    for (let low = 0, high = maxCutLength; low <= high; ) {
+      const middle = Math.floor((low + high) / 2);
+      const cut: Cut = (text) => cutString(cutToPreview(text), middle, lengths);
+      if (fits(cut)) {
+        best = cut;
+        low = middle + 1;
+      } else high = middle - 1;
+    }
   }
-  return best ?? buildPreview(itemsName, whole, maxChars);
+  return best ? copy(best) : buildPreview(itemsName, whole, { maxChars, cut: cutToPreview });
 }
 
 /** Upper bound of the search for the length to which the strings of a page are truncated. */
 const maxCutLength = 100_000;
 
-function fillPages(items: readonly unknown[], maxChars: number): unknown[][] {
+function fillPages(items: readonly unknown[], maxChars: number, cut: Cut): unknown[][] {
   const pages: unknown[][] = [];
   let page: unknown[] = [];
   let characters = 0;
   for (const item of items) {
-    const size = jsonLength(item, 'unicode');
+    const size = jsonLength(item, 'unicode', maxChars, cut);
     if (page.length > 0 && characters + size > maxChars) {
       pages.push(page);
       page = [];
@@ -79,21 +81,36 @@ function fillPages(items: readonly unknown[], maxChars: number): unknown[][] {
   return page.length > 0 ? [...pages, page] : pages;
 }
 
-/**
- * Truncates every string of `value` that has more than `length` characters, except keys. With 0, nothing is truncated.
- *
- * @param lengths caches the lengths of strings, for repeated calls with the same value.
- */
-export function cutStrings(value: unknown, length: number, lengths?: Map<string, number>): unknown {
-  if (length <= 0) return value;
-  if (typeof value === 'string') return cutString(value, length, lengths);
-  if (typeof value !== 'object' || value === null || value instanceof ExactNumber) return value;
-  if (Array.isArray(value)) return value.map((item) => cutStrings(item, length, lengths));
-  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, cutStrings(member, length, lengths)]));
+/** Truncates a string. */
+type Cut = (text: string) => string;
+
+/** Returns a function that truncates strings to `length` characters, and caches those that it truncated. */
+function createCut(length: number): Cut {
+  const results = new Map<string, string>();
+  return (text) => {
+    if (length <= 0 || text.length <= length) return text;
+    const result = results.get(text) ?? cutString(text, length);
+    results.set(text, result);
+    return result;
+  };
 }
 
-function cutString(text: string, length: number, lengths: Map<string, number> | undefined): string {
-  if (text.length <= length) return text;
+/** Truncates every string of `value` that has more than `length` characters, except keys. With 0, nothing is truncated. */
+export function cutStrings(value: unknown, length: number): unknown {
+  return length <= 0 ? value : mapStrings(value, (text) => cutString(text, length));
+}
+
+/** Returns a copy of `value` with the results of `cut` for its strings, except keys. */
+function mapStrings(value: unknown, cut: Cut): unknown {
+  if (typeof value === 'string') return cut(value);
+  if (typeof value !== 'object' || value === null || value instanceof ExactNumber) return value;
+  if (Array.isArray(value)) return value.map((item) => mapStrings(item, cut));
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, mapStrings(member, cut)]));
+}
+
+/** @param lengths caches the lengths of strings, for repeated calls with the same string. */
+function cutString(text: string, length: number, lengths?: Map<string, number>): string {
+  if (length <= 0 || text.length <= length) return text;
   const count = lengths?.get(text) ?? characterCount(text);
   lengths?.set(text, count);
   return count <= length ? text : `${firstCharacters(text, length)}… (+${count - length} chars)`;
@@ -103,7 +120,11 @@ const previewOverhead = 1_000;
 const minPreviewCharacters = 100;
 
 /** The page without its items, and the start of its JSON. */
-function buildPreview(itemsName: string, page: Envelope, maxChars: number): Envelope {
+function buildPreview(
+  itemsName: string,
+  page: Envelope,
+  { maxChars, cut }: { readonly maxChars: number; readonly cut: Cut },
+): Envelope {
   const suffix = '\n… (output truncated, exceeded max_chars_per_page)';
   const count = Math.max(minPreviewCharacters, Math.floor((maxChars - suffix.length - previewOverhead) / 2));
   const { [itemsName]: _, ...rest } = page;
@@ -112,35 +133,39 @@ function buildPreview(itemsName: string, page: Envelope, maxChars: number): Enve
     [itemsName]: [],
     _truncated: true,
     _truncated_message: 'Page exceeded character budget; content truncated.',
-    _truncated_preview: writePython(page, count) + suffix,
+    _truncated_preview: writePython(page, count, cut) + suffix,
   };
 }
 
-/** The first `count` characters of `value` as JSON with escapes and with Python's separators. */
-function writePython(value: unknown, count: number): string {
+/** The first `count` characters of `value` as JSON with escapes and with Python's separators. Reads no further. */
+function writePython(value: unknown, count: number, cut: Cut): string {
   let text = '';
   const add = (part: string) => {
     text += part;
     return text.length < count;
   };
-  const addMembers = (members: readonly (readonly [string, unknown])[], open: string, close: string): boolean => {
-    const all = members.every(([key, member], index) => add(`${index === 0 ? open : ', '}${key}`) && write(member));
-    return all && add(members.length === 0 ? open + close : close);
+  const writeList = (list: readonly unknown[]): boolean => {
+    let separator = '[';
+    for (const item of list) {
+      if (!(add(separator) && write(item))) return false;
+      separator = ', ';
+    }
+    return add(list.length === 0 ? '[]' : ']');
+  };
+  const writeObject = (members: Readonly<Record<string, unknown>>): boolean => {
+    let separator = '{';
+    for (const key of Object.keys(members)) {
+      if (!(add(`${separator}${escapeString(key, count)}: `) && write(members[key]))) return false;
+      separator = ', ';
+    }
+    return add(separator === '{' ? '{}' : '}');
   };
   const write = (each: unknown): boolean => {
-    if (typeof each === 'string') return add(escapeString(each, count));
+    if (typeof each === 'string') return add(escapeString(cut(each), count));
     if (typeof each === 'number') return add(formatNumber(each));
     if (each instanceof ExactNumber) return add(each.text);
     if (typeof each !== 'object' || each === null) return add(JSON.stringify(each));
-    if (Array.isArray(each)) {
-      return addMembers(
-        each.map((item) => ['', item] as const),
-        '[',
-        ']',
-      );
-    }
-    const members = Object.entries(each).map(([key, member]) => [`${escapeString(key, count)}: `, member] as const);
-    return addMembers(members, '{', '}');
+    return Array.isArray(each) ? writeList(each) : writeObject(each as Readonly<Record<string, unknown>>);
   };
   write(value);
   return text.slice(0, count);

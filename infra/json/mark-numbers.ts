@@ -1,6 +1,13 @@
 /** Numbers that JavaScript would change, such as 12345678901234567890 or 0.10, survive `JSON.parse` as marked texts. */
 
-const number = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const anyNumber = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+
+export interface MarkLimits {
+  /** Matches whole numbers; those that it does not match are not replaced. Global. */
+  readonly numbers?: RegExp;
+  /** Further numbers are not replaced. */
+  readonly maxMarks?: number;
+}
 
 /**
  * Replaces numbers outside the texts of a JSON document by texts that begin with `mark`, which no other text of the
@@ -9,23 +16,31 @@ const number = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
  * @param isMarked returns whether a number, as it is written in the document, is to be replaced.
  * @returns undefined if no number is to be replaced. JSON that is not valid stays not valid.
  */
-export function markNumbers(text: string, mark: string, isMarked: (token: string) => boolean): string | undefined {
-  let hasMarks = false;
+export function markNumbers(
+  text: string,
+  mark: string,
+  isMarked: (token: string) => boolean,
+  { numbers = anyNumber, maxMarks = Number.POSITIVE_INFINITY }: MarkLimits = {},
+): string | undefined {
+  let marks = 0;
+  let copiedTo = 0;
   const parts: string[] = [];
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length && marks < maxMarks; ) {
     const quote = text.indexOf('"', at);
     const start = quote === -1 ? text.length : quote;
-    parts.push(
-      text.slice(at, start).replace(number, (token) => {
-        if (!isMarked(token)) return token;
-        hasMarks = true;
-        return `"${mark}${token}"`;
-      }),
-    );
+    const between = text.slice(at, start);
+    numbers.lastIndex = 0;
+    for (let found = numbers.exec(between); found !== null && marks < maxMarks; found = numbers.exec(between)) {
+      const [token] = found;
+      if (!isMarked(token)) continue;
+      const tokenAt = at + found.index;
+      parts.push(text.slice(copiedTo, tokenAt), `"${mark}${token}"`);
+      copiedTo = tokenAt + token.length;
+      marks += 1;
+    }
     at = findStringEnd(text, start);
-    parts.push(text.slice(start, at));
   }
-  return hasMarks ? parts.join('') : undefined;
+  return marks > 0 ? parts.join('') + text.slice(copiedTo) : undefined;
 }
 
 /**
