@@ -192,6 +192,8 @@ export interface StreamOptions {
   readonly holdMs?: number;
   /** Called if the client disconnects before an event was sent, after which it cannot resume the stream. */
   readonly onNothingSent?: () => void;
+  /** Called with the id of an event if its message is sent as JSON, without the ids of the stream. */
+  readonly onSentAsJson?: (eventId: string) => void;
 }
 
 /**
@@ -201,7 +203,7 @@ export interface StreamOptions {
  */
 export async function streamResponse(
   response: Response,
-  { request, stopping, holdMs = 0, onNothingSent }: StreamOptions,
+  { request, stopping, holdMs = 0, onNothingSent, onSentAsJson }: StreamOptions,
 ): Promise<RawResponse> {
   if (response.body === null || response.headers.get('content-type') !== eventStream) return bufferResponse(response);
   const reader = response.body.getReader();
@@ -219,7 +221,7 @@ export async function streamResponse(
   const expired = pause(holdMs, undefined, { ref: false });
   let next = reader.read();
   for (let read = await Promise.race([next, expired]); read !== undefined; read = await Promise.race([next, expired])) {
-    if (read.done) return buildHeldResponse(response, Buffer.concat(held), holdMs > 0);
+    if (read.done) return buildHeldResponse(response, Buffer.concat(held), holdMs > 0, onSentAsJson);
     held.push(read.value);
     next = reader.read();
   }
@@ -252,20 +254,29 @@ export async function streamResponse(
   return new RawResponse({ ...copyHead(response), body });
 }
 
-function buildHeldResponse(response: Response, events: Buffer, mayBeJson: boolean): RawResponse {
+function buildHeldResponse(
+  response: Response,
+  events: Buffer,
+  mayBeJson: boolean,
+  onSentAsJson: StreamOptions['onSentAsJson'],
+): RawResponse {
   const { status, headers } = copyHead(response);
-  const message = mayBeJson ? findOnlyMessage(events) : undefined;
-  if (message === undefined) return new RawResponse({ status, headers, body: events });
-  return new RawResponse({ status, headers: { ...headers, 'content-type': 'application/json' }, body: message });
+  const found = mayBeJson ? findOnlyMessage(events) : undefined;
+  if (found === undefined) return new RawResponse({ status, headers, body: events });
+  if (found.eventId !== undefined) onSentAsJson?.(found.eventId);
+  return new RawResponse({ status, headers: { ...headers, 'content-type': 'application/json' }, body: found.message });
 }
 
 /** Returns the message of an event stream, without copying; undefined if there are several or none. */
-function findOnlyMessage(events: Buffer): Buffer | undefined {
+function findOnlyMessage(
+  events: Buffer,
+): { readonly message: Buffer; readonly eventId: string | undefined } | undefined {
   const at = events.indexOf(messageLine);
   if (at === -1 || at !== events.lastIndexOf(messageLine)) return undefined;
   // The message is an object, which begins at the end of `messageLine`, and contains no line feed.
   const start = at + messageLine.length - 1;
-  return events.subarray(start, events.indexOf('\n', start));
+  const eventId = /^id: (.*)$/m.exec(events.toString('latin1', 0, at))?.[1];
+  return { message: events.subarray(start, events.indexOf('\n', start)), eventId };
 }
 
 function copyHead({ status, headers }: Response) {

@@ -108,7 +108,8 @@ export const postToolsMcp = defineToolOperation({
       authInfo,
     });
     const onNothingSent = () => cancelRequests(session, body);
-    return streamResponse(response, { request, holdMs, onNothingSent });
+    const onSentAsJson = (eventId: string) => services.sessions.removeStoredStream(caller.keyId, eventId);
+    return streamResponse(response, { request, holdMs, onNothingSent, onSentAsJson });
   },
 });
 

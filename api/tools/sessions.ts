@@ -72,7 +72,13 @@ export class Sessions {
     });
     const session = { transport };
     await server.connect(transport as Parameters<Server['connect']>[0]);
+    endCancelledStreams(transport);
     return session;
+  }
+
+  /** Removes the stored messages of the stream of an event, whose client cannot resume it. */
+  removeStoredStream(keyId: string, eventId: string): void {
+    this.#events.removeStream(keyId, eventId);
   }
 
   /** Ends all sessions and their streams. */
@@ -94,4 +100,24 @@ export class Sessions {
     this.#byKey.set(keyId, sessions);
     return sessions;
   }
+}
+
+/** Error code of the Language Server Protocol for cancelled requests. The Model Context Protocol has none. */
+const requestCancelled = -32_800;
+
+/**
+ * Ends the stream of each request that its client cancels. The official package sends no response to it, so that its
+ * stream would stay open. Clients ignore the response.
+ */
+function endCancelledStreams(transport: WebStandardStreamableHTTPServerTransport): void {
+  const receive = transport.onmessage;
+  transport.onmessage = (message, extra) => {
+    receive?.(message, extra);
+    if (!('method' in message) || message.method !== 'notifications/cancelled') return;
+    const id = message.params?.requestId;
+    if (typeof id !== 'string' && typeof id !== 'number') return;
+    const error = { code: requestCancelled, message: 'The request was cancelled.' };
+    // The package aborts the request in the next microtask. Fails if the request is answered already.
+    queueMicrotask(() => void transport.send({ jsonrpc: '2.0', id, error }).catch(() => undefined));
+  };
 }

@@ -9,7 +9,8 @@ import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 
 interface StoredEvent {
   readonly streamId: string;
-  readonly message: JSONRPCMessage;
+  /** JSON: the values of a message can take twenty times as much memory. */
+  readonly message: string;
   readonly bytes: number;
 }
 
@@ -21,6 +22,12 @@ interface EventsOfKey {
 
 /** Estimated size of an event without its message, in bytes. */
 const eventOverheadBytes = 200;
+
+/** Size of a text in the memory of V8, which stores all characters of a text in one byte, or all in two. */
+const memoryBytes = (text: string) => (/[^\0-\xff]/.test(text) ? 2 : 1) * text.length;
+
+/** The message of a priming event, which begins a stream. */
+const emptyMessage = '{}';
 
 export class StoredEvents {
   readonly #maxBytes: number;
@@ -37,20 +44,21 @@ export class StoredEvents {
     const find = (eventId: string) =>
       eventId.startsWith(prefix) ? this.#keys.get(keyId)?.events.get(eventId) : undefined;
     return {
-      storeEvent: async (streamId, message) => {
-        const eventId = `${prefix}${String(++this.#lastNumber).padStart(16, '0')}`;
-        const bytes = JSON.stringify(message).length + eventOverheadBytes;
+      storeEvent: async (streamId, sent) => {
+        const eventId = `${prefix}${String(++this.#lastNumber).padStart(numberDigits, '0')}`;
+        const message = JSON.stringify(sent);
+        const bytes = memoryBytes(message) + eventOverheadBytes;
         this.#add(keyId, eventId, { streamId, message, bytes });
         return eventId;
       },
       getStreamIdForEventId: async (eventId) => find(eventId)?.streamId,
       replayEventsAfter: async (lastEventId, { send }) => {
         const streamId = find(lastEventId)?.streamId ?? '';
-        const later: [string, JSONRPCMessage][] = [];
+        const later: [string, string][] = [];
         for (const [id, event] of this.#keys.get(keyId)?.events ?? [])
           if (id.startsWith(prefix) && id > lastEventId && event.streamId === streamId) later.push([id, event.message]);
-        // The message of a priming event is empty.
-        for (const [id, message] of later) if (Object.keys(message).length > 0) await send(id, message);
+        for (const [id, message] of later)
+          if (message !== emptyMessage) await send(id, JSON.parse(message) as JSONRPCMessage);
         return streamId;
       },
     };
@@ -60,6 +68,15 @@ export class StoredEvents {
   remove(keyId: string, sessionId: string): void {
     const prefix = toPrefix(sessionId);
     for (const id of this.#keys.get(keyId)?.events.keys() ?? []) if (id.startsWith(prefix)) this.#delete(keyId, id);
+  }
+
+  /** Removes the events of the stream of an event, whose client was sent none of their ids. */
+  removeStream(keyId: string, eventId: string): void {
+    const { events } = this.#keys.get(keyId) ?? {};
+    const streamId = events?.get(eventId)?.streamId;
+    const prefix = eventId.slice(0, -numberDigits);
+    for (const [id, event] of events ?? [])
+      if (event.streamId === streamId && id.startsWith(prefix)) this.#delete(keyId, id);
   }
 
   #add(keyId: string, eventId: string, event: StoredEvent): void {
@@ -85,5 +102,8 @@ export class StoredEvents {
     if (ofKey.events.size === 0) this.#keys.delete(keyId);
   }
 }
+
+/** Number of digits at the end of the id of an event. */
+const numberDigits = 16;
 
 const toPrefix = (sessionId: string) => `${sessionId}_`;

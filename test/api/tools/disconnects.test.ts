@@ -124,6 +124,25 @@ describe('a call ends with its queries', () => {
     await isSlowQueryKilled();
   });
 
+  it.each(['2025-06-18', '2025-11-25'])(
+    'and with its stream when its client cancels it: version %s',
+    async (version) => {
+      const session = await openSession(version);
+      slowDownNextQuery();
+      const response = await send('POST', call, session);
+      await isSlowQueryRunning();
+      const params = { requestId: call.id };
+      await send('POST', { jsonrpc: '2.0', method: 'notifications/cancelled', params }, session);
+      // Ends before the query would.
+      const lines = (await response.text()).split('\n').filter((line) => line.startsWith('data: {'));
+      expect(lines.map((line) => JSON.parse(line.slice(6)))).toMatchObject([{ id: call.id, error: { code: -32_800 } }]);
+      await isSlowQueryKilled();
+      const ping = await send('POST', { jsonrpc: '2.0', id: call.id, method: 'ping' }, session);
+      expect(await ping.text()).toContain('"result":{}');
+    },
+    20_000,
+  );
+
   it('when it takes too long', async () => {
     const quick = await startToolServer({ config: { toolsCallTimeoutMs: 2_000 } });
     await sendRuns(quick, [rootRun('slow')]);
@@ -134,6 +153,18 @@ describe('a call ends with its queries', () => {
     await isSlowQueryKilled();
     await quick.close();
   });
+});
+
+it('an answer that was sent as JSON is not stored', async () => {
+  const session = await openSession('2025-11-25');
+  const ping = await send('POST', { jsonrpc: '2.0', id: 1, method: 'ping' }, session);
+  expect(ping.headers.get('content-type')).toMatch('application/json');
+  await ping.text();
+  const id = (number: number) => `${session['mcp-session-id']}_${String(number).padStart(16, '0')}`;
+  for (let number = 1; number <= 80; number += 1) {
+    const resumed = await send('GET', undefined, { ...session, 'last-event-id': id(number) });
+    expect(resumed.status, await resumed.text()).toBe(400);
+  }
 });
 
 describe('a stream whose client disconnects', () => {

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 import { expect, it } from 'vitest';
@@ -44,6 +46,31 @@ it('large results of one key do not remove those of another', async () => {
   expect(await quiet.getStreamIdForEventId?.(kept)).toBe('s');
   expect(await loud.getStreamIdForEventId?.(removed)).toBeUndefined();
   expect(await loud.getStreamIdForEventId?.(last)).toBe('s');
+});
+
+it('events take as much memory as they count for', async () => {
+  setFlagsFromString('--expose-gc');
+  const collectGarbage = runInNewContext('gc') as () => void;
+  const store = new StoredEvents(64 * 1024 ** 2).ofSession('key', 'one');
+  const json = JSON.stringify({ jsonrpc: '2.0', id: 1, result: { lists: Array.from({ length: 300_000 }, () => []) } });
+  collectGarbage();
+  const usedBefore = process.memoryUsage().heapUsed;
+  const count = 10;
+  for (let id = 0; id < count; id += 1) await store.storeEvent('s', JSON.parse(json) as JSONRPCMessage);
+  collectGarbage();
+  expect(process.memoryUsage().heapUsed - usedBefore).toBeLessThan(2 * count * json.length);
+});
+
+it('the events of a stream that was not sent as one are removed', async () => {
+  const events = new StoredEvents(1_000_000);
+  const [one, two] = [events.ofSession('key', 'one'), events.ofSession('key', 'two')];
+  const first = await one.storeEvent('a', {} as JSONRPCMessage);
+  const last = await one.storeEvent('a', message(1));
+  const others = [await one.storeEvent('b', message(2)), await two.storeEvent('a', message(3))];
+  events.removeStream('key', first);
+  for (const id of [first, last]) expect(await one.getStreamIdForEventId?.(id)).toBeUndefined();
+  expect(await one.getStreamIdForEventId?.(others[0] as string)).toBe('b');
+  expect(await two.getStreamIdForEventId?.(others[1] as string)).toBe('a');
 });
 
 it('a session that is not used ends with its streams', async () => {
