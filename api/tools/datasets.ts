@@ -34,7 +34,10 @@ export const listDatasets = defineTool({
     metadata: object({ description: 'Only datasets whose metadata contains these pairs.' }).optional(),
     limit: integer({ description: 'Maximum number of datasets; more than 100 count as 100.', minimum: 1 }).default(20),
   },
-  output: { datasets: { type: 'array', items: { type: 'object' } }, total_count: { type: 'integer' } },
+  output: {
+    datasets: { type: 'array', items: { type: 'object' } },
+    total_count: { type: 'integer', description: 'Number of datasets in this answer. More can match.' },
+  },
   run: async (values, { api }) => {
     const found = (await api.get('/datasets', {
       id: values.dataset_ids,
@@ -107,7 +110,13 @@ export const listExamples = defineTool({
     limit: integer({ description: 'Maximum number of examples; more than 100 count as 100.', minimum: 1 }).default(10),
     offset: integer({ description: 'Number of examples to skip.' }).default(0),
   },
-  output: { examples: { type: 'array', items: { type: 'object' } }, total_count: { type: 'integer' } },
+  output: {
+    examples: { type: 'array', items: { type: 'object' } },
+    total_count: {
+      type: 'integer',
+      description: 'Number of examples in this answer. More can match: read them with offset.',
+    },
+  },
   run: async (values, { api }) => {
     const { dataset_id: id, dataset_name: name, example_ids: ids } = values;
     if (id === undefined && name === undefined && ids === undefined)

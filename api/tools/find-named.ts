@@ -13,8 +13,9 @@ export function describeLimit(limit: number): { readonly note?: string } {
 
 /** Returns the id of the project with a name or an id. @throws NOT_FOUND */
 export async function findProjectId(api: MainApi, nameOrId: string): Promise<string> {
-  const found = (await api.get('/sessions', { name: nameOrId, limit: 1 })) as { id: string }[];
-  const id = found[0]?.id ?? (isUuid(nameOrId) ? nameOrId.toLowerCase() : undefined);
+  const find = async (condition: { readonly name: string } | { readonly id: string }) =>
+    ((await api.get('/sessions', { ...condition, limit: 1 })) as { id: string }[])[0]?.id;
+  const id = (await find({ name: nameOrId })) ?? (isUuid(nameOrId) ? await find({ id: nameOrId }) : undefined);
   if (id === undefined) throw runlakeError('NOT_FOUND', { what: `Project ${nameOrId}` });
   return id;
 }

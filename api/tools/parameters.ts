@@ -92,12 +92,12 @@ export const choice = <const Word extends string>(words: readonly Word[], option
 /** Returns a text, number or boolean in lower case. Other values have no word: their `toString` is the sender's. */
 const toWord = (sent: unknown) => (typeof sent === 'object' ? undefined : String(sent).trim().toLowerCase());
 
-/** A whole number, also as a text. */
+/** A whole number, also as a text, by default from 0 on. With the minimum -Infinity, any number. */
 export const integer = ({ minimum = 0, ...options }: Options) =>
-  define<number>({ type: 'integer', minimum, ...options }, (sent, name) => {
+  define<number>({ type: 'integer', ...(Number.isFinite(minimum) && { minimum }), ...options }, (sent, name) => {
     const value = typeof sent === 'string' && /^-?\d{1,15}$/.test(sent.trim()) ? Number(sent) : sent;
     if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < minimum)
-      throw refuse(name, `must be an integer from ${minimum} on`);
+      throw refuse(name, Number.isFinite(minimum) ? `must be an integer from ${minimum} on` : 'must be an integer');
     return value;
   });
 

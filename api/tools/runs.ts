@@ -15,13 +15,13 @@ export const pageParameters = {
   }).default(defaultPageCharacters),
   preview_chars: integer({
     description: 'Longer texts are cut to this number of characters, and end with "… (+N chars)". 0: no text is cut.',
-    minimum: Number.MIN_SAFE_INTEGER,
+    minimum: Number.NEGATIVE_INFINITY,
   }).default(defaultPreviewCharacters),
 };
 
 export const pageNumber = integer({
   description: 'Page to return, from 1. total_pages in the result says how many there are.',
-  minimum: Number.MIN_SAFE_INTEGER,
+  minimum: Number.NEGATIVE_INFINITY,
 });
 
 /** Output of tools that divide their results into pages by number of characters. */
@@ -121,37 +121,46 @@ export const fetchRuns = defineTool({
       order: order === 'start_time' ? 'asc' : 'desc',
       select: stockFields,
     };
-    const { runs, isCut } = await queryRuns(api, body, Math.min(values.limit, maxLimit));
+    const { runs, isCut, hasMore } = await queryRuns(api, body, Math.min(values.limit, maxLimit));
     const page = buildPage('runs', runs, {
       pageNumber: values.page_number,
       maxCharsPerPage: values.max_chars_per_page,
       previewChars: values.preview_chars,
     });
-    const cut = `The runs are large: the pages have only the first ${runs.length}. For the others, add a condition on start_time to filter.`;
-    const note = [describeLimit(values.limit).note, isCut ? cut : undefined].filter(Boolean).join(' ');
+    const reason = isCut ? 'The runs are large' : 'More runs match';
+    const remedy = `${isCut || values.limit >= maxLimit ? '' : 'raise limit or '}add a condition on start_time to filter`;
+    const cut = `${reason}: the pages have only the first ${runs.length}. For the others, ${remedy}.`;
+    const note = [describeLimit(values.limit).note, hasMore ? cut : undefined].filter(Boolean).join(' ');
     return { ...page, ...(note !== '' && { note }) };
   },
 });
 
-/** Reads up to `limitRows` runs that match. `isCut`: further runs match, but the responses would be too large. */
+/**
+ * Reads up to `limitRows` runs that match. `hasMore`: further runs match. `isCut`: they would be within the limit, but the
+ * responses would be too large.
+ */
 export async function queryRuns(
   api: MainApi,
   body: StoredRecord,
   limitRows: number,
-): Promise<{ readonly runs: StoredRecord[]; readonly isCut: boolean }> {
+): Promise<{ readonly runs: StoredRecord[]; readonly isCut: boolean; readonly hasMore: boolean }> {
   const runs: StoredRecord[] = [];
   let isCut = false;
+  let hasMore = false;
   for await (const page of generatePages(api, body, limitRows)) {
     runs.push(...page.runs);
     isCut = page.isLastRead;
+    hasMore = page.hasMore;
   }
-  return { runs, isCut };
+  return { runs, isCut, hasMore };
 }
 
 interface RunsPage {
   readonly runs: StoredRecord[];
   /** There are further pages, but the call must not read them. */
   readonly isLastRead: boolean;
+  /** Further runs match. */
+  readonly hasMore: boolean;
 }
 
 /**
@@ -169,7 +178,7 @@ async function* generatePages(api: MainApi, body: StoredRecord, limitRows: numbe
     count += page.runs.length;
     cursor = page.cursors?.next ?? null;
     const isLastRead = cursor !== null && count < limitRows && !api.mayReadMore();
-    yield { runs: page.runs, isLastRead };
+    yield { runs: page.runs, isLastRead, hasMore: cursor !== null };
     if (isLastRead) return;
   }
 }
@@ -202,7 +211,7 @@ export const getRun = defineTool({
     outline: flag({ description: 'Whether the result has the outline of the runs below.' }).default(true),
     preview_chars: integer({
       description: 'Longer texts are cut to this number of characters. 0: no text is cut.',
-      minimum: Number.MIN_SAFE_INTEGER,
+      minimum: Number.NEGATIVE_INFINITY,
     }).default(1_000),
   },
   output: {

@@ -127,6 +127,16 @@ describe('the tools', () => {
     for (const [name, args, error] of failures) expect(await call(name, args)).toEqual({ error });
   });
 
+  it('are listed without limits that any number is within', async () => {
+    const client = await server.connect();
+    const { tools } = await client.listTools();
+    expect(JSON.stringify(tools)).not.toContain(String(Number.MIN_SAFE_INTEGER));
+    for (const name of ['list_datasets', 'list_examples'])
+      expect(tools.find((tool) => tool.name === name)?.outputSchema?.properties?.total_count).toMatchObject({
+        description: expect.stringContaining('in this answer'),
+      });
+  });
+
   it('ignore unknown parameters, and say so', async () => {
     const { note } = await call('list_projects', { verbose: 'yes' });
     expect(note).toBe('Unknown parameters were ignored: verbose.');
@@ -171,7 +181,8 @@ describe('fetch_runs', () => {
       order_by: 'start_time',
     };
     const first = await call('fetch_runs', args);
-    expect(first).toMatchObject({ page_number: 1, note: 'limit 500 was reduced to 100, the maximum.' });
+    const note = expect.stringMatching(/^limit 500 was reduced to 100, the maximum\. More runs match: /);
+    expect(first).toMatchObject({ page_number: 1, note });
     const found = [...first.runs];
     for (let page = 2; page <= first.total_pages; page += 1) {
       const { runs: more, ...rest } = await call('fetch_runs', { ...args, page_number: page });
@@ -216,6 +227,30 @@ describe('fetch_runs', () => {
     expect(await call('fetch_runs', { project_name: 'nowhere', limit: 1 })).toMatchObject({
       error: expect.stringContaining('Project nowhere not found.'),
     });
+  });
+
+  it('says that more runs match than it has read', async () => {
+    const root = rootRun('beyond');
+    const children = Array.from({ length: 101 }, (_, index) => childRun(root, 'beyond', { name: `step ${index}` }));
+    await sendRuns(server, [root, ...children]);
+    const read = async (args: object) =>
+      (await call('fetch_runs', { project_name: 'beyond', trace_id: root.id, ...args })).note;
+    expect(await read({ limit: 100 })).toBe(
+      'More runs match: the pages have only the first 100. For the others, add a condition on start_time to filter.',
+    );
+    expect(await read({ limit: 1 })).toMatch(
+      /^More runs match: the pages have only the first 1\. For the others, raise limit/,
+    );
+    expect(await read({ limit: 100, is_root: true })).toBeUndefined();
+  });
+
+  it('says that no project has an id', async () => {
+    const missing = randomUUID();
+    const error = expect.stringContaining(`Project ${missing} not found.`);
+    for (const tool of ['fetch_runs', 'get_project_stats'])
+      expect(await call(tool, { project_name: missing, limit: 1 })).toMatchObject({ error });
+    const both = [await findProject('filters'), missing];
+    expect(await call('fetch_runs', { project_name: both, limit: 1 })).toMatchObject({ error });
   });
 
   it('finds projects whose names look like lists', async () => {
