@@ -6,10 +6,11 @@
 import { EventEmitter, once } from 'node:events';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { ErrorCode, type JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 import { loadConfig } from '../../infra/config/load.ts';
 import { readToolEnvironment } from '../../infra/config/tool-credentials.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
+import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { acceptsKey, normaliseEndpoint, openEndpoints } from '../tools/endpoints.ts';
 import type { SendToMainApi, ToolCredentials } from '../tools/main-api.ts';
@@ -45,12 +46,39 @@ export async function serveToolsOverStdio(): Promise<void> {
   const transport = new StdioServerTransport();
   const stopped = ['SIGTERM', 'SIGINT'].map((signal) => once(process, signal));
   const ended = Promise.race([once(process.stdin, 'end'), once(process.stdin, 'close')]);
+  const outputClosed = new Promise((resolve) => process.stdout.on('error', resolve));
   await server.connect(transport);
   const answered = trackAnswers(transport);
-  await Promise.race([ended.then(answered), ...stopped]);
+  const closed = handleUnreadable(transport, logger).then(() => 'closed');
+  const end = await Promise.race([ended.then(answered), outputClosed, closed, ...stopped]);
+  if (end === 'closed') process.exitCode = 1;
   await server.close();
   endpoints.close();
   process.stdin.destroy();
+}
+
+/**
+ * Answers and logs messages that cannot be read. Resolves when the transport is closed; it closes itself if a message is
+ * too large. The transport is connected.
+ */
+function handleUnreadable(transport: StdioServerTransport, logger: Pick<Logger, 'warn'>): Promise<void> {
+  transport.onerror = (err) => {
+    logger.warn({ err }, 'cannot read a message on standard input');
+    const error =
+      err instanceof SyntaxError
+        ? { code: ErrorCode.ParseError, message: 'The message is not valid JSON.' }
+        : { code: ErrorCode.InvalidRequest, message: 'The message is not a message of JSON-RPC 2.0.' };
+    // JSON-RPC 2.0, section 5: the id is null if it cannot be read. The package has no type for it.
+    const answer = { jsonrpc: '2.0', id: null, error } as unknown as JSONRPCMessage;
+    if (err instanceof SyntaxError || err.name === 'ZodError') void transport.send(answer);
+  };
+  return new Promise((resolve) => {
+    const close = transport.onclose;
+    transport.onclose = () => {
+      close?.();
+      resolve();
+    };
+  });
 }
 
 /** Returns a function that waits until every request so far is answered or cancelled. The transport is connected. */

@@ -86,6 +86,43 @@ describe('over standard input and output', () => {
     expect(readResult(answers.at(-1).result)).toMatchObject({ projects: [{ name: 'stdio' }] });
   });
 
+  it('answers and logs messages that it cannot read, and ends with an error after one that is too large', async () => {
+    const running = startProgram([builtProgram, 'tools', '--stdio'], variables());
+    const lines = [
+      '{bad',
+      '{"jsonrpc":"2.0","id":1.5}',
+      '{"jsonrpc":"2.0","id":7,"method":"ping"}',
+      'x'.repeat(11 * 1024 ** 2),
+    ];
+    running.child.stdin?.on('error', () => undefined);
+    running.child.stdin?.write(lines.map((line) => `${line}\n`).join(''));
+    const { code, stdout, stderr } = await running.result;
+    const answers = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(answers).toMatchObject([
+      { id: null, error: { code: -32_700 } },
+      { id: null, error: { code: -32_600 } },
+      { id: 7, result: {} },
+    ]);
+    expect(stderr).toMatch(/exceeded maximum size of 10485760 bytes/);
+    expect(code).toBe(1);
+  });
+
+  it('ends when standard output is closed', async () => {
+    const running = startProgram([builtProgram, 'tools', '--stdio'], variables());
+    const list = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n';
+    running.child.stdin?.on('error', () => undefined);
+    running.child.stdout?.once('data', () => {
+      running.child.stdout?.destroy();
+      running.child.stdin?.write(list);
+    });
+    running.child.stdin?.write(list);
+    const { code, stderr } = await running.result;
+    expect([code, stderr]).toEqual([0, '']);
+  });
+
   it('starts before its endpoint, and calls say that it is down', async () => {
     const client = await connect({ ...variables(), LANGSMITH_ENDPOINT: 'http://127.0.0.1:9' });
     const result = readResult((await client.callTool({ name: 'list_projects', arguments: {} })) as CallToolResult);
