@@ -11,7 +11,7 @@ export type SizeForm = 'unicode' | 'ascii';
 /**
  * Length of `value` as JSON. The walk ends when the length exceeds `max`: then the result is any number above it.
  *
- * @param cut is applied to each string, except keys, so that a cut value is measured without being copied.
+ * @param cut truncates a string, for all strings except keys: a truncated value is measured without being copied.
  */
 export function jsonLength(
   value: unknown,
