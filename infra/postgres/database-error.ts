@@ -1,4 +1,4 @@
-import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 
 /**
  * SQLSTATE classes (two characters) and codes of temporary conditions, after which a retry may succeed.
@@ -42,6 +42,11 @@ export function toDatabaseError(raw: unknown): RunlakeError | TypeError | RangeE
     return runlakeError('ACCESS_DENIED_BY_STORE', { store: 'Postgres', reason: `SQLSTATE ${state}` }, { cause: raw });
   }
   return runlakeError('DATABASE_QUERY_FAILED', {}, { cause: raw });
+}
+
+/** Returns true if Postgres refused the values or the form of a statement, so that it would refuse it again. */
+export function isRefusedStatement(error: unknown): boolean {
+  return isRunlakeError(error) && (error.code === 'TEXT_NOT_STORABLE' || error.code === 'DATABASE_QUERY_FAILED');
 }
 
 /** Returns the unique constraint or index that was violated; undefined for other errors. */

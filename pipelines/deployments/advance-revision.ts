@@ -40,7 +40,7 @@ export interface AdvanceDeps {
   readonly config: Pick<Config, 'deploymentsDriver' | 'deploymentsStartTimeoutMs' | 'deploymentsTickMs'>;
 }
 
-/** Number of claims in one status after which the revision fails: its hosts were killed each time. */
+/** Number of claims in one status after which the revision fails. */
 const maxAttempts = 3;
 const progressIntervalMs = 100;
 /** Lines of the log that the reason of a failure contains. */
@@ -124,7 +124,7 @@ function create({ secretSealer, config }: AdvanceDeps, revision: ClaimedRevision
 async function build(deps: AdvanceDeps, revision: ClaimedRevision, signal: AbortSignal): Promise<Step> {
   const { revisionId, deploymentId, attempts } = revision;
   if (attempts > maxAttempts) {
-    return { to: 'BUILD_FAILED', reason: `The process that built it was killed ${maxAttempts} times.` };
+    return { to: 'BUILD_FAILED', reason: `Its build did not end in ${maxAttempts} attempts: the process was killed, or its result could not be stored.` };
   }
   const secrets = openRevisionSecrets(deps.secretSealer, revision);
   const log = openRevisionLog(deps, { revisionId, stage: 'build', values: Object.values(secrets) });

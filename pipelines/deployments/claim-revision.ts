@@ -13,7 +13,10 @@ export interface ClaimedRevision extends RevisionClaim {
   readonly deploymentId: string;
   readonly workspaceId: string;
   readonly status: RevisionStatus;
-  /** Number of claims in this status, with this one. More than one: the host of an earlier claim was killed. */
+  /**
+   * Number of claims in this status, with this one. More than one: the host of an earlier claim was killed, or Postgres
+   * refused its result.
+   */
   readonly attempts: number;
   readonly source: DeploymentSource;
   readonly sourceConfig: SourceConfig;
@@ -73,12 +76,18 @@ export function renewRevisions(
 }
 
 /**
- * Releases a revision, so that another host continues it at once. The claim does not count as an attempt.
+ * Releases a revision, so that another host continues it at once.
+ *
+ * @param options `isAttempt`: the claim counts as an attempt, as if its host had been killed.
  */
-export async function releaseRevision(database: Sql, { revisionId, fence }: RevisionClaim): Promise<void> {
+export async function releaseRevision(
+  database: Sql,
+  { revisionId, fence }: RevisionClaim,
+  { isAttempt }: { readonly isAttempt: boolean },
+): Promise<void> {
   await database.execute(
-    `UPDATE deployment_revisions SET lease_until = NULL, host_id = NULL, attempts = greatest(attempts - 1, 0)
+    `UPDATE deployment_revisions SET lease_until = NULL, host_id = NULL, attempts = greatest(attempts - $3::int, 0)
      WHERE id = $1 AND fence = $2`,
-    [revisionId, fence],
+    [revisionId, fence, isAttempt ? 0 : 1],
   );
 }

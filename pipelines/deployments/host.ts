@@ -16,6 +16,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRefusedStatement } from '../../infra/postgres/database-error.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
 import { type AdvanceDeps, advanceRevision } from './advance-revision.ts';
 import { type ClaimedRevision, claimRevision, releaseRevision, renewRevisions } from './claim-revision.ts';
@@ -80,17 +81,19 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
       return true;
     };
     const advance = async () => {
+      let isAttempt = false;
       try {
         await advanceRevision(deps, claim, { signal: lost.signal, takeBuildSlot });
       } catch (err) {
         if (!lost.signal.aborted) {
+          isAttempt = isRefusedStatement(err);
           logger.warn({ err, revisionId: claim.revisionId }, 'revision could not be advanced; retrying');
           await pause(config.deploymentsTickMs, stopping.signal);
         }
       } finally {
         if (hasSlot) buildSlots += 1;
         if (revisions.get(claim.revisionId)?.fence === claim.fence) revisions.delete(claim.revisionId);
-        await releaseRevision(database, claim).catch((err: unknown) =>
+        await releaseRevision(database, claim, { isAttempt }).catch((err: unknown) =>
           logger.warn({ err, revisionId: claim.revisionId }, 'revision not released; its lease expires'),
         );
         wake();

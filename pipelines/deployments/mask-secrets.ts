@@ -32,6 +32,14 @@ export function createMask(values: Iterable<string>): (text: string) => string {
   };
 }
 
+/**
+ * Removes control characters from output, except tabs and line breaks. NUL characters cannot be stored, and others would
+ * change a terminal. Halves of surrogate pairs, which cannot be stored either, are replaced.
+ */
+export function removeControls(text: string): string {
+  return text.toWellFormed().replace(/[^\P{Cc}\t\n]/gu, '');
+}
+
 interface TextRange {
   readonly start: number;
   /** Exclusive. */

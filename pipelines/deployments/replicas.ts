@@ -9,6 +9,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
 import type { ReplicaName, SecretReference } from './driver.ts';
+import { removeControls } from './mask-secrets.ts';
 
 export interface ReplicaClaim {
   readonly revisionId: string;
@@ -166,7 +167,7 @@ export async function recordEnded(
          failures = $5::int
            + CASE WHEN url IS NOT NULL AND started_at < now() - interval '1 minute' THEN 0 ELSE failures END
        WHERE revision_id = $1 AND number = $2 AND fence = $3 RETURNING failures`,
-      [revisionId, number, fence, reason, isOwnFailure ? 1 : 0],
+      [revisionId, number, fence, removeControls(reason), isOwnFailure ? 1 : 0],
     );
     if (ended === undefined) return;
     await tx.execute(

@@ -7,7 +7,7 @@
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
-import { createMask } from './mask-secrets.ts';
+import { createMask, removeControls } from './mask-secrets.ts';
 import { isFinal, type RevisionStatus } from './states.ts';
 
 export type LogStage = 'build' | 'deploy' | 'run';
@@ -52,12 +52,7 @@ export function openRevisionLog(
 ): RevisionLog {
   const maskSecrets = createMask(values);
   const mask = (text: string) => shortenPaths(maskSecrets(text), revisionId);
-  const clean = (line: string) =>
-    mask(line)
-      .slice(0, maxLineCharacters)
-      .toWellFormed()
-      // NUL characters cannot be stored, and other control characters would change a terminal.
-      .replace(/[^\P{Cc}\t]/gu, '');
+  const clean = (line: string) => removeControls(mask(line).slice(0, maxLineCharacters));
   let lines: string[] = [];
   /** The last lines as they arrived, also those that were dropped. */
   const last: string[] = [];

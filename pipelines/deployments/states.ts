@@ -7,6 +7,7 @@
  */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
+import { removeControls } from './mask-secrets.ts';
 
 export const revisionStatuses = [
   'CREATING',
@@ -130,7 +131,7 @@ export async function recordTransition(
   await tx.execute(
     `INSERT INTO revision_transitions (revision_id, position, from_status, to_status, reason)
      VALUES ($1, (SELECT count(*) FROM revision_transitions WHERE revision_id = $1), $2, $3, $4)`,
-    [revisionId, from, to, reason],
+    [revisionId, from, to, removeControls(reason)],
   );
 }
 

@@ -17,6 +17,8 @@ export interface Recording {
   readonly needed: (readonly ReplicaName[])[];
   /** Names of deployments whose replicas fail to start. */
   readonly failing: Set<string>;
+  /** The reason of their failure. */
+  failure?: string;
   /** Names of deployments whose replicas cannot be stopped. */
   readonly unstoppable: Set<string>;
   /** Resolves when replicas can start. Default: at once. */
@@ -38,7 +40,7 @@ export function createRecordingDriver(recording: Recording, host: string): Deplo
       signal.throwIfAborted();
       onLog(`starting ${spec.name}`);
       if (recording.failing.has(spec.name))
-        throw runlakeError('DEPLOYMENT_START_FAILED', { reason: 'The graph is broken' });
+        throw runlakeError('DEPLOYMENT_START_FAILED', { reason: recording.failure ?? 'The graph is broken' });
       let end = (_reason: string): void => undefined;
       const ended = new Promise<string>((resolve) => {
         end = resolve;
