@@ -7,6 +7,7 @@ import {
   createDeployment as create,
   updateDeployment as update,
 } from '../../pipelines/deployments/write-deployment.ts';
+import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { OneOf, Text, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import {
@@ -124,7 +125,9 @@ const updateDeployment = defineOperation({
   },
 });
 
-const DeletionQuery = { delete_tracing_project: Type.Boolean({ default: false }) };
+const DeletionQuery = {
+  delete_tracing_project: Type.Boolean({ default: false, description: 'Needs the permission projects:delete too.' }),
+};
 
 const deleteDeployment = defineOperation({
   operationId: 'deleteDeployment',
@@ -140,6 +143,7 @@ const deleteDeployment = defineOperation({
   schema: { params: DeploymentParams, query: Type.Object(DeletionQuery), response: { 204: Type.Null() } },
   handler: async ({ caller, params, query, services }) => {
     const deletesProject = query.delete_tracing_project;
+    if (deletesProject) requirePermission(caller, 'projects:delete');
     await requestDeletion(services.database, caller.workspaceId, params.deployment_id, { deletesProject });
     return new RawResponse({ status: 204 });
   },
@@ -162,6 +166,7 @@ const deleteDeployments = defineOperation({
   handler: async ({ caller, query, services }) => {
     const result = { deleted: [] as string[], not_found: [] as string[] };
     const deletesProject = query.delete_tracing_project;
+    if (deletesProject) requirePermission(caller, 'projects:delete');
     for (const id of new Set(query.deployment_ids)) {
       try {
         await requestDeletion(services.database, caller.workspaceId, id, { deletesProject });

@@ -1,10 +1,11 @@
 import type { Database, Sql } from '../../infra/postgres/database.ts';
+import { recordAuditLog } from '../tenants/audit-logs.ts';
 import { lockDeployment } from './lock-deployment.ts';
 import { endUnfinishedRevisions } from './states.ts';
 
 /**
  * Requests the deletion of a deployment. A host stops its replicas, then deletes its rows (`delete-deployment.ts`). Its
- * name is free at once.
+ * name is free at once. The caller must have checked that the project may be deleted.
  *
  * @throws NOT_FOUND
  */
@@ -15,7 +16,8 @@ export async function requestDeletion(
   { deletesProject }: { readonly deletesProject: boolean },
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    const { id } = await lockDeployment(tx, workspaceId, deploymentId);
+    const { id, tracingProjectId } = await lockDeployment(tx, workspaceId, deploymentId);
+    if (deletesProject) await recordProjectDeletion(tx, workspaceId, { id, tracingProjectId });
     await endUnfinishedRevisions(tx, id, 'The deployment is deleted.');
     await tx.execute(
       `UPDATE deployments SET deletion_requested_at = now(), deletes_project = $2, updated_at = now() WHERE id = $1`,
@@ -23,6 +25,22 @@ export async function requestDeletion(
     );
     await tx.execute("SELECT pg_notify('deployments', $1)", [id]);
   });
+}
+
+/** Adds the deletion to the audit log. The host that deletes the project later does not know who requested it. */
+async function recordProjectDeletion(
+  tx: Sql,
+  workspaceId: string,
+  { id, tracingProjectId }: { readonly id: string; readonly tracingProjectId: string | null },
+): Promise<void> {
+  const projects = await tx.query<{ id: string; name: string }>(
+    'SELECT id, name FROM projects WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL',
+    [tracingProjectId, workspaceId],
+  );
+  for (const project of projects) {
+    const target = { kind: 'project', ...project };
+    await recordAuditLog(tx, { workspaceId, action: 'project.delete', target, details: { deployment_id: id } });
+  }
 }
 
 /** Requests the deletion of all deployments of a workspace, and deletes their secrets at once. Idempotent. */

@@ -71,7 +71,7 @@ export async function listAuditLogs(
 
 type NewAuditLog = ({ readonly workspaceId: string } | { readonly organizationId: string }) & {
   readonly action: string;
-  readonly target: { readonly kind: string; readonly id: string };
+  readonly target: { readonly kind: string; readonly id: string; readonly name?: string };
   readonly details?: object;
 };
 
@@ -86,8 +86,12 @@ export async function recordAuditLog(sql: Sql, entry: NewAuditLog): Promise<void
   const { kind, id, name, ip } = getActor() ?? { kind: 'system', id: null, name: null, ip: null };
   await sql.execute(
     `INSERT INTO audit_logs (organization_id, workspace_id, actor_kind, actor_id, actor_name, ip, action, target_kind,
-       target_id, details)
-     VALUES (coalesce($10::uuid, (SELECT organization_id FROM workspaces WHERE id = $1)), $1::uuid, $2, $3, $4, $5, $6, $7, $8, $9)`,
-    [workspaceId, kind, id, name, ip, action, target.kind, target.id, details, organizationId],
+       target_id, target_name, details)
+     VALUES (coalesce($10::uuid, (SELECT organization_id FROM workspaces WHERE id = $1)), $1::uuid, $2, $3, $4, $5, $6, $7, $8, $11,
+       $9)`,
+    [
+      ...[workspaceId, kind, id, name, ip, action, target.kind, target.id, details, organizationId],
+      target.name ?? null,
+    ],
   );
 }

@@ -266,6 +266,37 @@ it('needs the permissions', async () => {
   expect((await api.server.inject({ method: 'GET', url: '/v2/deployments' })).statusCode).toBe(401);
 });
 
+it('deletes the tracing project only with the permission for that, and records who asked for it', async () => {
+  // The deployment gets the project that has its name.
+  const { body: project } = await api.ask(key, 'POST', '/sessions', { name: 'production' });
+  const owner = { database: api.database, organizationId: acme.id, userId: acme.userId };
+  const workspaceIds = [acme.workspaceIds[0]];
+  const granted = ['deployments:read', 'deployments:write'];
+  const deployer = await addKey({ ...owner, workspaceIds, permissions: granted });
+  const both = await addKey({ ...owner, workspaceIds, permissions: [...granted, 'projects:delete'] });
+  await api.database.execute('DELETE FROM deployments');
+  const { body: made } = await api.ask(deployer, 'POST', '/v2/deployments', { ...valid, name: 'production' });
+  expect(made.tracing_project_id).toBe(project.id);
+  const urls = [`/v2/deployments/${made.id}?`, `/v2/deployments?deployment_ids=${made.id}&`];
+  for (const url of urls) {
+    expect((await api.ask(deployer, 'DELETE', `${url}delete_tracing_project=true`)).status).toBe(403);
+  }
+  expect((await api.ask(key, 'GET', `/v2/deployments/${made.id}`)).body.status).toBe('READY');
+  expect((await api.ask(both, 'DELETE', `${urls[0]}delete_tracing_project=true`)).status).toBe(204);
+  const { body: log } = await api.ask(acme.adminKey, 'GET', '/audit-logs?action=project');
+  expect(log.items).toMatchObject([
+    {
+      action: 'project.delete',
+      actor: { kind: 'api_key', name: 'admin@acme.example' },
+      target: { kind: 'project', id: project.id, name: 'production' },
+      workspace_id: acme.workspaceIds[0],
+      details: { deployment_id: made.id },
+    },
+  ]);
+  const kept = await api.ask(deployer, 'POST', '/v2/deployments', { ...valid, name: 'other' });
+  expect((await api.ask(deployer, 'DELETE', `/v2/deployments/${kept.body.id}`)).status).toBe(204);
+});
+
 it('answers below /api-host too', async () => {
   expect((await api.ask(key, 'GET', '/api-host/v2/deployments')).status).toBe(200);
   expect((await api.ask(key, 'GET', '/api-host/v2/deployments/')).status).toBe(200);

@@ -163,7 +163,8 @@ const steps: Readonly<Record<string, () => Step | readonly Step[]>> = {
     actions: ['deployment_revision.create'],
   }),
   deleteDeployment: () => ({
-    ...{ method: 'DELETE', url: `/v2/deployments/${ids.deploymentId}`, actions: ['deployment.delete'] },
+    ...{ method: 'DELETE', url: `/v2/deployments/${ids.deploymentId}?delete_tracing_project=true` },
+    actions: ['deployment.delete', 'project.delete'],
   }),
   createOAuthProvider: () => ({
     ...{ method: 'POST', url: '/v2/auth/providers', actions: ['oauth_provider.create'] },
