@@ -106,7 +106,7 @@ export const DeploymentParams = Type.Object({ deployment_id: Uuid() });
 export const RevisionParams = Type.Object({ deployment_id: Uuid(), revision_id: Uuid() });
 
 export const DeploymentChange = Type.Object({
-  revision_source: optional(Source(), { description: 'Source of the new revision. Default: that of the deployment.' }),
+  revision_source: optional(Source(), { description: 'Source of the deployment from now on. Default: unchanged.' }),
   source_config: optional(SourceConfig),
   source_revision_config: optional(SourceRevisionConfig),
   secrets: optional(Secrets()),

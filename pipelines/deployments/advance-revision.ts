@@ -124,7 +124,10 @@ function create({ secretSealer, config }: AdvanceDeps, revision: ClaimedRevision
 async function build(deps: AdvanceDeps, revision: ClaimedRevision, signal: AbortSignal): Promise<Step> {
   const { revisionId, deploymentId, attempts } = revision;
   if (attempts > maxAttempts) {
-    return { to: 'BUILD_FAILED', reason: `Its build did not end in ${maxAttempts} attempts: the process was killed, or its result could not be stored.` };
+    return {
+      to: 'BUILD_FAILED',
+      reason: `Its build did not end in ${maxAttempts} attempts: the process was killed, or its result could not be stored.`,
+    };
   }
   const secrets = openRevisionSecrets(deps.secretSealer, revision);
   const log = openRevisionLog(deps, { revisionId, stage: 'build', values: Object.values(secrets) });

@@ -69,7 +69,8 @@ export async function createDeployment(
   const slugs = [toSlug(name), `${toSlug(name)}-${id.slice(0, 8)}`];
   for (const slug of slugs) {
     try {
-      return await database.transaction(async (tx) => {
+      const created = await database.transaction(async (tx) => {
+        if (!(await reserveSlug(tx, organizationId, slug))) return undefined;
         await tx.execute(
           'INSERT INTO agents.deployments (deployment_id, organization_id, workspace_id, name) VALUES ($1, $2, $3, $4)',
           [id, organizationId, workspaceId, name],
@@ -104,6 +105,7 @@ export async function createDeployment(
         );
         return readDeployment(tx, workspaceId, id);
       });
+      if (created) return created;
     } catch (error) {
       const constraint = getViolatedConstraint(error);
       if (constraint === 'deployment_name_unique') throw createNameConflict(name);
@@ -124,6 +126,23 @@ async function requireFreeName(database: Sql, workspaceId: string, name: string)
   if (taken.length > 0) throw createNameConflict(name);
 }
 
+/**
+ * Reserves a slug for the organisation for ever: clients of a deleted deployment still send their keys to its address.
+ *
+ * @returns false if another organisation has or had the slug.
+ */
+async function reserveSlug(tx: Sql, organizationId: string, slug: string): Promise<boolean> {
+  await tx.execute('INSERT INTO deployment_slugs (slug, organization_id) VALUES ($1, $2) ON CONFLICT DO NOTHING', [
+    slug,
+    organizationId,
+  ]);
+  const own = await tx.query('SELECT FROM deployment_slugs WHERE slug = $1 AND organization_id = $2', [
+    slug,
+    organizationId,
+  ]);
+  return own.length > 0;
+}
+
 const maxSlugLength = 48;
 
 /** Returns the name of a deployment in addresses: lower-case letters, digits and hyphens. */
@@ -139,7 +158,7 @@ function toSlug(name: string): string {
 
 /** Changes of a deployment. Absent and null fields stay unchanged. */
 export interface DeploymentChange {
-  /** Source of the new revision. Default: that of the deployment. */
+  /** Source of the new revision and, from then on, of the deployment. Default: that of the deployment. */
   readonly revisionSource?: DeploymentSource | null | undefined;
   readonly sourceConfig?: SourceConfig | null | undefined;
   readonly sourceRevisionConfig?: SourceRevisionConfig | null | undefined;
@@ -187,19 +206,21 @@ export async function updateDeployment(
     const stored = openSecrets(secretSealer, `deployment ${deployment.id}`, deployment.sealedSecrets);
     const secrets = change.secrets == null ? stored : mergeSecrets(change.secrets, stored);
     const changed = await writeSnapshot(tx, secretSealer, deployment.id, {
+      source,
       sourceConfig,
       sourceRevisionConfig,
       secretReferences,
       secrets,
     });
     const affectsRun =
+      source !== deployment.source ||
       change.secrets != null ||
       change.secretReferences != null ||
       change.sourceConfig?.resource_spec != null ||
       Object.values(change.sourceRevisionConfig ?? {}).some((value) => value != null);
     if (always || affectsRun) {
       const reason = 'The deployment was changed.';
-      await createRevision(tx, secretSealer, { ...changed, source }, reason, { required: always });
+      await createRevision(tx, secretSealer, changed, reason, { required: always });
     }
     return readDeployment(tx, workspaceId, deploymentId);
   });
@@ -241,12 +262,13 @@ export async function redeploy(
     const secrets = openRevisionSecrets(secretSealer, { ...revision, revisionId: revisionId.toLowerCase() });
     const changed = await writeSnapshot(tx, secretSealer, deploymentId.toLowerCase(), { ...revision, secrets });
     const reason = `Revision ${revision.number} was deployed again.`;
-    await createRevision(tx, secretSealer, { ...changed, source: revision.source }, reason);
+    await createRevision(tx, secretSealer, changed, reason);
     return readDeployment(tx, workspaceId, deploymentId);
   });
 }
 
 interface Snapshot {
+  readonly source: DeploymentSource;
   readonly sourceConfig: SourceConfig;
   readonly sourceRevisionConfig: SourceRevisionConfig;
   readonly secretReferences: readonly SecretReference[];
@@ -271,7 +293,7 @@ async function writeSnapshot(
   const isSame = isDeepStrictEqual(openSecrets(sealer, owner, sealed), snapshot.secrets);
   const [changed] = await tx.query<LockedDeployment>(
     `UPDATE deployments AS d SET source_config = $2, source_revision_config = $3, sealed_secrets = $4, secret_names = $5,
-       secret_references = $6::text::json, updated_at = now() WHERE id = $1 RETURNING ${lockedColumns}`,
+       secret_references = $6::text::json, source = $7, updated_at = now() WHERE id = $1 RETURNING ${lockedColumns}`,
     [
       deploymentId,
       snapshot.sourceConfig,
@@ -279,6 +301,7 @@ async function writeSnapshot(
       isSame ? sealed : sealSecrets(sealer, owner, snapshot.secrets),
       Object.keys(snapshot.secrets),
       JSON.stringify(snapshot.secretReferences),
+      snapshot.source,
     ],
   );
   return changed!;

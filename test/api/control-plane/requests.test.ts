@@ -180,6 +180,18 @@ it('a name is unique in its workspace until its deployment is deleted', async ()
   });
 });
 
+it('the address of a deleted deployment stays with its organisation', async () => {
+  const first = await create({ name: 'Addressed' });
+  await api.ask(key, 'DELETE', `/v2/deployments/${first.body.id}`);
+  await api.database.execute('DELETE FROM deployments WHERE id = $1', [first.body.id]);
+  const stranger = await addOrganization(api.database, 'stranger of addresses');
+  const others = await api.ask(stranger.workspaceKeys[0], 'POST', '/v2/deployments', { ...valid, name: 'addressed' });
+  expect(others.body.source_config.custom_url).toMatch(/\/deployments\/addressed-[0-9a-f]{8}$/);
+  const again = await create({ name: 'Addressed' });
+  expect(again.body.source_config.custom_url).toMatch(/\/deployments\/addressed$/);
+  await api.database.execute('DELETE FROM deployments WHERE id = $1', [again.body.id]);
+});
+
 it('changes a deployment: given fields only, and no field that is fixed', async () => {
   const { body: made } = await create({ name: 'changing' });
   const patch = (change: object) => api.ask(key, 'PATCH', `/v2/deployments/${made.id}`, change);
@@ -209,6 +221,32 @@ it('changes a deployment: given fields only, and no field that is fixed', async 
   expect((await api.ask(key, 'GET', `/v2/deployments/${made.id}/revisions?status=NONE`)).status).toBe(400);
   const { status, body } = await api.ask(key, 'POST', `/v2/deployments/${made.id}/revisions`, {});
   expect([status, body.status]).toEqual([201, 'CREATING']);
+});
+
+it('keeps the source of a revision that was deployed again, and that of a new one, in later changes', async () => {
+  const { body: made } = await create({ name: 'sources' });
+  const path = `/v2/deployments/${made.id}`;
+  const { object_path } = (await api.ask(key, 'POST', `${path}/upload-url`, {})).body;
+  await api.database.execute('UPDATE source_uploads SET uploaded_at = now() WHERE object_path = $1', [object_path]);
+  const setSecret = (value: string) => api.ask(key, 'PATCH', path, { secrets: [{ name: 'A', value }] });
+  const readSource = async () => {
+    const { body } = await api.ask(key, 'GET', path);
+    const { body: latest } = await api.ask(key, 'GET', `${path}/revisions/${body.latest_revision_id}`);
+    return [body.source, latest.source];
+  };
+  const uploaded = await api.ask(key, 'POST', `${path}/revisions`, {
+    revision_source: 'internal_source',
+    source_revision_config: { source_tarball_path: object_path },
+  });
+  expect(uploaded.status).toBe(201);
+  await setSecret('1');
+  expect(await readSource()).toEqual(['internal_source', 'internal_source']);
+  await api.ask(key, 'PATCH', path, { revision_source: 'github' });
+  expect(await readSource()).toEqual(['github', 'github']);
+  await api.ask(key, 'POST', `${path}/revisions/${uploaded.body.id}/redeploy`, {});
+  await setSecret('2');
+  expect(await readSource()).toEqual(['internal_source', 'internal_source']);
+  await api.database.execute('DELETE FROM deployments WHERE id = $1', [made.id]);
 });
 
 it('only the operator refers to objects of the cluster, also in a change', async () => {
