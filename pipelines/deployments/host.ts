@@ -72,6 +72,8 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
 
   function startRevision(claim: ClaimedRevision): void {
     const lost = new AbortController();
+    // The claim may have returned after `stop` was called.
+    const signal = AbortSignal.any([lost.signal, stopping.signal]);
     let hasSlot = false;
     const takeBuildSlot = () => {
       if (hasSlot) return true;
@@ -83,9 +85,9 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
     const advance = async () => {
       let isAttempt = false;
       try {
-        await advanceRevision(deps, claim, { signal: lost.signal, takeBuildSlot });
+        await advanceRevision(deps, claim, { signal, takeBuildSlot });
       } catch (err) {
-        if (!lost.signal.aborted) {
+        if (!signal.aborted) {
           isAttempt = isRefusedStatement(err);
           logger.warn({ err, revisionId: claim.revisionId }, 'revision could not be advanced; retrying');
           await pause(config.deploymentsTickMs, stopping.signal);
@@ -199,7 +201,6 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
     wake,
     async stop() {
       stopping.abort(runlakeError('DRAINING'));
-      for (const { lost } of revisions.values()) lost.abort(runlakeError('DRAINING'));
       await working;
       for (const replica of replicas.values()) replica.stop('shutdown');
       await Promise.all([

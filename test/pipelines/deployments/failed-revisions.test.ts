@@ -3,11 +3,12 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Builder } from '../../../pipelines/deployments/build/build-source.ts';
 import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
 import { createDeployment } from '../../../pipelines/deployments/write-deployment.ts';
+import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
 import { createRecordingDriver, type Recording } from './recording-driver.ts';
 
-/** Revisions end with a reason, also if Postgres refuses the text that explains their failure. */
+/** Revisions whose failure Postgres cannot store, and those that a host claims while it stops. */
 let under: DeploymentsUnderTest;
 let recording: Recording;
 let hosts: Host[];
@@ -91,4 +92,36 @@ it('a build whose result Postgres refuses fails after three attempts', async () 
   const { latestRevisionId } = await createBuilt('refused');
   expect(await readReason(latestRevisionId, 'BUILD_FAILED')).toContain('3 attempts');
   expect(builds).toBe(3);
+});
+
+it('a host does not work on a revision whose claim returns while it stops', async () => {
+  const { latestRevisionId } = await createBuilt('claimed late');
+  const [claimed, stopping] = [deferred(), deferred()];
+  const query: typeof under.database.query = async (sql, ...rest) => {
+    const rows = await under.database.query<never>(sql, ...rest);
+    if (sql.includes('UPDATE deployment_revisions AS r SET host_id')) {
+      claimed.resolve();
+      await stopping.promise;
+    }
+    return rows;
+  };
+  const database = Object.assign(Object.create(under.database), { query });
+  let builds = 0;
+  const host = await addHost(
+    async () => {
+      builds += 1;
+      return { agentsFile: '/nowhere' };
+    },
+    { database },
+  );
+  await claimed.promise;
+  const stopped = host.stop();
+  stopping.resolve();
+  await stopped;
+  expect(builds).toBe(0);
+  const [row] = await under.database.query(
+    'SELECT status, lease_until, attempts FROM deployment_revisions WHERE id = $1',
+    [latestRevisionId],
+  );
+  expect(row).toEqual({ status: 'CREATING', lease_until: null, attempts: 0 });
 });
