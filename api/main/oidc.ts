@@ -61,7 +61,7 @@ const finishOidcSignIn = defineOperation({
 
 /** @returns the value of the session cookie. */
 async function signInMember(
-  { database, secretSealer, config }: Services,
+  { database, authenticator, secretSealer, config }: Services,
   oidc: NonNullable<Services['oidc']>,
   request: FastifyRequest,
 ): Promise<string> {
@@ -70,7 +70,7 @@ async function signInMember(
   const pending = JSON.parse(secretSealer.open(sealed, cookieRow).text) as PendingSignIn;
   const member = await oidc.finish(new URL(request.originalUrl, pending.redirectUri).searchParams, pending);
   const { ip } = request;
-  const key = await findMemberKey(database, member, { ip, limits: config });
+  const key = await findMemberKey({ database, authenticator }, member, { ip, limits: config });
   return runAsActor(toActor({ ...key, session: true }, ip), () => startSession(database, key.keyId));
 }
 

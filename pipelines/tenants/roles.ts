@@ -4,9 +4,10 @@ import type { Config } from '../../infra/config/settings.ts';
 import { type Actor, runAsActor } from '../../infra/postgres/actor.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import { recordAuditLog } from './audit-logs.ts';
+import type { Authenticator } from './authenticate.ts';
 import { requireMemberQuota } from './members.ts';
 import type { OidcMember } from './oidc.ts';
-import { EVERYTHING, permissions } from './permissions.ts';
+import { computeEffectivePermissions, EVERYTHING, permissions } from './permissions.ts';
 import type { SignInKey } from './sign-in-links.ts';
 
 /** From the most powerful to the least. */
@@ -28,21 +29,24 @@ const permissionsByRole: Readonly<Record<Role, readonly string[]>> = {
 interface RoleKey {
   readonly id: string;
   readonly role: Role;
+  readonly isValid: boolean;
 }
 
 /**
  * Returns the key that a member's sessions stand for; creates member and key if they do not exist. The secret of such a
  * key is discarded, so the key works only through sessions. A key never changes: another role gets another key, which
- * ends the sessions of the former one. Members belong to the first organisation, which is the operator's.  @throws
- * LIMIT_REACHED
+ * ends the sessions of the former one. A lower role also revokes the API keys of the member that exceed it; in this
+ * process all that takes effect at once. Members belong to the first organisation, which is the operator's.
+ *
+ * @throws LIMIT_REACHED
  */
-export function findMemberKey(
-  database: Database,
+export async function findMemberKey(
+  { database, authenticator }: { readonly database: Database; readonly authenticator: Authenticator },
   { email, fullName, role }: OidcMember,
   { ip, limits }: { readonly ip: string; readonly limits: Pick<Config, 'maxMembers'> },
 ): Promise<SignInKey> {
   const actor: Actor = { kind: 'session', id: null, name: email, organization_id: null, ip };
-  return runAsActor(actor, () =>
+  const found = await runAsActor(actor, () =>
     database.transaction(async (tx) => {
       // Sign-ins of a member run one after the other.
       const [organization] = await tx.query<{ id: string }>(
@@ -50,19 +54,41 @@ export function findMemberKey(
       );
       const organizationId = organization!.id;
       const userId = await findOrAddMember(tx, { organizationId, email, fullName, limits });
-      const [key] = await tx.query<RoleKey>(
-        `SELECT id, sign_in_role AS role FROM api_keys
-         WHERE user_id = $1 AND sign_in_role IS NOT NULL AND revoked_at IS NULL`,
+      const [former] = await tx.query<RoleKey>(
+        `SELECT id, sign_in_role AS role, revoked_at IS NULL AS "isValid" FROM api_keys
+         WHERE user_id = $1 AND sign_in_role IS NOT NULL ORDER BY revoked_at IS NULL DESC, created_at DESC LIMIT 1`,
         [userId],
       );
+      const key = former?.isValid === true ? former : undefined;
       if (key?.role === role) return { keyId: key.id, organizationId, userEmail: email };
       if (key) await tx.execute('UPDATE api_keys SET revoked_at = now() WHERE id = $1', [key.id]);
+      // A member without a former role keeps the keys that an administrator has created for them.
+      if (former && roles.indexOf(role) > roles.indexOf(former.role)) await revokeKeysAbove(tx, { userId, role });
       const target = { kind: 'member', id: userId };
       const details = { from: key?.role ?? null, to: role };
       await recordAuditLog(tx, { organizationId, action: 'member.role', target, details });
       return { keyId: await insertRoleKey(tx, { organizationId, userId, role }), organizationId, userEmail: email };
     }),
   );
+  authenticator.forgetAll();
+  return found;
+}
+
+/** Revokes the API keys of a member that have a permission which the role lacks. */
+async function revokeKeysAbove(
+  tx: Sql,
+  { userId, role }: { readonly userId: string; readonly role: Role },
+): Promise<void> {
+  const granted = computeEffectivePermissions(permissionsByRole[role], role === 'viewer', true);
+  const keys = await tx.query<{ id: string; permissions: string[]; readOnly: boolean; organizationWide: boolean }>(
+    `SELECT id, permissions, read_only AS "readOnly", workspace_ids IS NULL AS "organizationWide" FROM api_keys
+     WHERE user_id = $1 AND revoked_at IS NULL FOR UPDATE`,
+    [userId],
+  );
+  const exceeding = keys.filter(({ permissions: stored, readOnly, organizationWide }) =>
+    [...computeEffectivePermissions(stored, readOnly, organizationWide)].some((name) => !granted.has(name)),
+  );
+  await tx.execute('UPDATE api_keys SET revoked_at = now() WHERE id = ANY ($1)', [exceeding.map(({ id }) => id)]);
 }
 
 async function findOrAddMember(

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { client, type OAuthServer, startOAuthServer } from '../../control-plane/oauth-server.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 import { type Browser, openBrowser } from './browser.ts';
 
 /** Sign-in through a real OpenID Connect provider (oidc-provider). */
@@ -85,6 +85,40 @@ describe('a member', () => {
       { from: 'editor', to: 'admin' },
     ]);
     expect(items[0].actor).toMatchObject({ kind: 'session', name: 'anna@acme.example' });
+  });
+
+  it('loses the keys that exceed a lower role', async () => {
+    claims = { ...claims, email: 'lowered@acme.example', groups: ['ops'] };
+    const { user } = await getSession(await signIn());
+    const [defaultWorkspaceId] = acme.workspaceIds;
+    const owner = { database: api.database, organizationId: acme.id, userId: user.id, defaultWorkspaceId };
+    const keys = {
+      everything: await addKey({ ...owner, permissions: ['*'] }),
+      writing: await addKey({ ...owner, permissions: ['datasets:read', 'datasets:create'] }),
+      reading: await addKey({ ...owner, permissions: ['datasets:read'] }),
+      readOnly: await addKey({ ...owner, permissions: ['*'], readOnly: true }),
+    };
+    const readValid = async () => {
+      const answers = Object.entries(keys).map(async ([name, key]) => {
+        const { status } = await api.ask(key, 'GET', '/datasets');
+        return status === 401 || status === 403 ? [] : [name];
+      });
+      return (await Promise.all(answers)).flat();
+    };
+    expect(await readValid()).toEqual(Object.keys(keys));
+    claims.groups = ['staff'];
+    await signIn();
+    expect(await readValid()).toEqual(['writing', 'reading', 'readOnly']);
+    claims.groups = [];
+    await signIn();
+    expect(await readValid()).toEqual(['reading', 'readOnly']);
+    claims.groups = ['staff'];
+    await signIn();
+    expect(await readValid()).toEqual(['reading', 'readOnly']);
+    const { items } = (await api.ask(acme.adminKey, 'GET', '/audit-logs?action=api_key.revoke&limit=4')).body;
+    // Each of the first two changes of the role revokes the key of the former role too.
+    expect(items).toHaveLength(4);
+    expect(items[3].actor).toMatchObject({ kind: 'session', name: 'lowered@acme.example' });
   });
 
   it('loses the sessions when an administrator removes the member', async () => {
