@@ -10,6 +10,7 @@ import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { createPriceMaps } from '../../pipelines/costs/load-price-maps.ts';
 import { resealDeploymentSecrets } from '../../pipelines/deployments/deployment-secrets.ts';
 import { createReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
+import { createSourceReceiver } from '../../pipelines/deployments/receive-source.ts';
 import { createSourceStore } from '../../pipelines/deployments/source-store.ts';
 import { createDestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
@@ -74,6 +75,8 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
   const runLocations = new RunLocations((workspaceId, runIds) => locateRuns(clickhouse, workspaceId, runIds));
   const sourceStore = createSourceStore(config);
   shutdown.add('sources of deployments', () => sourceStore.close());
+  const sourceReceiver = createSourceReceiver(config);
+  shutdown.add('received sources', () => sourceReceiver.close());
   const sentConfigs = new SentConfigs(database);
   const secretSealer = createSecretSealer(config, secretKey);
   const oauth = openOAuth(config, { database, secretSealer, logger });
@@ -117,6 +120,7 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     ticketSigner: createTicketSigner(secretKey),
     uploadSigner: createTokenSigner(secretKey, 'source uploads'),
     sourceStore,
+    sourceReceiver,
     replicas: createReplicaFinder(database),
     healthChecks,
     ...enqueueDeletions(jobs),

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { createUpload, receiveUpload } from '../../pipelines/deployments/uploads.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import { buildPublicUrl } from '../server/public-base.ts';
+import { removeRequestTimeLimit } from '../server/request-timeout.ts';
 import { DeploymentParams, tag, writeAccess } from './deployment-fields.ts';
 
 const createUploadUrl = defineOperation({
@@ -34,7 +35,7 @@ const putSource = defineOperation({
   path: '/v2/source-uploads/:token',
   tag,
   summary: 'Upload a source to its link',
-  description: 'A link works once.',
+  description: 'A link works once. A second request that begins before the first is received ends the first.',
   access: { public: true, tenantScope: 'none' },
   errors: ['UPLOAD_LINK_INVALID', 'SOURCE_TOO_LARGE'],
   rawBody: {
@@ -46,6 +47,7 @@ const putSource = defineOperation({
     response: { 200: Type.Object({}) },
   },
   handler: async ({ params, services, request }) => {
+    removeRequestTimeLimit(request.raw);
     await receiveUpload(services, params.token, request.raw);
     return new RawResponse({ body: {} });
   },

@@ -37,6 +37,7 @@ import { parseJsonBody, readJsonBody } from './json-body.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { buildRoutePath, maskParameters, registerOperation, stripQuery } from './register-operation.ts';
+import { limitRequestTime } from './request-timeout.ts';
 import { compileSerializer, compileValidator } from './schema-check.ts';
 import { dropOwnCookies } from './session-cookie.ts';
 import { takeTicket } from './session-ticket.ts';
@@ -159,7 +160,8 @@ export async function buildServer({
     genReqId: () => randomUUID(),
     bodyLimit: form.bodyLimit.bytes,
     trustProxy: config.trustedProxies === undefined ? false : splitList(config.trustedProxies),
-    requestTimeout: config.requestTimeoutMs,
+    // See `request-timeout.ts`.
+    requestTimeout: 0,
     return503OnClosing: false,
     forceCloseConnections: true,
     http: {
@@ -188,6 +190,7 @@ export async function buildServer({
     frameworkErrors: (error, request, reply) => sendError(error, request, reply),
     clientErrorHandler: (error, socket) => rejectMalformedRequest(error, socket, limits),
   }).withTypeProvider<TypeBoxTypeProvider>();
+  limitRequestTime(server.server, config.requestTimeoutMs);
 
   function sendError(raw: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const error = toRunlakeError(raw, form);

@@ -8,6 +8,7 @@ import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import type { PriceMaps } from '../../pipelines/costs/load-price-maps.ts';
 import type { ReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
+import type { SourceReceiver } from '../../pipelines/deployments/receive-source.ts';
 import type { SourceStore } from '../../pipelines/deployments/source-store.ts';
 import type { DestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
@@ -74,6 +75,8 @@ export interface Services {
   readonly uploadSigner: TokenSigner;
   /** Stores uploaded sources of deployments. */
   readonly sourceStore: SourceStore;
+  /** Receives the bodies of uploads of sources. */
+  readonly sourceReceiver: SourceReceiver;
   /** Finds the replicas of deployments. */
   readonly replicas: ReplicaFinder;
   /** Health checks of the dependencies that this process needs to serve requests. `/ready` lists them. */

@@ -2,23 +2,18 @@
  * Uploaded sources of deployments.
  *
  *   1. The owner requests a link, which is signed, valid for an hour, and names one object.
- *   2. The body of the PUT request is written to a file of this process, within the limit of its size.
+ *   2. The body of the PUT request is written to a file of this process (`receive-source.ts`).
  *   3. The row gets the hash of the content. From then on the link accepts no other content, so that concurrent requests
  *      do not replace each other's object.
  *   4. The file is stored through the object port; then the row is marked as uploaded, after which the link is invalid.
  */
 import { createHash, randomUUID } from 'node:crypto';
-import { createWriteStream } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { Transform } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { lockDeployment } from './lock-deployment.ts';
+import type { SourceReceiver } from './receive-source.ts';
 import type { SourceStore } from './source-store.ts';
 
 export interface UploadDeps {
@@ -73,10 +68,10 @@ export async function createUpload(
 /**
  * Receives the source of an upload.
  *
- * @throws UPLOAD_LINK_INVALID, SOURCE_TOO_LARGE, errors of the object store
+ * @throws UPLOAD_LINK_INVALID, errors of the receiver and of the object store
  */
 export async function receiveUpload(
-  { database, uploadSigner, sourceStore, config }: UploadDeps,
+  { database, uploadSigner, sourceStore, sourceReceiver }: UploadDeps & { readonly sourceReceiver: SourceReceiver },
   token: string,
   body: NodeJS.ReadableStream,
 ): Promise<void> {
@@ -89,12 +84,7 @@ export async function receiveUpload(
         )
       : [];
   if (upload === undefined) throw runlakeError('UPLOAD_LINK_INVALID');
-  const folder = await mkdtemp(join(tmpdir(), 'runlake-upload-'));
-  try {
-    const path = join(folder, 'source.tar.gz');
-    const meter = createMeter(config.deploymentsMaxSourceBytes);
-    await pipeline(body, meter.stream, createWriteStream(path, { mode: 0o600 }));
-    const { sha256, bytes } = meter.result();
+  await sourceReceiver.receive(upload.id, body, async ({ path, bytes, sha256 }) => {
     const claimed = await database.execute(
       `UPDATE source_uploads SET size_bytes = $2, sha256 = $3
        WHERE id = $1 AND uploaded_at IS NULL AND coalesce(sha256, $3) = $3`,
@@ -112,24 +102,7 @@ export async function receiveUpload(
     const rows = await database.query('SELECT FROM source_uploads WHERE id = $1', [upload.id]);
     if (rows.length === 0) await store.delete(upload.objectPath);
     throw runlakeError('UPLOAD_LINK_INVALID');
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-}
-
-/** Counts and hashes bytes. The stream fails beyond the limit. */
-function createMeter(limitBytes: number) {
-  const hash = createHash('sha256');
-  let bytes = 0;
-  const stream = new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      bytes += chunk.length;
-      if (bytes > limitBytes) return done(runlakeError('SOURCE_TOO_LARGE', { limitBytes }));
-      hash.update(chunk);
-      done(null, chunk);
-    },
   });
-  return { stream, result: () => ({ bytes, sha256: hash.digest('hex') }) };
 }
 
 /** Checks that the source was uploaded for this deployment. @throws DEPLOYMENT_INVALID */

@@ -8584,6 +8584,7 @@ export interface operations {
         parameters: {
             query: {
                 deployment_ids: string[];
+                /** @description Needs the permission projects:delete too. */
                 delete_tracing_project?: boolean;
             };
             header?: never;
@@ -8677,6 +8678,7 @@ export interface operations {
     deleteDeployment: {
         parameters: {
             query?: {
+                /** @description Needs the permission projects:delete too. */
                 delete_tracing_project?: boolean;
             };
             header?: never;
@@ -8708,7 +8710,7 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description Source of the new revision. Default: that of the deployment. */
+                    /** @description Source of the deployment from now on. Default: unchanged. */
                     revision_source?: ("github" | "external_docker" | "internal_docker" | "internal_source") | null;
                     source_config?: {
                         integration_id?: string | null;
@@ -8886,7 +8888,7 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description Source of the new revision. Default: that of the deployment. */
+                    /** @description Source of the deployment from now on. Default: unchanged. */
                     revision_source?: ("github" | "external_docker" | "internal_docker" | "internal_source") | null;
                     source_config?: {
                         integration_id?: string | null;

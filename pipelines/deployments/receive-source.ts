@@ -1,0 +1,99 @@
+/**
+ * Receives the bodies of uploads in files of this process.
+ *
+ * Invariant: an upload has one receiver in this process, and all files together have at most the bytes of the budget.
+ * The folder of a killed process is deleted by the next one.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import { createWriteStream } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { OpenedOnce } from '../../infra/cache/opened-once.ts';
+import type { Config } from '../../infra/config/settings.ts';
+import { createProcessFolder } from '../../infra/embedded/process-identity.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+
+export interface ReceivedSource {
+  readonly path: string;
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
+export interface SourceReceiver {
+  /**
+   * Writes a body to a file and passes it to `work`, after which the file is deleted. A receiver of the same upload that
+   * has not received its whole body ends: a client that lost its connection may send the source again at once.
+   *
+   * @throws SOURCE_TOO_LARGE, BODY_TOO_SLOW, OVERLOADED; UPLOAD_LINK_INVALID if a later request has taken the upload.
+   */
+  receive(
+    uploadId: string,
+    body: NodeJS.ReadableStream,
+    work: (source: ReceivedSource) => Promise<void>,
+  ): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Minimum progress of a body. The limit on the time of a request does not apply to uploads. */
+const minProgress = { bytes: 1024 ** 2, windowMs: 60_000 };
+/** Budget of a process, in sources of the maximum size. */
+const maxSources = 8;
+const retryAfterSeconds = 10;
+
+export function createSourceReceiver(
+  { deploymentsMaxSourceBytes: maxBytes }: Pick<Config, 'deploymentsMaxSourceBytes'>,
+  progress: { readonly bytes: number; readonly windowMs: number } = minProgress,
+): SourceReceiver {
+  const folder = new OpenedOnce(() => createProcessFolder(tmpdir(), { prefix: 'runlake-upload-' }));
+  const receiving = new Map<string, AbortController>();
+  let usedBytes = 0;
+
+  return {
+    async receive(uploadId, body, work) {
+      receiving.get(uploadId)?.abort(runlakeError('UPLOAD_LINK_INVALID'));
+      const ended = new AbortController();
+      receiving.set(uploadId, ended);
+      const hash = createHash('sha256');
+      let bytes = 0;
+      let bytesBefore = 0;
+      const meter = new Transform({
+        transform(chunk: Buffer, _encoding, done) {
+          bytes += chunk.length;
+          usedBytes += chunk.length;
+          if (bytes > maxBytes) return done(runlakeError('SOURCE_TOO_LARGE', { limitBytes: maxBytes }));
+          if (usedBytes > maxSources * maxBytes)
+            return done(runlakeError('OVERLOADED', { what: 'uploads of sources' }, { retryAfterSeconds }));
+          hash.update(chunk);
+          done(null, chunk);
+        },
+      });
+      const watch = setInterval(() => {
+        if (bytes - bytesBefore < progress.bytes)
+          ended.abort(runlakeError('BODY_TOO_SLOW', { bytes: progress.bytes, seconds: progress.windowMs / 1_000 }));
+        bytesBefore = bytes;
+      }, progress.windowMs);
+      const path = join(await folder.get(), `${randomUUID()}.tar.gz`);
+      try {
+        const file = createWriteStream(path, { mode: 0o600 });
+        await pipeline(body, meter, file, { signal: ended.signal }).catch((error: unknown) => {
+          throw ended.signal.aborted ? ended.signal.reason : error;
+        });
+        clearInterval(watch);
+        if (receiving.get(uploadId) === ended) receiving.delete(uploadId);
+        await work({ path, bytes, sha256: hash.digest('hex') });
+      } finally {
+        clearInterval(watch);
+        if (receiving.get(uploadId) === ended) receiving.delete(uploadId);
+        await rm(path, { force: true });
+        usedBytes -= bytes;
+      }
+    },
+    async close() {
+      const opened = await folder.peek();
+      if (opened !== undefined) await rm(opened, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,97 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { createSourceReceiver, type ReceivedSource } from '../../../pipelines/deployments/receive-source.ts';
+import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
+import { deferred } from '../../infra/deferred.ts';
+import { until } from '../../infra/until.ts';
+
+let folder: string;
+const formerFolder = process.env.TMPDIR;
+const mebibyte = 1024 ** 2;
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'runlake-receivers-'));
+  process.env.TMPDIR = folder;
+});
+afterAll(() => {
+  if (formerFolder === undefined) delete process.env.TMPDIR;
+  else process.env.TMPDIR = formerFolder;
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const listFiles = () =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.gz'));
+/** A body that sends one chunk of `bytes`, and ends when `rest` resolves. */
+const stalled = (bytes: number, rest: Promise<void>) =>
+  Readable.from(
+    (async function* () {
+      yield Buffer.alloc(bytes);
+      await rest;
+    })(),
+  );
+const unused = async () => expect.unreachable();
+
+it('receives a body in a file that exists until the work is done', async () => {
+  const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: mebibyte });
+  let received: ReceivedSource | undefined;
+  await receiver.receive('a', Readable.from([Buffer.from('so'), Buffer.from('urce')]), async (source) => {
+    received = source;
+    expect(readFileSync(source.path, 'utf8')).toBe('source');
+  });
+  expect(received).toMatchObject({ bytes: 6, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) });
+  expect(listFiles()).toEqual([]);
+  await receiver.close();
+  expect(readdirSync(folder)).toEqual([]);
+});
+
+it('has one receiver for each upload: the last', async () => {
+  const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: mebibyte });
+  const rest = deferred();
+  const attempts = Array.from({ length: 40 }, () =>
+    receiver.receive('a', stalled(1_000, rest.promise), async () => {}),
+  );
+  const results = Promise.allSettled(attempts);
+  await until('one file', () => listFiles().length === 1);
+  rest.resolve();
+  const refused = (await results).filter(({ status }) => status === 'rejected');
+  expect(refused).toHaveLength(39);
+  expect(refused[0]).toMatchObject({ reason: { code: 'UPLOAD_LINK_INVALID' } });
+  await attempts.at(-1);
+  await receiver.close();
+});
+
+it('limits the bytes of all uploads together, and frees those of uploads that have ended', async () => {
+  const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: mebibyte });
+  const rest = deferred();
+  const full = Array.from({ length: 8 }, (_, index) =>
+    receiver.receive(`full ${index}`, stalled(mebibyte, rest.promise), async () => {}),
+  );
+  await until('eight files', () => listFiles().length === 8);
+  const refused = receiver.receive('more', Readable.from([Buffer.alloc(1)]), unused);
+  await expect(refused).rejects.toMatchObject({ code: 'OVERLOADED', retryable: true });
+  rest.resolve();
+  await Promise.all(full);
+  await receiver.receive('more', Readable.from([Buffer.alloc(mebibyte)]), async () => {});
+  await receiver.close();
+});
+
+it('ends a body that arrives too slowly', async () => {
+  const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: mebibyte }, { bytes: 10, windowMs: 50 });
+  const slow = receiver.receive('a', stalled(100, new Promise(() => {})), unused);
+  await expect(slow).rejects.toMatchObject({ code: 'BODY_TOO_SLOW' });
+  expect(listFiles()).toEqual([]);
+  await receiver.close();
+});
+
+it('the store of sources can be opened after a failure', async () => {
+  const path = join(folder, 'blocked');
+  writeFileSync(path, '');
+  const store = createSourceStore({ dataDir: path, deploymentsSourceStore: undefined, tlsCaFile: undefined });
+  await expect(store.open()).rejects.toThrow('ENOTDIR');
+  rmSync(path);
+  await store.open();
+  await store.close();
+});
