@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { createUpload, receiveUpload } from '../../pipelines/deployments/uploads.ts';
+import { removeRequestTimeLimit } from '../server/connection-limits.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import { buildPublicUrl } from '../server/public-base.ts';
-import { removeRequestTimeLimit } from '../server/request-timeout.ts';
 import { DeploymentParams, tag, writeAccess } from './deployment-fields.ts';
 
 const createUploadUrl = defineOperation({

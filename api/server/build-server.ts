@@ -23,21 +23,15 @@ import { AccessWatch } from './access-watch.ts';
 import { type ApiProfile, type CustomRoutes, type MountedRoutes, mainApi } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
 import { toCanonicalUrl } from './canonical-url.ts';
+import { limitRequestTime, rejectMalformedRequest } from './connection-limits.ts';
 import { anyOriginCors, applyCorsHeaders, type CorsPolicy } from './cross-origin.ts';
 import { Drain } from './drain.ts';
-import {
-  refusalHeader,
-  rejectMalformedRequest,
-  renderError,
-  retryAfterSeconds,
-  toRunlakeError,
-} from './error-response.ts';
+import { refusalHeader, renderError, retryAfterSeconds, toRunlakeError } from './error-response.ts';
 import { registerTimestampFormat } from './formats.ts';
 import { parseJsonBody, readJsonBody } from './json-body.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { buildRoutePath, maskParameters, registerOperation, stripQuery } from './register-operation.ts';
-import { limitRequestTime } from './request-timeout.ts';
 import { compileSerializer, compileValidator } from './schema-check.ts';
 import { dropOwnCookies } from './session-cookie.ts';
 import { takeTicket } from './session-ticket.ts';
@@ -160,7 +154,7 @@ export async function buildServer({
     genReqId: () => randomUUID(),
     bodyLimit: form.bodyLimit.bytes,
     trustProxy: config.trustedProxies === undefined ? false : splitList(config.trustedProxies),
-    // See `request-timeout.ts`.
+    // See `connection-limits.ts`.
     requestTimeout: 0,
     return503OnClosing: false,
     forceCloseConnections: true,
@@ -190,7 +184,7 @@ export async function buildServer({
     frameworkErrors: (error, request, reply) => sendError(error, request, reply),
     clientErrorHandler: (error, socket) => rejectMalformedRequest(error, socket, limits),
   }).withTypeProvider<TypeBoxTypeProvider>();
-  limitRequestTime(server.server, config.requestTimeoutMs);
+  limitRequestTime(server.server, limits);
 
   function sendError(raw: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const error = toRunlakeError(raw, form);

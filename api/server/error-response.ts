@@ -1,5 +1,4 @@
 import { STATUS_CODES } from 'node:http';
-import type { Socket } from 'node:net';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { buildOtlpFailure } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import { jsonMediaType } from './formats.ts';
@@ -149,38 +148,4 @@ function buildCommonFields(error: RunlakeError, requestId: string): object {
 function joinFieldErrors({ fields, message }: RunlakeError): string {
   if (fields === undefined) return message;
   return fields.map(({ loc, msg }) => `${loc.join('.')}: ${msg}`).join('; ');
-}
-
-export interface ConnectionLimits {
-  readonly maxHeaderBytes: number;
-  readonly requestTimeoutMs: number;
-}
-
-/** Responds directly on the socket to a request that Node cannot parse as HTTP, and closes the socket. */
-export function rejectMalformedRequest(raw: NodeJS.ErrnoException, socket: Socket, limits: ConnectionLimits): void {
-  if (raw.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const error = toConnectionError(raw, limits);
-  const body = JSON.stringify(buildErrorBody(error, 'detail', ''));
-  const head = [
-    `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}`,
-    `Content-Type: ${jsonMediaType}`,
-    'X-Content-Type-Options: nosniff',
-    `Content-Length: ${Buffer.byteLength(body)}`,
-    'Connection: close',
-  ];
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
-}
-
-function toConnectionError(raw: NodeJS.ErrnoException, limits: ConnectionLimits): RunlakeError {
-  switch (raw.code) {
-    case 'HPE_HEADER_OVERFLOW':
-      return runlakeError('HEADERS_TOO_LARGE', { limitBytes: limits.maxHeaderBytes });
-    case 'ERR_HTTP_REQUEST_TIMEOUT':
-      return runlakeError('REQUEST_TIMEOUT', { limitMs: limits.requestTimeoutMs });
-    default:
-      return runlakeError('BAD_REQUEST', { reason: 'The request is not valid HTTP.' }, { cause: raw });
-  }
 }

@@ -9,6 +9,7 @@ import { openProcessAccounts, type ProcessAccounts } from '../../../infra/isolat
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
 import { type Builder, createBuilder } from '../../../pipelines/deployments/build/build-source.ts';
 import { runCommand } from '../../../pipelines/deployments/build/run-command.ts';
+import { createSourceReceiver } from '../../../pipelines/deployments/receive-source.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
 import { createUpload, receiveUpload } from '../../../pipelines/deployments/uploads.ts';
 import { echoSource, packFiles } from '../../api/control-plane/deployment-client.ts';
@@ -28,6 +29,7 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
       config,
       sourceStore: createSourceStore(config),
       uploadSigner: createTokenSigner('secret', 'uploads'),
+      sourceReceiver: createSourceReceiver(under.config),
     };
   };
 
