@@ -18,7 +18,16 @@ beforeAll(async () => {
     const example = await client.createExample({ inputs: { word: 'linked example' }, dataset_id: dataset.id });
     const datasetUrl = await client.getDatasetUrl({ datasetId: dataset.id });
     const files = { 'AGENTS.md': { type: 'file' as const, content: 'linked agent' } };
+    const post = async (path: string, body: object) => {
+      const headers = { 'x-api-key': apiKey, 'content-type': 'application/json' };
+      const response = await fetch(`${url}/api/v1${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+      return (await response.json()) as { id: string };
+    };
+    const { id: workspaceId } = await post('/workspaces', { display_name: 'Other workspace' });
+    const otherClient = new Client({ apiUrl: url, apiKey, webUrl: url, workspaceId });
+    const otherDataset = await otherClient.createDataset('dataset of another workspace');
     links = {
+      'dataset of another workspace': `${url}/o/${workspaceId}/datasets/${otherDataset.id}`,
       'linked run': await client.getRunUrl({ runId: run.id }),
       'linked project': await client.getProjectUrl({ projectName: 'linked project' }),
       'linked dataset': datasetUrl,
@@ -33,7 +42,14 @@ beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });
 
-it.each(['linked run', 'linked project', 'linked dataset', 'linked example', 'linked-agent'])('%s', async (text) => {
+it.each([
+  'dataset of another workspace',
+  'linked run',
+  'linked project',
+  'linked dataset',
+  'linked example',
+  'linked-agent',
+])('%s', async (text) => {
   await page.goto(links[text]!);
   await page.getByText(text).first().waitFor();
   await eventually(() => new URL(page.url()).pathname).not.toMatch(/^\/(?:o|context)\//);

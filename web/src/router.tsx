@@ -10,7 +10,7 @@ import {
   redirect,
 } from '@tanstack/react-router';
 import { watchReturns } from './api/read-time.ts';
-import { sessionQuery } from './api/session.ts';
+import { openWorkspace, sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
 import { readDeploymentSearch } from './screens/agents/search.ts';
 import { readCompareSearch, readDatasetSearch } from './screens/datasets/search.ts';
@@ -110,17 +110,22 @@ const projectRun = createRoute({
     throw redirect({ to: '/runs/$runId', params: { runId: params.runId }, replace: true });
   },
 });
-/** Targets of links that the SDKs build. */
-const sdkProjectLink = createRoute({
+/** Targets of links that the SDKs build. They name the workspace. */
+const sdkLinks = createRoute({
   getParentRoute: () => shell,
-  path: '/o/$tenantId/projects/p/$projectId',
+  path: '/o/$tenantId',
+  beforeLoad: ({ context, params }) => openWorkspace(context.queries, params.tenantId),
+});
+const sdkProjectLink = createRoute({
+  getParentRoute: () => sdkLinks,
+  path: '/projects/p/$projectId',
   beforeLoad: ({ params: { projectId } }) => {
     throw redirect({ to: '/projects/$projectId', params: { projectId }, replace: true });
   },
 });
 const sdkRunLink = createRoute({
-  getParentRoute: () => shell,
-  path: '/o/$tenantId/projects/p/$projectId/r/$runId',
+  getParentRoute: () => sdkLinks,
+  path: '/projects/p/$projectId/r/$runId',
   beforeLoad: ({ params }) => {
     throw redirect({ to: '/runs/$runId', params: { runId: params.runId }, replace: true });
   },
@@ -166,22 +171,22 @@ const compare = createRoute({
   component: lazyRouteComponent(() => import('./screens/datasets/compare.tsx'), 'Compare'),
 });
 const sdkDatasetLink = createRoute({
-  getParentRoute: () => shell,
-  path: '/o/$tenantId/datasets/$datasetId',
+  getParentRoute: () => sdkLinks,
+  path: '/datasets/$datasetId',
   beforeLoad: ({ params: { datasetId } }) => {
     throw redirect({ to: '/datasets/$datasetId', params: { datasetId }, replace: true });
   },
 });
 const sdkExampleLink = createRoute({
-  getParentRoute: () => shell,
-  path: '/o/$tenantId/datasets/$datasetId/e/$exampleId',
+  getParentRoute: () => sdkLinks,
+  path: '/datasets/$datasetId/e/$exampleId',
   beforeLoad: ({ params: { datasetId, exampleId: example } }) => {
     throw redirect({ to: '/datasets/$datasetId', params: { datasetId }, search: { example }, replace: true });
   },
 });
 const sdkCompareLink = createRoute({
-  getParentRoute: () => shell,
-  path: '/o/$tenantId/datasets/$datasetId/compare',
+  getParentRoute: () => sdkLinks,
+  path: '/datasets/$datasetId/compare',
   validateSearch: readCompareSearch,
   beforeLoad: ({ params: { datasetId }, search }) => {
     throw redirect({ to: '/datasets/$datasetId/compare', params: { datasetId }, search, replace: true });
@@ -291,14 +296,10 @@ const routeTree = rootRoute.addChildren([
     threads,
     run,
     projectRun,
-    sdkProjectLink,
-    sdkRunLink,
+    sdkLinks.addChildren([sdkProjectLink, sdkRunLink, sdkDatasetLink, sdkExampleLink, sdkCompareLink]),
     datasets,
     dataset,
     compare,
-    sdkDatasetLink,
-    sdkExampleLink,
-    sdkCompareLink,
     prompts,
     prompt,
     promptCommit,

@@ -88,27 +88,38 @@ export function useWorkspaceId(): string | undefined {
   return useSyncExternalStore(onWorkspaceChange, getWorkspace);
 }
 
+const workspacesQuery = queryOptions({
+  queryKey: workspacesKey,
+  queryFn: ({ signal }) => call('get', '/api/v1/workspaces', { signal }),
+  staleTime: 60_000,
+});
+
+function chooseWorkspace(client: QueryClient, id: string): void {
+  localStorage.setItem(workspaceStorageKey, id);
+  setWorkspace(id);
+  forgetWorkspaceData(client);
+}
+
+/** Chooses the workspace that a link names, if the key has access to it. */
+export async function openWorkspace(client: QueryClient, id: string): Promise<void> {
+  const session = await client.ensureQueryData(sessionQuery);
+  if (id === getWorkspace() || !session?.permissions.includes('workspaces:read')) return;
+  const workspaces = await client.ensureQueryData(workspacesQuery);
+  if (workspaces.some((each) => each.id === id)) chooseWorkspace(client, id);
+}
+
 /** The workspaces that the key has access to, the one whose data the screens show, and how to change it. */
 export function useWorkspaces() {
   const { workspace: own } = useSession();
   const canList = usePermission('workspaces:read');
   const client = useQueryClient();
   const id = useWorkspaceId();
-  const listed = useQuery({
-    queryKey: workspacesKey,
-    queryFn: ({ signal }) => call('get', '/api/v1/workspaces', { signal }),
-    enabled: canList,
-    staleTime: 60_000,
-  });
+  const listed = useQuery({ ...workspacesQuery, enabled: canList });
   const workspaces: readonly { readonly id: string; readonly display_name: string }[] =
     listed.data ?? (own ? [own] : []);
   const find = (wanted: string | undefined) => workspaces.find((each) => each.id === wanted);
   const current = find(id) ?? find(own?.id) ?? workspaces[0];
-  const choose = (chosenId: string) => {
-    localStorage.setItem(workspaceStorageKey, chosenId);
-    setWorkspace(chosenId);
-    forgetWorkspaceData(client);
-  };
+  const choose = (chosenId: string) => chooseWorkspace(client, chosenId);
   const isPending = canList && listed.data === undefined;
   return { workspaces, listed, current, choose, isPending };
 }
