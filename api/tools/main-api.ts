@@ -94,7 +94,11 @@ function toRequestError(status: number, text: string): Error {
     // The body comes from a proxy, and its text does not help a model.
   }
   if (body.code === 'WORKSPACE_REQUIRED')
-    body = { message: 'The API key covers several workspaces.', remedy: 'Send the header LANGSMITH-WORKSPACE-ID.' };
+    body = {
+      message: 'The API key covers several workspaces.',
+      remedy:
+        'Send the header LANGSMITH-WORKSPACE-ID; a server on standard input reads the variable LANGSMITH_WORKSPACE_ID.',
+    };
   const fields = Array.isArray(body.detail) ? joinFields(body.detail.filter(isJsonObject)) : undefined;
   const message = [fields, body.message, body.detail, body.error].find(
     (each) => typeof each === 'string' && each !== '',

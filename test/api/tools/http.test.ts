@@ -102,7 +102,9 @@ describe('the key', () => {
       return JSON.parse(answer.result.content[0]?.text ?? '');
     };
     expect(await text({})).toEqual({
-      error: 'The API key covers several workspaces. Send the header LANGSMITH-WORKSPACE-ID.',
+      error: expect.stringMatching(
+        /several workspaces.*header LANGSMITH-WORKSPACE-ID.*variable LANGSMITH_WORKSPACE_ID/,
+      ),
     });
     for (const name of ['langsmith-workspace-id', 'runlake-workspace-id'])
       expect(await text({ [name]: owner.workspaceIds[1] })).toEqual({ projects: [] });
