@@ -101,8 +101,14 @@ describe.each(['python', 'ts'] as const)('the samples in %s', (language) => {
     expect(examples[0].metadata).toMatchObject({ reviewed: true });
 
     await run('run_experiment');
-    const [experiment] = await read(`/sessions?reference_dataset=${dataset.id}&include_stats=true`);
-    expect(experiment.name).toMatch(/^baseline/);
-    expect(experiment.feedback_stats).toMatchObject({ correct: { n: counts[language][1] } });
+    // Feedback is stored after its request.
+    await expect
+      .poll(async () => (await read(`/sessions?reference_dataset=${dataset.id}&include_stats=true`))[0], {
+        timeout: 30_000,
+      })
+      .toMatchObject({
+        name: expect.stringMatching(/^baseline/),
+        feedback_stats: { correct: { n: counts[language][1] } },
+      });
   });
 });
