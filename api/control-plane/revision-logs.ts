@@ -47,15 +47,15 @@ const getRevisionLogs = defineOperation({
   handler: async ({ caller, params, query, services, request }) => {
     const { database } = services;
     const revision = await readRevision(database, caller.workspaceId, params.deployment_id, params.revision_id);
+    const stages = query.stage && [query.stage];
     if (request.headers.accept?.includes(eventStreamType) !== true) {
-      const stages = query.stage && [query.stage];
       const logs = await readLog(database, revision.id, { after: query.after, limit: query.limit, stages });
       const body = { logs, next_after: logs.at(-1)?.sequence ?? query.after, status: revision.status };
       return new RawResponse({ body: Buffer.from(JSON.stringify(body)) });
     }
     const after = Number(/^\d{1,15}$/.exec(String(request.headers['last-event-id'] ?? ''))?.[0] ?? query.after);
     const ended = new AbortController();
-    const updates = followLog(database, revision.id, after, ended.signal);
+    const updates = followLog(database, revision.id, { after, stages }, ended.signal);
     const body = createEventStream({
       source: { [Symbol.asyncIterator]: () => updates, close: () => ended.abort() },
       frame: ({ chunks, status }) => [

@@ -25,7 +25,7 @@ import {
   claimReplicas,
   deleteUnwantedReplicas,
   freeAllLeases,
-  readNeededBuilds,
+  readNeededFolders,
   readNeededReplicas,
   reconcileSleep,
   renewReplicas,
@@ -134,7 +134,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
   async function cleanUp(): Promise<void> {
     const steps = [
       () => deleteUnwantedReplicas(database),
-      () => builder.deleteExcept(() => readNeededBuilds(database)),
+      () => builder.deleteExcept(() => readNeededFolders(database)),
       () => driver.removeAbandoned?.(() => readNeededReplicas(database)),
       () => deleteUnusedUploads(deps),
     ];

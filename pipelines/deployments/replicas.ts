@@ -215,15 +215,23 @@ export function readNeededReplicas(database: Sql): Promise<ReplicaName[]> {
   );
 }
 
-/** Ids of the revisions whose builds are needed: the newest ones, and those that serve or may serve. */
-export async function readNeededBuilds(database: Sql): Promise<ReadonlySet<string>> {
-  const needed = await database.query<{ id: string }>(
+/** What hosts keep on disk. */
+export interface NeededFolders {
+  /** Ids of the revisions whose builds are needed: the newest ones, and those that serve or may serve. */
+  readonly builds: ReadonlySet<string>;
+  /** Ids of the workspaces whose package caches are needed: those with deployments. */
+  readonly workspaces: ReadonlySet<string>;
+}
+
+export async function readNeededFolders(database: Sql): Promise<NeededFolders> {
+  const builds = await database.query<{ id: string }>(
     `SELECT r.id FROM deployment_revisions AS r JOIN deployments AS d ON d.id = r.deployment_id
      WHERE r.id = d.active_revision_id OR r.id = d.latest_revision_id
        OR r.id IN (SELECT revision_id FROM deployment_replicas)`,
     [],
   );
-  return new Set(needed.map(({ id }) => id));
+  const workspaces = await database.query<{ id: string }>('SELECT DISTINCT workspace_id AS id FROM deployments', []);
+  return { builds: new Set(builds.map(({ id }) => id)), workspaces: new Set(workspaces.map(({ id }) => id)) };
 }
 
 /** Progress of the replicas of a revision. */

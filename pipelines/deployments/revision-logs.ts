@@ -149,16 +149,16 @@ function toChunks(lines: readonly string[]): string[] {
   return chunks;
 }
 
+export interface LogPage {
+  /** Sequence number of the last chunk before the page; 0: none. */
+  readonly after: number;
+  readonly limit: number;
+  /** Undefined: all stages. */
+  readonly stages?: readonly LogStage[] | undefined;
+}
+
 /** Reads log chunks after a position, oldest first. The caller must have checked that the revision is its own. */
-export function readLog(
-  database: Sql,
-  revisionId: string,
-  {
-    after,
-    limit,
-    stages,
-  }: { readonly after: number; readonly limit: number; readonly stages?: readonly LogStage[] | undefined },
-): Promise<LogChunk[]> {
+export function readLog(database: Sql, revisionId: string, { after, limit, stages }: LogPage): Promise<LogChunk[]> {
   return database.query<LogChunk>(
     `SELECT sequence, at, stage, text FROM revision_logs
      WHERE revision_id = $1 AND sequence > $2 AND ($4::text[] IS NULL OR stage = ANY ($4)) ORDER BY sequence LIMIT $3`,
@@ -191,7 +191,7 @@ const followPage = 100;
 export async function* followLog(
   database: Sql,
   revisionId: string,
-  after: number,
+  { after, stages }: Pick<LogPage, 'after' | 'stages'>,
   signal: AbortSignal,
 ): AsyncGenerator<LogUpdate> {
   let position = after;
@@ -203,7 +203,7 @@ export async function* followLog(
       [revisionId],
     );
     if (revision === undefined) return;
-    const chunks = await readLog(database, revisionId, { after: position, limit: followPage });
+    const chunks = await readLog(database, revisionId, { after: position, limit: followPage, stages });
     position = chunks.at(-1)?.sequence ?? position;
     if (chunks.length > 0 || revision.status !== known) {
       known = revision.status;

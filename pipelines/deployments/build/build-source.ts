@@ -37,6 +37,7 @@ import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import { listPrivatePaths } from '../../agents/workers/front/graph-isolation.ts';
 import { parseUuid } from '../../ingest/run-event/uuid.ts';
 import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from '../deployment.ts';
+import type { NeededFolders } from '../replicas.ts';
 import type { SourceStore } from '../source-store.ts';
 import { readSource } from '../uploads.ts';
 import { BuildLimit, checkFolder, createBuildError } from './build-folder.ts';
@@ -88,10 +89,10 @@ export interface Builder {
     options: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
   ): Promise<Build>;
   /**
-   * Deletes all builds except those of the revisions whose ids `readNeeded` returns. First lists the builds, then calls
-   * it, so that a build that is made meanwhile stays. A folder that cannot be deleted does not keep the others.
+   * Deletes all builds and package caches except those that `readNeeded` returns. First lists them, then calls it, so that a
+   * build that is made meanwhile stays. A folder that cannot be deleted does not keep the others.
    */
-  deleteExcept(readNeeded: () => Promise<ReadonlySet<string>>): Promise<void>;
+  deleteExcept(readNeeded: () => Promise<NeededFolders>): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -307,11 +308,13 @@ export function createBuilder(deps: BuildDeps): Builder {
     },
     async deleteExcept(readNeeded) {
       if (!existsSync(join(resolve(config.dataDir), 'deployments', 'builds'))) return;
-      const { builds } = getFolders();
+      const { builds, caches } = getFolders();
       const ids = new Set((await readdir(builds)).map((name) => name.replace(/\.json$/, '')));
+      const cachedIds = await readdir(caches);
       const needed = await readNeeded();
+      for (const id of cachedIds) if (!needed.workspaces.has(id)) await packageCaches.delete(caches, id);
       for (const id of ids) {
-        if (parseUuid(id) !== id || needed.has(id) || inProgress.has(id)) continue;
+        if (parseUuid(id) !== id || needed.builds.has(id) || inProgress.has(id)) continue;
         const folder = join(builds, id);
         // The marker goes first, so that a folder without some of its files never counts as complete.
         await rm(getMarkerPath(folder), { force: true })

@@ -57,6 +57,16 @@ export class PackageCaches {
     };
   }
 
+  /** Deletes the cache of a workspace, unless a build uses it. Never rejects. */
+  async delete(root: string, workspaceId: string): Promise<void> {
+    if (this.#inUse.has(workspaceId)) return;
+    this.#inUse.add(workspaceId);
+    const folder = join(root, workspaceId);
+    await deleteTree(folder)
+      .catch((err: unknown) => this.#logger.warn({ err, folder }, 'package cache not deleted; retrying'))
+      .finally(() => this.#inUse.delete(workspaceId));
+  }
+
   /** Gives a cache to an account. One that contains files of others, or was given only in part, begins empty. */
   async #give(folder: string, account: ProcessAccount): Promise<void> {
     try {

@@ -102,6 +102,10 @@ it('a failed build leaves the previous revision serving, and its log says why, w
   expect(events).toContain('event: log');
   expect(events).toContain('no such module');
   expect(events).toMatch(/event: status\ndata: \{"status":"BUILD_FAILED"\}\n\n$/);
+  const ofReplicas = await fetch(`${runlake.url}${path}/logs?stage=run`, {
+    headers: { 'x-api-key': runlake.apiKey, accept: 'text/event-stream' },
+  });
+  expect(await ofReplicas.text()).not.toContain('no such module');
 
   const { body: unchanged } = await client.ask('GET', `/v2/deployments/${first.id}`);
   expect(unchanged).toMatchObject({ active_revision_id: first.latest_revision_id });

@@ -322,11 +322,15 @@ it('gives commands neither the environment of Runlake nor the account of the ope
   expect(Number(read('user.txt'))).toBeGreaterThan(1_000);
 });
 
-it('deletes the builds that are not needed', async () => {
+it('deletes the builds and package caches that are not needed', async () => {
   const kept = await build({ files: echoSource('kept') });
   const other = await build({ files: echoSource('other') });
-  await builder.deleteExcept(async () => new Set([kept.agentsFile.split('/').at(-2)!]));
-  expect([existsSync(kept.agentsFile), existsSync(other.agentsFile)]).toEqual([true, false]);
+  const cache = join(dataDir, 'deployments', 'caches', under.workspaceId);
+  const builds = new Set([kept.agentsFile.split('/').at(-2)!]);
+  await builder.deleteExcept(async () => ({ builds, workspaces: new Set([under.workspaceId]) }));
+  expect([existsSync(kept.agentsFile), existsSync(other.agentsFile), existsSync(cache)]).toEqual([true, false, true]);
+  await builder.deleteExcept(async () => ({ builds, workspaces: new Set() }));
+  expect([existsSync(kept.agentsFile), existsSync(cache)]).toEqual([true, false]);
 });
 
 it('a link for an upload works once, and only while it is valid', async () => {
