@@ -187,7 +187,7 @@ async function sendParts(
   return { parts, sha256: whole.digest('hex') };
 }
 
-/** Aborts a multipart upload, if the credentials permit it. @throws transient errors; the reason of `signal`. */
+/** Aborts a multipart upload if it still exists and the credentials permit it. @throws transient errors; the reason of `signal`. */
 async function abortUpload(
   connection: S3Connection,
   call: ObjectCall,
@@ -202,13 +202,14 @@ async function abortUpload(
   );
 }
 
-/** Returns undefined if the store refuses the call for good, such as without a permission or after the end of the upload. */
+/** Returns undefined if the store refuses the call for good, such as without a permission, or if the upload has ended. */
 async function ignoreRefusal<Result>(sent: Promise<Result>, signal?: AbortSignal): Promise<Result | undefined> {
   try {
     return await sent;
   } catch (error) {
     signal?.throwIfAborted();
-    if (isRunlakeError(error) && error.class === 'transient') throw error;
+    const hasEnded = isRunlakeError(error) && (error.cause as Error | undefined)?.name === 'NoSuchUpload';
+    if (isRunlakeError(error) && error.class === 'transient' && !hasEnded) throw error;
     return undefined;
   }
 }

@@ -62,6 +62,13 @@ describe.runIf(stack)('a repeated upload', () => {
     },
   );
 
+  it('begins if an earlier upload has ended', async () => {
+    // As S3 answers: AbortMultipartUpload, in its API reference.
+    const store = await open(({ method }) => (method === 'DELETE' ? { status: 404, code: 'NoSuchUpload' } : undefined));
+    await store.abortUploads('object', ['ended']);
+    expect((await store.upload('object', file(MIB))).bytes).toBe(MIB);
+  });
+
   it.each([3 * MIB, 20 * MIB])(
     'of %d bytes succeeds if the existing object is deleted before it is replaced',
     async (bytes) => {
