@@ -7,6 +7,7 @@ import uuid
 from langchain_core.prompts import ChatPromptTemplate
 from langsmith import AsyncClient, Client
 from langsmith.schemas import FileEntry
+from langsmith.utils import LangSmithNotFoundError
 
 client = Client(disable_prompt_cache=True)
 
@@ -41,6 +42,19 @@ for kind in ("agent", "skill"):
     hub[kind] = [found, listed, before, exists(repo)]
 
 
+async def eventually(read, is_stored=lambda _: True):
+    """Reads until what was accepted is stored."""
+    for _ in range(300):
+        try:
+            found = await read()
+            if is_stored(found):
+                return found
+        except LangSmithNotFoundError:
+            pass
+        await asyncio.sleep(0.1)
+    raise TimeoutError("not stored within 30 s")
+
+
 async def use_async_client() -> dict:
     async with AsyncClient() as asynchronous:
         project = f"async-{uuid.uuid4()}"
@@ -48,6 +62,7 @@ async def use_async_client() -> dict:
         run_id = uuid.uuid4()
         await asynchronous.create_run("asynchronous", {"x": 1}, "chain", id=run_id, project_name=project)
         await asynchronous.update_run(run_id, outputs={"y": 2})
+        run = await eventually(lambda: asynchronous.read_run(run_id), lambda found: found.outputs == {"y": 2})
         feedback = await asynchronous.create_feedback(run_id, "score", score=1)
         dataset = await asynchronous.create_dataset(project)
         await asynchronous.create_example({"n": 1}, {"square": 1}, dataset_id=dataset.id)
@@ -58,9 +73,9 @@ async def use_async_client() -> dict:
         pulled = await asynchronous.pull_prompt(name, skip_cache=True)
         await asynchronous.delete_prompt(name)
         return {
-            "run": (await asynchronous.read_run(run_id)).outputs,
+            "run": run.outputs,
             "runs": [run.name async for run in asynchronous.list_runs(project_name=project)],
-            "feedback": (await asynchronous.read_feedback(feedback.id)).score,
+            "feedback": (await eventually(lambda: asynchronous.read_feedback(feedback.id))).score,
             "examples": [each.inputs async for each in asynchronous.list_examples(dataset_id=dataset.id)],
             "shared": await asynchronous.run_is_shared(run_id),
             "queue": [run.name async for run in asynchronous.list_runs_from_annotation_queue(queue.id)],
