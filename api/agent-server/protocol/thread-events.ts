@@ -48,9 +48,10 @@ async function openEventReader(
   threadId: string,
   { channels, namespaces, depth, since }: SubscriptionFilter,
 ): Promise<{ readonly reader: StreamReader; readonly filter: EventFilter }> {
-  const earlierStarts = await readEarlierStarts(database, deploymentId, threadId);
-  const startPosition =
-    since == null ? await findReplayPosition(database, deploymentId, threadId) : { threadSeq: since };
+  const [earlierStarts, startPosition] = await Promise.all([
+    readEarlierStarts(database, deploymentId, threadId),
+    since == null ? findReplayPosition(database, deploymentId, threadId) : { threadSeq: since },
+  ]);
   const reader = await hub.readThread({ deploymentId, threadId, earlierStarts }, startPosition);
   return { reader, filter: { channels, namespaces: namespaces ?? undefined, depth: depth ?? undefined } };
 }
