@@ -86,27 +86,16 @@ export function toThread({ ttl_strategy: strategy, ttl_minutes, expires_at, ...t
  * event loop.
  */
 export type ThreadHead = Pick<Thread, 'thread_id' | 'status' | 'metadata' | 'config'>;
-
-/** Reads the head of a visible thread. @throws THREAD_NOT_FOUND, also for a hidden thread. */
-export async function readThreadHead(database: Sql, deploymentId: string, threadId: string): Promise<ThreadHead> {
-  const thread = await findThreadHead(database, deploymentId, threadId);
-  if (thread === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
-  return thread;
-}
+const headColumns = 'thread_id, status, metadata, config';
 
 /** Like {@link readThreadHead}, but returns undefined if there is no such thread. */
-export async function findThreadHead(
-  database: Sql,
-  deploymentId: string,
-  threadId: string,
-): Promise<ThreadHead | undefined> {
-  const [row] = await database.query<ThreadHead>(
-    `SELECT thread_id, status, metadata, config FROM agents.threads
-     WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden`,
-    [deploymentId, threadId],
-    { name: 'agents_read_thread_head' },
-  );
-  return row;
+export function findThreadHead(database: Sql, deploymentId: string, threadId: string): Promise<ThreadHead | undefined> {
+  return findVisible<ThreadHead>(database, 'agents_read_thread_head', headColumns, { deploymentId, threadId });
+}
+
+/** Reads the head of a visible thread. @throws THREAD_NOT_FOUND, also for a hidden thread. */
+export function readThreadHead(database: Sql, deploymentId: string, threadId: string): Promise<ThreadHead> {
+  return readVisible<ThreadHead>(database, 'agents_read_thread_head', headColumns, { deploymentId, threadId });
 }
 
 export interface InterruptedThread extends ThreadHead {
@@ -118,32 +107,54 @@ export interface InterruptedThread extends ThreadHead {
  * Reads the head of a visible thread with the ids of its open interrupts. @throws THREAD_NOT_FOUND, also for a hidden
  * thread.
  */
-export async function readInterruptedThread(
+export function readInterruptedThread(
   database: Sql,
   deploymentId: string,
   threadId: string,
 ): Promise<InterruptedThread> {
-  const [row] = await database.query<InterruptedThread>(
-    `SELECT thread_id, status, metadata, config,
-       ARRAY(SELECT interrupt ->> 'id' FROM json_each(interrupts) AS task, json_array_elements(task.value) AS interrupt
-         WHERE status = 'interrupted') AS "interruptIds"
-     FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden`,
-    [deploymentId, threadId],
-    { name: 'agents_read_interrupted_thread' },
-  );
-  if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
-  return row;
+  const columns = `${headColumns},
+    ARRAY(SELECT interrupt ->> 'id' FROM json_each(interrupts) AS task, json_array_elements(task.value) AS interrupt
+      WHERE status = 'interrupted') AS "interruptIds"`;
+  return readVisible(database, 'agents_read_interrupted_thread', columns, { deploymentId, threadId });
 }
 
 /** Reads a visible thread, with its `ttl` if it has one. @throws THREAD_NOT_FOUND, also for a hidden thread. */
 export async function readThread(database: Sql, deploymentId: string, threadId: string): Promise<Thread> {
-  const [row] = await database.query<ThreadRow>(
-    `SELECT ${threadColumns} FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden`,
-    [deploymentId, threadId],
-    { name: 'agents_read_thread' },
+  return toThread(
+    await readVisible<ThreadRow>(database, 'agents_read_thread', threadColumns, { deploymentId, threadId }),
   );
-  if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
-  return toThread(row);
+}
+
+interface ThreadReference {
+  readonly deploymentId: string;
+  readonly threadId: string;
+}
+
+/** @param name of the prepared statement with these columns. */
+async function findVisible<Row extends object>(
+  database: Sql,
+  name: string,
+  columns: string,
+  { deploymentId, threadId }: ThreadReference,
+): Promise<Row | undefined> {
+  const [row] = await database.query<Row>(
+    `SELECT ${columns} FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden`,
+    [deploymentId, threadId],
+    { name },
+  );
+  return row;
+}
+
+/** Like {@link findVisible}. @throws THREAD_NOT_FOUND */
+async function readVisible<Row extends object>(
+  database: Sql,
+  name: string,
+  columns: string,
+  thread: ThreadReference,
+): Promise<Row> {
+  const row = await findVisible<Row>(database, name, columns, thread);
+  if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: thread.threadId });
+  return row;
 }
 
 /**
