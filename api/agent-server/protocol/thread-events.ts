@@ -48,11 +48,14 @@ async function openEventReader(
   threadId: string,
   { channels, namespaces, depth, since }: SubscriptionFilter,
 ): Promise<{ readonly reader: StreamReader; readonly filter: EventFilter }> {
-  const [earlierStarts, startPosition] = await Promise.all([
-    readEarlierStarts(database, deploymentId, threadId),
-    since == null ? findReplayPosition(database, deploymentId, threadId) : { threadSeq: since },
-  ]);
-  const reader = await hub.readThread({ deploymentId, threadId, earlierStarts }, startPosition);
+  const thread = { deploymentId, threadId };
+  const reader =
+    since == null
+      ? await hub.readThread(thread, await findReplayPosition(database, deploymentId, threadId))
+      : await hub.readThread(
+          { ...thread, earlierStarts: await readEarlierStarts(database, deploymentId, threadId) },
+          { threadSeq: since },
+        );
   return { reader, filter: { channels, namespaces: namespaces ?? undefined, depth: depth ?? undefined } };
 }
 

@@ -1,6 +1,6 @@
 import { convertToProtocolEvent, isCheckpointEnvelope, matchesSubscription } from '@langchain/langgraph/stream';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { endSeq, protocolMode, type RunEnd, type StreamedEvent } from '../streams/stream-types.ts';
+import { endSeq, protocolMode, type RunEnd, type StreamedEvent, toThreadSeq } from '../streams/stream-types.ts';
 
 /** Filter of a subscription. Source: `@langchain/protocol` 0.0.13, EventStreamRequest. */
 export interface EventFilter {
@@ -150,7 +150,7 @@ function parseData(event: StreamedEvent): unknown {
 
 /** Returns the thread sequence number directly before the first event of the given start. */
 export function getPositionBeforeStart(start: number): number {
-  return (start - 1) * (endSeq + 1) + endSeq;
+  return toThreadSeq(start - 1, endSeq);
 }
 
 /**
@@ -165,12 +165,13 @@ export async function findReplayPosition(
 ): Promise<{ readonly threadSeq: number }> {
   const [row] = await database.query<{
     starts: number;
-    earlier_starts: number;
+    earlier: number;
     last: number | null;
     running: number | null;
     waiting: boolean;
   }>(
-    `SELECT thread.starts, thread.earlier_starts,
+    // A thread that does not exist yet begins after the starts of a deleted one.
+    `SELECT coalesce(thread.starts, 0) AS starts, coalesce(thread.earlier_starts, deleted.starts, 0) AS earlier,
        -- State updates outside runs also count as starts, but readers of runs do not see them.
        (SELECT max(thread_start) FROM agents.runs run
         WHERE run.deployment_id = $1 AND run.thread_id = $2) AS last,
@@ -178,12 +179,13 @@ export async function findReplayPosition(
         WHERE run.deployment_id = $1 AND run.thread_id = $2 AND run.status = 'running') AS running,
        EXISTS (SELECT FROM agents.runs run
         WHERE run.deployment_id = $1 AND run.thread_id = $2 AND run.status = 'pending') AS waiting
-     FROM agents.threads thread WHERE thread.deployment_id = $1 AND thread.thread_id = $2`,
+     FROM (VALUES (1)) AS one
+     LEFT JOIN agents.threads thread ON thread.deployment_id = $1 AND thread.thread_id = $2
+     LEFT JOIN agents.deleted_threads deleted ON deleted.deployment_id = $1 AND deleted.thread_id = $2`,
     [deploymentId, threadId],
     { name: 'agents_replay_place' },
   );
-  // A reader of a thread that does not exist yet begins before its first event; the reader skips those of deleted threads.
-  const { starts = 0, earlier_starts: earlierStarts = 0, last, running, waiting } = row ?? {};
-  const start = running ?? (waiting ? starts + 1 : Math.max(earlierStarts + 1, last ?? starts));
+  const { starts, earlier, last, running, waiting } = row!;
+  const start = running ?? (waiting ? starts + 1 : Math.max(earlier + 1, last ?? starts));
   return { threadSeq: getPositionBeforeStart(start) };
 }
