@@ -26,6 +26,7 @@ import { buildThreadKey } from '../checkpoints/copy-checkpoints.ts';
 import { readHeadCheckpoint } from '../checkpoints/stored-tuples.ts';
 import { countStoredNodes, endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
 import type { ClaimedRun, EndedRun, RunFailure } from '../runs/run-row.ts';
+import { toStreamStart } from '../streams/stream-types.ts';
 import {
   chooseTraceOptions,
   encodeRootLocation,
@@ -99,13 +100,10 @@ export async function attemptRun(
   claimedAtMs: number,
 ): Promise<void> {
   const { database, pool, publisher, logger, isStopping } = deps;
-  const { threadStart, baseCheckpointId: _, metadata: __, sender: ___, startedAt: ____, ...job } = run;
-  const { deploymentId, threadId, runId, attempt, kwargs } = job;
+  const { threadStart: _, baseCheckpointId: __, metadata: ___, sender: ____, startedAt: _____, ...job } = run;
+  const { threadId, runId, attempt } = job;
   const tracedAttempt = deps.childRuns.open(run);
-  const stream = publisher.open({
-    ...{ deploymentId, threadId, runId, attempt, kept: kwargs.resumable },
-    threadStart: kwargs.temporary ? 0 : threadStart,
-  });
+  const stream = publisher.open(toStreamStart(run));
   let isCancelled = false;
   let hasLostLease = false;
   /** Whether this attempt has ended or requeued the run. */

@@ -4,7 +4,7 @@ import { keepRunLinks } from '../../feedback/feedback-links.ts';
 import { isLostRunFailure } from '../runs/end-run.ts';
 import { claimUnpublishedEnds, fitsEndEvent, markEndsPublished } from '../runs/published-ends.ts';
 import type { EndedRun, RunSender } from '../runs/run-row.ts';
-import type { RunEnd } from '../streams/stream-types.ts';
+import { type RunEnd, toStreamStart } from '../streams/stream-types.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 import type { ExecutorDeps } from './executor.ts';
 
@@ -46,14 +46,8 @@ const publishBatchSize = 20;
  * @throws errors of log and database; {@link publishLateEnds} then retries the run.
  */
 export async function publishEnd(deps: ExecutorDeps, run: EndedRun, marks?: TraceMarks): Promise<void> {
-  const { deploymentId, threadId, runId, attempt, threadStart, kwargs } = run;
   await deps.publisher.publishEnd({
-    deploymentId,
-    threadId,
-    runId,
-    attempt,
-    threadStart: kwargs.temporary ? 0 : threadStart,
-    kept: kwargs.resumable,
+    ...toStreamStart(run),
     data: encodeRunEnd(run, await deps.feedbackLinks?.(run)),
     endedAtMicros: Date.parse(run.endedAt) * 1_000,
   });

@@ -1,6 +1,6 @@
 /** Interfaces for publishing the events of runs and for reading them, from any process. */
 import { type StreamEvent, seqNumbersPerStart } from '../../streams/stream-event.ts';
-import type { RunStatus } from '../runs/run.ts';
+import type { RunKwargs, RunStatus } from '../runs/run.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { Chunk } from '../workers/messages.ts';
 
@@ -16,6 +16,25 @@ export interface RunStreamStart {
   readonly threadStart: number;
   /** Whether events are stored so that clients can resume the stream (`stream_resumable`). */
   readonly kept: boolean;
+}
+
+/** Returns the start to which the events of an attempt belong. */
+export function toStreamStart({
+  kwargs,
+  threadStart,
+  ...run
+}: Omit<RunStreamStart, 'kept'> & {
+  readonly kwargs: Pick<RunKwargs, 'temporary' | 'resumable'>;
+}): RunStreamStart {
+  const { deploymentId, threadId, runId, attempt } = run;
+  return {
+    deploymentId,
+    threadId,
+    runId,
+    attempt,
+    threadStart: kwargs.temporary ? 0 : threadStart,
+    kept: kwargs.resumable,
+  };
 }
 
 /** Writes the events of one attempt and numbers them from 1. */
