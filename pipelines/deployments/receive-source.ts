@@ -53,6 +53,7 @@ export function createSourceReceiver(
 
   return {
     async receive(uploadId, body, work) {
+      const path = join(await folder.get(), `${randomUUID()}.tar.gz`);
       receiving.get(uploadId)?.abort(runlakeError('UPLOAD_LINK_INVALID'));
       const ended = new AbortController();
       receiving.set(uploadId, ended);
@@ -75,18 +76,18 @@ export function createSourceReceiver(
           ended.abort(runlakeError('BODY_TOO_SLOW', { bytes: progress.bytes, seconds: progress.windowMs / 1_000 }));
         bytesBefore = bytes;
       }, progress.windowMs);
-      const path = join(await folder.get(), `${randomUUID()}.tar.gz`);
+      const file = createWriteStream(path, { mode: 0o600 });
       try {
-        const file = createWriteStream(path, { mode: 0o600 });
-        await pipeline(body, meter, file, { signal: ended.signal }).catch((error: unknown) => {
-          throw ended.signal.aborted ? ended.signal.reason : error;
-        });
-        clearInterval(watch);
-        if (receiving.get(uploadId) === ended) receiving.delete(uploadId);
+        await pipeline(body, meter, file, { signal: ended.signal })
+          .catch((error: unknown) => {
+            throw ended.signal.aborted ? ended.signal.reason : error;
+          })
+          .finally(() => {
+            clearInterval(watch);
+            if (receiving.get(uploadId) === ended) receiving.delete(uploadId);
+          });
         await work({ path, bytes, sha256: hash.digest('hex') });
       } finally {
-        clearInterval(watch);
-        if (receiving.get(uploadId) === ended) receiving.delete(uploadId);
         await rm(path, { force: true });
         usedBytes -= bytes;
       }
