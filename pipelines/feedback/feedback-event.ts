@@ -120,7 +120,7 @@ export function getVersionAfter(last: FeedbackEvent | undefined): number {
 /** Dependencies of operations that change feedback. */
 export interface FeedbackDeps extends FormatDeps {
   readonly recent: RecentFeedback;
-  readonly sentConfigs: Pick<SentConfigs, 'keep'>;
+  readonly sentConfigs: Pick<SentConfigs, 'keep' | 'findKnown'>;
   /** Maximum time that a change waits for feedback that another process may have just sent. */
   readonly waitMs: number;
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;

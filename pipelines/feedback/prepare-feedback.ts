@@ -4,7 +4,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { findProjectsByName } from '../projects/resolve-project.ts';
 import { findTraceRoots } from '../runs/trace-roots.ts';
-import { type FeedbackConfig, findConfiguredKeys, readEnforcedConfigs, requireMatch } from './feedback-config.ts';
+import { type FeedbackConfig, readEnforcedConfigs, requireMatch } from './feedback-config.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 import type { ParsedFeedback } from './read-feedback.ts';
 import type { SentConfigs } from './sent-config.ts';
@@ -13,7 +13,7 @@ import type { SentConfigs } from './sent-config.ts';
 export interface PrepareDeps {
   readonly clickhouse: ClickHouse;
   readonly database: Database;
-  readonly sentConfigs: Pick<SentConfigs, 'keep'>;
+  readonly sentConfigs: Pick<SentConfigs, 'keep' | 'findKnown'>;
 }
 
 /**
@@ -41,7 +41,7 @@ export async function openPreparation(
   const sentKeys = entries.flatMap(({ key, config }) => (config === undefined ? [] : [key]));
   const [enforced, configuredKeys, roots, agentProjects] = await Promise.all([
     readEnforcedConfigs(database, tenantId, keys),
-    findConfiguredKeys(database, tenantId, sentKeys),
+    sentConfigs.findKnown(tenantId, sentKeys),
     findTraceRoots(clickhouse, tenantId, traceIds).catch(acceptWithoutRoots),
     findProjectsByName(database, { workspaceId: tenantId, names, withFormerNames: true }),
   ]);

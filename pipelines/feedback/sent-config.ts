@@ -3,7 +3,13 @@ import { LRUCache } from 'lru-cache';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { MemberReader } from '../ingest/accept/read-run.ts';
-import { configTypes, createConfig, type FeedbackConfig, maxCategories } from './feedback-config.ts';
+import {
+  configTypes,
+  createConfig,
+  type FeedbackConfig,
+  findConfiguredKeys,
+  maxCategories,
+} from './feedback-config.ts';
 import type { FeedbackKey } from './feedback-values.ts';
 
 const maxLabelCharacters = 1_000;
@@ -56,6 +62,8 @@ export function readSentConfig(reader: MemberReader<FeedbackKey>): FeedbackConfi
   return config;
 }
 
+const toKnownKey = (workspaceId: string, key: string) => `${workspaceId} ${key}`;
+
 /**
  * Stores configs that clients send with feedback. The first config of a key is kept. If a later config differs, it is
  * ignored and the feedback is still accepted.
@@ -70,12 +78,26 @@ export class SentConfigs {
   }
 
   /**
+   * Returns those of `keys` that have a config.
+   *
+   * @throws errors of the database.
+   */
+  async findKnown(workspaceId: string, keys: readonly string[]): Promise<ReadonlySet<string>> {
+    const isKnown = (key: string) => this.#known.has(toKnownKey(workspaceId, key));
+    const known = keys.filter(isKnown);
+    const others = keys.filter((key) => !isKnown(key));
+    const found = await findConfiguredKeys(this.#database, workspaceId, others);
+    for (const key of found) this.#known.set(toKnownKey(workspaceId, key), true);
+    return new Set([...known, ...found]);
+  }
+
+  /**
    * Stores the config of a key, unless the key already has a config.
    *
    * @throws LIMIT_REACHED; errors of the database.
    */
   async keep(workspaceId: string, key: string, config: FeedbackConfig): Promise<void> {
-    const known = `${workspaceId} ${key}`;
+    const known = toKnownKey(workspaceId, key);
     if (this.#known.has(known)) return;
     try {
       await createConfig(this.#database, workspaceId, key, { config });
