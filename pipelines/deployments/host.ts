@@ -94,10 +94,11 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
         }
       } finally {
         if (hasSlot) buildSlots += 1;
-        if (revisions.get(claim.revisionId)?.fence === claim.fence) revisions.delete(claim.revisionId);
         await releaseRevision(database, claim, { isAttempt }).catch((err: unknown) =>
           logger.warn({ err, revisionId: claim.revisionId }, 'revision not released; its lease expires'),
         );
+        // Only now, because `stop` waits for the revisions in the map. The host may have claimed this one again.
+        if (revisions.get(claim.revisionId)?.fence === claim.fence) revisions.delete(claim.revisionId);
         wake();
       }
     };
