@@ -75,8 +75,6 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
   const runLocations = new RunLocations((workspaceId, runIds) => locateRuns(clickhouse, workspaceId, runIds));
   const sourceStore = createSourceStore(config);
   shutdown.add('sources of deployments', () => sourceStore.close());
-  const sourceReceiver = createSourceReceiver(config);
-  shutdown.add('received sources', () => sourceReceiver.close());
   const sentConfigs = new SentConfigs(database);
   const secretSealer = createSecretSealer(config, secretKey);
   const oauth = openOAuth(config, { database, secretSealer, logger });
@@ -120,7 +118,7 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     ticketSigner: createTicketSigner(secretKey),
     uploadSigner: createTokenSigner(secretKey, 'source uploads'),
     sourceStore,
-    sourceReceiver,
+    sourceReceiver: createSourceReceiver(config),
     replicas: createReplicaFinder(database),
     healthChecks,
     ...enqueueDeletions(jobs),

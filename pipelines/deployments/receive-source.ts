@@ -1,17 +1,16 @@
 /**
- * Receives the bodies of uploads in files of this process.
+ * Receives the bodies of uploads in files of this process, each in a folder of its own.
  *
  * Invariant: an upload has one receiver in this process, and all files together have at most the bytes of the budget.
- * The folder of a killed process is deleted by the next one.
+ * The next upload deletes the folders of a killed process.
  */
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { OpenedOnce } from '../../infra/cache/opened-once.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { createProcessFolder } from '../../infra/embedded/process-identity.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -34,7 +33,6 @@ export interface SourceReceiver {
     body: NodeJS.ReadableStream,
     work: (source: ReceivedSource) => Promise<void>,
   ): Promise<void>;
-  close(): Promise<void>;
 }
 
 /** Minimum progress of a body. The limit on the time of a request does not apply to uploads. */
@@ -47,13 +45,13 @@ export function createSourceReceiver(
   { deploymentsMaxSourceBytes: maxBytes }: Pick<Config, 'deploymentsMaxSourceBytes'>,
   progress: { readonly bytes: number; readonly windowMs: number } = minProgress,
 ): SourceReceiver {
-  const folder = new OpenedOnce(() => createProcessFolder(tmpdir(), { prefix: 'runlake-upload-' }));
   const receiving = new Map<string, AbortController>();
   let usedBytes = 0;
 
   return {
     async receive(uploadId, body, work) {
-      const path = join(await folder.get(), `${randomUUID()}.tar.gz`);
+      const folder = await createProcessFolder(tmpdir(), { prefix: 'runlake-upload-' });
+      const path = join(folder, 'source.tar.gz');
       receiving.get(uploadId)?.abort(runlakeError('UPLOAD_LINK_INVALID'));
       const ended = new AbortController();
       receiving.set(uploadId, ended);
@@ -88,13 +86,9 @@ export function createSourceReceiver(
           });
         await work({ path, bytes, sha256: hash.digest('hex') });
       } finally {
-        await rm(path, { force: true });
+        await rm(folder, { recursive: true, force: true });
         usedBytes -= bytes;
       }
-    },
-    async close() {
-      const opened = await folder.peek();
-      if (opened !== undefined) await rm(opened, { recursive: true, force: true });
     },
   };
 }

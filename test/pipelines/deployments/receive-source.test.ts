@@ -43,7 +43,6 @@ it('receives a body in a file that exists until the work is done', async () => {
   });
   expect(received).toMatchObject({ bytes: 6, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) });
   expect(listFiles()).toEqual([]);
-  await receiver.close();
   expect(readdirSync(folder)).toEqual([]);
 });
 
@@ -60,7 +59,6 @@ it('has one receiver for each upload: the last', async () => {
   expect(refused).toHaveLength(39);
   expect(refused[0]).toMatchObject({ reason: { code: 'UPLOAD_LINK_INVALID' } });
   await attempts.at(-1);
-  await receiver.close();
 });
 
 it('limits the bytes of all uploads together, and frees those of uploads that have ended', async () => {
@@ -75,7 +73,6 @@ it('limits the bytes of all uploads together, and frees those of uploads that ha
   rest.resolve();
   await Promise.all(full);
   await receiver.receive('more', Readable.from([Buffer.alloc(mebibyte)]), async () => {});
-  await receiver.close();
 });
 
 it('ends a body that arrives too slowly', async () => {
@@ -83,7 +80,6 @@ it('ends a body that arrives too slowly', async () => {
   const slow = receiver.receive('a', stalled(100, new Promise(() => {})), unused);
   await expect(slow).rejects.toMatchObject({ code: 'BODY_TOO_SLOW' });
   expect(listFiles()).toEqual([]);
-  await receiver.close();
 });
 
 it('the store of sources can be opened after a failure', async () => {
