@@ -219,10 +219,11 @@ function startWatchdog(folder: string): () => void {
  * Arguments of `sh` that change to a folder and then become the program. Node changes to `cwd` before it changes the user
  * id, so with `cwd` a process could start in a folder that its account cannot enter. Exits with code 126 if it cannot.
  *
+ * @param folder a relative path is entered without its parents, which the account need not be able to enter.
  * @param before script that is executed first.
  */
 export function enterFolder(folder: string, program: string, args: readonly string[], before = ''): string[] {
-  return ['-c', `${before}cd -- "$1" || exit 126; shift; exec "$@"`, 'sh', folder, program, ...args];
+  return ['-c', `${before}cd -P -- "$1" || exit 126; shift; exec "$@"`, 'sh', folder, program, ...args];
 }
 
 /** Kills all processes of a user id. @returns whether there were any. */

@@ -293,7 +293,7 @@ export function createBuilder(deps: BuildDeps): Builder {
       if (!step) continue;
       onLog(`$ ${step.program === 'sh' ? step.args[1] : [step.program, ...step.args].join(' ')}`);
       await checkFolder(folder, step.folder);
-      await runCommand({ ...step, environment, account }, { signal, onOutput: onLog });
+      await runCommand({ ...step, root: folder, environment, account }, { signal, onOutput: onLog });
     }
   }
 

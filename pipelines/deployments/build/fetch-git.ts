@@ -54,7 +54,7 @@ export async function fetchGit(
       {
         program: 'git',
         args: ['-c', 'core.hooksPath=/dev/null', '-c', 'http.followRedirects=false', ...args],
-        folder,
+        ...{ root: folder, folder },
         account,
         environment: { ...environment, ...buildGitEnvironment(parsed, address, token) },
       },

@@ -4,12 +4,13 @@
  * Invariant: when the returned promise settles, no process of the command is left.
  *
  *   1. The command runs in a process group of its own, with only the given environment. If there is an account, it runs
- *      under its user id, and enters its folder with it.
+ *      under its user id, and enters its folder below the folder of the build with it.
  *   2. At the timeout or an abort, the whole group is killed. Processes that left the group are killed with the account;
  *      without an account, they are not found, which is why Runlake then trusts the source.
  *   3. If Runlake ends, also by SIGKILL, its processes end too: those of an account by the watchdog of the accounts.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { relative } from 'node:path';
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { enterFolder, type ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
@@ -17,6 +18,9 @@ import { enterFolder, type ProcessAccount } from '../../../infra/isolation/proce
 export interface BuildCommand {
   readonly program: string;
   readonly args: readonly string[];
+  /** Folder of the build. Processes of the build cannot replace it, and need not be able to enter its parents. */
+  readonly root: string;
+  /** The folder in which the command runs: `root`, or a folder in it. */
   readonly folder: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly account: ProcessAccount | undefined;
@@ -35,10 +39,11 @@ const maxEndCharacters = 16 * 1024;
 
 /** Runs a command. @throws BUILD_FAILED if it fails; the reason of the signal. @returns its standard output, limited. */
 export async function runCommand(command: BuildCommand, { signal, onOutput }: CommandOptions): Promise<string> {
-  const { program, args, folder, environment, account } = command;
+  const { program, args, root, folder, environment, account } = command;
   signal.throwIfAborted();
-  const child = spawn('/bin/sh', enterFolder(folder, program, args, account ? '' : followHost), {
-    cwd: '/',
+  const inRoot = `./${relative(root, folder)}`;
+  const child = spawn('/bin/sh', enterFolder(inRoot, program, args, account ? '' : followHost), {
+    cwd: root,
     env: environment,
     ...(account && { uid: account.uid, gid: account.gid }),
     detached: true,

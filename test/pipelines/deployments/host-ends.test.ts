@@ -25,7 +25,7 @@ const { runCommand } = await import(process.argv[2]);
 const [isolation, command] = process.argv.slice(3);
 const accounts = isolation === 'accounts' ? await openProcessAccounts({ readablePaths: [], closed: [] }) : undefined;
 await runCommand(
-  { program: 'sh', args: ['-c', command], folder: '/', environment: { PATH: process.env.PATH }, account: accounts?.take() },
+  { program: 'sh', args: ['-c', command], root: '/', folder: '/', environment: { PATH: process.env.PATH }, account: accounts?.take() },
   { signal: AbortSignal.timeout(600_000), onOutput: () => undefined },
 );`;
 

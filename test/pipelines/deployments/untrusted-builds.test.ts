@@ -22,8 +22,8 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
   let builder: Builder;
   let lines: string[];
 
-  const depsOf = () => {
-    const config = { ...under.config, dataDir };
+  const depsOf = (ofBuilder = dataDir) => {
+    const config = { ...under.config, dataDir: ofBuilder };
     return {
       ...under,
       config,
@@ -97,6 +97,17 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
     expect(readdirSync(victim)).toHaveLength(200);
   });
 
+  it('runs below a data folder that only Runlake can enter', async () => {
+    const parent = mkdtempSync(join(tmpdir(), 'runlake-builds-'));
+    const below = createBuilder({ ...depsOf(join(parent, 'data')), sourceStore: depsOf().sourceStore });
+    const files = Object.fromEntries(Object.entries(echoSource('hi')).map(([name, text]) => [`sub/${name}`, text]));
+    await build({ files, install: 'ls -d sub', build: 'ls langgraph.json', path: 'sub/langgraph.json' }, below);
+    expect(lines.join('')).toContain('sub\n');
+    expect(lines.join('')).toContain('langgraph.json\n');
+    await below.close();
+    rmSync(parent, { recursive: true, force: true });
+  });
+
   it('does not run commands in a folder that a link names', async () => {
     const closed = createClosedFolder(1);
     const attack = build({
@@ -111,7 +122,8 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
   it('changes to the folder of a command with its own rights', async () => {
     const closed = createClosedFolder(1);
     const accounts = (await openProcessAccounts({ readablePaths: [], closed: [] })) as ProcessAccounts;
-    const command = { program: 'sh', args: ['-c', 'cat file-0'], folder: join(closed, 'inner'), environment: {} };
+    const folders = { root: closed, folder: join(closed, 'inner') };
+    const command = { program: 'sh', args: ['-c', 'cat file-0'], ...folders, environment: {} };
     const options = { signal: AbortSignal.timeout(60_000), onOutput: (text: string) => lines.push(text) };
     await expect(runCommand({ ...command, account: accounts.take() }, options)).rejects.toMatchObject(
       failed(/ended with code 126/),
