@@ -50,8 +50,6 @@ export function createSourceReceiver(
 
   return {
     async receive(uploadId, body, work) {
-      const folder = await createProcessFolder(tmpdir(), { prefix: 'runlake-upload-' });
-      const path = join(folder, 'source.tar.gz');
       receiving.get(uploadId)?.abort(runlakeError('UPLOAD_LINK_INVALID'));
       const ended = new AbortController();
       receiving.set(uploadId, ended);
@@ -74,19 +72,19 @@ export function createSourceReceiver(
           ended.abort(runlakeError('BODY_TOO_SLOW', { bytes: progress.bytes, seconds: progress.windowMs / 1_000 }));
         bytesBefore = bytes;
       }, progress.windowMs);
-      const file = createWriteStream(path, { mode: 0o600 });
+      let folder: string | undefined;
       try {
-        await pipeline(body, meter, file, { signal: ended.signal })
-          .catch((error: unknown) => {
-            throw ended.signal.aborted ? ended.signal.reason : error;
-          })
-          .finally(() => {
-            clearInterval(watch);
-            if (receiving.get(uploadId) === ended) receiving.delete(uploadId);
-          });
+        folder = await createProcessFolder(tmpdir(), { prefix: 'runlake-upload-' });
+        const path = join(folder, 'source.tar.gz');
+        const file = createWriteStream(path, { mode: 0o600 });
+        await pipeline(body, meter, file, { signal: ended.signal }).catch((error: unknown) => {
+          throw ended.signal.aborted ? ended.signal.reason : error;
+        });
         await work({ path, bytes, sha256: hash.digest('hex') });
       } finally {
-        await rm(folder, { recursive: true, force: true });
+        clearInterval(watch);
+        if (receiving.get(uploadId) === ended) receiving.delete(uploadId);
+        if (folder !== undefined) await rm(folder, { recursive: true, force: true });
         usedBytes -= bytes;
       }
     },

@@ -3,13 +3,27 @@
 import asyncio
 import json
 import tempfile
+import time
 
 from langsmith import Client, aevaluate, evaluate
 from langsmith.evaluation import evaluate_existing
 from langsmith.run_trees import RunTree
 from langsmith.schemas import ExampleUpsertWithAttachments
+from langsmith.utils import LangSmithNotFoundError
 
 client = Client()
+
+
+def until_stored(run_id) -> None:
+    for _ in range(300):
+        try:
+            if client.read_run(run_id).outputs is not None:
+                return
+        except LangSmithNotFoundError:
+            pass
+        time.sleep(0.1)
+    raise TimeoutError("not stored within 30 s")
+
 
 with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
     file.write("n,square\n1,1\n2,4\n3,9\n")
@@ -100,6 +114,7 @@ source.post()
 source.end(outputs={"square": 25})
 source.patch()
 client.flush()
+until_stored(source.id)
 from_run = client.create_example(dataset_id=with_files.id, source_run_id=source.id, use_source_run_io=True)
 from_run = client.read_example(from_run.id)
 

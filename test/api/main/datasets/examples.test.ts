@@ -343,8 +343,8 @@ describe('a schema', () => {
   it('cannot block the server with many values that each take long', async () => {
     const uniqueItems = { type: 'object', properties: { list: { type: 'array', uniqueItems: true } } };
     const dataset_id = await addDataset({ inputs_schema_definition: uniqueItems });
-    const list = Array.from({ length: 1_500 }, (_, number) => ({ number }));
-    const examples = Array.from({ length: 25 }, () => ({ dataset_id, inputs: { list } }));
+    const list = Array.from({ length: 5_000 }, (_, number) => [number]);
+    const examples = Array.from({ length: 15 }, () => ({ dataset_id, inputs: { list } }));
     const { status, body } = await ask('POST', '/examples/bulk', examples);
     expect([status, body.detail[0].msg]).toEqual([422, expect.stringContaining(': inputs cannot be validated: ')]);
     expect((await ask('GET', `/examples?dataset=${dataset_id}`)).body).toEqual([]);
