@@ -9,19 +9,23 @@ import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 
 interface StoredEvent {
   readonly streamId: string;
+  /** Names the stream among those of all sessions of the key. */
+  readonly streamKey: string;
   /** JSON: the values of a message can take twenty times as much memory. */
   readonly message: string;
   readonly bytes: number;
 }
 
-/** The events of a key by id, oldest first. */
 interface EventsOfKey {
   bytes: number;
+  /** By id, oldest first. */
   readonly events: Map<string, StoredEvent>;
+  /** The ids of the events of each stream, oldest first. */
+  readonly streams: Map<string, Set<string>>;
 }
 
 /** Estimated size of an event without its message, in bytes. */
-const eventOverheadBytes = 200;
+const eventOverheadBytes = 300;
 
 /** Size of a text in the memory of V8, which stores all characters of a text in one byte, or all in two. */
 const memoryBytes = (text: string) => (/[^\0-\xff]/.test(text) ? 2 : 1) * text.length;
@@ -45,18 +49,19 @@ export class StoredEvents {
       eventId.startsWith(prefix) ? this.#keys.get(keyId)?.events.get(eventId) : undefined;
     return {
       storeEvent: async (streamId, sent) => {
-        const eventId = `${prefix}${String(++this.#lastNumber).padStart(numberDigits, '0')}`;
+        const eventId = `${prefix}${String(++this.#lastNumber).padStart(16, '0')}`;
         const message = JSON.stringify(sent);
         const bytes = memoryBytes(message) + eventOverheadBytes;
-        this.#add(keyId, eventId, { streamId, message, bytes });
+        this.#add(keyId, eventId, { streamId, streamKey: prefix + streamId, message, bytes });
         return eventId;
       },
       getStreamIdForEventId: async (eventId) => find(eventId)?.streamId,
       replayEventsAfter: async (lastEventId, { send }) => {
         const streamId = find(lastEventId)?.streamId ?? '';
-        const later: [string, string][] = [];
-        for (const [id, event] of this.#keys.get(keyId)?.events ?? [])
-          if (id.startsWith(prefix) && id > lastEventId && event.streamId === streamId) later.push([id, event.message]);
+        const { events, streams } = this.#keys.get(keyId) ?? {};
+        const later = [...(streams?.get(prefix + streamId) ?? [])]
+          .filter((id) => id > lastEventId)
+          .map((id) => [id, events?.get(id)?.message ?? emptyMessage] as const);
         for (const [id, message] of later)
           if (message !== emptyMessage) await send(id, JSON.parse(message) as JSONRPCMessage);
         return streamId;
@@ -72,17 +77,16 @@ export class StoredEvents {
 
   /** Removes the events of the stream of an event, whose client was sent none of their ids. */
   removeStream(keyId: string, eventId: string): void {
-    const { events } = this.#keys.get(keyId) ?? {};
-    const streamId = events?.get(eventId)?.streamId;
-    const prefix = eventId.slice(0, -numberDigits);
-    for (const [id, event] of events ?? [])
-      if (event.streamId === streamId && id.startsWith(prefix)) this.#delete(keyId, id);
+    const { events, streams } = this.#keys.get(keyId) ?? {};
+    for (const id of streams?.get(events?.get(eventId)?.streamKey ?? '') ?? []) this.#delete(keyId, id);
   }
 
   #add(keyId: string, eventId: string, event: StoredEvent): void {
-    const ofKey = this.#keys.get(keyId) ?? { bytes: 0, events: new Map() };
+    const ofKey = this.#keys.get(keyId) ?? { bytes: 0, events: new Map(), streams: new Map() };
     this.#keys.set(keyId, ofKey);
     ofKey.events.set(eventId, event);
+    const stream = ofKey.streams.get(event.streamKey) ?? new Set();
+    ofKey.streams.set(event.streamKey, stream.add(eventId));
     ofKey.bytes += event.bytes;
     this.#bytes += event.bytes;
     while (this.#bytes > this.#maxBytes) {
@@ -97,13 +101,13 @@ export class StoredEvents {
     const event = ofKey?.events.get(eventId);
     if (ofKey === undefined || event === undefined) return;
     ofKey.events.delete(eventId);
+    const stream = ofKey.streams.get(event.streamKey);
+    stream?.delete(eventId);
+    if (stream?.size === 0) ofKey.streams.delete(event.streamKey);
     ofKey.bytes -= event.bytes;
     this.#bytes -= event.bytes;
     if (ofKey.events.size === 0) this.#keys.delete(keyId);
   }
 }
-
-/** Number of digits at the end of the id of an event. */
-const numberDigits = 16;
 
 const toPrefix = (sessionId: string) => `${sessionId}_`;

@@ -287,7 +287,7 @@ export async function getTree({ agents, threadId }: CommandContext, params: unkn
   try {
     const finished = reader.finish();
     for await (const event of reader) {
-      const message = toProtocolMessage(event, { channels: ['lifecycle'] });
+      const message = toProtocolMessage(event, [{ channels: ['lifecycle'] }]);
       if (message === undefined) continue;
       const { namespace, data } = (JSON.parse(message.text) as LifecycleEvent).params;
       const node = findOrAddNode(nodes, namespace);

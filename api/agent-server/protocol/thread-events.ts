@@ -37,27 +37,25 @@ interface SubscriptionFilter {
   readonly channels: readonly string[];
   readonly namespaces?: readonly (readonly string[])[] | null;
   readonly depth?: number | null;
-  readonly since?: number | null;
 }
 
-/**
- * Opens a reader for the events of a thread. Returns the reader and the filter to apply. The thread need not exist yet.
- */
+/** Opens a reader for the events of a thread after `since`. The thread need not exist yet. */
 async function openEventReader(
-  { hub, database, deploymentId }: Pick<Agents, 'hub' | 'database' | 'deploymentId'>,
+  { hub, database, deploymentId }: Agents,
   threadId: string,
-  { channels, namespaces, depth, since }: SubscriptionFilter,
-): Promise<{ readonly reader: StreamReader; readonly filter: EventFilter }> {
+  since: number | null | undefined,
+): Promise<StreamReader> {
   const thread = { deploymentId, threadId };
-  const reader =
-    since == null
-      ? await hub.readThread(thread, await findReplayPosition(database, deploymentId, threadId))
-      : await hub.readThread(
-          { ...thread, earlierStarts: await readEarlierStarts(database, deploymentId, threadId) },
-          { threadSeq: since },
-        );
-  return { reader, filter: { channels, namespaces: namespaces ?? undefined, depth: depth ?? undefined } };
+  if (since == null) return hub.readThread(thread, await findReplayPosition(database, deploymentId, threadId));
+  const earlierStarts = await readEarlierStarts(database, deploymentId, threadId);
+  return hub.readThread({ ...thread, earlierStarts }, { threadSeq: since });
 }
+
+const toEventFilter = ({ channels, namespaces, depth }: SubscriptionFilter): EventFilter => ({
+  channels,
+  namespaces: namespaces ?? undefined,
+  depth: depth ?? undefined,
+});
 
 /**
  * Filter of an event stream. Fields that are not listed are ignored. Source: `@langchain/protocol` 0.0.13,
@@ -131,13 +129,13 @@ export const streamThreadEvents = defineAgentOperation({
   },
   handler: async (input) => {
     const { params, body, services } = input;
-    const { reader, filter } = await openEventReader(services.agents, params.thread_id.toLowerCase(), body);
+    const filter = toEventFilter(body);
     const stream = createEventStream<StreamedEvent>({
       ...buildLiveOptions(input),
-      source: reader,
+      source: await openEventReader(services.agents, params.thread_id.toLowerCase(), body.since),
       frame: (event) => {
         const missing = buildMissingEventsError(event);
-        const message = toProtocolMessage(event, filter);
+        const message = toProtocolMessage(event, [filter]);
         return [
           ...(missing ? [toFailureFrame(missing)] : []),
           ...(message ? [{ event: message.method, data: Buffer.from(message.text), id: message.id }] : []),
@@ -158,20 +156,24 @@ function toFailureFrame(failure: CommandError): SseFrame {
  * A WebSocket connection of the event-stream protocol. The client sends commands; the server sends responses and
  * events. Each message is one JSON text.
  *
- * Invariant: the server executes commands one at a time, in order. It reads events from the log only as fast as the
- * socket accepts them. When either side closes the socket, the server closes all readers of the connection.
+ * Invariant: the server executes commands one at a time, in order. It sends the events of all subscriptions in the
+ * order of the thread, because an event does not say to which subscription it belongs. It reads events from the log
+ * only as fast as the socket accepts them. When either side closes the socket, the server closes all readers of the
+ * connection.
  *
  *   1. A command runs after the response to the previous command. If more than `maxQueuedCommands` are waiting, the
  *      socket closes.
  *   2. After the response to `subscription.subscribe`, the server sends the events of the subscription. They start at
  *      the beginning of the active runs or, if there are none, of the last run. The server reads the next event after
  *      it has sent the previous one.
- *   3. If a reader fails, the server sends an error and closes the socket. Clients then reconnect and subscribe again.
- *   4. A peer that does not respond to a ping in time is disconnected. When the server stops, it closes the socket
+ *   3. One reader serves all subscriptions, and sends an event once if it matches any of them. If the events of a new
+ *      subscription start before the position of the reader, a reader that starts there replaces it.
+ *   4. If the reader fails, the server sends an error and closes the socket. Clients then reconnect and subscribe again.
+ *   5. A peer that does not respond to a ping in time is disconnected. When the server stops, it closes the socket
  *      with 1012.
- *   5. The caller is authenticated again for each command. If authentication fails or the caller has lost access, the
+ *   6. The caller is authenticated again for each command. If authentication fails or the caller has lost access, the
  *      socket closes with 1008 and the error code.
- *   6. Each command counts as a request for the rate limits. The server refuses a command that exceeds them; the
+ *   7. Each command counts as a request for the rate limits. The server refuses a command that exceeds them; the
  *      socket stays open.
  */
 
@@ -198,9 +200,14 @@ const findOperation = ({ method }: Command) =>
   method.startsWith('subscription.') ? streamThreadEvents : postThreadCommand;
 
 function serveThreadSocket(socket: Socket, commandContext: CommandContext): void {
-  const { agents, request } = commandContext;
+  const { agents, request, threadId } = commandContext;
   const { config } = agents;
-  const readers = new Map<string, StreamReader>();
+  const filters = new Map<string, EventFilter>();
+  /** The reader whose events are sent, and one that may replace it. */
+  const readers = new Set<StreamReader>();
+  /** Sequence number of the event that was read last. */
+  let position = 0;
+  let lastReader: Promise<void> = Promise.resolve();
   let subscriptionCount = 0;
   let queuedCommands = 0;
   let lastCommand: Promise<void> = Promise.resolve();
@@ -234,8 +241,7 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
     clearInterval(pingTimer);
     stopping.removeEventListener('abort', stop);
     accessEnded?.removeEventListener('abort', closeWithoutAccess);
-    for (const reader of readers.values()) reader.close();
-    readers.clear();
+    readers.forEach(endReader);
   });
   socket.on('message', (data, isBinary) => {
     isAlive = true;
@@ -287,38 +293,61 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
     }
   }
 
-  const buildInput = (command: Command) => ({ params: { thread_id: commandContext.threadId }, body: command });
+  const buildInput = (command: Command) => ({ params: { thread_id: threadId }, body: command });
 
   async function subscribe(params: unknown): Promise<{ readonly id: string; begin(): void }> {
-    if (readers.size >= maxSubscriptions) {
+    if (filters.size >= maxSubscriptions) {
       throw new CommandRejectedError('invalid_argument', `Subscription limit reached (${maxSubscriptions}).`);
     }
-    const { reader, filter } = await openEventReader(agents, commandContext.threadId, readSubscribeParams(params));
+    const filter = toEventFilter(readSubscribeParams(params));
+    const { hub, database, deploymentId } = agents;
+    const start = await findReplayPosition(database, deploymentId, threadId);
+    const replay = await hub.readThread({ deploymentId, threadId }, start);
+    if (isClosed) replay.close();
+    else readers.add(replay);
     const id = `s${++subscriptionCount}`;
-    if (isClosed) reader.close();
-    else readers.set(id, reader);
+    const begin = () => {
+      const isBehindStart = filters.size > 0 && position <= start.threadSeq;
+      if (isBehindStart) endReader(replay);
+      else readFrom(replay, { start: start.threadSeq, filter });
+      filters.set(id, filter);
+    };
+    return { id, begin };
+  }
+
+  /** Step 3 of the header comment: continues with `replay`. Only `filter` gets the events that others have. */
+  function readFrom(replay: StreamReader, { start, filter }: { readonly start: number; readonly filter: EventFilter }) {
+    const end = position;
+    position = start;
+    for (const reader of readers) if (reader !== replay) endReader(reader);
     const sendEvents = async () => {
-      for await (const event of reader) {
+      for await (const event of replay) {
+        const { isEnd, threadSeq } = event;
+        // An end event may arrive after the first events of the next run.
+        if (!isEnd || threadSeq > position) position = threadSeq;
         const missing = buildMissingEventsError(event);
         if (missing !== undefined) await send(JSON.stringify(missing));
-        const message = toProtocolMessage(event, filter);
+        const message = toProtocolMessage(event, threadSeq > end || isEnd ? filters.values() : [filter]);
         if (message !== undefined) await send(message.text);
       }
     };
-    const reportFailure = async (err: unknown) => {
-      request.log.warn({ err }, 'subscription failed');
+    // The events that the previous reader has read are sent before.
+    lastReader = lastReader.then(sendEvents).catch(async (err) => {
+      request.log.warn({ err }, 'subscriptions failed');
       await send(JSON.stringify(buildStreamFailure(err)));
       close(1011, toStreamError(err).error);
-    };
-    return { id, begin: () => void sendEvents().catch(reportFailure) };
+    });
+  }
+
+  function endReader(reader: StreamReader): void {
+    reader.close();
+    readers.delete(reader);
   }
 
   function unsubscribe(params: unknown): object {
     const { subscription_id: id } = readUnsubscribeParams(params);
-    const reader = readers.get(id);
-    if (reader === undefined) throw new CommandRejectedError('no_such_subscription', `Unknown subscription '${id}'.`);
-    readers.delete(id);
-    reader.close();
+    if (!filters.delete(id)) throw new CommandRejectedError('no_such_subscription', `Unknown subscription '${id}'.`);
+    if (filters.size === 0) readers.forEach(endReader);
     return {};
   }
 }

@@ -35,20 +35,19 @@ const interruptKey = '__interrupt__';
 
 /**
  * Converts an event of a thread to a message of the protocol, also for runs that were not started through the protocol.
- * Returns undefined if `filter` excludes the event or the protocol has no equivalent.
+ * Returns undefined if all `filters` exclude the event or the protocol has no equivalent.
  */
-export function toProtocolMessage(event: StreamedEvent, filter: EventFilter): ProtocolMessage | undefined {
+export function toProtocolMessage(
+  event: StreamedEvent,
+  filters: Iterable<EventFilter>,
+): ProtocolMessage | undefined {
   const content = convertEvent(event);
   if (content === undefined) return undefined;
   const { method, rest, name } = content;
   const namespace = event.namespace === '' ? [] : event.namespace.split('|');
   const matchableEvent = { method, params: { namespace, data: { ...(name !== undefined && { name }) } } };
-  const subscription = {
-    ...filter,
-    channels: [...filter.channels],
-    namespaces: filter.namespaces?.map((each) => [...each]),
-  };
-  if (!matchesSubscription(matchableEvent as never, subscription as never)) return undefined;
+  const matches = (filter: EventFilter) => matchesSubscription(matchableEvent as never, filter as never);
+  if (![...filters].some(matches)) return undefined;
   const id = String(event.threadSeq);
   const timestamp = Math.floor(event.createdAtMicros / 1_000);
   const params = `{"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp},${rest}`;

@@ -384,6 +384,23 @@ describe('a WebSocket', () => {
     expect(await closed).toBe(1009);
   });
 
+  it('receives the events of all subscriptions in one order', async () => {
+    const threadId = randomUUID();
+    const n = 2_000;
+    const started = await ask(threadId, { id: 1, method: 'run.start', params: { assistant_id: 'burst', input: { n } } });
+    await agents.client.runs.join(threadId, (started.body as { result: { run_id: string } }).result.run_id);
+    const { socket, seen, opened } = open(undefined, threadId);
+    await opened;
+    for (const [id, channels] of [['custom'], ['lifecycle'], ['values', 'lifecycle']].entries()) {
+      socket.send(JSON.stringify({ id, method: 'subscription.subscribe', params: { channels } }));
+    }
+    const isCompleted = (message: object) => JSON.stringify(message).includes('"event":"completed"');
+    await vi.waitFor(() => expect(seen.some(isCompleted)).toBe(true), 20_000);
+    const before = seen.slice(0, seen.findIndex(isCompleted)).filter(({ method }) => method === 'custom');
+    expect(new Set(before.map(({ event_id }) => event_id)).size).toBe(n);
+    socket.close();
+  });
+
   it('limits its subscriptions, and ends them when it closes', async () => {
     const { socket, seen, opened, closed } = open();
     await opened;
