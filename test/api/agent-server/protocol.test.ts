@@ -387,8 +387,9 @@ describe('a WebSocket', () => {
   it('receives the events of all subscriptions in one order', async () => {
     const threadId = randomUUID();
     const n = 2_000;
-    const started = await ask(threadId, { id: 1, method: 'run.start', params: { assistant_id: 'burst', input: { n } } });
-    await agents.client.runs.join(threadId, (started.body as { result: { run_id: string } }).result.run_id);
+    const params = { assistant_id: 'burst', input: { n, bytes: 20_000 } };
+    const { body } = await ask(threadId, { id: 1, method: 'run.start', params });
+    await agents.client.runs.join(threadId, (body as { result: { run_id: string } }).result.run_id);
     const { socket, seen, opened } = open(undefined, threadId);
     await opened;
     for (const [id, channels] of [['custom'], ['lifecycle'], ['values', 'lifecycle']].entries()) {
