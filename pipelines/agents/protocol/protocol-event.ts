@@ -37,10 +37,7 @@ const interruptKey = '__interrupt__';
  * Converts an event of a thread to a message of the protocol, also for runs that were not started through the protocol.
  * Returns undefined if all `filters` exclude the event or the protocol has no equivalent.
  */
-export function toProtocolMessage(
-  event: StreamedEvent,
-  filters: Iterable<EventFilter>,
-): ProtocolMessage | undefined {
+export function toProtocolMessage(event: StreamedEvent, filters: Iterable<EventFilter>): ProtocolMessage | undefined {
   const content = convertEvent(event);
   if (content === undefined) return undefined;
   const { method, rest, name } = content;
