@@ -1,7 +1,10 @@
 /** Steps that the roll-ups have in common: reads the dirty hours for a roll-up run, under locks (`rollup.ts`). */
+
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 import type { Session } from '../../infra/postgres/database.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
+import { dirtyHoursCondition, toDirtyHoursTable } from './rollup-query.ts';
 
 /** A table with dirty hours: one for usage, and one for the facts of runs, which are counted later. */
 export interface DirtyHoursSource {
@@ -13,6 +16,8 @@ export interface DirtyHoursSource {
    * first key.
    */
   readonly lockKey: number;
+  /** Tables of ClickHouse with the counted hours, and their column for the hour or the day as an expression on an hour. */
+  readonly counted: readonly { readonly table: string; readonly column: string; readonly expression: string }[];
 }
 
 export interface DirtyHoursLimits {
@@ -77,7 +82,7 @@ export async function isAnyHourDirty(
  * @throws errors of Postgres, of `count` and of `finish`.
  */
 export async function countDirtyHours(
-  database: Database,
+  { database, clickhouse }: { readonly database: Database; readonly clickhouse: ClickHouse },
   source: DirtyHoursSource,
   limits: DirtyHoursLimits,
   count: (locked: LockedHours, rollUp: number) => Promise<void>,
@@ -87,11 +92,37 @@ export async function countDirtyHours(
     const locked = await lockDirtyHours(session, source, limits);
     const { outcome, hours, waitedSeconds, more } = locked;
     if (outcome !== 'counted') return { outcome, hours: 0, waitedSeconds, more: false };
-    const [next] = await session.query<{ rollUp: number }>(`SELECT nextval('usage_roll_up') AS "rollUp"`);
-    await count(locked, next!.rollUp);
+    await count(locked, await takeNumber(session, clickhouse, source, hours));
     await session.transaction((transaction) => finish(locked, transaction));
     return { outcome, hours: hours.length, waitedSeconds, more };
   });
+}
+
+/**
+ * Returns the number of a run, which is higher than the numbers in all rows that the run replaces. The sequence is behind
+ * them after Postgres was restored from a backup, and ClickHouse was not.
+ */
+async function takeNumber(
+  session: Session,
+  clickhouse: ClickHouse,
+  { counted }: DirtyHoursSource,
+  hours: readonly DirtyHour[],
+): Promise<number> {
+  const readHighest = ({ table, column, expression }: DirtyHoursSource['counted'][number]) =>
+    `SELECT max(roll_up) AS number FROM ${table} WHERE ${dirtyHoursCondition(column, expression)}`;
+  const [stored] = await clickhouse.query<{ highest: number }>({
+    name: 'read-highest-roll-up',
+    sql: `SELECT max(number) AS highest FROM (${counted.map(readHighest).join(' UNION ALL ')})`,
+    externalTable: toDirtyHoursTable(hours),
+  });
+  const takeSql = `SELECT nextval('usage_roll_up') AS number`;
+  const [next] = await session.query<{ number: number }>(takeSql);
+  if (next!.number > stored!.highest) return next!.number;
+  const [raised] = await session.query<{ number: number }>(
+    `SELECT setval('usage_roll_up', greatest(number, $1::bigint + 1)) AS number FROM (${takeSql}) AS next`,
+    [stored!.highest],
+  );
+  return raised!.number;
 }
 
 /**

@@ -93,6 +93,10 @@ export function toDirtyHoursTable(hours: readonly DirtyHour[]): ExternalTable {
   };
 }
 
+/** The hour and the day of a row of {@link toDirtyHoursTable}. */
+export const hourSql = "toDateTime(hour_seconds, 'UTC')";
+export const daySql = `toDate(${hourSql})`;
+
 /**
  * Builds the condition on the hours of {@link toDirtyHoursTable}. The third condition selects the dirty hours. The
  * first two conditions are added because ClickHouse can use the sorting key only for conditions on one column.
@@ -125,9 +129,9 @@ FROM (
     SELECT tenant_id, hour, [tenant_id] AS workspaces, [pick.3] AS projects, [pick.4] AS users, [pick.5] AS api_keys,
       [toUInt64(1)] AS ones
     FROM ${traces} FINAL
-    WHERE ${dirtyHoursCondition('hour', "toDateTime(hour_seconds, 'UTC')")}
+    WHERE ${dirtyHoursCondition('hour', hourSql)}
     UNION ALL
-    SELECT tenant_id, toDateTime(hour_seconds, 'UTC'), [], [], [], [], [] FROM dirty_hours
+    SELECT tenant_id, ${hourSql}, [], [], [], [], [] FROM dirty_hours
   )
   GROUP BY tenant_id, hour
 )
@@ -147,7 +151,7 @@ SELECT tenant_id, dimension, day, counted.1, counted.2, {rollUp:UInt64}
 FROM (
   SELECT tenant_id, dimension, toDate(hour) AS day, sumMap(ids, traces) AS counted
   FROM usage_hourly FINAL
-  WHERE ${dirtyHoursCondition('toDate(hour)', "toDate(toDateTime(hour_seconds, 'UTC'))")}
+  WHERE ${dirtyHoursCondition('toDate(hour)', daySql)}
   GROUP BY tenant_id, dimension, day
 )`,
     params: { rollUp },

@@ -12,7 +12,7 @@
  *   2. Read the dirty hours of the group. Repeat 1 and 2 until the run has many hours. An hour marked dirty from here on
  *      stays dirty for the next run.
  *   3. Take the run's number from a sequence, under the locks, so that a later run of a group always has a higher number
- *      and its rows replace the rows of earlier runs.
+ *      and its rows replace the rows of earlier runs. If the sequence is behind the stored rows, raise it.
  *   4. Count, on all shards at the same time: each inserts, from the traces that it stores, a new row for each dirty hour
  *      and dimension, which replaces its previous one. After a crash in this step the hours are still dirty; rows already
  *      written are correct and are written again. If a count outlives its process, the rows that it writes later have a
@@ -34,7 +34,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter, histogram, scrapedGauge } from '../../infra/telemetry/metrics.ts';
 import { countDirtyHours, type DirtyHoursSource, isAnyHourDirty, type RollUpOutcome } from './dirty-hours.ts';
 import { type RollUp, startRollUpLoop } from './rollup-loop.ts';
-import { countHours, sumDays } from './rollup-query.ts';
+import { countHours, daySql, hourSql, sumDays } from './rollup-query.ts';
 
 const rollUpSeconds = histogram(
   'runlake_usage_roll_up_seconds',
@@ -88,7 +88,15 @@ export interface RollUpLimits {
 /** Default maximum number of distinct hours per roll-up run. */
 const defaultMaxHours = 20_000;
 
-const usageDirtyHours: DirtyHoursSource = { table: 'usage_dirty_hours', order: 'sequence', lockKey: 721_550_843 };
+const usageDirtyHours: DirtyHoursSource = {
+  table: 'usage_dirty_hours',
+  order: 'sequence',
+  lockKey: 721_550_843,
+  counted: [
+    { table: 'usage_hourly', column: 'hour', expression: hourSql },
+    { table: 'usage_daily', column: 'day', expression: daySql },
+  ],
+};
 
 /** Performs step 6: the hours become dirty for the facts of runs, which are counted later. */
 const finishHoursSql = `
@@ -105,7 +113,7 @@ export async function runRollUp(deps: RollUpDeps, limits: RollUpLimits = {}): Pr
   const { hours: maxHours = defaultMaxHours, dirtyHours: maxRows = 200_000, timeoutMs = 600_000 } = limits;
   const startedAtMs = performance.now();
   const { waitedSeconds, ...outcome } = await countDirtyHours(
-    deps.database,
+    deps,
     usageDirtyHours,
     { hours: maxHours, rows: maxRows, minAgeSeconds: 0 },
     async ({ hours }, rollUp) => {

@@ -6,7 +6,11 @@ import {
   findReplayPosition,
   toProtocolMessage,
 } from '../../../pipelines/agents/protocol/protocol-event.ts';
-import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import {
+  type StreamedEvent,
+  type StreamReader,
+  toThreadStart,
+} from '../../../pipelines/agents/streams/stream-types.ts';
 import { readEarlierStarts } from '../../../pipelines/agents/threads/deleted-threads.ts';
 import { isAccessError } from '../../server/access-watch.ts';
 import { optional } from '../../server/formats.ts';
@@ -207,6 +211,8 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
   const readers = new Set<StreamReader>();
   /** Sequence number of the event that was read last. */
   let position = 0;
+  /** Starts of runs whose end was not read. It may arrive after the first events of the next run. */
+  const openStarts = new Set<number>();
   let lastReader: Promise<void> = Promise.resolve();
   let subscriptionCount = 0;
   let queuedCommands = 0;
@@ -302,7 +308,7 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
     const filter = toEventFilter(readSubscribeParams(params));
     const { hub, database, deploymentId } = agents;
     const start = await findReplayPosition(database, deploymentId, threadId);
-    const replay = await hub.readThread({ deploymentId, threadId }, start);
+    const replay = await hub.readThread({ deploymentId, threadId }, { ...start, openStarts });
     if (isClosed) replay.close();
     else readers.add(replay);
     const id = `s${++subscriptionCount}`;
@@ -323,7 +329,8 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
     const sendEvents = async () => {
       for await (const event of replay) {
         const { isEnd, threadSeq } = event;
-        // An end event may arrive after the first events of the next run.
+        if (isEnd) openStarts.delete(toThreadStart(threadSeq));
+        else openStarts.add(toThreadStart(threadSeq));
         if (!isEnd || threadSeq > position) position = threadSeq;
         const missing = buildMissingEventsError(event);
         if (missing !== undefined) await send(JSON.stringify(missing));

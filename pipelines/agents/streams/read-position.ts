@@ -94,6 +94,7 @@ export class ThreadPosition implements ReadPosition {
     this.#earlierStarts = earlierStarts;
     this.#isAtBeginning = typeof from === 'string' || from.threadSeq < beginning;
     this.#threadSeq = typeof from === 'string' || this.#isAtBeginning ? beginning : from.threadSeq;
+    for (const start of (typeof from === 'object' && from.openStarts) || []) this.#openStarts.add(start);
     if (toSeq(this.#threadSeq) !== endSeq) this.#openStarts.add(toThreadStart(this.#threadSeq));
   }
 

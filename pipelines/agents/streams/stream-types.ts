@@ -99,10 +99,10 @@ export type StreamedEvent = Omit<StreamEvent, 'deploymentId' | 'threadId' | 'kep
 /**
  * Position at which a reader starts. `start`: at the oldest event that is stored or in the ring buffer of this process.
  * `now`: at the first event that arrives after the reader has attached. An object: directly after the event with these
- * sequence numbers.
+ * sequence numbers. `openStarts`: starts before it whose end event was not read, and is read when it arrives.
  */
 export type RunReadStart = 'start' | 'now' | { readonly attempt: number; readonly seq: number };
-export type ThreadReadStart = 'start' | 'now' | { readonly threadSeq: number };
+export type ThreadReadStart = 'start' | 'now' | { readonly threadSeq: number; readonly openStarts?: Iterable<number> };
 
 /**
  * An attached reader. It can be iterated only once. A reader of a run yields the end event and then ends; a reader of a

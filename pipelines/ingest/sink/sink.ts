@@ -30,6 +30,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import { type EventLog, getSinkGroup, type LogBatch, type LogRecord } from '../../../infra/event-log/event-log.ts';
+import { runExclusive } from '../../../infra/fairness/run-exclusive.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
@@ -85,6 +86,8 @@ import { splitIntoInsertBatches, type ValidRecord, type ValidRunEvent } from './
 
 /** Maximum number of trace locations in memory, which take about 100 MB. The sink reads all others from ClickHouse. */
 const maxCachedTraceLocations = 1_000_000;
+/** Maximum number of traces that are moved at once. Each holds a connection to Postgres, and needs another one. */
+const maxSettling = 3;
 
 export interface SinkOptions {
   readonly log: EventLog;
@@ -347,14 +350,16 @@ export class Sink {
     for (const trace of contestedTraces) {
       const key = buildTraceKey(trace.tenantId, trace.traceId);
       const own = events.filter((event) => event.traceKey === key);
-      const winner = await settleTrace({ clickhouse, database }, trace, (location) => {
-        const moved = own.map((event) => {
-          const extended = extendLifetime(event, location.lifetime);
-          const record = moveToLocation(event.record, location);
-          return record === event.record ? extended : { ...extended, record, statesLocation: false };
-        });
-        return this.#insert(batch, moved);
-      });
+      const winner = await runExclusive(`settle ${batch.partition % maxSettling}`, () =>
+        settleTrace({ clickhouse, database }, trace, (location) => {
+          const moved = own.map((event) => {
+            const extended = extendLifetime(event, location.lifetime);
+            const record = moveToLocation(event.record, location);
+            return record === event.record ? extended : { ...extended, record, statesLocation: false };
+          });
+          return this.#insert(batch, moved);
+        }),
+      );
       if (winner === undefined) continue;
       const known = { ...winner, wasRead: true } as const;
       locations.set(key, known);

@@ -8,6 +8,8 @@
  *   1. The usage roll-up moves the hours that it has counted to `fact_dirty_hours`.
  *   2. Minutes after the first mark of an hour, a roll-up run with locks as in `rollup.ts` lists all runs of the hour
  *      again, from merged rows. So an hour that receives runs all the time is listed every few minutes only.
+ *      A run with one hour that fails, for example because ClickHouse has too little memory for it, postpones the hour, so
+ *      that it does not stop the others.
  *   3. The run deletes the rows that it read. An hour that was marked since then has another sequence number, and stays
  *      dirty.
  *
@@ -22,7 +24,7 @@ import { histogram } from '../../../infra/telemetry/metrics.ts';
 import { nilUuid } from '../../ingest/run-event/run-event.ts';
 import { countDirtyHours, type DirtyHoursSource, isAnyHourDirty, type RollUpOutcome } from '../../usage/dirty-hours.ts';
 import { type RollUp, startRollUpLoop } from '../../usage/rollup-loop.ts';
-import { dirtyHoursCondition, toDirtyHoursTable } from '../../usage/rollup-query.ts';
+import { dirtyHoursCondition, hourSql, toDirtyHoursTable } from '../../usage/rollup-query.ts';
 import { statedAncestorsSql } from '../descendant-figures.ts';
 import { isModelCallSql, isRootSql } from '../run-columns.ts';
 import { statColumns } from './fact-rows.ts';
@@ -47,7 +49,14 @@ export interface FactLimits {
   readonly minAgeSeconds?: number;
 }
 
-const factDirtyHours: DirtyHoursSource = { table: 'fact_dirty_hours', order: 'marked_at', lockKey: 721_550_844 };
+const factDirtyHours: DirtyHoursSource = {
+  table: 'fact_dirty_hours',
+  order: 'marked_at',
+  lockKey: 721_550_844,
+  counted: [{ table: 'run_facts', column: 'hour', expression: hourSql }],
+};
+/** The oldest mark is listed first. */
+const postponeSql = 'UPDATE fact_dirty_hours SET marked_at = clock_timestamp()';
 const defaultMaxHours = 200;
 const defaultMinAgeSeconds = 300;
 const timeoutMs = 1_800_000;
@@ -64,14 +73,21 @@ export async function runFactRollUp(
   const { hours: maxHours = defaultMaxHours, minAgeSeconds = defaultMinAgeSeconds } = limits;
   await markStoredHours({ database, clickhouse });
   const { waitedSeconds: _waited, ...outcome } = await countDirtyHours(
-    database,
+    { database, clickhouse },
     factDirtyHours,
     { hours: maxHours, rows: maxHours, minAgeSeconds },
-    ({ hours }, rollUp) => runOnEachShard(clickhouse, (stored, shard) => listRuns(hours, rollUp, stored, shard)),
+    async ({ hours, sequences }, rollUp) => {
+      try {
+        await runOnEachShard(clickhouse, (stored, shard) => listRuns(hours, rollUp, stored, shard));
+      } catch (error) {
+        if (hours.length === 1) await database.query(`${postponeSql} WHERE sequence = ANY($1::bigint[])`, [sequences]);
+        throw error;
+      }
+    },
     async ({ hours, sequences }, transaction) => {
       await transaction.query('DELETE FROM fact_dirty_hours WHERE sequence = ANY($1::bigint[])', [sequences]);
       await transaction.query(
-        `UPDATE fact_dirty_hours SET marked_at = clock_timestamp()
+        `${postponeSql}
          WHERE (tenant_id, hour) IN (SELECT tenant, to_timestamp(seconds) FROM unnest($1::uuid[], $2::bigint[]) AS listed (tenant, seconds))`,
         [hours.map(({ tenantId }) => tenantId), hours.map(({ hourSeconds }) => hourSeconds)],
       );
@@ -104,8 +120,7 @@ async function markStoredHours({ database, clickhouse }: FactDeps): Promise<void
 }
 
 const startHour = 'toStartOfHour(start_time)';
-const dirtyHour = "toDateTime(hour_seconds, 'UTC')";
-const dirtyRunsCondition = dirtyHoursCondition(startHour, dirtyHour);
+const dirtyRunsCondition = dirtyHoursCondition(startHour, hourSql);
 
 /** Values of the lists `runs` and `calls`, as SQL over `runs FINAL`. */
 const runValues = {
@@ -171,7 +186,7 @@ function listRuns(
   const others = `SELECT tenant_id, session_id, ${startHour}, id FROM ${runs} WHERE NOT ${isCall}`;
   const ancestors = `arrayFilter(ancestor -> (tenant_id, session_id, ${startHour}, ancestor) NOT IN (${others}), ${statedAncestorsSql})`;
   const spanning = `SELECT tenant_id, trace_id FROM ${stored('trace_locations')}
-    WHERE ${dirtyHoursCondition('toStartOfHour(trace_time)', dirtyHour)}
+    WHERE ${dirtyHoursCondition('toStartOfHour(trace_time)', hourSql)}
     GROUP BY tenant_id, trace_id HAVING toStartOfHour(min(first_usage)) != toStartOfHour(max(last_usage))`;
   const calls = callValues(ancestors);
   const traces = buildTraceValues(calls);
@@ -212,7 +227,7 @@ FROM (
     UNION ALL
     SELECT tenant_id, session_id, hour, expires_at, [], [], []
     FROM run_facts
-    WHERE ${dirtyHoursCondition('hour', dirtyHour)} AND shard = {shard:UInt16}
+    WHERE ${dirtyHoursCondition('hour', hourSql)} AND shard = {shard:UInt16}
   )
   GROUP BY tenant_id, session_id, hour
 )`,

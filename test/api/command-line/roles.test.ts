@@ -84,7 +84,7 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
     expect(await parts(secondApi)).toEqual({ status: 200, parts: apiParts });
     expect(await parts(ingest)).toEqual({
       status: 200,
-      parts: [...apiParts, 'sink', 'usage_roll_up', 'fact_roll_up'].sort(),
+      parts: [...apiParts, 'sink', 'usage_roll_up'].sort(),
     });
     expect(await (await fetch(`${ingest.url}/metrics`)).text()).toContain('runlake_sink_insert_batch_rows');
   });

@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { runOnEachShard } from '../../../infra/clickhouse/layout.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
+import { runFactRollUp } from '../../../pipelines/runs/stats/count-facts.ts';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { hasDirtyHours, runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { countHours, sumDays } from '../../../pipelines/usage/rollup-query.ts';
@@ -41,6 +42,19 @@ const rollUp = (limits = {}) => runRollUp({ database, clickhouse }, limits);
 const hour = (row: RunRow) => Math.floor(row.traceMicros / hourMicros) * 3_600;
 
 describe('a roll-up run', () => {
+  it('replaces its former counts also after the sequence of Postgres was restored from a backup', async () => {
+    const row = runRow({});
+    await ingest([row]);
+    for (let times = 0; times < 3; times += 1) {
+      await markHoursDirty(database, toDirtyHours([row]));
+      await rollUp();
+    }
+    await database.query(`SELECT setval('usage_roll_up', 1)`);
+    await ingest([runRow({})]);
+    expect(await rollUp()).toMatchObject({ outcome: 'counted' });
+    expect(await readTraceCount(clickhouse)).toBe(2);
+  });
+
   it('counts a dirty hour in every dimension', async () => {
     const rows = [runRow({}), runRow({ userId: uuidOf('other user') }), runRow({ projectId: uuidOf('other project') })];
     await ingest(rows);
@@ -342,5 +356,26 @@ describe('processes', () => {
       child.kill('SIGTERM');
       expect(await once(child, 'exit')).toEqual([0, null]);
     }
+  });
+});
+
+describe('a roll-up run that lists facts', () => {
+  it('postpones an hour that fails alone, so that the others are listed', async () => {
+    const [large, other] = [uuidOf('large tenant'), uuidOf('other tenant')];
+    await database.query('DELETE FROM fact_dirty_hours');
+    await database.query(
+      `INSERT INTO fact_dirty_hours (tenant_id, hour, marked_at)
+       VALUES ($1, '2026-01-01T00:00Z', now() - interval '2 hours'), ($2, '2026-01-01T00:00Z', now() - interval '1 hour')`,
+      [large, other],
+    );
+    const short = wrapCommands(clickhouse, async ({ externalTable }, run) => {
+      if (externalTable?.rows.some(([tenantId]) => tenantId === large)) throw new Error('too little memory');
+      await run();
+    });
+    const list = () => runFactRollUp({ database, clickhouse: short }, { hours: 1, minAgeSeconds: 0 });
+    await expect(list()).rejects.toThrow('too little memory');
+    expect(await list()).toMatchObject({ outcome: 'counted', hours: 1 });
+    expect(await database.query('SELECT tenant_id FROM fact_dirty_hours')).toEqual([{ tenant_id: large }]);
+    await database.query('DELETE FROM fact_dirty_hours');
   });
 });

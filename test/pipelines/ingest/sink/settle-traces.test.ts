@@ -66,3 +66,16 @@ it('a move leaves the keys of a run with the same id in another trace', async ()
   await sink.close();
   expect(await locateRun(stores.clickhouse, tenantId, runId)).toMatchObject({ traceId: first.traceId });
 });
+
+it('traces of more partitions than there are connections to Postgres are moved', async () => {
+  const sink = await openDrivenSink({ stores, isShared: true });
+  const roots = Array.from({ length: 12 }, () => runEvent({ ...times, projectId: lower }));
+  await sink.deliver(runEvents, toRecordsAtOffset(100_000, roots.map(toLogMessage), 99));
+  const winners = roots.map(({ traceId }) => runEvent({ ...times, projectId: higher, traceId }));
+  const deliver = (winning: (typeof winners)[0], partition: number) =>
+    sink.deliver(runEvents, toRecordsAtOffset(10 + partition, [toLogMessage(winning)], partition));
+  await Promise.all(winners.map(deliver));
+  await sink.close();
+  for (const { runId } of roots)
+    expect(await locateRun(stores.clickhouse, tenantId, runId)).toMatchObject({ projectId: higher });
+});
