@@ -21,7 +21,8 @@
  *      one of the two processes finds what the other one has stored.
  *   6. Cache the locations of new traces and wake the usage roll-up.
  *   7. Send the records set aside in step 1 to the dead-letter queue. This comes last, so that a batch that is
- *      redelivered while ClickHouse is down does not write a dead-letter record each time.
+ *      redelivered while ClickHouse is down does not write a dead-letter record each time. Deferred events that cannot be
+ *      stored any more are sent before they are deleted in step 4.
  *
  * After a failure the log delivers the whole batch again.
  */
@@ -164,11 +165,11 @@ export class Sink {
 
   async #handle(batch: LogBatch): Promise<void> {
     try {
-      const { good: found, poison } = await this.#inspect(batch);
+      const { good: found, poison } = await this.#inspect(batch.topic, batch.records);
       const good = prepareRecords(batch.topic, found);
       if (batch.topic.assignsTraceLocation) await this.#storeRunEvents(batch, good.map(addTraceKey));
       else await this.#storeOtherEvents(batch, good);
-      await this.#sendToDeadLetters(batch, poison);
+      await this.#sendToDeadLetters(batch.topic, poison);
       this.#mismatch = undefined;
     } catch (error) {
       if (isRunlakeError(error) && error.code === 'SCHEMA_MISMATCH') this.#mismatch = error;
@@ -177,15 +178,18 @@ export class Sink {
   }
 
   /** Performs step 1. */
-  async #inspect(batch: LogBatch): Promise<{ good: ValidRecord[]; poison: PoisonRecord[] }> {
+  async #inspect(
+    topic: Topic,
+    records: readonly LogRecord[],
+  ): Promise<{ good: ValidRecord[]; poison: PoisonRecord[] }> {
     const inspection = {
-      topic: batch.topic,
-      schemas: await this.#schemas.of(batch.topic, batch.records),
+      topic,
+      schemas: await this.#schemas.of(topic, records),
       bounds: computeAcceptedTimes(this.#options.config),
     };
     const good: ValidRecord[] = [];
     const poison: PoisonRecord[] = [];
-    for (const record of batch.records) {
+    for (const record of records) {
       const verdict = inspectRecord(record, inspection);
       if (verdict.kind === 'good') good.push(verdict);
       else poison.push(verdict);
@@ -194,12 +198,12 @@ export class Sink {
   }
 
   /** Performs step 7. */
-  async #sendToDeadLetters(batch: LogBatch, poison: readonly PoisonRecord[]): Promise<void> {
+  async #sendToDeadLetters(topic: Topic, poison: readonly PoisonRecord[]): Promise<void> {
     const { log, logger } = this.#options;
     for (const { record, reason, step } of poison) {
-      logger.warn({ topic: batch.topic.name, offset: record.offset, reason }, 'poison record');
-      await log.deadLetter(batch.topic, record, reason, step);
-      deadLetters.inc({ topic: batch.topic.name, step });
+      logger.warn({ topic: topic.name, offset: record.offset, reason }, 'poison record');
+      await log.deadLetter(topic, record, reason, step);
+      deadLetters.inc({ topic: topic.name, step });
     }
   }
 
@@ -269,16 +273,18 @@ export class Sink {
     const traces = [...releasing].filter((key) => locations.has(key)).map(parseTraceKey);
     for (let rest = located; ; ) {
       const { events: claimed, hasMore } = await claimDeferredEvents(database, batch.topic.name, traces);
-      const released = claimed.map(({ record }) => moveDeferredEvent(record, locations));
-      await this.#schemas.of(
+      // Another log may have deferred them, whose schema ids this log does not have.
+      const { good, poison } = await this.#inspect(
         batch.topic,
-        released.map(({ record }) => record),
+        claimed.map(({ record }) => record),
       );
+      const released = good.map(({ record }) => moveDeferredEvent(record, locations));
       // An event of the batch may repeat a deferred event that is in a later slice.
       const lastVersions = new Map(released.map(({ traceKey, record }) => [traceKey, record.version]));
       const isInOrder = ({ traceKey, record }: ValidRunEvent) =>
         !hasMore || record.version <= (lastVersions.get(traceKey) ?? -1n);
       await this.#insertInOrder(storing, [...rest.filter(isInOrder), ...released]);
+      await this.#sendToDeadLetters(batch.topic, poison);
       await releaseEvents(database, claimed);
       if (!hasMore) return;
       rest = rest.filter((event) => !isInOrder(event));
