@@ -10,7 +10,8 @@
  *   2. On each rebalance, all partition consumers end, and a new partition consumer starts for each assigned
  *      partition. One admin request fetches the start positions of all of them.
  *   3. Fetching pauses for a partition that has its next batch in memory. When the byte budget is exhausted, fetching
- *      pauses for every partition that has any records in memory, including records that are being stored.
+ *      pauses for every partition that has any records in memory, including records that are being stored, and records
+ *      that wait for the start position.
  *   4. A request that times out closes its connection. A client that has crashed, or that shows no activity for a
  *      while, is fenced, which destroys its sockets. Its partition consumers end, and another client joins.
  *   5. On close, the partition consumers take no further batch, and finish and commit the batch in progress. Then the
@@ -345,8 +346,8 @@ export class GroupConsumer {
   #balanceFetching(): void {
     const { budget, subscription } = this.#options;
     const enoughBytes = Math.min(subscription.limits.bytes, maxPartitionBytes);
-    for (const { partition, bufferedBytes, hasBatch, isHandling } of this.#partitions.values()) {
-      const hasEnough = budget.spent ? hasBatch || isHandling : hasBatch && bufferedBytes >= enoughBytes;
+    for (const { partition, bufferedBytes, isHandling } of this.#partitions.values()) {
+      const hasEnough = budget.spent ? bufferedBytes > 0 || isHandling : bufferedBytes >= enoughBytes;
       if (hasEnough === this.#paused.has(partition)) continue;
       if (!hasEnough) this.#resume([partition]);
       else {

@@ -155,11 +155,6 @@ export class PartitionConsumer {
     return this.#buffer.bytes;
   }
 
-  /** Whether the buffer holds records that can be handled, so that fetching may pause. */
-  get hasBatch(): boolean {
-    return this.#position !== undefined && !this.#buffer.isEmpty;
-  }
-
   /** Whether a batch is being stored; its records stay in memory until its offset is committed. */
   get isHandling(): boolean {
     return this.#isHandling;
@@ -253,7 +248,7 @@ export class PartitionConsumer {
   async #nextBatch(): Promise<KafkaRecord[] | undefined> {
     for (;;) {
       if (!this.alive || this.#closing) return undefined;
-      if (this.hasBatch) {
+      if (this.#position !== undefined && !this.#buffer.isEmpty) {
         const taken = this.#buffer.take(this.#options.subscription.limits);
         this.#isHandling = true;
         this.#options.onBatchTaken();

@@ -1,3 +1,4 @@
+import type { Admin } from 'kafkajs';
 import { describe, expect, test } from 'vitest';
 import { KafkaAdmin } from '../../../../infra/event-log/kafka/client.ts';
 import { GroupConsumer } from '../../../../infra/event-log/kafka/consumer.ts';
@@ -147,6 +148,68 @@ describe.runIf(servers)('while the byte budget is spent', () => {
       expect(filterBatches(0).map(({ offsets }) => offsets)).toEqual([[0], [1]]);
     } finally {
       stored.resolve();
+      await consumer.close(10_000);
+      await admin.close();
+      await kafka.close();
+    }
+  }, 180_000);
+});
+
+describe.runIf(servers)('until the starting positions are known', () => {
+  test('only partitions without records in memory fetch while the byte budget is spent, and all records are stored', async () => {
+    const kafka = await openKafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 4 });
+    await kafka.open({}, [runEvents]);
+    const logger = createLogger('silent', 'test');
+    const answering = deferred();
+    class SlowAdmin extends KafkaAdmin {
+      override async call<Result>(work: (client: Admin) => Promise<Result>): Promise<Result> {
+        await answering.promise;
+        return super.call(work);
+      }
+    }
+    const admin = new SlowAdmin(kafka.config, logger);
+    const budget = new ByteBudget(1);
+    const group = `${kafka.config.kafkaTopicPrefix}positions`;
+    const stored: string[] = [];
+    const consumer = new GroupConsumer({
+      subscription: {
+        topic: runEvents,
+        group,
+        limits: { rows: 100, bytes: 1_000_000 },
+        handle: async ({ partition, records }) =>
+          void stored.push(...records.map(({ offset }) => `${partition} ${offset}`)),
+      },
+      topicName: kafka.nameOf(runEvents),
+      group,
+      address: kafka.config,
+      admin,
+      budget,
+      insertBatchMs: 20,
+      sessionTimeoutMs: kafka.config.kafkaSessionTimeoutMs,
+      logger,
+    });
+    const [small, large] = [1_000, 100_000];
+    const produce = (partition: number, bytes: number) =>
+      kafka.produce(runEvents, [{ partition, value: Buffer.alloc(bytes) }]);
+    const produceAndFetch = async (partition: number) => {
+      const before = budget.usedBytes;
+      await produce(partition, small);
+      await until(`the record of partition ${partition}`, () => budget.usedBytes > before, 60_000);
+    };
+    try {
+      await produceAndFetch(0);
+      await produceAndFetch(1);
+      await produce(0, large);
+      // Two rounds, because the first one may see the large record instead.
+      await produceAndFetch(2);
+      await produceAndFetch(3);
+      expect(budget.usedBytes).toBeLessThan(large);
+      answering.resolve();
+      await until('all records to be stored', () => stored.length === 5, 60_000);
+      expect(stored.sort()).toEqual(['0 0', '0 1', '1 0', '2 0', '3 0']);
+      await until('all bytes to be freed', () => budget.usedBytes === 0);
+    } finally {
+      answering.resolve();
       await consumer.close(10_000);
       await admin.close();
       await kafka.close();
