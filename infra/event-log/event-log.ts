@@ -68,6 +68,11 @@ export function computeRecordVersion(acceptedAtMs: number, offset: number, heade
   return (BigInt(acceptedAtMs) << offsetBits) | (BigInt(offset) & offsetMask);
 }
 
+/** Returns the time when a record was accepted, in milliseconds since 1970. */
+export function readAcceptedAtMs({ version }: Pick<LogRecord, 'version'>): number {
+  return Number(version >> offsetBits);
+}
+
 export interface Subscription {
   readonly topic: Topic;
   /** Consumer group. The log keeps the events of a batch until all groups of the topic have handled it. */

@@ -9,7 +9,7 @@ import {
   writePosition,
 } from '../../../infra/event-log/avro.ts';
 import { compileRecordValidator, listColumns, type RecordValidator } from '../../../infra/event-log/avro-schema.ts';
-import type { EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
+import { type EventLog, type LogRecord, readAcceptedAtMs } from '../../../infra/event-log/event-log.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { maxRunAheadHours } from '../accept/draft.ts';
 import { transientEvents } from './sink-metrics.ts';
@@ -116,11 +116,13 @@ interface Inspection {
   readonly topic: Topic;
   /** Schemas by id. Ids that the log does not have, and ids of another record type, are missing. */
   readonly schemas: ReadonlyMap<number, RecordSchema>;
+  readonly config: AcceptedTimesConfig;
+  /** Time ranges that the sink accepts now. */
   readonly bounds: TimeBounds;
 }
 
 /** Validates one record without decoding it: framing, schema, length, and the fixed-width fields. */
-export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Inspection): InspectionResult {
+export function inspectRecord(record: LogRecord, { topic, schemas, config, bounds }: Inspection): InspectionResult {
   const schemaId = readSchemaId(record.value);
   if (schemaId === undefined) return createPoisonRecord(record, 'framing', 'the value is not in the wire format');
   const schema = schemas.get(schemaId);
@@ -128,7 +130,9 @@ export function inspectRecord(record: LogRecord, { topic, schemas, bounds }: Ins
     return createPoisonRecord(record, 'schema', `the schema id ${schemaId} is not one of ${topic.name}`);
   const validationError = schema.validate(record.value);
   if (validationError !== undefined) return createPoisonRecord(record, 'walk', validationError);
-  const reason = findFixedFieldsError(record.value, topic, bounds);
+  const reason =
+    findFixedFieldsError(record.value, topic, bounds) &&
+    findFixedFieldsError(record.value, topic, computeAcceptedTimes(config, readAcceptedAtMs(record)));
   if (reason !== undefined) return createPoisonRecord(record, 'key', reason);
   return { kind: 'good', record, schemaId };
 }
@@ -139,9 +143,14 @@ const dayMicros = 24 * 3_600 * 1_000_000;
  */
 const clockSlackMicros = 2 * dayMicros;
 
-/** Returns the time ranges that the sink accepts now. */
-export function computeAcceptedTimes(config: { readonly maxRunAgeDays: number }): TimeBounds {
-  const nowMicros = Date.now() * 1_000;
+type AcceptedTimesConfig = { readonly maxRunAgeDays: number };
+
+/**
+ * Returns the time ranges that the sink accepts now, or at the time when an event was accepted if that is later: the clock
+ * of the sink may be behind.
+ */
+export function computeAcceptedTimes(config: AcceptedTimesConfig, acceptedAtMs = 0): TimeBounds {
+  const nowMicros = Math.max(Date.now(), acceptedAtMs) * 1_000;
   const earliest = nowMicros - config.maxRunAgeDays * dayMicros - clockSlackMicros;
   const latest = nowMicros + maxRunAheadHours * 3_600_000_000 + clockSlackMicros;
   // Ingest limits the age of key times when it accepts events; after that, an event may wait in the log for any length

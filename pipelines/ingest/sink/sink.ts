@@ -182,10 +182,12 @@ export class Sink {
     topic: Topic,
     records: readonly LogRecord[],
   ): Promise<{ good: ValidRecord[]; poison: PoisonRecord[] }> {
+    const { config } = this.#options;
     const inspection = {
       topic,
       schemas: await this.#schemas.of(topic, records),
-      bounds: computeAcceptedTimes(this.#options.config),
+      config,
+      bounds: computeAcceptedTimes(config),
     };
     const good: ValidRecord[] = [];
     const poison: PoisonRecord[] = [];

@@ -1,8 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { computeRecordVersion } from '../../../../infra/event-log/event-log.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
 import { noonMicros, runEvent } from '../../runs/run-events.ts';
+import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 import { garbled, poisonCases } from './poison-cases.ts';
-import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
+import { framed, openSink, type SinkUnderTest, toLogMessage } from './sink-under-test.ts';
 
 let under: SinkUnderTest;
 beforeAll(async () => {
@@ -93,4 +96,26 @@ test('a refused record of a full batch is isolated, also with the last ones of a
     ...events.map((event, index) => (bad.has(index) ? framed({ ...event, userId: garbled }) : event)),
   );
   expect(await readDeadLetters()).toHaveLength(bad.size);
+});
+
+test('a run is as new as the time of its acceptance allows, also if the clock of the sink is behind', async () => {
+  const sink = await openDrivenSink({ stores: under.stores });
+  try {
+    await under.stores.database.query('DELETE FROM dead_letters');
+    const laterMs = Date.now() + 5 * 86_400_000;
+    const [good, poison] = [
+      runEvent({ startTimeMicros: laterMs * 1_000 }),
+      runEvent({ startTimeMicros: laterMs * 1_000 }),
+    ];
+    const [accepted, early] = toRecordsAtOffset(1, [good, poison].map(toLogMessage));
+    const version = computeRecordVersion(laterMs, 1, {});
+    await sink.deliver(runEvents, [{ ...accepted!, version }, early!]);
+    const rows = await under.rows<{ id: string }>(
+      `SELECT id FROM runs FINAL WHERE start_time > now() + INTERVAL 4 DAY`,
+    );
+    expect(rows).toEqual([{ id: good.runId }]);
+    expect(await readDeadLetters()).toMatchObject([{ step: 'key', value: framed(poison) }]);
+  } finally {
+    await sink.close();
+  }
 });
