@@ -3,6 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { DeadLetterQueue, EventLog } from '../../infra/event-log/event-log.ts';
 import { openPostgresDeadLetterQueue } from '../../infra/event-log/in-process/dead-letter-queue.ts';
 import { openInProcessLog } from '../../infra/event-log/in-process/in-process-log.ts';
+import { readLogPosition } from '../../infra/event-log/in-process/log-table.ts';
 import { acquireSessionLock, type SessionLock } from '../../infra/postgres/session-lock.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
@@ -56,6 +57,19 @@ export async function openEventLog(
   });
   shutdown.add('event log', () => log.close());
   return { log, healthChecks: [{ name: 'event_log', check: () => log.check() }] };
+}
+
+/**
+ * Ensures that the in-process log has no events if Kafka is configured, because no process would store them.
+ *
+ * @throws EVENTS_NOT_STORED and the errors of ClickHouse.
+ */
+export async function refuseUnstoredEvents({ config, stores }: Pick<EventLogDeps, 'config' | 'stores'>): Promise<void> {
+  if (config.kafkaBrokers === undefined) return;
+  for (const { name } of topics) {
+    const position = await readLogPosition(stores.clickhouse, name);
+    if (Object.keys(position).length > 0) throw runlakeError('EVENTS_NOT_STORED', { topic: name });
+  }
 }
 
 /** Opens the dead-letter queue of the configured event log. Connects at first use. */

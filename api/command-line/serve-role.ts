@@ -22,7 +22,7 @@ import type { Services } from '../server/services.ts';
 import { mainApiUrl } from './check-port.ts';
 import { reportToHost, retireForHost } from './follow-host.ts';
 import { prepareStores } from './migrate.ts';
-import { lockDatabase, openEventLog } from './open-event-log.ts';
+import { lockDatabase, openEventLog, refuseUnstoredEvents } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 import type { AgentsPart, LoadedParts, Role } from './role.ts';
 import type { RoleListener } from './role-listener.ts';
@@ -75,7 +75,7 @@ export interface ServedRole {
   open(): void;
 }
 
-/** Starts the parts of the role. @throws LOG_IN_USE and the errors of the parts. */
+/** Starts the parts of the role. @throws LOG_IN_USE, EVENTS_NOT_STORED and the errors of the parts. */
 export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
   const { role, part, loaded, config, logger, addresses, stores, shutdown, listener } = parts;
   const { database, clickhouse } = stores;
@@ -83,6 +83,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
     config.kafkaBrokers === undefined ? await lockDatabase(addresses.databaseUrl, config, logger) : undefined;
   if (lock !== undefined) shutdown.add('lock', () => lock.release());
   await prepareStores(stores, logger);
+  await refuseUnstoredEvents({ config, stores });
   const { log, healthChecks: logChecks } = await openEventLog({ config, logger, stores }, shutdown);
   const { mainApi, storing, exporting, agents, deployments, tools } = loaded;
   const storingChecks = storing ? await storing.startStoring({ config, logger, stores, log }, shutdown) : [];

@@ -17,6 +17,11 @@ export const startErrors = {
     'Another runlake process uses the database {database}; only one process at a time can run the in-process event log.',
     'Stop that process, or set RUNLAKE_DATABASE_URL to another database.',
   ),
+  EVENTS_NOT_STORED: terminal(
+    500,
+    'The in-process event log has events of {topic} that are not stored yet.',
+    'Start `runlake all` once without RUNLAKE_KAFKA_BROKERS, and stop it with SIGTERM when it is ready: it stores them first.',
+  ),
   DATA_FOLDER_UNUSABLE: terminal(
     500,
     'The data folder {folder} cannot be used: {reason}.',

@@ -4,10 +4,15 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { Kafka, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { runEvents, topics } from '../../../schemas/topics.ts';
 import { allocateKafkaTopics } from '../../engines/own-servers.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
+import { toLogMessage } from '../../pipelines/ingest/sink/sink-under-test.ts';
+import { runEvent } from '../../pipelines/runs/run-events.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
 import { runCommand } from './run-command.ts';
 
@@ -263,6 +268,37 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
       return Number((await stores.clickhouse.query<{ runs: number }>({ name: 'test', sql }))[0]?.runs);
     };
     await until('the last runs', async () => (await stored()) === ids.length, 60_000);
+  });
+
+  it('do not start on Kafka before the events of the in-process log are stored', async () => {
+    const own = await freshStores();
+    const open = () =>
+      openInProcessLog({
+        ...own,
+        topics,
+        partitions: 1,
+        maxPendingBytes: 2 ** 20,
+        logger: createLogger('silent', 'test'),
+      });
+    try {
+      const former = await open();
+      await former.publish(runEvents, [toLogMessage(runEvent())]);
+      await former.close();
+      const { clickhouseUrl, databaseUrl } = own;
+      const onKafka = { ...environment, RUNLAKE_CLICKHOUSE_URL: clickhouseUrl, RUNLAKE_DATABASE_URL: databaseUrl };
+      const refused = await runCommand(['ingest'], { ...onKafka, RUNLAKE_METRICS_PORT: '0' });
+      expect(refused.text).toMatch(
+        /events .* not stored yet\.\nStart `runlake all` once without RUNLAKE_KAFKA_BROKERS/,
+      );
+      expect(refused.code).toBe(1);
+      const next = await open();
+      const limits = { rows: 10, bytes: 10_000 };
+      await next.subscribe({ topic: runEvents, group: 'test', limits, handle: async () => {} });
+      await next.close();
+      await start('ingest', onKafka);
+    } finally {
+      await own.close();
+    }
   });
 });
 
