@@ -231,10 +231,19 @@ export class KafkaLog implements EventLog {
 
   async isStored(topic: Topic, position: LogPosition): Promise<boolean> {
     const { admin, names } = this.#opened;
-    const found = await admin.call((client) =>
-      findPositions(client, names.group(getSinkGroup(topic)), names.of(topic)),
-    );
-    return Object.entries(position).every(([partition, end]) => hasConsumedUpTo(found.get(Number(partition)), end));
+    const name = names.of(topic);
+    return admin.call(async (client) => {
+      const found = await findPositions(client, names.group(getSinkGroup(topic)), name);
+      const late = Object.entries(position)
+        .map(([partition, end]) => ({ partition: Number(partition), end }))
+        .filter(({ partition, end }) => !hasConsumedUpTo(found.get(partition), end));
+      if (late.length === 0) return true;
+      if (late.some(({ partition }) => found.has(partition))) return false;
+      // Either the topic was recreated with fewer partitions, or the client does not know added ones: it caches them.
+      const [current] = (await client.fetchTopicMetadata({ topics: [name] })).topics;
+      const existing = new Set(current?.partitions.map(({ partitionId }) => partitionId));
+      return late.every(({ partition }) => !existing.has(partition));
+    });
   }
 
   async check(): Promise<void> {

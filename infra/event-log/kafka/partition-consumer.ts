@@ -59,7 +59,7 @@ export async function findPositions(
 
 /**
  * Returns true if a group has consumed all records before `end`. Offsets that no longer exist count as consumed: those
- * that retention deleted, and those beyond the log-end offset of a recreated topic.
+ * that retention deleted, and those beyond the log-end offset of a recreated topic. Those of an unknown partition do not.
  */
 export function hasConsumedUpTo(found: PartitionPosition | undefined, end: number): boolean {
   if (found === undefined) return end === 0;

@@ -144,3 +144,39 @@ describe.runIf(servers)('Kafka and the registry when the log opens', () => {
     expect(log.pendingBytes).toBe(0);
   });
 });
+
+describe.runIf(servers)('whether events are stored', () => {
+  let kafka: KafkaUnderTest;
+  beforeEach(async () => {
+    kafka = await openKafkaUnderTest(servers as KafkaServers);
+  });
+  afterEach(() => kafka.close());
+
+  const message = { partition: 1, value: Buffer.from('event') };
+  const open = async (kafkaPartitions: number) => {
+    const log = await kafka.open({ kafkaPartitions }, [runEvents]);
+    const answers = () => log.isStored(runEvents, {}).catch(() => false);
+    await until('the coordinator of the group', answers);
+    return log;
+  };
+
+  test('those in a partition that a recreated topic no longer has count as stored', async () => {
+    const log = await open(2);
+    await kafka.produce(runEvents, [message]);
+    const position = await log.position(runEvents);
+    expect(await log.isStored(runEvents, position)).toBe(false);
+    const topic = kafka.nameOf(runEvents);
+    await kafka.admin.deleteTopics({ topics: [topic] });
+    const recreate = () => kafka.admin.createTopics({ topics: [{ topic, numPartitions: 1 }], waitForLeaders: false });
+    await until('the topic to be recreated', recreate, 30_000);
+    await until('the position', () => log.isStored(runEvents, position).catch(() => false), 30_000);
+  }, 120_000);
+
+  test('those in a partition that was added since the client asked for the partitions do not', async () => {
+    const log = await open(1);
+    expect(await log.isStored(runEvents, await log.position(runEvents))).toBe(true);
+    await kafka.admin.createPartitions({ topicPartitions: [{ topic: kafka.nameOf(runEvents), count: 2 }] });
+    await kafka.produce(runEvents, [message]);
+    expect(await log.isStored(runEvents, { 0: 0, 1: 1 })).toBe(false);
+  }, 120_000);
+});
