@@ -124,15 +124,21 @@ export function openOidcClient(config: Config): OidcClient | undefined {
               await oauth.userInfoRequest(server, client, tokens.access_token, options),
             )
           : {};
-        return readMember({ ...idToken, ...more }, config);
+        return readMember([idToken, more], config);
       }),
     close: http.close,
   };
 }
 
-function readMember(claims: Readonly<Record<string, unknown>>, config: Config): OidcMember {
-  const { email, email_verified: isVerified, name } = claims;
-  if (typeof email !== 'string' || !/^[^\s@]{1,254}@[^\s@]{1,254}$/.test(email) || isVerified === false)
+/** @param sources the ID token, and the userinfo, whose claims take precedence over those of the ID token. */
+function readMember(sources: readonly Readonly<Record<string, unknown>>[], config: Config): OidcMember {
+  const claims: Readonly<Record<string, unknown>> = Object.assign({}, ...sources);
+  const { email, name } = claims;
+  // Some providers do not send the claim, and some send it as text.
+  const mayBeVerified = sources.every(
+    ({ email_verified: value }) => value === undefined || value === true || value === 'true',
+  );
+  if (typeof email !== 'string' || !/^[^\s@]{1,254}@[^\s@]{1,254}$/.test(email) || !mayBeVerified)
     throw runlakeError('OIDC_EMAIL_MISSING');
   const claim = config.oidcRoleClaim;
   const values = new Set([claims[claim]].flat().map(String));

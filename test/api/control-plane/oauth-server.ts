@@ -36,6 +36,8 @@ export interface OAuthServerOptions {
   readonly authMethod?: 'client_secret_post' | 'client_secret_basic' | 'none';
   /** Claims of the user besides `sub`; read at each request. */
   readonly claims?: () => Readonly<Record<string, unknown>>;
+  /** Claims that the ID token has instead of those. Default: only `sub`. */
+  readonly idTokenClaims?: () => Readonly<Record<string, unknown>>;
   /** Further routes of the same HTTP server; returns whether it has responded. */
   readonly handle?: (request: IncomingMessage, response: ServerResponse) => boolean;
 }
@@ -101,6 +103,8 @@ export async function startOAuthServer(options: OAuthServerOptions): Promise<OAu
     ],
     scopes,
     claims: { email: ['email', 'email_verified'], profile: ['name', 'roles', 'groups'] },
+    // Without `idTokenClaims`, the claims of the scopes are only in the response of the userinfo endpoint.
+    conformIdTokenClaims: options.idTokenClaims === undefined,
     cookies: { keys: ['cookie key of the tests'] },
     features: {
       devInteractions: { enabled: false },
@@ -123,7 +127,10 @@ export async function startOAuthServer(options: OAuthServerOptions): Promise<OAu
     rotateRefreshToken: true,
     findAccount: (_context: unknown, accountId: string) => ({
       accountId,
-      claims: () => ({ sub: accountId, ...options.claims?.() }),
+      claims: (use: string) => ({
+        sub: accountId,
+        ...(use === 'id_token' && options.idTokenClaims ? options.idTokenClaims() : options.claims?.()),
+      }),
     }),
     interactions: { url: (_context: unknown, { uid }: { uid: string }) => `/interaction/${uid}` },
   });

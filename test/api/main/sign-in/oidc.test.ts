@@ -8,6 +8,7 @@ const publicUrl = 'http://runlake.example';
 const callback = `${publicUrl}/api/v1/session/oidc/callback`;
 let provider: OAuthServer;
 let claims: Record<string, unknown>;
+let idTokenClaims: Record<string, unknown>;
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
 
@@ -17,12 +18,17 @@ const configure = (issuer: string, more: object = {}) => ({
 });
 
 beforeAll(async () => {
-  provider = await startOAuthServer({ redirectUris: [callback], claims: () => claims });
+  provider = await startOAuthServer({
+    redirectUris: [callback],
+    claims: () => claims,
+    idTokenClaims: () => idTokenClaims,
+  });
   api = await startApi({ config: configure(provider.issuer) });
   acme = await addOrganization(api.database, 'acme');
 });
 beforeEach(() => {
   claims = { email: 'anna@acme.example', email_verified: true, name: 'Anna', groups: ['staff'] };
+  idTokenClaims = {};
 });
 afterAll(async () => {
   await api.close();
@@ -135,6 +141,8 @@ describe('a sign-in fails', () => {
   it.each([
     ['without an email address', { email: undefined }, 'OIDC_EMAIL_MISSING'],
     ['with an email address that is not verified', { email_verified: false }, 'OIDC_EMAIL_MISSING'],
+    ['with an email address that is not verified, as text', { email_verified: 'false' }, 'OIDC_EMAIL_MISSING'],
+    ['with an email address that may be verified', { email_verified: 0 }, 'OIDC_EMAIL_MISSING'],
   ])('%s', async (_, changed, code) => {
     claims = { ...claims, ...changed };
     const { location, browser } = await signIn();
@@ -182,6 +190,19 @@ describe('a sign-in fails', () => {
     expect([answer.statusCode, answer.json().code]).toEqual([502, 'OAUTH_PROVIDER_UNAVAILABLE']);
     await down.close();
   });
+});
+
+it.each([
+  [false, 'true', 'OIDC_EMAIL_MISSING'],
+  ['false', true, 'OIDC_EMAIL_MISSING'],
+  [false, undefined, 'OIDC_EMAIL_MISSING'],
+  [true, 'false', 'OIDC_EMAIL_MISSING'],
+  ['true', 'true', undefined],
+  [undefined, undefined, undefined],
+])('takes `email_verified` %j of the ID token and %j of the userinfo together', async (inToken, inUserinfo, code) => {
+  idTokenClaims = { email: 'anna@acme.example', email_verified: inToken };
+  claims.email_verified = inUserinfo;
+  expect((await signIn()).location).toBe(code === undefined ? '/' : `/signin?error=${code}`);
 });
 
 it('says that it is not configured', async () => {
