@@ -4,7 +4,8 @@
  * Invariant: no child outlives this process: it stops when the channel to this process closes (`follow-host.ts`).
  *
  *   1. The child gets the settings of this process, with those of the replica (`configureReplica`) in their place.
- *   2. It responds to `/ok` when all graphs are loaded. If it ends before, its error explains why.
+ *   2. It reports that it listens when all graphs are loaded, and then responds to `/ok`. If it ends before, its error
+ *      explains why.
  *   3. To stop, it retires, drains and exits; it is killed if that takes too long.
  */
 import { type ChildProcess, fork } from 'node:child_process';
@@ -18,7 +19,7 @@ import { poll } from '../../infra/timeouts/poll.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica } from '../../pipelines/deployments/driver.ts';
 import { configureReplica, PortRange, respondsOk, toRevisionLogLine, toStartError } from './configure-replica.ts';
-import { type ReportedError, retireMessage } from './follow-host.ts';
+import { type ReportedError, retireMessage, startedMessage } from './follow-host.ts';
 import type { StoreAddresses } from './open-stores.ts';
 
 export interface ChildDeps {
@@ -116,8 +117,10 @@ async function awaitStart(
 ): Promise<void> {
   let reported: ReportedError | undefined;
   let endReason: string | undefined;
+  let isListening = false;
   child.on('message', (message) => {
-    reported = message as ReportedError;
+    if (message === startedMessage) isListening = true;
+    else reported = message as ReportedError;
   });
   void exited.then((reason) => {
     endReason = reason;
@@ -125,7 +128,7 @@ async function awaitStart(
   const isUp = async () =>
     endReason !== undefined ||
     reported !== undefined ||
-    (await respondsOk(url, AbortSignal.any([signal, AbortSignal.timeout(2_000)])));
+    (isListening && (await respondsOk(url, AbortSignal.any([signal, AbortSignal.timeout(2_000)]))));
   const hasSettled = await poll(isUp, { intervalMs: pollIntervalMs, timeoutMs: startTimeoutMs, signal });
   signal.throwIfAborted();
   // A child that cannot start may take long to stop its parts; the caller kills it.

@@ -20,7 +20,7 @@ import { findOperatorKey, type SignInKey } from '../../pipelines/tenants/sign-in
 import { loopbackOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
 import { mainApiUrl } from './check-port.ts';
-import { reportToHost, retireForHost } from './follow-host.ts';
+import { reportStarted, reportToHost, retireForHost } from './follow-host.ts';
 import { prepareStores } from './migrate.ts';
 import { lockDatabase, openEventLog, refuseUnstoredEvents } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
@@ -148,6 +148,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
           throw error;
         });
       const { url, graphCode } = started;
+      reportStarted();
       retireForHost(() => started.retire(config.drainTimeoutMs));
       lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);
     }

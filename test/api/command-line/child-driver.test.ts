@@ -1,11 +1,13 @@
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { createChildDriver } from '../../../api/command-line/child-driver.ts';
+import { startedMessage } from '../../../api/command-line/follow-host.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import type { DeploymentDriver, ReplicaSpec } from '../../../pipelines/deployments/driver.ts';
@@ -18,10 +20,18 @@ const spec: ReplicaSpec = {
 /** Stands in for the program of the child: responds with its process id, and ends with the channel. */
 const program = `
 import { createServer } from 'node:http';
-createServer((_request, response) => response.end(String(process.pid)))
-  .listen(process.env.RUNLAKE_AGENTS_PORT, '127.0.0.1');
+import { connect } from 'node:net';
 process.on('disconnect', () => process.exit());
 console.error(JSON.stringify({ level: 30, line: '\\u0001'.repeat(4_000), msg: 'graph code wrote' }));
+const at = { port: Number(process.env.RUNLAKE_AGENTS_PORT), host: '127.0.0.1' };
+const { environment } = JSON.parse(process.env.RUNLAKE_AGENTS_REVISION);
+const server = createServer((_request, response) => response.end(String(process.pid)));
+server.on('error', ({ message }) => process.send({ code: 'PORT_IN_USE', message }));
+const start = () => server.listen(at, () => process.send(${JSON.stringify(startedMessage)}));
+// With WAITS, another program gets the port while the child loads its graphs.
+const wait = () => setTimeout(() => connect(at).on('connect', start).on('error', wait), 300);
+if (environment.WAITS) wait();
+else start();
 `;
 const original = { execPath: process.execPath, script: process.argv[1] as string };
 let folder: string;
@@ -63,6 +73,23 @@ it('frees the port of a revision that it cannot run', async () => {
   const { agentsFile: _, ...image } = spec;
   for (let attempt = 0; attempt < 2; attempt += 1)
     await expect(start(image)).rejects.toMatchObject({ code: 'DEPLOYMENT_START_FAILED' });
+});
+
+it('does not take another program at the port of a child that loads its graphs for the child', async () => {
+  let requests = 0;
+  const other = createHttpServer((_request, response) => {
+    requests += 1;
+    response.end();
+  });
+  const onLog = () => void other.listen(port, '127.0.0.1');
+  const starting = driver.start(
+    { ...spec, environment: { WAITS: '1' } },
+    { signal: new AbortController().signal, onLog },
+  );
+  await expect(starting).rejects.toMatchObject({ code: 'INTERNAL', cause: { code: 'PORT_IN_USE' } });
+  expect(requests).toBe(0);
+  other.closeAllConnections();
+  await once(other.close(), 'close');
 });
 
 it('passes the longest line that graph code can write', async () => {
