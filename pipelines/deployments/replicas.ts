@@ -302,8 +302,12 @@ export async function requireSlug(database: Sql, slug: string): Promise<Addresse
   return deployment;
 }
 
-/** Condition that the deployment `d` has something to do without a request. */
-const hasWorkSql = `(EXISTS (SELECT FROM agents.runs WHERE deployment_id = d.id AND status IN ('pending', 'running'))
+/**
+ * Condition that the deployment `d` has, or may have, something to do without a request. Images have their runs and crons
+ * in stores of their own.
+ */
+const hasWorkSql = `(d.source NOT IN ('github', 'internal_source')
+  OR EXISTS (SELECT FROM agents.runs WHERE deployment_id = d.id AND status IN ('pending', 'running'))
   OR EXISTS (SELECT FROM agents.crons WHERE deployment_id = d.id AND enabled AND next_run_date IS NOT NULL)
   OR EXISTS (SELECT FROM agents.webhooks WHERE deployment_id = d.id AND given_up_at IS NULL))`;
 

@@ -4,7 +4,7 @@ import type { Builder } from '../../../pipelines/deployments/build/build-source.
 import type { DeploymentDriver } from '../../../pipelines/deployments/driver.ts';
 import { createReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
 import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
-import { addReplicas, readProgress, requireSlug } from '../../../pipelines/deployments/replicas.ts';
+import { addReplicas, readProgress } from '../../../pipelines/deployments/replicas.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { createDeployment, redeploy, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
 import { deferred, untilAborted } from '../../infra/deferred.ts';
@@ -233,82 +233,6 @@ it('a host that stops keeps its leases until its replicas have drained', async (
   await stopped;
   hosts.shift();
   await until('the other host to run it', () => running('draining')[0]?.host === 'two');
-});
-
-it('a deployment of the type dev sleeps when it is idle, and a request wakes it', async () => {
-  under = { ...under, config: { ...under.config, deploymentsSleepMinutes: 1 } };
-  await addHost('one');
-  const { slug, latestRevisionId } = await under.create('sleeping');
-  const awake = await under.create('awake', { sourceConfig: { deployment_type: 'prod' } });
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
-  await awaitStatus(awake.latestRevisionId, 'DEPLOYED');
-  await under.database.execute(`UPDATE deployments SET last_used_at = now() - interval '2 minutes'`);
-  await until('it to sleep', () => running('sleeping').length === 0);
-  expect(running('awake')).toHaveLength(1);
-  const starting = deferred();
-  recording.startable = starting.promise;
-  // Two API processes; the second one, and a second request to the first one, find it awake.
-  let reads = 0;
-  const query: typeof under.database.query = (...parameters) => {
-    reads += 1;
-    return under.database.query(...parameters);
-  };
-  const [finder, other] = [under.database, Object.assign(Object.create(under.database), { query })].map(
-    createReplicaFinder,
-  );
-  const finds = [finder?.find(slug)];
-  await until('it to wake', async () => (await requireSlug(under.database, slug)).isAsleep === false);
-  finds.push(finder?.find(slug), other?.find(slug));
-  const found = Promise.all(finds);
-  found.catch(() => undefined);
-  await until('the other process to wait', () => reads > 2);
-  starting.resolve();
-  for (const address of await found) expect(address?.url).toContain(String(latestRevisionId));
-  expect(running('sleeping')).toHaveLength(1);
-});
-
-it('an update of a deployment that sleeps is deployed', async () => {
-  await addHost('one');
-  const { id, slug, latestRevisionId } = await under.create('updated asleep');
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
-  await under.database.execute('UPDATE deployments SET is_asleep = true');
-  await until('it to sleep', () => running('updated asleep').length === 0);
-  const next = await updateDeployment(under, under.caller, id, {}, { always: true });
-  await awaitStatus(next.latestRevisionId, 'DEPLOYED');
-  expect((await createReplicaFinder(under.database).find(slug)).url).toContain(String(next.latestRevisionId));
-});
-
-it.each([
-  [
-    'a run that has not ended',
-    `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs)
-     VALUES ($1, $1, $1, $1, 'echo', '{}')`,
-  ],
-  [
-    'a webhook that is not delivered',
-    `INSERT INTO agents.webhooks (deployment_id, run_id, url, body) VALUES ($1, $1, 'https://example.com', '{}')`,
-  ],
-])('a deployment neither falls asleep nor stays asleep with %s', async (_what, insert) => {
-  under = { ...under, config: { ...under.config, deploymentsSleepMinutes: 1 } };
-  await addHost('one');
-  const { id, latestRevisionId } = await under.create('at work');
-  const idle = await under.create('idle');
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
-  await awaitStatus(idle.latestRevisionId, 'DEPLOYED');
-  // Created by a request that arrived just before its replica stopped.
-  await under.database.execute(`UPDATE deployments SET is_asleep = true`);
-  await until('both to sleep', () => running('at work').length + running('idle').length === 0);
-  await under.database.execute(insert, [id]);
-  await until('it to wake', () => running('at work').length === 1);
-  await under.database.execute(`UPDATE deployments SET is_asleep = false, last_used_at = now() - interval '2 minutes'`);
-  await until('the idle one to sleep', async () => {
-    const [row] = await under.database.query<{ is_asleep: boolean }>(
-      'SELECT is_asleep FROM deployments WHERE id = $1',
-      [idle.id],
-    );
-    return row?.is_asleep === true;
-  });
-  expect(running('at work')).toHaveLength(1);
 });
 
 it('deletes a deployment after its replica has drained', async () => {
