@@ -68,7 +68,8 @@ export async function advanceRevision(
   let revision = claimed;
   while (!isFinal(revision.status)) {
     signal.throwIfAborted();
-    if ((revision.status === 'AWAITING_BUILD' || revision.status === 'BUILDING') && !takeBuildSlot()) return;
+    // `claimRevision` chooses which revision is built next.
+    if (needsBuildSlot(revision.status) && !(needsBuildSlot(claimed.status) && takeBuildSlot())) return;
     const step = await takeStep(deps, revision, signal);
     const from = revision.status;
     const changed = await database.transaction(async (tx) => {
@@ -87,6 +88,10 @@ export async function advanceRevision(
     if (isFinal(step.to)) endedRevisions.inc({ status: step.to });
     revision = { ...revision, status: step.to, attempts: 1 };
   }
+}
+
+function needsBuildSlot(status: RevisionStatus): boolean {
+  return status === 'AWAITING_BUILD' || status === 'BUILDING';
 }
 
 async function takeStep(deps: AdvanceDeps, revision: ClaimedRevision, signal: AbortSignal): Promise<Step> {

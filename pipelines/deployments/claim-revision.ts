@@ -4,6 +4,7 @@
  * Invariant: the holder of the latest fencing token is the only host that changes a revision. A claim increments the
  * token; so does a newer revision that ends this one.
  */
+import { randomUUID } from 'node:crypto';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
 import type { SecretReference } from './driver.ts';
@@ -30,8 +31,12 @@ interface HostLease {
   readonly leaseMs: number;
 }
 
+/** SQL condition that a revision waits for a build slot or has one. */
+const needsSlot = (revision: string) => `${revision}.status IN ('AWAITING_BUILD', 'BUILDING')`;
+
 /**
- * Claims the oldest unfinished revision that no host holds.
+ * Claims the oldest unfinished revision that no host holds. A build slot goes to the organisation that has the fewest;
+ * of several, to any of them, so that none starves the others with a long queue.
  *
  * @param canBuild whether the host has a free build slot; otherwise revisions that wait for one are left out.
  */
@@ -44,15 +49,22 @@ export async function claimRevision(
     (status) => canBuild || (status !== 'AWAITING_BUILD' && status !== 'BUILDING'),
   );
   const [claimed] = await database.query<ClaimedRevision>(
-    `UPDATE deployment_revisions AS r SET host_id = $1, fence = fence + 1, attempts = attempts + 1,
+    `WITH building AS (SELECT d.organization_id, count(*) AS builds
+       FROM deployment_revisions AS r JOIN deployments AS d ON d.id = r.deployment_id
+       WHERE ${needsSlot('r')} AND r.lease_until > clock_timestamp() GROUP BY d.organization_id)
+     UPDATE deployment_revisions AS r SET host_id = $1, fence = fence + 1, attempts = attempts + 1,
        lease_until = clock_timestamp() + make_interval(secs => $2)
-     WHERE id = (SELECT id FROM deployment_revisions WHERE status = ANY ($3)
-         AND (lease_until IS NULL OR lease_until <= clock_timestamp())
-       ORDER BY created_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+     WHERE id = (SELECT due.id FROM deployment_revisions AS due JOIN deployments AS d ON d.id = due.deployment_id
+         LEFT JOIN building ON building.organization_id = d.organization_id
+       WHERE due.status = ANY ($3) AND (due.lease_until IS NULL OR due.lease_until <= clock_timestamp())
+       ORDER BY CASE WHEN ${needsSlot('due')} THEN coalesce(building.builds, 0) ELSE -1 END,
+         CASE WHEN ${needsSlot('due')} THEN hashtext($4 || d.organization_id::text) END,
+         due.created_at, due.id
+       LIMIT 1 FOR UPDATE OF due SKIP LOCKED)
      RETURNING id AS "revisionId", deployment_id AS "deploymentId", workspace_id AS "workspaceId", status, fence, attempts,
        source, source_config AS "sourceConfig", source_revision_config AS "sourceRevisionConfig",
        sealed_secrets AS "sealedSecrets", secret_references AS "secretReferences"`,
-    [hostId, leaseMs / 1_000, statuses],
+    [hostId, leaseMs / 1_000, statuses, randomUUID()],
   );
   return claimed;
 }
