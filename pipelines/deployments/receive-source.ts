@@ -1,8 +1,8 @@
 /**
  * Receives the bodies of uploads in files of this process, each in a folder of its own.
  *
- * Invariant: an upload has one receiver in this process, and all files together have at most the bytes of the budget.
- * The next upload deletes the folders of a killed process.
+ * Invariant: an upload has one receiver in this process, and all files together have at most the bytes of the budget,
+ * those of an organisation at most half of them. The next upload deletes the folders of a killed process.
  */
 import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
@@ -21,6 +21,11 @@ export interface ReceivedSource {
   readonly sha256: string;
 }
 
+export interface ReceivedUpload {
+  readonly uploadId: string;
+  readonly organizationId: string;
+}
+
 export interface SourceReceiver {
   /**
    * Writes a body to a file and passes it to `work`, after which the file is deleted. A receiver of the same upload that
@@ -29,7 +34,7 @@ export interface SourceReceiver {
    * @throws SOURCE_TOO_LARGE, BODY_TOO_SLOW, OVERLOADED; UPLOAD_LINK_INVALID if a later request has taken the upload.
    */
   receive(
-    uploadId: string,
+    upload: ReceivedUpload,
     body: NodeJS.ReadableStream,
     work: (source: ReceivedSource) => Promise<void>,
   ): Promise<void>;
@@ -39,6 +44,8 @@ export interface SourceReceiver {
 const minProgress = { bytes: 1024 ** 2, windowMs: 60_000 };
 /** Budget of a process, in sources of the maximum size. */
 const maxSources = 8;
+/** Budget of an organisation: a slow body may take hours. */
+const maxSourcesOfOrganization = maxSources / 2;
 const retryAfterSeconds = 10;
 
 export function createSourceReceiver(
@@ -47,9 +54,10 @@ export function createSourceReceiver(
 ): SourceReceiver {
   const receiving = new Map<string, AbortController>();
   let usedBytes = 0;
+  const bytesByOrganization = new Map<string, number>();
 
   return {
-    async receive(uploadId, body, work) {
+    async receive({ uploadId, organizationId }, body, work) {
       receiving.get(uploadId)?.abort(runlakeError('UPLOAD_LINK_INVALID'));
       const ended = new AbortController();
       receiving.set(uploadId, ended);
@@ -60,8 +68,10 @@ export function createSourceReceiver(
         transform(chunk: Buffer, _encoding, done) {
           bytes += chunk.length;
           usedBytes += chunk.length;
+          const ownBytes = (bytesByOrganization.get(organizationId) ?? 0) + chunk.length;
+          bytesByOrganization.set(organizationId, ownBytes);
           if (bytes > maxBytes) return done(runlakeError('SOURCE_TOO_LARGE', { limitBytes: maxBytes }));
-          if (usedBytes > maxSources * maxBytes)
+          if (usedBytes > maxSources * maxBytes || ownBytes > maxSourcesOfOrganization * maxBytes)
             return done(runlakeError('OVERLOADED', { what: 'uploads of sources' }, { retryAfterSeconds }));
           hash.update(chunk);
           done(null, chunk);
@@ -86,6 +96,9 @@ export function createSourceReceiver(
         if (receiving.get(uploadId) === ended) receiving.delete(uploadId);
         if (folder !== undefined) await rm(folder, { recursive: true, force: true });
         usedBytes -= bytes;
+        const leftBytes = (bytesByOrganization.get(organizationId) ?? 0) - bytes;
+        if (leftBytes > 0) bytesByOrganization.set(organizationId, leftBytes);
+        else bytesByOrganization.delete(organizationId);
       }
     },
   };

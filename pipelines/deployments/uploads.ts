@@ -78,13 +78,16 @@ export async function receiveUpload(
   const opened = uploadSigner.open(token, Math.floor(Date.now() / 1_000));
   const [upload] =
     opened.kind === 'valid'
-      ? await database.query<{ id: string; objectPath: string }>(
-          `SELECT id, object_path AS "objectPath" FROM source_uploads WHERE id = $1 AND uploaded_at IS NULL`,
+      ? await database.query<{ id: string; objectPath: string; organizationId: string }>(
+          `SELECT u.id, u.object_path AS "objectPath", d.organization_id AS "organizationId"
+           FROM source_uploads AS u JOIN deployments AS d ON d.id = u.deployment_id
+           WHERE u.id = $1 AND u.uploaded_at IS NULL`,
           [opened.text],
         )
       : [];
   if (upload === undefined) throw runlakeError('UPLOAD_LINK_INVALID');
-  await sourceReceiver.receive(upload.id, body, async ({ path, bytes, sha256 }) => {
+  const { organizationId } = upload;
+  await sourceReceiver.receive({ uploadId: upload.id, organizationId }, body, async ({ path, bytes, sha256 }) => {
     const claimed = await database.execute(
       `UPDATE source_uploads SET size_bytes = $2, sha256 = $3
        WHERE id = $1 AND uploaded_at IS NULL AND coalesce(sha256, $3) = $3`,

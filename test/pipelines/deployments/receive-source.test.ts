@@ -32,12 +32,13 @@ const stalled = (bytes: number, rest: Promise<void>) =>
       await rest;
     })(),
   );
+const of = (uploadId: string, organizationId = 'one') => ({ uploadId, organizationId });
 const unused = async () => expect.unreachable();
 
 it('receives a body in a file that exists until the work is done', async () => {
   const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: mebibyte });
   let received: ReceivedSource | undefined;
-  await receiver.receive('a', Readable.from([Buffer.from('so'), Buffer.from('urce')]), async (source) => {
+  await receiver.receive(of('a'), Readable.from([Buffer.from('so'), Buffer.from('urce')]), async (source) => {
     received = source;
     expect(readFileSync(source.path, 'utf8')).toBe('source');
   });
@@ -50,7 +51,7 @@ it('has one receiver for each upload: the last', async () => {
   const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: mebibyte });
   const rest = deferred();
   const attempts = Array.from({ length: 40 }, () =>
-    receiver.receive('a', stalled(1_000, rest.promise), async () => {}),
+    receiver.receive(of('a'), stalled(1_000, rest.promise), async () => {}),
   );
   const results = Promise.allSettled(attempts);
   await until('one file', () => listFiles().length === 1);
@@ -61,23 +62,35 @@ it('has one receiver for each upload: the last', async () => {
   await attempts.at(-1);
 });
 
-it('limits the bytes of all uploads together, and frees those of uploads that have ended', async () => {
+it('limits the bytes of all uploads together, and those of each organisation', async () => {
   const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: mebibyte });
   const rest = deferred();
-  const full = Array.from({ length: 8 }, (_, index) =>
-    receiver.receive(`full ${index}`, stalled(mebibyte, rest.promise), async () => {}),
-  );
+  const fill = (organizationId: string) =>
+    Array.from({ length: 4 }, (_, index) =>
+      receiver.receive(
+        of(`${organizationId} ${index}`, organizationId),
+        stalled(mebibyte, rest.promise),
+        async () => {},
+      ),
+    );
+  const receiveMore = (organizationId: string, bytes: number) =>
+    receiver.receive(of('more', organizationId), Readable.from([Buffer.alloc(bytes)]), async () => {});
+  const overloaded = { code: 'OVERLOADED', retryable: true };
+  const full = fill('one');
+  await until('four files', () => listFiles().length === 4);
+  await expect(receiveMore('one', 1)).rejects.toMatchObject(overloaded);
+  await receiveMore('other', mebibyte);
+  full.push(...fill('other'));
   await until('eight files', () => listFiles().length === 8);
-  const refused = receiver.receive('more', Readable.from([Buffer.alloc(1)]), unused);
-  await expect(refused).rejects.toMatchObject({ code: 'OVERLOADED', retryable: true });
+  await expect(receiveMore('third', 1)).rejects.toMatchObject(overloaded);
   rest.resolve();
   await Promise.all(full);
-  await receiver.receive('more', Readable.from([Buffer.alloc(mebibyte)]), async () => {});
+  for (const organizationId of ['one', 'third']) await receiveMore(organizationId, mebibyte);
 });
 
 it('ends a body that arrives too slowly', async () => {
   const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: mebibyte }, { bytes: 10, windowMs: 50 });
-  const slow = receiver.receive('a', stalled(100, new Promise(() => {})), unused);
+  const slow = receiver.receive(of('a'), stalled(100, new Promise(() => {})), unused);
   await expect(slow).rejects.toMatchObject({ code: 'BODY_TOO_SLOW' });
   expect(listFiles()).toEqual([]);
 });
