@@ -112,7 +112,7 @@ export const listApiKeys = defineOperation({
   aliases: ['/api-key/current'],
   tag: 'api keys',
   summary: 'List the API keys of the workspace',
-  description: 'Without revoked keys and keys of the whole organization.',
+  description: 'Without revoked and expired keys, and without keys of the whole organization.',
   access: { permission: 'api-keys:read', tenantScope: 'workspace' },
   schema: { response: { 200: Type.Array(Key) } },
   handler: async ({ caller, services }) => listKeys(services.database, caller, caller.workspaceId),
@@ -125,7 +125,8 @@ export const listServiceKeys = defineOperation({
   aliases: ['/orgs/current/personal-access-tokens'],
   tag: 'api keys',
   summary: 'List the API keys of the organization',
-  description: 'Only keys that have access to no more workspaces than the key of the request. Without revoked keys.',
+  description:
+    'Only keys that have access to no more workspaces than the key of the request. Without revoked and expired keys.',
   access: { permission: 'api-keys:read', tenantScope: 'organization' },
   schema: { response: { 200: Type.Array(Key) } },
   handler: async ({ caller, services }) => listKeys(services.database, caller, null),

@@ -22,6 +22,9 @@ const secondPurgeDelay = `interval '1 hour'`;
 /** Condition on deleted projects and workspaces that the second purge is due. */
 export const isSecondPurgeDueSql = `deleted_at + ${secondPurgeDelay} <= now()`;
 
+/** Condition on projects and workspaces that both purges have ended. */
+export const isPurgedSql = `coalesce(purged_at >= deleted_at + ${secondPurgeDelay}, false)`;
+
 /** How long the second purge waits for the sinks. */
 const sinkTimeoutMs = 60_000;
 

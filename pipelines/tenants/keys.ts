@@ -74,8 +74,10 @@ export interface NewKey {
   readonly userEmail?: string | null | undefined;
 }
 
-const countKeysSql = `SELECT count(*) AS count FROM api_keys
-  WHERE organization_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`;
+/** SQL condition on `api_keys AS k`. The limit counts the keys that the lists contain, so that it bounds the lists. */
+const isValidSql = 'k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())';
+
+const countKeysSql = `SELECT count(*) AS count FROM api_keys AS k WHERE k.organization_id = $1 AND ${isValidSql}`;
 
 /**
  * Creates an API key and returns it; it is not shown again. The key never exceeds the caller's workspaces, permissions
@@ -189,13 +191,13 @@ async function findOrCreateUser(
 }
 
 /**
- * Lists keys that are not revoked, newest first: the keys of `workspaceId` or, if it is null, all keys whose workspaces
+ * Lists keys that are neither revoked nor expired, newest first: the keys of `workspaceId` or, if it is null, all keys whose workspaces
  * the caller has access to. Keys of the whole organisation are not listed under a workspace.
  */
 export function listKeys(database: Database, caller: Caller, workspaceId: string | null): Promise<KeyRecord[]> {
   return database.query<KeyRecord>(
     `SELECT ${keyColumns} FROM ${keyTables}
-     WHERE k.organization_id = $1 AND k.revoked_at IS NULL
+     WHERE k.organization_id = $1 AND ${isValidSql}
        AND ($2 OR k.workspace_ids <@ $3::uuid[])
        AND ($4::uuid IS NULL OR k.workspace_ids @> ARRAY[$4::uuid])
      ORDER BY k.created_at DESC, k.id`,

@@ -85,7 +85,7 @@ export async function removeMember(
     if (member === undefined) throw runlakeError('NOT_FOUND', { what: 'Member' });
     const keys = await tx.query<{ permissions: string[]; read_only: boolean; organization_wide: boolean }>(
       `SELECT permissions, read_only, workspace_ids IS NULL AS organization_wide FROM api_keys
-       WHERE user_id = $1 AND revoked_at IS NULL FOR UPDATE`,
+       WHERE user_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) FOR UPDATE`,
       [userId],
     );
     for (const key of keys) {

@@ -82,7 +82,7 @@ async function revokeKeysAbove(
   const granted = computeEffectivePermissions(permissionsByRole[role], role === 'viewer', true);
   const keys = await tx.query<{ id: string; permissions: string[]; readOnly: boolean; organizationWide: boolean }>(
     `SELECT id, permissions, read_only AS "readOnly", workspace_ids IS NULL AS "organizationWide" FROM api_keys
-     WHERE user_id = $1 AND revoked_at IS NULL FOR UPDATE`,
+     WHERE user_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) FOR UPDATE`,
     [userId],
   );
   const exceeding = keys.filter(({ permissions: stored, readOnly, organizationWide }) =>

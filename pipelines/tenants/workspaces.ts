@@ -3,6 +3,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { isPurgedSql } from '../projects/delete-projects.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { Caller } from './caller.ts';
 import { enforceLimit } from './enforce-limit.ts';
@@ -69,7 +70,8 @@ interface CreateDeps {
   readonly config: Pick<Config, 'maxWorkspaces'>;
 }
 
-const countWorkspacesSql = 'SELECT count(*) AS count FROM workspaces WHERE organization_id = $1 AND deleted_at IS NULL';
+/** Deleted workspaces count until they are purged, so that an organisation cannot queue any number of purges. */
+const countWorkspacesSql = `SELECT count(*) AS count FROM workspaces WHERE organization_id = $1 AND NOT ${isPurgedSql}`;
 
 /**
  * Creates a workspace.
@@ -93,7 +95,7 @@ export async function createWorkspace(
         max: limit,
         countSql: countWorkspacesSql,
         what: 'workspaces',
-        hint: 'Delete those that are not needed',
+        hint: 'Delete those that are not needed; they count until their data is deleted, an hour later',
       });
       return made;
     });

@@ -60,7 +60,17 @@ const kinds: Kind[] = [
     what: 'workspaces',
     limit: 2,
     prepare: async (of) => () => ask(of.adminKey, 'POST', '/workspaces', { display_name: 'w' }),
-    free: (of, { id }) => ask(of.adminKey, 'DELETE', `/workspaces/${id}`),
+    async free(of, { id }) {
+      await ask(of.adminKey, 'DELETE', `/workspaces/${id}`);
+      // A deleted workspace counts until its second purge has deleted its data.
+      for (const purge of ['NULL', 'deleted_at', `deleted_at + interval '59 minutes'`]) {
+        await api.database.execute(`UPDATE workspaces SET purged_at = ${purge} WHERE id = $1`, [id]);
+        expect((await ask(of.adminKey, 'POST', '/workspaces', { display_name: 'w' })).status).toBe(422);
+      }
+      await api.database.execute(`UPDATE workspaces SET purged_at = deleted_at + interval '1 hour' WHERE id = $1`, [
+        id,
+      ]);
+    },
   },
   {
     what: 'users',

@@ -223,7 +223,7 @@ export interface paths {
         };
         /**
          * List the API keys of the workspace
-         * @description Without revoked keys and keys of the whole organization.
+         * @description Without revoked and expired keys, and without keys of the whole organization.
          *
          *     Needs the permission `api-keys:read`.
          */

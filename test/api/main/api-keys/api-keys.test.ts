@@ -151,6 +151,17 @@ describe('a key cannot grant more than it has', () => {
   });
 });
 
+it('does not list keys that have expired, which the limit does not count', async () => {
+  const { body } = await ask(acme.adminKey, 'POST', '/api-key', { expires_at: inOneHour() });
+  const readIds = async () => {
+    const answers = ['/api-key', '/orgs/current/service-keys'].map((url) => ask(acme.adminKey, 'GET', url));
+    return (await Promise.all(answers)).map((answer) => answer.body.map(({ id }: { id: string }) => id));
+  };
+  for (const ids of await readIds()) expect(ids).toContain(body.id);
+  await api.database.execute(`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = $1`, [body.id]);
+  for (const ids of await readIds()) expect(ids).not.toContain(body.id);
+});
+
 describe('revoking keys', () => {
   const addKeyWithPermissions = (permissions: string[]) => addKey({ ...owner(), permissions });
   const idOf = async (key: string) => {

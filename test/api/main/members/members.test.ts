@@ -112,5 +112,10 @@ describe('a member is not removed', () => {
     });
     expect((await remove(weak, userId)).status).toBe(403);
     expect(await listed()).toContain(userId);
+    // Keys that have expired do not count.
+    await api.database.execute(`UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE user_id = $1`, [
+      userId,
+    ]);
+    expect((await remove(weak, userId)).status).toBe(200);
   });
 });
