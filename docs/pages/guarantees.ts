@@ -54,8 +54,8 @@ export function guaranteesPage(): Page {
         'quarter for events that wait for the log or, without Kafka, for the sink; with Kafka, the sink uses a sixteenth for fetched events, ' +
         'which need about three times as much. Each run, span and part of an ingest request counts as at least 1,400 bytes in addition to ' +
         'the body, so that requests of very many small items get 503 before they exhaust the heap. A request has at most 100,000 of them.',
-      '- **Fair shares between organisations.** While queries, the memory for bodies, the inserts of the in-process log or the workers ' +
-        'of exports are scarce, Runlake divides them between organisations. A single active organisation may use all of them.',
+      '- **Fair shares between organisations.** While queries, the memory for bodies, the inserts of the in-process log, the workers ' +
+        'of exports or build slots are scarce, Runlake divides them between organisations. A single active organisation may use all of them.',
       '- **Fair shares of run slots.** Each deployment has its own run slots, in its own processes. Its callers share them: end users ' +
         'under custom authentication, otherwise API keys. A single active caller may use all of them. The next slot goes to the caller ' +
         'with the fewest running graph runs. While all slots are used, a caller below its share (running graph runs divided by callers) ' +
