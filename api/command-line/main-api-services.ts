@@ -3,12 +3,13 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
+import { resealColumns } from '../../infra/sealing/reseal.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { createPriceMaps } from '../../pipelines/costs/load-price-maps.ts';
-import { resealDeploymentSecrets } from '../../pipelines/deployments/deployment-secrets.ts';
+import { sealedDeploymentColumns } from '../../pipelines/deployments/deployment-secrets.ts';
 import { createReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
 import { createSourceReceiver } from '../../pipelines/deployments/receive-source.ts';
 import { createSourceStore } from '../../pipelines/deployments/source-store.ts';
@@ -18,14 +19,15 @@ import { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
 import { openOAuth } from '../../pipelines/oauth/oauth-deps.ts';
-import { resealOAuthSecrets } from '../../pipelines/oauth/reseal.ts';
+import { sealedClientSecretColumn } from '../../pipelines/oauth/provider.ts';
+import { sealedOAuthTokenColumns } from '../../pipelines/oauth/token.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
-import { createShareSealer, resealShares } from '../../pipelines/shares/share-tokens.ts';
+import { createShareSealer, sealedTokenColumn } from '../../pipelines/shares/share-tokens.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { openOidcClient } from '../../pipelines/tenants/oidc.ts';
-import { createSecretSealer, resealSecrets } from '../../pipelines/tenants/secrets.ts';
+import { createSecretSealer, sealedSecretColumn } from '../../pipelines/tenants/secrets.ts';
 import { SignInLinks } from '../../pipelines/tenants/sign-in-links.ts';
 import { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 import type { Services } from '../server/services.ts';
@@ -152,9 +154,11 @@ function readOwnWrites(clickhouse: ClickHouse, log: Pick<EventLog, 'whenStored'>
  * OAuth secrets.
  */
 export async function resealValues(services: Services, logger: Logger): Promise<void> {
-  const shares = await resealShares(services, logger);
-  const secrets = await resealSecrets(services, logger);
-  const deployments = await resealDeploymentSecrets(services, logger);
-  const oauth = await resealOAuthSecrets(services, logger);
+  const { database, shareSealer, secretSealer } = services;
+  const under = { sealer: secretSealer, logger };
+  const shares = await resealColumns(database, [sealedTokenColumn], { sealer: shareSealer, logger });
+  const secrets = await resealColumns(database, [sealedSecretColumn], under);
+  const deployments = await resealColumns(database, sealedDeploymentColumns, under);
+  const oauth = await resealColumns(database, [sealedClientSecretColumn, ...sealedOAuthTokenColumns], under);
   logger.info({ shares, secrets, deployments, oauth }, 'resealed share tokens and secrets of former secret keys');
 }

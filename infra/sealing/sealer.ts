@@ -1,6 +1,5 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import { runlakeError } from '../errors/runlake-error.ts';
-import type { Logger } from '../telemetry/logger.ts';
 
 /**
  * Encrypts (seals) short secrets for storage. A sealed text contains the id of its key. It can be decrypted only for
@@ -88,34 +87,4 @@ function deriveKey(secretKey: string, purpose: string): Key {
   const derive = (label: string, bytes: number) =>
     Buffer.from(hkdfSync('sha256', secretKey, '', `runlake sealing ${purpose} ${label} v1`, bytes));
   return { id: derive('key id', keyIdBytes).toString('hex'), bytes: derive('key', keyBytes) };
-}
-
-export interface SealedRow {
-  /** Identifies the row, as in {@link Sealer}. */
-  readonly row: string;
-  readonly sealed: string;
-}
-
-/**
- * Re-encrypts secrets that were encrypted with a former key, so that the former key can be retired. Secrets that cannot
- * be decrypted stay unchanged, and a warning is logged.
- *
- * @param store replaces the sealed text of a row unless it has changed; returns the number of rows that it changed.
- * @returns the number of secrets that were re-encrypted.
- */
-export async function resealRows<Row extends SealedRow>(
-  rows: readonly Row[],
-  store: (row: Row, sealed: string) => Promise<number>,
-  { sealer, logger }: { readonly sealer: Sealer; readonly logger: Logger },
-): Promise<number> {
-  let resealed = 0;
-  for (const each of rows) {
-    try {
-      const { text, isUnderFormerKey } = sealer.open(each.sealed, each.row);
-      if (isUnderFormerKey) resealed += await store(each, sealer.seal(text, each.row));
-    } catch (err) {
-      logger.warn({ err, row: each.row }, 'cannot seal a secret again');
-    }
-  }
-  return resealed;
 }

@@ -1,8 +1,6 @@
 /** Secrets of deployments: environment variables of graph code, stored encrypted, and never returned. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { Database } from '../../infra/postgres/database.ts';
-import { resealRows, type Sealer } from '../../infra/sealing/sealer.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
+import type { Sealer } from '../../infra/sealing/sealer.ts';
 
 export interface DeploymentSecret {
   readonly name: string;
@@ -71,32 +69,18 @@ export function openRevisionSecrets(
   return openSecrets(sealer, `revision ${revisionId}`, sealedSecrets);
 }
 
-/**
- * Encrypts the secrets of all deployments and revisions again that were encrypted with a former key; see
- * {@link resealRows}.
- *
- * @returns the number of rows. @throws errors of the database.
- */
-export async function resealDeploymentSecrets(
-  { database, secretSealer }: { readonly database: Database; readonly secretSealer: Sealer },
-  logger: Logger,
-): Promise<number> {
-  let resealed = 0;
-  for (const [table, owner] of [
-    ['deployments', 'deployment'],
-    ['deployment_revisions', 'revision'],
-  ] as const) {
-    const rows = await database.query<{ readonly id: string; readonly sealed: string }>(
-      `SELECT id, sealed_secrets AS sealed FROM ${table} WHERE sealed_secrets IS NOT NULL`,
-    );
-    const identified = rows.map((row) => ({ ...row, row: `${owner} ${row.id}` }));
-    const store = ({ id, sealed }: (typeof identified)[number], text: string) =>
-      database.execute(`UPDATE ${table} SET sealed_secrets = $2 WHERE id = $1 AND sealed_secrets = $3`, [
-        id,
-        text,
-        sealed,
-      ]);
-    resealed += await resealRows(identified, store, { sealer: secretSealer, logger });
-  }
-  return resealed;
-}
+/** Columns with sealed secrets, for {@link resealColumns}. */
+export const sealedDeploymentColumns = [
+  {
+    table: 'deployments',
+    column: 'sealed_secrets',
+    keyColumns: ['id'],
+    identify: (id: string): SecretOwner => `deployment ${id}`,
+  },
+  {
+    table: 'deployment_revisions',
+    column: 'sealed_secrets',
+    keyColumns: ['id'],
+    identify: (id: string): SecretOwner => `revision ${id}`,
+  },
+];

@@ -49,6 +49,14 @@ const fullProviderColumns = `${providerColumns}, p.sealed_client_secret, p.issue
 /** Identifies the row of a client secret for the sealer. */
 export const identifySecret = (id: string) => `oauth provider ${id}`;
 
+/** The column with the sealed client secrets, for {@link resealColumns}. */
+export const sealedClientSecretColumn = {
+  table: 'oauth_providers',
+  column: 'sealed_client_secret',
+  keyColumns: ['id'],
+  identify: identifySecret,
+};
+
 /** Decrypts the client secret of a provider. @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN */
 export function openClientSecret(sealer: Sealer, provider: Provider): string | undefined {
   const { id, sealed_client_secret: sealed } = provider;

@@ -31,6 +31,17 @@ const columns = `t.id, p.provider_id, t.label AS provider_account_label, t.scope
 /** Identifies the row and the column of a token for the sealer. */
 export const identifyToken = (id: string, kind: 'access' | 'refresh') => `oauth token ${id} ${kind}`;
 
+/**
+ * The columns with sealed tokens, for {@link resealColumns}. Code verifiers are not resealed, because they are used
+ * within minutes.
+ */
+export const sealedOAuthTokenColumns = (['access', 'refresh'] as const).map((kind) => ({
+  table: 'oauth_tokens',
+  column: `sealed_${kind}_token`,
+  keyColumns: ['id'],
+  identify: (id: string) => identifyToken(id, kind),
+}));
+
 /** Lists the tokens of a user, newest first. */
 export function listTokens(
   { database }: OAuthDeps,

@@ -6,8 +6,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { createSealer, resealRows, type Sealer } from '../../infra/sealing/sealer.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
+import { createSealer, type Sealer } from '../../infra/sealing/sealer.ts';
 
 export function createShareSealer({ formerSecretKeys }: Pick<Config, 'formerSecretKeys'>, secretKey: string): Sealer {
   return createSealer({
@@ -65,8 +64,16 @@ export async function isLiveShare(database: Database, workspaceId: string, share
   return rows.length > 0;
 }
 
-const identifyRow = ({ kind, workspaceId }: Omit<ShareTarget, 'targetId'>, targetId: string) =>
+const identifyRow = ({ kind, workspaceId }: Record<'kind' | 'workspaceId', string>, targetId: string) =>
   `${kind} ${workspaceId} ${targetId}`;
+
+/** The column with the sealed tokens, for {@link resealColumns}. */
+export const sealedTokenColumn = {
+  table: 'shares',
+  column: 'sealed_token',
+  keyColumns: ['workspace_id', 'kind', 'target_id'],
+  identify: (workspaceId: string, kind: string, targetId: string) => identifyRow({ kind, workspaceId }, targetId),
+};
 
 /**
  * Shares a trace, a thread or a dataset, and returns the token. If the object is already shared, returns the existing
@@ -156,31 +163,6 @@ function readRows(
     [kind, workspaceId, targetIds],
     { name: 'read-shares' },
   );
-}
-
-/**
- * Encrypts again the tokens of all shares that were encrypted with a former key; see {@link resealRows}.
- *
- * @returns the number of these tokens.
- * @throws errors of the database.
- */
-export async function resealShares({ database, shareSealer }: ShareDeps, logger: Logger): Promise<number> {
-  const rows = await database.query<ShareRow & { readonly kind: ShareKind; readonly workspace: string }>(
-    'SELECT kind, workspace_id AS workspace, target_id AS target, sealed_token AS sealed FROM shares',
-  );
-  const sealedShares = rows.map(({ sealed, ...share }) => ({
-    sealed,
-    share,
-    row: identifyRow({ kind: share.kind, workspaceId: share.workspace }, share.target),
-  }));
-  // The sharing may have ended and started again in the meantime.
-  const store = ({ share, sealed }: (typeof sealedShares)[number], resealed: string) =>
-    database.execute(
-      `UPDATE shares SET sealed_token = $4
-       WHERE kind = $1 AND workspace_id = $2 AND target_id = $3 AND sealed_token = $5`,
-      [share.kind, share.workspace, share.target, resealed, sealed],
-    );
-  return resealRows(sealedShares, store, { sealer: shareSealer, logger });
 }
 
 /** Ends the sharing of the given targets; targets that are not shared are ignored. */

@@ -3,8 +3,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { createSealer, resealRows, type Sealer } from '../../infra/sealing/sealer.ts';
-import type { Logger } from '../../infra/telemetry/logger.ts';
+import { createSealer, type Sealer } from '../../infra/sealing/sealer.ts';
 import { enforceLimit } from './enforce-limit.ts';
 
 export function createSecretSealer({ formerSecretKeys }: Pick<Config, 'formerSecretKeys'>, secretKey: string): Sealer {
@@ -17,6 +16,14 @@ interface SecretDeps {
 }
 
 const identifyRow = (workspaceId: string, key: string) => `${workspaceId} ${key}`;
+
+/** The column with the sealed values, for {@link resealColumns}. */
+export const sealedSecretColumn = {
+  table: 'workspace_secrets',
+  column: 'sealed_value',
+  keyColumns: ['workspace_id', 'key'],
+  identify: identifyRow,
+};
 
 const secretLimit = {
   max: 200,
@@ -85,25 +92,6 @@ export async function deleteSecret(database: Database, workspaceId: string, key:
  */
 export async function requireSecret(database: Database, workspaceId: string, key: string): Promise<void> {
   if (!(await listSecretKeys(database, workspaceId)).includes(key)) throw createNotFoundError();
-}
-
-/**
- * Encrypts the secrets of all workspaces again that were encrypted with a former key; see {@link resealRows}.
- *
- * @returns the number of these secrets. @throws errors of the database.
- */
-export async function resealSecrets({ database, secretSealer }: SecretDeps, logger: Logger): Promise<number> {
-  const rows = await database.query<{ readonly workspaceId: string; readonly key: string; readonly sealed: string }>(
-    'SELECT workspace_id AS "workspaceId", key, sealed_value AS sealed FROM workspace_secrets',
-  );
-  const identified = rows.map((row) => ({ ...row, row: identifyRow(row.workspaceId, row.key) }));
-  // A concurrent request may have replaced the secret meanwhile.
-  const store = ({ workspaceId, key, sealed }: (typeof identified)[number], resealed: string) =>
-    database.execute(
-      'UPDATE workspace_secrets SET sealed_value = $3 WHERE workspace_id = $1 AND key = $2 AND sealed_value = $4',
-      [workspaceId, key, resealed, sealed],
-    );
-  return resealRows(identified, store, { sealer: secretSealer, logger });
 }
 
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Secret' });

@@ -54,6 +54,14 @@ export function sealCredentials(sealer: Sealer, id: string, given: DestinationCr
   return { sealed: sealer.seal(JSON.stringify(values), id), keys: Object.keys(values) };
 }
 
+/** The column that {@link sealCredentials} fills, for {@link resealColumns}. */
+export const sealedCredentialsColumn = {
+  table: 'bulk_export_destinations',
+  column: 'sealed_credentials',
+  keyColumns: ['id'],
+  identify: (id: string) => id,
+};
+
 /**
  * Maximum number of concurrent checks per workspace in this process. If an object store hangs, a check occupies a
  * connection and a client for seconds.

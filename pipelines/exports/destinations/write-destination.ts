@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
-import { resealRows, type SealedRow } from '../../../infra/sealing/sealer.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { countInWorkspaces, enforceLimit } from '../../tenants/enforce-limit.ts';
 import { tryDestination } from './check-destination.ts';
 import {
@@ -132,26 +130,4 @@ export async function deleteDestination(database: Database, workspaceId: string,
       [id],
     );
   });
-}
-
-/**
- * Re-encrypts credentials that were encrypted with a former key, so that the former key can be retired. Credentials
- * that cannot be decrypted stay unchanged, and a warning is logged.
- *
- * @returns the number of destinations whose credentials were re-encrypted.
- */
-export async function resealDestinations(
-  { database, sealer }: Pick<DestinationDeps, 'database' | 'sealer'>,
-  logger: Logger,
-): Promise<number> {
-  const rows = await database.query<SealedRow>(
-    'SELECT id AS row, sealed_credentials AS sealed FROM bulk_export_destinations WHERE sealed_credentials IS NOT NULL',
-  );
-  // A concurrent request may have replaced the credentials in the meantime.
-  const store = ({ row, sealed }: SealedRow, resealed: string) =>
-    database.execute(
-      'UPDATE bulk_export_destinations SET sealed_credentials = $2 WHERE id = $1 AND sealed_credentials = $3',
-      [row, resealed, sealed],
-    );
-  return resealRows(rows, store, { sealer, logger });
 }

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
+import { resealColumns } from '../../../infra/sealing/reseal.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { identifySecret } from '../../../pipelines/oauth/provider.ts';
-import { resealOAuthSecrets } from '../../../pipelines/oauth/reseal.ts';
-import { identifyToken } from '../../../pipelines/oauth/token.ts';
+import { identifySecret, sealedClientSecretColumn } from '../../../pipelines/oauth/provider.ts';
+import { identifyToken, sealedOAuthTokenColumns } from '../../../pipelines/oauth/token.ts';
 import { createSecretSealer } from '../../../pipelines/tenants/secrets.ts';
 import { addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
@@ -50,8 +50,10 @@ it('encrypts client secrets and tokens of former keys again, after which these k
     await database.execute(insertToken, [id, workspaceId, provider, sealed, null]);
   }
 
-  expect(await resealOAuthSecrets(deps('k1', 'k0'), logger)).toBe(3);
-  expect(await resealOAuthSecrets(deps('k1', 'k0'), logger)).toBe(0);
+  const columns = [sealedClientSecretColumn, ...sealedOAuthTokenColumns];
+  const rotating = { sealer: deps('k1', 'k0').secretSealer, logger };
+  expect(await resealColumns(database, columns, rotating)).toBe(3);
+  expect(await resealColumns(database, columns, rotating)).toBe(0);
   const [stored] = await database.query<{ secret: string; access: string; refresh: string }>(
     `SELECT sealed_client_secret AS secret, sealed_access_token AS access, sealed_refresh_token AS refresh
      FROM oauth_tokens t JOIN oauth_providers p ON p.id = t.provider WHERE t.id = $1`,

@@ -1,8 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
+import { resealColumns } from '../../../infra/sealing/reseal.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { createShare, createShareSealer, readShare, resealShares } from '../../../pipelines/shares/share-tokens.ts';
+import {
+  createShare,
+  createShareSealer,
+  readShare,
+  sealedTokenColumn,
+} from '../../../pipelines/shares/share-tokens.ts';
 import { addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 
@@ -31,8 +37,9 @@ it('seals the tokens of former keys again, after which these keys are not needed
   const rotating = deps('k2', 'k1, k0');
   await expect(readShare(deps('k2'), known[0]!.shared)).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN' });
 
-  expect(await resealShares(rotating, logger)).toBe(2);
-  expect(await resealShares(rotating, logger)).toBe(0);
+  const reseal = () => resealColumns(stores.database, [sealedTokenColumn], { sealer: rotating.shareSealer, logger });
+  expect(await reseal()).toBe(2);
+  expect(await reseal()).toBe(0);
   for (const { shared, token } of known) expect(await readShare(deps('k2'), shared)).toBe(token);
   await expect(readShare(rotating, lost.shared)).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN' });
 });

@@ -1,10 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
+import { resealColumns } from '../../../../infra/sealing/reseal.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { createDestinationDeps } from '../../../../pipelines/exports/destinations/destination.ts';
+import {
+  createDestinationDeps,
+  sealedCredentialsColumn,
+} from '../../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
-import { resealDestinations } from '../../../../pipelines/exports/destinations/write-destination.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 
 let stores: FreshStores;
@@ -55,8 +58,9 @@ describe('rotation of the secret key', () => {
     for (const id of [old, older, fresh]) await open(id, rotating);
     await expect(open(old, deps('k2'))).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN' });
 
-    expect(await resealDestinations(rotating, logger)).toBe(2);
-    expect(await resealDestinations(rotating, logger)).toBe(0);
+    const reseal = () => resealColumns(stores.database, [sealedCredentialsColumn], { ...rotating, logger });
+    expect(await reseal()).toBe(2);
+    expect(await reseal()).toBe(0);
     for (const id of [old, older, fresh]) await open(id, deps('k2'));
     await expect(open(lost, rotating)).rejects.toMatchObject({ code: 'SEAL_KEY_UNKNOWN', class: 'terminal' });
   });
