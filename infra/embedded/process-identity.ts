@@ -104,7 +104,7 @@ export function parseProcess(text: string): ProcessRecord | undefined {
 
 /** Records the server process in a file, so that the next start can identify it. */
 export function recordProcess(path: string, pid: number): void {
-  writePrivateFile(path, JSON.stringify([pid, readProcessIdentity(pid) ?? '']));
+  writePrivateFile(path, describeProcess(pid));
 }
 
 /**
@@ -112,24 +112,14 @@ export function recordProcess(path: string, pid: number): void {
  * of its parent. A different process with the same process id is not killed. The caller holds the data folder's lock.
  */
 export async function killLeftoverProcess(path: string): Promise<void> {
-  const [pid, identity] = parseProcessRecord(readFileIfExists(path));
-  if (!isSameProcess(pid, identity)) return;
+  const recorded = parseProcess(readFileIfExists(path) ?? '');
+  if (!recorded || !isSameProcess(recorded.pid, recorded.identity)) return;
   try {
-    process.kill(pid, 'SIGKILL');
+    process.kill(recorded.pid, 'SIGKILL');
   } catch {
     // The process has just exited.
   }
-  await waitForExit(() => !isSameProcess(pid, identity), exitTimeoutMs);
-}
-
-function parseProcessRecord(text: string | undefined): [pid: number, identity: string] {
-  try {
-    const value: unknown = JSON.parse(text ?? '[]');
-    if (Array.isArray(value)) return [Number(value[0] ?? 0), String(value[1] ?? '')];
-  } catch {
-    // No process is recorded.
-  }
-  return [0, ''];
+  await waitForExit(() => !isSameProcess(recorded.pid, recorded.identity), exitTimeoutMs);
 }
 
 /** Name of the file that records which process owns a folder. */

@@ -118,7 +118,7 @@ function listServerProcesses(name: StackPartName, folder: string): number[] {
 }
 
 function readProcess(path: string): number {
-  return (JSON.parse(readFileSync(path, 'utf8')) as [number])[0];
+  return (JSON.parse(readFileSync(path, 'utf8')) as { pid: number }).pid;
 }
 
 function killProcess(pid: number): void {

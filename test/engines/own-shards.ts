@@ -30,8 +30,7 @@ export async function startDedicatedShards(folder: string, shards: number): Prom
   const { url = '', cluster = '' } = clickhouse.values(used!);
   const serverPid = (shard: number) => {
     const { process } = getServerFiles(join(shardFolder(folder, shard), 'clickhouse'));
-    const [pid] = JSON.parse(readFileSync(process, 'utf8')) as [pid: number, identity: string];
-    return pid;
+    return (JSON.parse(readFileSync(process, 'utf8')) as { pid: number }).pid;
   };
   return { addresses: { clickhouseUrl: url, clickhouseCluster: cluster }, serverPid, stop: () => running.stop() };
 }

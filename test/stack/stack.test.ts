@@ -64,7 +64,9 @@ describe.runIf(stackPart('redis'))('a stack', () => {
     redis.on('error', () => {});
     onTestFinished(() => redis.disconnect());
     await redis.set('kept', 'yes');
-    const [pid] = JSON.parse(readFileSync(join(stack.folder, 'parts', 'redis', 'process.json'), 'utf8')) as [number];
+    const { pid } = JSON.parse(readFileSync(join(stack.folder, 'parts', 'redis', 'process.json'), 'utf8')) as {
+      pid: number;
+    };
     process.kill(pid, 'SIGKILL');
     await until('Redis is another process', async () => {
       const info = await redis.info('server').catch(() => '');

@@ -15,7 +15,7 @@ afterEach(async () => {
 });
 
 const serverPid = (folder: string): number =>
-  (JSON.parse(readFileSync(join(folder, 'clickhouse', 'process.json'), 'utf8')) as [number])[0];
+  (JSON.parse(readFileSync(join(folder, 'clickhouse', 'process.json'), 'utf8')) as { pid: number }).pid;
 
 it('refuses every client without the password', async () => {
   const folder = temporaryFolder();
@@ -118,8 +118,8 @@ it('reports the error message of the engine if it cannot start', async () => {
 it('does not kill a process that reuses the id of an earlier server, and ignores a damaged process file', async () => {
   const path = join(temporaryFolder(), 'process.json');
   recordProcess(path, process.pid);
-  const [pid, identity] = JSON.parse(readFileSync(path, 'utf8')) as [number, string];
-  writeFileSync(path, JSON.stringify([pid, `${identity}0`]));
+  const own = JSON.parse(readFileSync(path, 'utf8')) as { pid: number; identity: string };
+  writeFileSync(path, JSON.stringify({ ...own, identity: `${own.identity}0` }));
   await killLeftoverProcess(path);
   writeFileSync(path, '[');
   await killLeftoverProcess(path);

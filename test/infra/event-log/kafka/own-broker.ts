@@ -68,6 +68,5 @@ export async function startDedicatedBroker(): Promise<DedicatedBroker> {
 }
 
 function readPid(folder: string): number {
-  const [pid] = JSON.parse(readFileSync(join(folder, 'kafka', 'process.json'), 'utf8')) as [number];
-  return pid;
+  return (JSON.parse(readFileSync(join(folder, 'kafka', 'process.json'), 'utf8')) as { pid: number }).pid;
 }
