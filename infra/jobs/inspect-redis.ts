@@ -1,41 +1,21 @@
-import { Redis } from 'ioredis';
 import { runlakeError } from '../errors/runlake-error.ts';
-import { buildRedisTlsOptions } from './redis-backend.ts';
+import { redisStore, withRedisProbe } from './redis-backend.ts';
 
 const minMajorRelease = 7;
-const responseTimeoutMs = 5_000;
+const timeoutMs = 5_000;
 
 /**
  * Connects to Redis once and returns its version.
  * @throws STORE_TOO_OLD; PART_UNUSABLE if Redis evicts entries when its memory is full; the client's error if Redis cannot
  *   be reached.
  */
-export async function inspectRedis(url: string, authorities: readonly string[] | undefined): Promise<string> {
-  const redis = new Redis(url, {
-    lazyConnect: true,
-    retryStrategy: () => null,
-    connectTimeout: responseTimeoutMs,
-    commandTimeout: responseTimeoutMs,
-    enableReadyCheck: false,
-    ...buildRedisTlsOptions(url, authorities),
-  });
-  let reason: unknown;
-  redis.on('error', (error) => {
-    reason ??= error;
-  });
-  try {
-    await redis.connect();
-    await redis.ping();
+export function inspectRedis(url: string, authorities: readonly string[] | undefined): Promise<string> {
+  return withRedisProbe(url, { authorities, timeoutMs, enableReadyCheck: false }, async (redis) => {
     const info = await redis.info();
     const readField = (name: string) => new RegExp(`^${name}:(.*)$`, 'm').exec(info)?.[1]?.trim() ?? '';
     const release = readField('redis_version');
     if (Number.parseInt(release, 10) < minMajorRelease) {
-      throw runlakeError('STORE_TOO_OLD', {
-        store: 'Redis',
-        found: release,
-        needed: String(minMajorRelease),
-        variable: 'RUNLAKE_REDIS_URL',
-      });
+      throw runlakeError('STORE_TOO_OLD', { ...redisStore, found: release, needed: String(minMajorRelease) });
     }
     const policy = readField('maxmemory_policy');
     if (policy !== '' && policy !== 'noeviction') {
@@ -45,9 +25,5 @@ export async function inspectRedis(url: string, authorities: readonly string[] |
       });
     }
     return release;
-  } catch (error) {
-    throw reason ?? error;
-  } finally {
-    redis.disconnect();
-  }
+  });
 }

@@ -66,29 +66,57 @@ const accessErrorPattern = /^(?:WRONGPASS|NOAUTH|NOPERM)\b|invalid password|with
  * @throws JOBS_UNAVAILABLE after 10 s if Redis does not respond, ACCESS_DENIED_BY_STORE if it rejects the account.
  */
 export async function queryRedis(url: string, authorities: readonly string[] | undefined): Promise<void> {
-  const probe = new Redis(url, {
-    lazyConnect: true,
-    retryStrategy: () => null,
-    connectTimeout: connectTimeoutMs,
-    ...buildRedisTlsOptions(url, authorities),
-  });
-  let reason: unknown;
-  probe.on('error', (err) => {
-    reason ??= err;
-  });
-  const timer = setTimeout(() => probe.disconnect(), connectTimeoutMs);
   try {
-    await probe.connect();
-    await probe.ping();
-  } catch (error) {
-    const cause = reason ?? error;
+    await withRedisProbe(url, { authorities, timeoutMs: connectTimeoutMs }, async () => {});
+  } catch (cause) {
     const words = cause instanceof Error ? cause.message : '';
     if (accessErrorPattern.test(words)) {
       throw runlakeError('ACCESS_DENIED_BY_STORE', { store: 'Redis', reason: words.slice(0, 200) }, { cause });
     }
     throw runlakeError('JOBS_UNAVAILABLE', redisStore, { cause });
+  }
+}
+
+/**
+ * Connects to Redis once, pings it, runs `work` and disconnects.
+ *
+ * @param options `timeoutMs` limits all of it; `enableReadyCheck`: wait while Redis loads its data, true by default.
+ * @throws the first error of the connection, otherwise the error of `work`.
+ */
+export async function withRedisProbe<Result>(
+  url: string,
+  options: {
+    readonly authorities: readonly string[] | undefined;
+    readonly timeoutMs: number;
+    readonly enableReadyCheck?: boolean;
+  },
+  work: (redis: Redis) => Promise<Result>,
+): Promise<Result> {
+  const { authorities, timeoutMs, enableReadyCheck = true } = options;
+  const redis = new Redis(url, {
+    lazyConnect: true,
+    retryStrategy: () => null,
+    connectTimeout: timeoutMs,
+    enableReadyCheck,
+    ...buildRedisTlsOptions(url, authorities),
+  });
+  let reason: unknown;
+  const onError = (error: unknown) => {
+    reason ??= error;
+  };
+  redis.on('error', onError);
+  const timer = setTimeout(() => {
+    onError(new Error(`no response within ${timeoutMs / 1_000} s`));
+    redis.disconnect();
+  }, timeoutMs);
+  try {
+    await redis.connect();
+    await redis.ping();
+    return await work(redis);
+  } catch (error) {
+    throw reason ?? error;
   } finally {
     clearTimeout(timer);
-    probe.disconnect();
+    redis.disconnect();
   }
 }
