@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
+import { readDatabaseClock } from '../../infra/postgres/clock.ts';
 import { resolveAssistant, resolveAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
 import { addRequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
 import {
@@ -15,7 +16,6 @@ import {
   searchCrons as search,
   updateCron as update,
 } from '../../pipelines/agents/crons/write-crons.ts';
-import { readDatabaseClock } from '../../pipelines/agents/due-clock.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';

@@ -7,7 +7,8 @@ import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
 import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { inspectRedis } from '../../infra/jobs/inspect-redis.ts';
-import { inspectDatabaseRights, readDatabaseClockMs } from '../../infra/postgres/inspect-database.ts';
+import { readDatabaseClock } from '../../infra/postgres/clock.ts';
+import { inspectDatabaseRights } from '../../infra/postgres/inspect-database.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { topics } from '../../schemas/topics.ts';
@@ -41,7 +42,7 @@ export function createServerChecks(config: Config, addresses: Partial<StoreAddre
       const release = await database.version();
       requireVersion('Postgres', release);
       await inspectDatabaseRights(database);
-      await compareClock('Postgres', () => readDatabaseClockMs(database));
+      await compareClock('Postgres', () => readDatabaseClock(database));
       return `release ${release}`;
     };
     checks.push({ name: 'Postgres', address: databaseUrl, check });

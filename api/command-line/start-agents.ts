@@ -9,6 +9,7 @@
 import { join } from 'node:path';
 import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { readDatabaseClock } from '../../infra/postgres/clock.ts';
 import { listen } from '../../infra/postgres/listen.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
@@ -296,6 +297,7 @@ export async function startBackgroundWork(
         organizationId,
       }),
     logger,
+    now: readDatabaseClock,
   });
   shutdown.add('crons', () => crons.stop());
   const webhooks = startWebhooks({
@@ -307,6 +309,7 @@ export async function startBackgroundWork(
     allowPrivate: config.allowPrivateEndpoints,
     authorities,
     logger,
+    now: readDatabaseClock,
   });
   shutdown.add('webhooks', () => webhooks.stop());
   for (const each of [crons, webhooks]) watch.onDeleted(() => each.stop());

@@ -24,14 +24,6 @@ export async function inspectDatabaseRights(database: Sql): Promise<void> {
   });
 }
 
-/** Returns the current time of Postgres, in milliseconds since 1970. */
-export async function readDatabaseClockMs(database: Sql): Promise<number> {
-  const [row] = await database.query<{ ms: number }>(
-    'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS ms',
-  );
-  return Number(row?.ms);
-}
-
 /**
  * Resolves with true if a `pg_notify` of one connection arrives at another connection within `timeoutMs`. A pooler in
  * transaction mode drops notifications.

@@ -1,21 +1,5 @@
-import type { Database, Sql } from '../../infra/postgres/database.ts';
+import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-
-/** Reads the current time, in milliseconds since the epoch. */
-export type ReadClock = (sql: Sql) => Promise<number>;
-
-/**
- * Reads the clock of Postgres, so that all processes agree on what is due even if their own clocks differ. Rounds up to whole
- * milliseconds, so that a row with exactly this time is due.
- */
-export const readDatabaseClock: ReadClock = async (sql) => {
-  const [row] = await sql.query<{ now_ms: number }>(
-    'SELECT ceil(extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now_ms',
-    [],
-    { name: 'agents_database_clock' },
-  );
-  return (row as { now_ms: number }).now_ms;
-};
 
 export interface DueClock {
   /** Checks as soon as possible for work that is due. */

@@ -2,6 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
+import { type ReadClock, readDatabaseClock } from '../../infra/postgres/clock.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { ChunkSource } from './export-run.ts';
@@ -33,24 +34,16 @@ export interface ExportDeps {
   readonly now?: ReadClock | undefined;
 }
 
-type ReadClock = (sql: Sql) => Promise<Date>;
-
 /**
- * Reads the clock that determines the creation, start, retry, timeout and schedules of exports. By default it is the
- * clock of Postgres, so that all processes agree on what is due even if their own clocks differ.
+ * Reads the clock that determines the creation, start, retry, timeout and schedules of exports.
  *
  * @param sql The transaction of the caller, if there is one.
  */
-export function readClock({ database, now = readDatabaseClock }: ClockDeps, sql: Sql = database): Promise<Date> {
-  return now(sql);
+export async function readClock({ database, now = readDatabaseClock }: ClockDeps, sql: Sql = database): Promise<Date> {
+  return new Date(await now(sql));
 }
 
 export type ClockDeps = Pick<ExportDeps, 'database' | 'now'>;
-
-async function readDatabaseClock(sql: Sql): Promise<Date> {
-  const [row] = await sql.query<{ now: string }>('SELECT clock_timestamp() AS now');
-  return new Date((row as { now: string }).now);
-}
 
 /** Dependencies of the export workers. */
 export interface ExportWorkerDeps extends ExportDeps {

@@ -17,11 +17,12 @@
 
 import { v7 as uuidv7 } from 'uuid';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { ReadClock } from '../../../infra/postgres/clock.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { resolveAssistant } from '../assistants/assistant.ts';
 import { type AgentUser, registerEndUser } from '../auth/agent-user.ts';
-import { type DueClock, type ReadClock, readDatabaseClock, startDueClock } from '../due-clock.ts';
+import { type DueClock, startDueClock } from '../due-clock.ts';
 import { createRun } from '../runs/create-run.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { readRunRequest } from '../runs/run-request.ts';
@@ -38,8 +39,7 @@ export interface FiringDeps {
   /** Creates the run of a cron that fires, in the transaction `tx`. Returns the id of the run. */
   readonly createCronRun: (tx: Sql, cron: Cron) => Promise<string>;
   readonly logger: Logger;
-  /** Default: the clock of Postgres. */
-  readonly now?: ReadClock;
+  readonly now: ReadClock;
 }
 
 const firingRetentionMs = 24 * 3_600_000;
@@ -56,7 +56,7 @@ export async function fireCrons(deps: FiringDeps): Promise<number> {
     let cron: Cron | undefined;
     try {
       await database.transaction(async (tx) => {
-        const nowMs = await readNow(deps, tx);
+        const nowMs = await deps.now(tx);
         cron = await lockDueCron(tx, deps, nowMs, 'AND cron_id <> ALL ($3::uuid[])', failed);
         if (cron !== undefined) await fireCron(tx, deps, nowMs, cron, deps.createCronRun);
       });
@@ -79,7 +79,7 @@ export async function fireCrons(deps: FiringDeps): Promise<number> {
 /** Moves a due cron to its next fire time without creating a run. */
 async function skipFireTime(deps: FiringDeps, cronId: string): Promise<void> {
   await deps.database.transaction(async (tx) => {
-    const nowMs = await readNow(deps, tx);
+    const nowMs = await deps.now(tx);
     const cron = await lockDueCron(tx, deps, nowMs, 'AND cron_id = $3', cronId);
     if (cron !== undefined) await fireCron(tx, deps, nowMs, cron, async () => null);
   });
@@ -94,11 +94,7 @@ export async function getMsToNextCron(deps: FiringDeps): Promise<number | undefi
     'SELECT min(next_run_date) AS next FROM agents.crons WHERE deployment_id = $1 AND enabled',
     [deploymentId],
   );
-  return row?.next ? Math.max(0, Date.parse(row.next) - (await readNow(deps, database))) : undefined;
-}
-
-function readNow({ now = readDatabaseClock }: FiringDeps, sql: Sql): Promise<number> {
-  return now(sql);
+  return row?.next ? Math.max(0, Date.parse(row.next) - (await deps.now(database))) : undefined;
 }
 
 /**

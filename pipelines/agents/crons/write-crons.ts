@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type ReadClock, readDatabaseClock } from '../../../infra/postgres/clock.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { enforceLimit } from '../../tenants/enforce-limit.ts';
-import { type ReadClock, readDatabaseClock } from '../due-clock.ts';
 import { requireStorableJson } from '../threads/thread.ts';
 import { readSchedule } from './schedule.ts';
 

@@ -20,9 +20,10 @@ import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type GuardedAgents, openGuardedAgents } from '../../../infra/network/guarded-agents.ts';
+import type { ReadClock } from '../../../infra/postgres/clock.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { type DueClock, type ReadClock, readDatabaseClock, startDueClock } from '../due-clock.ts';
+import { type DueClock, startDueClock } from '../due-clock.ts';
 import type { WebhookRules } from './webhook-rules.ts';
 
 interface SendDeps {
@@ -111,8 +112,7 @@ export interface DeliveryDeps extends SendDeps {
   /** Secret key for the signatures. */
   readonly secret: string;
   readonly logger: Logger;
-  /** Default: the clock of Postgres. */
-  readonly now?: ReadClock;
+  readonly now: ReadClock;
 }
 
 interface ClaimedWebhook {
@@ -135,7 +135,7 @@ const toTimestamp = (ms: number) => new Date(ms).toISOString();
 
 /** Claims at most `count` webhooks that are due. */
 export async function claimWebhooks(
-  { database, deploymentId, now = readDatabaseClock, timeoutMs }: DeliveryDeps,
+  { database, deploymentId, now, timeoutMs }: DeliveryDeps,
   count: number,
 ): Promise<readonly ClaimedWebhook[]> {
   const claimedAtMs = await now(database);
@@ -152,7 +152,7 @@ export async function claimWebhooks(
 
 /** Sends a claimed webhook and records the result. */
 export async function deliverWebhook(deps: DeliveryDeps, claimed: ClaimedWebhook): Promise<void> {
-  const { database, deploymentId, logger, now = readDatabaseClock } = deps;
+  const { database, deploymentId, logger, now } = deps;
   const result = await attemptDelivery(deps, claimed);
   const own = [deploymentId, claimed.run_id, claimed.attempts];
   const condition = 'deployment_id = $1 AND run_id = $2 AND attempts = $3';
@@ -194,11 +194,7 @@ async function attemptDelivery(deps: DeliveryDeps, { url, body, attempts, claime
  * Returns the time until the next webhook is due, in milliseconds: 0 if a webhook is due now, undefined if there is no
  * webhook to deliver.
  */
-export async function getMsToNextWebhook({
-  database,
-  deploymentId,
-  now = readDatabaseClock,
-}: DeliveryDeps): Promise<number | undefined> {
+export async function getMsToNextWebhook({ database, deploymentId, now }: DeliveryDeps): Promise<number | undefined> {
   const [row] = await database.query<{ due: string | null }>(
     'SELECT min(due_at) AS due FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at IS NULL',
     [deploymentId],
@@ -207,11 +203,7 @@ export async function getMsToNextWebhook({
 }
 
 /** Deletes webhooks that were marked as given up more than a day ago. */
-export async function deleteOldWebhooks({
-  database,
-  deploymentId,
-  now = readDatabaseClock,
-}: DeliveryDeps): Promise<void> {
+export async function deleteOldWebhooks({ database, deploymentId, now }: DeliveryDeps): Promise<void> {
   await database.execute('DELETE FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at < $2', [
     deploymentId,
     toTimestamp((await now(database)) - webhookRetentionMs),

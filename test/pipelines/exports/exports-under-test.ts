@@ -107,7 +107,7 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
     },
     limits: config,
     logger,
-    now: 'now' in options ? options.now : async () => clock.now,
+    now: 'now' in options ? options.now : async () => clock.now.getTime(),
     openStore: (place) => openDestination(destinations, place),
     openSource: createChunkSources({ clickhouse, encoders }, config),
   };

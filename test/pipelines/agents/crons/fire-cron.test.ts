@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
+import { readDatabaseClock } from '../../../../infra/postgres/clock.ts';
 import type { Sql } from '../../../../infra/postgres/database.ts';
 import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
@@ -207,7 +208,7 @@ describe('fireCrons', () => {
   });
 
   it('fires in the background, and at once after wake', async () => {
-    const { now: _, ...withDatabaseClock } = deps();
+    const withDatabaseClock = deps({ now: readDatabaseClock });
     const crons = startCrons(withDatabaseClock);
     try {
       const { cron_id } = await cron();
@@ -227,7 +228,7 @@ describe('fireCrons', () => {
     ['behind', -1],
     ['ahead', 1],
   ])('uses the clock of Postgres if the clock of the process is %s', async (_, days) => {
-    const { now: __, ...withDatabaseClock } = deps();
+    const withDatabaseClock = deps({ now: readDatabaseClock });
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + days * 86_400_000 });
     try {
       const [due, later] = await Promise.all([cron(), cron()]);

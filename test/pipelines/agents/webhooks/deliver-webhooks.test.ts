@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { type GuardOptions, openGuardedAgents } from '../../../../infra/network/guarded-agents.ts';
+import { readDatabaseClock } from '../../../../infra/postgres/clock.ts';
 import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import {
@@ -265,7 +266,7 @@ describe('a webhook', () => {
     ['behind', -1],
     ['ahead', 1],
   ])('uses the clock of Postgres if the clock of the process is %s', async (_, days) => {
-    const { now: __, ...withDatabaseClock } = deps();
+    const withDatabaseClock = deps({ now: readDatabaseClock });
     answer = (response) => void response.writeHead(500).end();
     const runId = await endRun(getHookUrl());
     const startMs = Date.now();
@@ -295,7 +296,9 @@ describe('a webhook', () => {
 
   it('is sent in the background after it is recorded', async () => {
     const { database, deploymentId, rules, ownUrl: own } = deps();
-    const sender = startWebhooks({ database, deploymentId, rules, secret, ownUrl: own, logger, allowPrivate: true });
+    const sender = startWebhooks({
+      ...{ database, deploymentId, rules, secret, ownUrl: own, logger, now: readDatabaseClock, allowPrivate: true },
+    });
     try {
       const runs = await Promise.all(Array.from({ length: 40 }, () => endRun(getHookUrl())));
       sender.wake();
