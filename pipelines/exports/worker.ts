@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { LRUCache } from 'lru-cache';
 import { createProcessFolder } from '../../infra/embedded/process-identity.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toWorkFileError } from '../../infra/errors/work-file-error.ts';
@@ -114,7 +115,7 @@ export class FairAttempts {
   /** Number of attempts in this process, by organisation. */
   readonly #running = new Map<string, number>();
   /** Sequence number of the last start, by organisation. */
-  readonly #lastStart = new Map<string, number>();
+  readonly #lastStart = new LRUCache<string, number>({ max: maxRememberedOrganizations });
   #starts = 0;
   #total = 0;
   /** Aborted and replaced whenever an attempt ends. */
@@ -156,18 +157,13 @@ export class FairAttempts {
       .toSorted(
         (a, b) =>
           a.leases - b.leases ||
-          (this.#lastStart.get(a.organizationId) ?? 0) - (this.#lastStart.get(b.organizationId) ?? 0),
+          (this.#lastStart.peek(a.organizationId) ?? 0) - (this.#lastStart.peek(b.organizationId) ?? 0),
       )[0];
   }
 
   async #attempt({ id, organizationId }: NextRun): Promise<boolean> {
     this.#starts += 1;
-    this.#lastStart.delete(organizationId);
     this.#lastStart.set(organizationId, this.#starts);
-    for (const oldest of this.#lastStart.keys()) {
-      if (this.#lastStart.size <= maxRememberedOrganizations) break;
-      this.#lastStart.delete(oldest);
-    }
     this.#total += 1;
     this.#running.set(organizationId, (this.#running.get(organizationId) ?? 0) + 1);
     try {

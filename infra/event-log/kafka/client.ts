@@ -5,6 +5,7 @@
 import net from 'node:net';
 import tls from 'node:tls';
 import { type Admin, type ISocketFactory, Kafka, type logCreator, logLevel, type SASLOptions } from 'kafkajs';
+import { LRUCache } from 'lru-cache';
 import type { Config } from '../../config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
@@ -111,16 +112,13 @@ const maxRememberedLines = 200;
  * its lines at each attempt; therefore the same line is logged at most once in 30 seconds.
  */
 function createLogCreator(logger: Logger, isFenced: () => boolean): logCreator {
-  const lastLoggedAtMs = new Map<string, number>();
+  const recentLines = new LRUCache<string, true>({ max: maxRememberedLines, ttl: logIntervalMs });
   return () =>
     ({ namespace, level, log }) => {
       const { message } = log;
       const text = `${namespace}: ${message.replace(/\d+/g, '0')}`;
-      const now = performance.now();
-      const last = lastLoggedAtMs.get(text);
-      if (last !== undefined && now - last < logIntervalMs) return;
-      if (lastLoggedAtMs.size >= maxRememberedLines) lastLoggedAtMs.clear();
-      lastLoggedAtMs.set(text, now);
+      if (recentLines.has(text)) return;
+      recentLines.set(text, true);
       const fields = Object.fromEntries(
         loggedFields.filter((name) => log[name] !== undefined).map((name) => [name, log[name]]),
       );

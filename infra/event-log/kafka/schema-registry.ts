@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { Agent, request as httpsRequest } from 'node:https';
 import { COMPATIBILITY, SchemaRegistry as RegistryClient, SchemaType } from '@kafkajs/confluent-schema-registry';
+import { LRUCache } from 'lru-cache';
 import type { Config } from '../../config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/runlake-error.ts';
 import { computeBackoffMs, pause } from '../../timeouts/backoff.ts';
@@ -41,7 +42,7 @@ export class SchemaRegistry {
   readonly #base: string;
   readonly #auth: { readonly username: string; readonly password: string } | undefined;
   readonly #ca: readonly string[] | undefined;
-  readonly #texts = new Map<number, string>();
+  readonly #texts = new LRUCache<number, string>({ max: maxSchemas });
 
   /** Connects at the first request. @throws TLS_FILE_UNUSABLE */
   constructor(address: RegistryAddress) {
@@ -99,7 +100,6 @@ export class SchemaRegistry {
     const { schema, error_code: code } = (body ?? {}) as { schema?: unknown; error_code?: unknown };
     if (status === 404 && code === schemaNotFoundCode) return undefined;
     if (status !== 200 || typeof schema !== 'string') throw this.#unavailable(`it answered ${status}`);
-    if (this.#texts.size >= maxSchemas) this.#texts.clear();
     this.#texts.set(id, schema);
     return schema;
   }

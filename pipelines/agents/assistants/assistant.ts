@@ -1,5 +1,6 @@
 /** An assistant, with its field names on the wire. Source: LangGraph Platform API, Assistant. */
 
+import { LRUCache } from 'lru-cache';
 import { v5 as uuidv5 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
@@ -68,22 +69,17 @@ const maxCachedCharacters = 16 * 1024;
  * its `updated_at` is still current. The statement that creates a run does this.
  */
 export class RecentAssistants {
-  readonly #assistants = new Map<string, Assistant>();
+  readonly #assistants = new LRUCache<string, Assistant>({ max: maxCachedAssistants });
 
   get(deploymentId: string, idOrGraphId: string): Assistant | undefined {
     return this.#assistants.get(buildCacheKey(deploymentId, idOrGraphId));
   }
 
-  /** Caches the assistant, unless it is large. If the cache is full, evicts the oldest entry. */
+  /** Caches the assistant, unless it is large. If the cache is full, evicts an entry. */
   record(deploymentId: string, assistant: Assistant): void {
     const key = buildCacheKey(deploymentId, assistant.assistant_id);
-    this.#assistants.delete(key);
-    if (JSON.stringify(assistant).length > maxCachedCharacters) return;
-    this.#assistants.set(key, assistant);
-    for (const oldest of this.#assistants.keys()) {
-      if (this.#assistants.size <= maxCachedAssistants) return;
-      this.#assistants.delete(oldest);
-    }
+    if (JSON.stringify(assistant).length > maxCachedCharacters) this.#assistants.delete(key);
+    else this.#assistants.set(key, assistant);
   }
 }
 
