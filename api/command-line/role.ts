@@ -44,7 +44,7 @@ export function servesAgents(role: Role, { agentsFile }: Config): boolean {
 }
 
 /** Returns true if this process builds and runs the deployments of the control plane. */
-export function hostsDeployments(role: Role, { agentsFile }: Config): boolean {
+function hostsDeployments(role: Role, { agentsFile }: Config): boolean {
   return role === 'all' || (role === 'agents' && agentsFile === undefined);
 }
 

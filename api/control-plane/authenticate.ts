@@ -12,7 +12,7 @@ import { ProviderId, tag, userFields } from './oauth-user.ts';
 const access = { permission: 'oauth:authenticate', tenantScope: 'workspace' } as const;
 
 /** Errors of requests to a provider. */
-export const providerErrors = [
+const providerErrors = [
   'OAUTH_ENDPOINT_NOT_ALLOWED',
   'OAUTH_PROVIDER_REFUSED',
   'OAUTH_PROVIDER_UNAVAILABLE',

@@ -53,7 +53,7 @@ const ResourceSpec = Type.Object({
 
 const Command = () => Text({ minLength: 1, maxLength: 4_096 });
 
-export const SourceConfig = Type.Object({
+const SourceConfig = Type.Object({
   integration_id: optional(Uuid()),
   repo_url: optional(Text({ maxLength: 2_048 }), { description: 'Git repository over https, http or ssh.' }),
   deployment_type: optional(OneOf(deploymentTypes)),
@@ -71,7 +71,7 @@ export const SourceConfig = Type.Object({
   build_command: optional(Command(), { description: 'Runs in the folder of the langgraph.json.' }),
 });
 
-export const SourceRevisionConfig = Type.Object({
+const SourceRevisionConfig = Type.Object({
   repo_ref: optional(Text({ minLength: 1, maxLength: 255 }), { description: 'Branch, refs/tags/… or commit.' }),
   langgraph_config_path: optional(Text({ minLength: 1, maxLength: 512 }), { description: 'Default: langgraph.json.' }),
   image_uri: optional(Text({ minLength: 1, maxLength: 512 })),
@@ -85,7 +85,7 @@ const Secret = Type.Object({
   name: Text({ minLength: 1, maxLength: 255 }),
   value: Text({ maxLength: 65_536, description: 'Empty in responses. An empty value keeps the stored value.' }),
 });
-export const Secrets = () =>
+const Secrets = () =>
   Type.Array(Secret, {
     maxItems: maxSecrets,
     description: 'Environment variables of graph code, stored encrypted; at most 100,000 bytes together.',
@@ -96,10 +96,10 @@ const SecretReference = Type.Object({
   secret_name: Text({ minLength: 1, maxLength: 253 }),
   secret_key: Text({ minLength: 1, maxLength: 253 }),
 });
-export const SecretReferences = () =>
+const SecretReferences = () =>
   optional(Type.Array(SecretReference, { maxItems: maxSecrets }), { description: 'For the driver kubernetes.' });
 
-export const Name = () =>
+const Name = () =>
   Text({ minLength: 1, maxLength: maxNameLength, description: 'Also the name of its tracing project.' });
 
 export const DeploymentParams = Type.Object({ deployment_id: Uuid() });

@@ -19,7 +19,7 @@ import { type ProxiedRequest, ReplicaDispatcher } from './send-to-replica.ts';
 import { openTunnel, routeUpgrades } from './tunnel.ts';
 
 /** First segment of the paths of deployments. */
-export const deploymentsSegment = 'deployments';
+const deploymentsSegment = 'deployments';
 
 /** Maximum number of bytes of a request body that are kept until a replica has accepted the request. */
 const maxKeptBodyBytes = 256 * 1024;

@@ -58,7 +58,7 @@ const Message = (description: string) => Type.Unknown({ description });
 /** Body of `GET /health`, by which `runlake doctor` recognises the tool server. */
 export const healthText = 'Runlake tool server is running';
 
-export const getHealth = defineToolOperation({
+const getHealth = defineToolOperation({
   operationId: 'getHealth',
   method: 'GET',
   path: '/health',
@@ -70,7 +70,7 @@ export const getHealth = defineToolOperation({
   handler: async () => new RawResponse({ body: Buffer.from(healthText) }),
 });
 
-export const postToolsMcp = defineToolOperation({
+const postToolsMcp = defineToolOperation({
   operationId: 'postToolsMcp',
   method: 'POST',
   path: '/mcp',
@@ -113,7 +113,7 @@ export const postToolsMcp = defineToolOperation({
   },
 });
 
-export const getToolsMcp = defineToolOperation({
+const getToolsMcp = defineToolOperation({
   operationId: 'getToolsMcp',
   method: 'GET',
   path: '/mcp',
@@ -142,7 +142,7 @@ export const getToolsMcp = defineToolOperation({
   },
 });
 
-export const deleteToolsMcp = defineToolOperation({
+const deleteToolsMcp = defineToolOperation({
   operationId: 'deleteToolsMcp',
   method: 'DELETE',
   path: '/mcp',

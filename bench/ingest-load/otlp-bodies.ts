@@ -1,5 +1,5 @@
-import { runToCompletion } from '../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../pipelines/ingest/otlp/decode-json.ts';
+import { runToCompletion } from '../../test/pipelines/ingest/run-to-completion.ts';
 import type { LoadRun } from './bodies.ts';
 
 export const otlpType = 'application/x-protobuf';

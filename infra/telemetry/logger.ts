@@ -28,7 +28,7 @@ export function isSecretName(name: string): boolean {
  * Returns a copy of any value with secrets redacted at any depth. `convertError` converts errors to objects. Replaces
  * values below eight levels of nesting, and all values after the first two thousand, by `…`.
  */
-export function redactSecrets(value: unknown, convertError: (error: Error) => object): unknown {
+function redactSecrets(value: unknown, convertError: (error: Error) => object): unknown {
   let values = 0;
   const copy = (inner: unknown, depth: number): unknown => {
     if (typeof inner === 'string') return scrubText(inner);

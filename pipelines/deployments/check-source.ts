@@ -145,7 +145,7 @@ export function checkReference(reference: string): void {
 }
 
 /** @throws DEPLOYMENT_INVALID */
-export function checkRelativePath(path: string): void {
+function checkRelativePath(path: string): void {
   const isValid =
     path.length <= 512 &&
     !path.startsWith('/') &&

@@ -16,11 +16,3 @@ export async function runInTimeSlices<Result>(work: StepwiseWork<Result>): Promi
     if (turn) await turn;
   }
 }
-
-/** Runs stepwise work without interruption, for callers whose process has no other work. */
-export function runToCompletion<Result>(work: StepwiseWork<Result>): Result {
-  for (;;) {
-    const step = work.next();
-    if (step.done) return step.value;
-  }
-}

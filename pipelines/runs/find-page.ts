@@ -380,10 +380,7 @@ function buildCursorCondition({ order, after }: PageCursor) {
   };
 }
 
-export function bindParams(
-  { params, externalTable }: KeyCondition,
-  ...more: readonly (KeyCondition['params'] | undefined)[]
-) {
+function bindParams({ params, externalTable }: KeyCondition, ...more: readonly (KeyCondition['params'] | undefined)[]) {
   return {
     params: Object.assign({}, params, ...more) as KeyCondition['params'],
     ...(externalTable && { externalTable }),

@@ -48,7 +48,7 @@ export function toDecodedText(json: string): string {
 }
 
 /** Maximum nesting depth of objects and lists at which keys are found. */
-export const maxKeyDepth = 32;
+const maxKeyDepth = 32;
 
 /**
  * Builds SQL for the keys and values of a JSON object that ClickHouse can parse, as `Array(Tuple(String,

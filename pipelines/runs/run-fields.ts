@@ -71,7 +71,7 @@ const formatOptionalTime = (micros: number | undefined) =>
 
 export const nullField = createField([], () => 'null');
 const createTextField = (column: RunColumn) => createField([column], (run) => quote(run.text(column)));
-export const createStoredField = (column: RunColumn, absent = 'null') =>
+const createStoredField = (column: RunColumn, absent = 'null') =>
   createField([column], (run) => run.bytes(column) ?? absent);
 export const createFigureReader = (name: keyof typeof figureColumns) => (run: TracedRunRow, related: RelatedData) =>
   related.figures.get(run.key.runId)?.get(name) ?? run.text(figureColumns[name]);
@@ -80,7 +80,7 @@ const createCountField = (name: keyof typeof figureColumns) =>
 const createCostField = (name: keyof typeof figureColumns) =>
   createField([figureColumns[name]], (run, related) => quote(createFigureReader(name)(run, related)), 'figures');
 const createTimeField = (column: RunColumn) => createField([column], (run) => formatOptionalTime(run.number(column)));
-export const createKeyField = (json: (run: TracedRunRow, related: RelatedData) => string) => createField([], json);
+const createKeyField = (json: (run: TracedRunRow, related: RelatedData) => string) => createField([], json);
 const formatIdList = (ids: readonly string[]) => JSON.stringify(ids);
 
 const noTree = new TraceTree([]);

@@ -13,20 +13,9 @@ export type StreamEventHead = Pick<
 export type StreamEventBody = Omit<StreamEvent, keyof StreamEventHead>;
 
 /**
- * Appends `event` as one Avro record of `schemas/avro/stream-event.avsc`. The fields must be written in the order of
- * the schema; a test decodes the result with the schema.
- */
-export function encodeStreamEvent(writer: AvroWriter, event: StreamEvent): void {
-  encodeHead(writer, event);
-  writer.long(event.seq);
-  writer.long(event.threadSeq);
-  encodeNames(writer, event);
-  encodeData(writer, event);
-}
-
-/**
- * Encodes many events, each framed by `prefix`. The common fields are encoded once and copied, because for small events
- * they make up most of the bytes and nearly all of the encoding time.
+ * Encodes events as Avro records of `schemas/avro/stream-event.avsc`, each framed by `prefix`. The fields must be
+ * written in the order of the schema; a test decodes the result with the schema. The common fields are encoded once and
+ * copied, because for small events they make up most of the bytes and nearly all of the encoding time.
  */
 export function encodeStreamEvents(
   prefix: Uint8Array,

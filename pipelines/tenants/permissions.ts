@@ -100,10 +100,6 @@ export const permissions: readonly PermissionEntry[] = (Object.keys(permissionTa
 /** Value that is stored for a key that has every permission, including permissions that later releases add. */
 export const EVERYTHING = '*';
 
-export function isPermission(name: string): name is Permission {
-  return Object.hasOwn(permissionTable, name);
-}
-
 /**
  * Returns the effective permissions of a stored key. Unknown names grant nothing, and permissions that change the
  * organisation require a key for the whole organisation.

@@ -1,7 +1,7 @@
 import { gzipSync } from 'node:zlib';
-import { runToCompletion } from '../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../pipelines/ingest/otlp/decode-json.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
+import { runToCompletion } from '../pipelines/ingest/run-to-completion.ts';
 import type { RunEvent } from './model.ts';
 import type { Random } from './random.ts';
 

@@ -1,5 +1,5 @@
 /** Source of a deployment whose graphs need no model: tool calls, an interrupt, tokens that arrive slowly, and errors. */
-export const hostileText = '<img src=x onerror="document.title=1"> \u202egnp.exe';
+const hostileText = '<img src=x onerror="document.title=1"> \u202egnp.exe';
 
 export const supportAnswer =
   'The refund of 42 euros for the order A-1007 is on its way and will be in your account within three days.';

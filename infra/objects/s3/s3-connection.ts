@@ -70,7 +70,7 @@ const namePattern = /^[A-Za-z][A-Za-z0-9.]{1,63}$/;
  * Converts an error of the S3 client to a RunlakeError. The new error never contains the text of the store, only the
  * error name.
  */
-export function toS3Error(raw: unknown, call: ObjectCall, location: string): RunlakeError {
+function toS3Error(raw: unknown, call: ObjectCall, location: string): RunlakeError {
   const own = [raw, raw instanceof Error ? raw.cause : undefined].find(isRunlakeError);
   if (own !== undefined) return own;
   const { status, name, isFromStore } = parseErrorResponse(raw);

@@ -128,7 +128,7 @@ function findLastTime(schedule: Schedule, fromMs: number, untilMs: number): numb
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 /** Returns true if the runtime supports this time zone name. Offsets such as `+02:00` are not names. */
-export function isTimeZone(name: string): boolean {
+function isTimeZone(name: string): boolean {
   if (!/^[A-Za-z][\w+/-]*$/.test(name)) return false;
   try {
     getFormat(name);
@@ -139,12 +139,12 @@ export function isTimeZone(name: string): boolean {
 }
 
 /** Returns the local time of the zone at an instant. */
-export function getLocalTime(instantMs: number, timeZone: string): number {
+function getLocalTime(instantMs: number, timeZone: string): number {
   return instantMs + getOffsetMs(instantMs, timeZone);
 }
 
 /** Returns the instants of a local time. `first` and `last` differ only if the local time occurs twice. */
-export function findInstants(clockMs: number, timeZone: string): { readonly first: number; readonly last: number } {
+function findInstants(clockMs: number, timeZone: string): { readonly first: number; readonly last: number } {
   // Assumes that no zone changes its clocks twice within two days.
   const [before, after] = [getOffsetMs(clockMs - dayMs, timeZone), getOffsetMs(clockMs + dayMs, timeZone)];
   const found = [clockMs - before, clockMs - after].filter((instant) => getLocalTime(instant, timeZone) === clockMs);
@@ -156,7 +156,7 @@ export function findInstants(clockMs: number, timeZone: string): { readonly firs
  * Returns true if the UTC offset of the zone four hours before or after an instant differs from the offset at the
  * instant.
  */
-export function isNearClockChange(instantMs: number, timeZone: string): boolean {
+function isNearClockChange(instantMs: number, timeZone: string): boolean {
   const offset = getOffsetMs(instantMs, timeZone);
   return [-4, 4].some((hours) => getOffsetMs(instantMs + hours * hourMs, timeZone) !== offset);
 }

@@ -204,7 +204,7 @@ export const cronColumns = cronFields.join(', ');
  * Statement that notifies the processes of deployment $1, at commit, that the next fire time of a cron may have
  * changed.
  */
-export const notifyCronsSql = "SELECT pg_notify('agent_crons', $1)";
+const notifyCronsSql = "SELECT pg_notify('agent_crons', $1)";
 
 /** Reads a cron. @throws CRON_NOT_FOUND */
 export async function readCron(sql: Sql, deploymentId: string, cronId: string): Promise<Cron> {

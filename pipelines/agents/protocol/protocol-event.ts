@@ -145,7 +145,7 @@ function parseData(event: StreamedEvent): unknown {
 }
 
 /** Returns the thread sequence number directly before the first event of the given start. */
-export function getPositionBeforeStart(start: number): number {
+function getPositionBeforeStart(start: number): number {
   return toThreadSeq(start - 1, endSeq);
 }
 

@@ -80,7 +80,7 @@ type StateRequest = Extract<GraphRequest, { kind: 'state' }>;
  * Reads the state of a thread at its head or at a checkpoint; the state of a new thread is empty. @throws
  * CHECKPOINT_NOT_FOUND
  */
-export async function readState(
+async function readState(
   graph: CompiledGraph,
   config: ReturnType<typeof toLibraryConfig>,
   { thread, checkpoint, subgraphs, select }: StateRequest,
@@ -102,7 +102,7 @@ type HistoryRequest = Extract<GraphRequest, { kind: 'history' }>;
  * Returns the states of a thread, or of the subgraph `checkpoint.checkpoint_ns`, newest first, as JSON text. @throws
  * ANSWER_TOO_LARGE
  */
-export async function readHistory(
+async function readHistory(
   graph: CompiledGraph,
   config: ReturnType<typeof toLibraryConfig>,
   { limit, before, checkpoint, metadata, select, limitBytes = Number.MAX_SAFE_INTEGER }: HistoryRequest,
@@ -138,7 +138,7 @@ const callerErrorNames = new Set(['InvalidUpdateError', 'EmptyInputError', 'Empt
  *
  * @throws STATE_UPDATE_INVALID, GRAPH_NODE_UNKNOWN, THREAD_BUSY if the lease was lost, and errors of the graph.
  */
-export async function updateState(
+async function updateState(
   graph: CompiledGraph,
   config: ReturnType<typeof toLibraryConfig>,
   { thread, checkpoint, updates }: UpdateRequest,

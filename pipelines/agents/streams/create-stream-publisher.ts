@@ -120,7 +120,7 @@ const maxPauseMs = 1_000;
  * Exponential backoff for publishing: each pause is twice as long as the previous one, up to a maximum, and retries end
  * `ms` milliseconds after the object was created.
  */
-export class RetryBackoff {
+class RetryBackoff {
   readonly #endsAtMs: number;
   #pauseMs = minPauseMs;
 
@@ -148,7 +148,7 @@ export class RetryBackoff {
  *
  * @throws errors of the log; at once if they are not transient.
  */
-export async function publishWithRetry(
+async function publishWithRetry(
   log: Pick<EventLog, 'publish'>,
   messages: readonly LogMessage[],
   retryTimeoutMs: number,
@@ -179,7 +179,7 @@ interface InFlightBatch {
 /** Maximum bytes of one publish call, unless a single event is larger. */
 const maxBatchBytes = 1024 * 1024;
 
-export class PublishingWriter implements RunStreamWriter {
+class PublishingWriter implements RunStreamWriter {
   readonly #options: PublishingOptions;
   #nextSeq = 1;
   #buffer: LogMessage[] = [];

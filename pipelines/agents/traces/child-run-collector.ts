@@ -263,7 +263,7 @@ export class ChildRunCollector {
  * their own `toJSON`, maps as objects, sets as arrays, errors with name and message, BigInts as strings. Cycles are
  * replaced by a marker. The result is always an object: any other value is wrapped in an object, as the member `name`.
  */
-export function encodeTraceObject(value: unknown, name: string): string {
+function encodeTraceObject(value: unknown, name: string): string {
   const text = stringifyTraceValue(value) ?? 'null';
   return text.startsWith('{') ? text : `{"${name}":${text}}`;
 }
@@ -272,7 +272,7 @@ export function encodeTraceObject(value: unknown, name: string): string {
  * Encodes a value as JSON text. Returns undefined if the value has no JSON form, for example if it is a function. Never
  * throws.
  */
-export function stringifyTraceValue(value: unknown): string | undefined {
+function stringifyTraceValue(value: unknown): string | undefined {
   try {
     return JSON.stringify(value, toPlain);
   } catch {

@@ -15,7 +15,7 @@ import { createViolationError, encodeFrame, type Frame, maxHeadValues, requireJs
 import type { Chunk, MessageFromWorker, RunOutcome, SerializedError } from './messages.ts';
 
 /** Maximum length of an error text, in characters; longer texts are truncated. */
-export const maxReasonCharacters = 128 * 1024;
+const maxReasonCharacters = 128 * 1024;
 /** Minimum value of the event size limit, in bytes. It ensures that error events always fit. */
 export const minEventLimitBytes = 4_096;
 const maxNames = 10_000;

@@ -44,7 +44,7 @@ export interface Chunk {
 export const maxEventBytes = 8 * 1024 ** 2;
 
 /** Fixed cost of an event in addition to its data and names: its log record, and objects in the worker and its parent. */
-export const eventOverheadBytes = 256;
+const eventOverheadBytes = 256;
 
 export function computeEventCost({ mode, event, namespace, data }: Chunk): number {
   return data.byteLength + mode.length + event.length + namespace.length + eventOverheadBytes;

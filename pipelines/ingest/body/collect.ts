@@ -42,7 +42,7 @@ const acceptedEncodings = 'plain, with gzip or with zstd';
  *
  * @throws UNSUPPORTED_ENCODING
  */
-export function parseEncodings(header: string | undefined): Encoding[] {
+function parseEncodings(header: string | undefined): Encoding[] {
   const names = (header ?? '')
     .split(',')
     .map((name) => name.trim().toLowerCase())
@@ -60,7 +60,7 @@ export function parseEncodings(header: string | undefined): Encoding[] {
   return encodings.reverse();
 }
 
-export function createDecoder(encoding: Encoding): Decoder {
+function createDecoder(encoding: Encoding): Decoder {
   if (encoding === 'zstd') return new ZstdStream();
   const options = { chunkSize: chunkBytes };
   return new ZlibDecoder(encoding, encoding === 'gzip' ? zlib.createGunzip(options) : zlib.createInflate(options));

@@ -120,7 +120,7 @@ const parameterPattern = /;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\
  * Parses the parameters of a header value. Returns names in lower case, and values without quotes and escapes. Source:
  * RFC 9110, 5.6.6.
  */
-export function parseParameters(value: string): Map<string, string> {
+function parseParameters(value: string): Map<string, string> {
   const parameters = new Map<string, string>();
   for (const [, name = '', quoted, bare = ''] of value.matchAll(parameterPattern)) {
     parameters.set(name.toLowerCase(), quoted === undefined ? bare.trim() : unescapeQuoted(quoted));

@@ -202,7 +202,7 @@ function scanKey(origin: ScanInput, index: number, expected: string): number {
 }
 
 /** Validates the colon after a key that ends at `index`; returns the index of the value. */
-export function scanColon(origin: ScanInput, index: number): number {
+function scanColon(origin: ScanInput, index: number): number {
   const { bytes, end } = origin;
   const colon = skipSpace(bytes, index, end);
   if (colon >= end || bytes[colon] !== 0x3a) origin.failUnexpected(colon, "':'");

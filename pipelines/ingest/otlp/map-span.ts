@@ -28,7 +28,7 @@ const statusError = 2;
  * exception follows. Spans of the LangSmith SDK differ: the SDK sets OK before the outcome is known, and its exception
  * message is the complete error, with the SDK's own stack trace.
  */
-export function writeFailure(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
+function writeFailure(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
   const { span, out } = context;
   const traceable = span.find('traceable');
   const isSdkSpan = traceable >= 0 && readFlag(context, traceable);
@@ -120,7 +120,7 @@ const typeHints: ReadonlyArray<readonly [RoleName, RunType]> = [
 ];
 
 /** Returns the run type of a span; `chain` by default. */
-export function deriveRunType(context: SpanContext): RunType {
+function deriveRunType(context: SpanContext): RunType {
   const { span } = context;
   for (const { role, types, defaultType } of typeSources) {
     const index = span.find(role);

@@ -15,7 +15,7 @@ export interface OtlpResponse {
 }
 
 /** Returns the encoding that a Content-Type names; undefined if OTLP does not define it. */
-export function parseEncoding(contentType: string | undefined): 'protobuf' | 'json' | undefined {
+function parseEncoding(contentType: string | undefined): 'protobuf' | 'json' | undefined {
   const type = contentType?.split(';', 1)[0]?.trim().toLowerCase();
   if (type === 'application/x-protobuf' || type === 'application/protobuf') return 'protobuf';
   return type === 'application/json' ? 'json' : undefined;

@@ -228,7 +228,7 @@ export function assignTraceLocations(
   return { located, deferred, newTraces: [...newTraces], moved };
 }
 
-export function isSameLocation(one: TraceLocation, other: TraceLocation): boolean {
+function isSameLocation(one: TraceLocation, other: TraceLocation): boolean {
   return one.projectId === other.projectId && one.traceTimeMicros === other.traceTimeMicros;
 }
 

@@ -26,7 +26,7 @@ export type FigureRow = { readonly grp: string } & {
 } & { readonly [Name in FigureName as `${Name}_percentiles`]?: readonly [number | null, number | null] };
 
 /** SQL: a cost or one of the details as a decimal; null if it is not one. */
-export const toDecimal = (sql: string) => `toDecimal256OrNull(${sql}, 20)`;
+const toDecimal = (sql: string) => `toDecimal256OrNull(${sql}, 20)`;
 
 const figureNames = Object.keys(figureColumns) as readonly FigureName[];
 /** SQL over `runs FINAL`: figures of a model call as numbers. */

@@ -34,7 +34,7 @@ export const root = new URL('../../../', import.meta.url);
 export const readText = (path: string) => readFileSync(new URL(path, root), 'utf8');
 
 /** Text of the compose file, with YAML anchors and merges resolved. */
-export const composeText = readText('docker-compose.yml');
+const composeText = readText('docker-compose.yml');
 export const composeData: unknown = parse(composeText, { merge: true });
 
 /**

@@ -1,12 +1,12 @@
-import { AvroWriter, buildWirePrefix } from '../../../infra/event-log/avro.ts';
+import { buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
-import { encodeStreamEvent } from '../../../pipelines/streams/encode-stream-event.ts';
+import { encodeStreamEvents } from '../../../pipelines/streams/encode-stream-event.ts';
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { deriveUuid } from '../runs/run-events.ts';
 
 export const deploymentId = deriveUuid('deployment');
-export const threadId = deriveUuid('thread');
+const threadId = deriveUuid('thread');
 
 const dayMicros = 86_400_000_000;
 
@@ -37,8 +37,6 @@ export function streamEvent(event: Partial<StreamEvent> = {}): StreamEvent {
  * contains the events of all its runs.
  */
 export function streamMessage(event: StreamEvent, log: Pick<EventLog, 'schemaId'>): LogMessage {
-  const writer = new AvroWriter(event.data.length + 512);
-  writer.raw(buildWirePrefix(log.schemaId(streamEvents)));
-  encodeStreamEvent(writer, event);
-  return { key: `${event.deploymentId}:${event.threadId}`, value: writer.since(0) };
+  const [value] = encodeStreamEvents(buildWirePrefix(log.schemaId(streamEvents)), event, [event]);
+  return { key: `${event.deploymentId}:${event.threadId}`, value: value as Buffer };
 }

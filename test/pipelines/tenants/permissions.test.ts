@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { computeEffectivePermissions, isPermission, permissions } from '../../../pipelines/tenants/permissions.ts';
+import { computeEffectivePermissions, permissions } from '../../../pipelines/tenants/permissions.ts';
 
 describe('effectivePermissions', () => {
   const names = permissions.map(({ name }) => name);
@@ -24,7 +24,6 @@ describe('effectivePermissions', () => {
   });
 
   it('contains the names that clients depend on', () => {
-    for (const name of ['organization:read', 'runs:read', 'runs:write']) expect(isPermission(name)).toBe(true);
-    expect(isPermission('toString')).toBe(false);
+    expect(names).toEqual(expect.arrayContaining(['organization:read', 'runs:read', 'runs:write']));
   });
 });

@@ -67,7 +67,7 @@ const typeByChunkType: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** Converts event data to the form that clients receive. Removes LangGraph internals from checkpoint configs. */
-export function toClientEventData(mode: string, data: unknown): unknown {
+function toClientEventData(mode: string, data: unknown): unknown {
   if (typeof data !== 'object' || data === null) return data;
   if (mode === 'checkpoints') return convertCheckpoint(data);
   if (mode === 'messages-tuple') return convertMessage(data as readonly [unknown, unknown]);

@@ -168,7 +168,7 @@ interface StreamedInterrupt {
  * the mode of the protocol; the data of each event is `{node?, data}`. If the graph has no checkpointer, the states of
  * the root graph are passed in mode `''`. The lifecycle events of the run itself are emitted by the executor.
  */
-export async function streamProtocol(
+async function streamProtocol(
   graph: CompiledGraph,
   input: unknown,
   { runId, options, turn }: Pick<StreamRequest, 'runId' | 'options' | 'turn'>,

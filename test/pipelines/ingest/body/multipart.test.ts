@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseForm, parseMultipart } from '../../../../pipelines/ingest/body/multipart.ts';
-import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import fc from '../../../house/fast-check.ts';
+import { runToCompletion } from '../run-to-completion.ts';
 
 const contentType = 'multipart/form-data; boundary=b0und';
 const part = (headers: string, content: string) => `--b0und\r\n${headers}\r\n\r\n${content}\r\n`;

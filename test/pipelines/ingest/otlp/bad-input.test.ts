@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { isRunlakeError, type RunlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import fc from '../../../house/fast-check.ts';
+import { runToCompletion } from '../run-to-completion.ts';
 import { attributes, maxBytes, request, span, spanHex, texts, traceHex } from './requests.ts';
 
 const protobuf = 'application/x-protobuf';

@@ -1,9 +1,9 @@
 import { context } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import type { OtlpDraft } from '../../../../pipelines/ingest/otlp/map-span.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import { runToCompletion } from '../run-to-completion.ts';
 import { type Collector, startCollector } from './collector.ts';
 import { maxBytes, metadataOf, texts } from './requests.ts';
 

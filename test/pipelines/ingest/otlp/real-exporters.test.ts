@@ -4,8 +4,8 @@ import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-t
 import { resourceFromAttributes } from '@opentelemetry/resources';
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import { runToCompletion } from '../run-to-completion.ts';
 import { type Collector, startCollector } from './collector.ts';
 import { maxBytes, metadataOf, texts } from './requests.ts';
 

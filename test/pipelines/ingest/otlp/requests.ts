@@ -1,8 +1,8 @@
-import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import type { OtlpDraft } from '../../../../pipelines/ingest/otlp/map-span.ts';
 import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
 import type { RunValues } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { runToCompletion } from '../run-to-completion.ts';
 
 export const traceHex = '5b8efff798038103d269b633813fc60c';
 export const traceId = '5b8efff7-9803-8103-d269-b633813fc60c';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import { runToCompletion } from '../run-to-completion.ts';
 import {
   attributes,
   maxBytes,

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { runToCompletion } from '../../../../pipelines/ingest/in-slices.ts';
 import { scanJson } from '../../../../pipelines/ingest/json/scan.ts';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import { runToCompletion } from '../run-to-completion.ts';
 import { attributes, maxBytes, request, span, texts } from './requests.ts';
 
 const json = 'application/json';

@@ -126,7 +126,7 @@ export function withPartialMessages({ values, partial }: RunView, stored: unknow
   return { ...fields, messages: [...messages, ...partial.values()] };
 }
 
-export function describeError(data: unknown): string {
+function describeError(data: unknown): string {
   if (!isJsonObject(data)) return String(data);
   const { error, message } = data;
   const parts = [error, message].filter((part) => typeof part === 'string' && part !== '');

@@ -2,7 +2,7 @@
  * Completion of the filter language. A test compares the operators and fields with those of the parser
  * (`pipelines/runs/filter`).
  */
-export const combinators = ['and', 'or', 'not'] as const;
+const combinators = ['and', 'or', 'not'] as const;
 export const operators = ['eq', 'neq', 'gt', 'gte', 'lt', 'lte', 'in', 'has', 'like', 'exists', 'search'] as const;
 export const fields = [
   'name',

@@ -1,0 +1,9 @@
+import type { StepwiseWork } from '../../../pipelines/ingest/in-slices.ts';
+
+/** Runs stepwise work without interruption. */
+export function runToCompletion<Result>(work: StepwiseWork<Result>): Result {
+  for (;;) {
+    const step = work.next();
+    if (step.done) return step.value;
+  }
+}
