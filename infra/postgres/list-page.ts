@@ -12,6 +12,7 @@ import {
   sql,
 } from 'kysely';
 import type { Tables } from '../../schemas/tables.ts';
+import { internals } from '../config/internals.ts';
 import type { Sql } from './database.ts';
 import { queryPageWithinLimit } from './page-within.ts';
 import { toJsonb } from './value-types.ts';
@@ -67,9 +68,6 @@ export function limitToPage<DB, TB extends keyof DB, Row>(
   return orderedQuery.limit(limit).offset(offset);
 }
 
-/** Maximum size of the rows of a page, as JSON. Descriptions, schemas and definitions may be large. */
-export const maxPageBytes = 64 * 1024 ** 2;
-
 /**
  * Reads one page of a query. Counts all rows of the query only if their number does not follow from the page.
  *
@@ -83,7 +81,7 @@ export async function listPage<DB, TB extends keyof DB, Row>(
   page: PageRequest,
 ): Promise<Page<Row>> {
   const { sql: text, parameters } = limitToPage(query, order, page).compile();
-  const rows = await queryPageWithinLimit<Row & object>(database, text, parameters, maxPageBytes);
+  const rows = await queryPageWithinLimit<Row & object>(database, text, parameters, internals.maxPageBytes);
   const isLast = rows.length < page.limit && (rows.length > 0 || page.offset === 0);
   return { rows, total: isLast ? page.offset + rows.length : await countRows(database, query) };
 }

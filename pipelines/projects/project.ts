@@ -1,7 +1,8 @@
+import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
-import { maxPageBytes, statements } from '../../infra/postgres/list-page.ts';
+import { statements } from '../../infra/postgres/list-page.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runSearch } from '../../infra/postgres/run-search.ts';
@@ -193,7 +194,7 @@ export async function listProjects(
     ORDER BY ${query.sortBy} ${direction}, id ${direction}
     LIMIT $${params.push(query.limit)} OFFSET $${params.push(query.offset)}`;
   const rows = await runStatement(database, query, (tx) =>
-    queryPageWithinLimit<ProjectRow>(tx, page, params, maxPageBytes),
+    queryPageWithinLimit<ProjectRow>(tx, page, params, internals.maxPageBytes),
   );
   return rows.map(toProjectRecord);
 }
