@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import type { Config } from '../../infra/config/settings.ts';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { formatHost } from '../../infra/network/format-host.ts';
 
 const reasonByErrorCode: ReadonlyMap<string, string> = new Map([
   ['EADDRNOTAVAIL', 'this host has no such address'],
@@ -58,7 +59,7 @@ export function mainApiUrl({ host, publicUrl }: Pick<Config, 'host' | 'publicUrl
 
 function localUrl(listenHost: string, port: number): string {
   const host = { '0.0.0.0': '127.0.0.1', '::': '::1' }[listenHost] ?? listenHost;
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return `http://${formatHost(host, port)}`;
 }
 
 /**

@@ -3,6 +3,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
+import { formatHost } from '../../infra/network/format-host.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { ComponentHealth } from '../../infra/telemetry/telemetry-server.ts';
 import { inspectDeletions } from '../../pipelines/retention/change-traces.ts';
@@ -76,7 +77,7 @@ async function checkLocalRoles(config: Config): Promise<void> {
     ['Ingest', metricsHost, metricsPort],
   ] as const;
   for (const [role, at, number] of endpoints) {
-    const url = `http://${at.includes(':') ? `[${at}]` : at}:${number}`;
+    const url = `http://${formatHost(at, number)}`;
     const isResponding = await fetch(`${url}/ok`, { signal: AbortSignal.timeout(timeoutMs) }).then(
       ({ ok }) => ok,
       () => false,

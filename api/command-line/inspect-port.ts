@@ -1,5 +1,7 @@
 /** Checks of the ports of the agent server and the tool server in `runlake doctor`. */
+
 import type { Config } from '../../infra/config/settings.ts';
+import { formatHost } from '../../infra/network/format-host.ts';
 import { serverName } from '../agent-server/system.ts';
 import { healthText } from '../tools/operations.ts';
 import { checkPort, getAgentServerAddress, type ListenAddress, toolServerAddress } from './check-port.ts';
@@ -44,7 +46,7 @@ async function inspectPort(
   const { host, port, settings } = address;
   // A free port is chosen at the start.
   if (port === 0) return;
-  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  const url = `http://${formatHost(host, port)}`;
   const isResponding = () =>
     fetch(`${url}${path}`, { signal: AbortSignal.timeout(timeoutMs) })
       .then(recognise)

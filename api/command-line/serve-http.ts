@@ -1,5 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
+import { formatHost } from '../../infra/network/format-host.ts';
 import { buildServer, type ServerOptions } from '../server/build-server.ts';
 import { createListenError, type ListenAddress } from './check-port.ts';
 
@@ -29,7 +30,6 @@ export async function listenHttp({
     await server.close();
     throw createListenError(error, at);
   }
-  const address = server.server.address() as AddressInfo;
-  const name = address.family === 'IPv6' ? `[${address.address}]` : address.address;
-  return { url: `http://${name}:${address.port}`, server, drain: async () => void (await server.drain()) };
+  const { address, port } = server.server.address() as AddressInfo;
+  return { url: `http://${formatHost(address, port)}`, server, drain: async () => void (await server.drain()) };
 }

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
+import { formatHost } from '../../infra/network/format-host.ts';
 import { toCanonicalPath } from './canonical-url.ts';
 
 const hostPattern = /^(?:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/i;
@@ -52,5 +53,5 @@ export function getRequestOrigin(request: FastifyRequest): string {
 function resolveHost({ headers, socket }: FastifyRequest): string {
   if (headers.host !== undefined && hostPattern.test(headers.host)) return headers.host;
   const { localAddress = '127.0.0.1', localPort = 80 } = socket;
-  return localAddress.includes(':') ? `[${localAddress}]:${localPort}` : `${localAddress}:${localPort}`;
+  return formatHost(localAddress, localPort);
 }

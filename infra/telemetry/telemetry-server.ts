@@ -1,6 +1,7 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import { formatHost } from '../network/format-host.ts';
 import { timedOut, withTimeout } from '../timeouts/with-timeout.ts';
 import type { Logger } from './logger.ts';
 import { collectProcessMetrics, registry } from './metrics.ts';
@@ -144,8 +145,8 @@ function listen(server: Server, host: string, port: number): Promise<void> {
 }
 
 function getUrl(server: Server): string {
-  const { family, address, port } = server.address() as AddressInfo;
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`;
+  const { address, port } = server.address() as AddressInfo;
+  return `http://${formatHost(address, port)}`;
 }
 
 function sendJson(response: ServerResponse, status: number, body: object): void {
