@@ -176,9 +176,5 @@ export const memoryShares = {
   agentsWorkerBufferBytes: 1 / 4,
 } as const;
 
-type Internals = typeof internals;
-
-/** The value of each constant by its key in `Config`. The types are widened, because tests change the values. */
-export type InternalConfig = {
-  readonly [N in keyof Internals]: Internals[N] extends boolean ? boolean : number;
-} & { readonly [N in keyof typeof memoryShares]: number };
+/** The value of each constant by its key in `Config`, and the bytes of each share of the memory. */
+export type InternalConfig = Readonly<Record<keyof typeof internals | keyof typeof memoryShares, number>>;

@@ -150,7 +150,7 @@ export interface EventLog {
    */
   whenStored(): Promise<void>;
   /**
-   * Returns the current log-end offsets of the topic, for {@link EventLog.stored}. Every event that was published
+   * Returns the current log-end offsets of the topic, for {@link EventLog.isStored}. Every event that was published
    * before the call has a lower offset.
    *
    * @throws if the log cannot be read.

@@ -1,13 +1,13 @@
 /**
  * Slots of one process, shared fairly between tenants under contention.
  *
- * Invariant: no slot is free while a tenant that may have it is waiting; at most `slots + overdraft` slots are held; of
+ * Invariant: no slot is free while a tenant that may have it is waiting; at most `slots + extraSlots` slots are held; of
  * the waiting tenants, the one that holds the fewest slots is served next, and the queue of each tenant is first in,
  * first out.
  *
  *   1. A tenant without competitors may hold all `slots`.
  *   2. A tenant that holds less than its share (`slots` divided by the number of tenants that hold or wait for slots)
- *      may also take one of the `overdraft` slots, so it need not wait for long, uninterruptible work of other tenants.
+ *      may also take one of the `extraSlots`, so it need not wait for long, uninterruptible work of other tenants.
  *      When the other tenants finish their work, they get no new slots until fewer than `slots` are held again.
  *   3. A waiter leaves the queue when its signal is aborted or its wait times out. A full queue refuses immediately.
  *      Each tenant has its own queue, so one tenant cannot fill the queue of another.

@@ -4,7 +4,7 @@ import type { ErrorCode } from '../errors/catalogue.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 
 /**
- * The port of export destinations. Adapters: a bucket with the S3 API (`s3/`) and a local folder (`local/`). The
+ * The port of export destinations. Adapters: a bucket with the S3 API (`s3/`) and a local folder (`open-local-store.ts`). The
  * contract suite `test/contract/objects` runs against both.
  *
  * Keys are relative to the store's prefix, with parts joined by `/`. Writes are atomic: a reader of a key sees nothing,

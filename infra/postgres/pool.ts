@@ -12,8 +12,8 @@ export type { Database, Sql } from './database.ts';
 
 export interface DatabaseOptions {
   /**
-   * Address of the form `postgres://user:password@host:port/database`. Its `sslmode` controls TLS, see {@link
-   * postgresAddress}.
+   * Address of the form `postgres://user:password@host:port/database`. Its `sslmode` controls TLS, see
+   * {@link parsePostgresAddress}.
    */
   readonly url: string;
   /** Trusted CA certificates, in PEM. */

@@ -248,22 +248,6 @@ async function listObjectUploads(
   );
 }
 
-/**
- * Writes an object so that a stalled writer of the same key cannot overwrite it later.
- *
- * Invariant, on a store with conditional writes: each write has a condition: either no object exists, or the object has
- * a given ETag. Of two writers of a key, the slower one therefore finds a different object, and asks its caller whether
- * it may still write.
- *
- *   1. Write on the condition that no object exists.
- *   2. If one exists, `confirmReplace` confirms that the caller may still write, for example that its lease is not lost.
- *   3. Write on the condition that the same object still exists; otherwise repeat step 2. If the store ignores or
- *      rejects conditions, or the ETag cannot be read, step 3 is an unconditional write; the check before the manifest
- *      of an export (`pipelines/exports/manifest.ts`) then detects an overwritten file.
- *
- * A write is one PutObject, or the completion of a multipart upload (`upload-parts.ts`).
- */
-
 /** Condition of a write, on the existing object. */
 export interface WriteCondition {
   /** No object exists. */
@@ -282,6 +266,20 @@ const maxAttempts = 5;
 type Outcome = 'stored' | 'refused' | 'unknown condition';
 
 /**
+ * Writes an object so that a stalled writer of the same key cannot overwrite it later.
+ *
+ * Invariant, on a store with conditional writes: each write has a condition: either no object exists, or the object has
+ * a given ETag. Of two writers of a key, the slower one therefore finds a different object, and asks its caller whether
+ * it may still write.
+ *
+ *   1. Write on the condition that no object exists.
+ *   2. If one exists, `confirmReplace` confirms that the caller may still write, for example that its lease is not lost.
+ *   3. Write on the condition that the same object still exists; otherwise repeat step 2. If the store ignores or
+ *      rejects conditions, or the ETag cannot be read, step 3 is an unconditional write; the check before the manifest
+ *      of an export (`pipelines/exports/manifest.ts`) then detects an overwritten file.
+ *
+ * A write is one PutObject, or the completion of a multipart upload.
+ *
  * @param write Writes the object if the condition holds.
  * @throws errors of `write`, `now` and `confirmReplace`; DESTINATION_UNAVAILABLE if other clients keep writing the object.
  */
