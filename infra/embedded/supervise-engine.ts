@@ -18,7 +18,7 @@ import type { ChildProcess } from 'node:child_process';
 import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { counter } from '../telemetry/metrics.ts';
-import { pause } from '../timeouts/backoff.ts';
+import { computeBackoffMs, pause } from '../timeouts/backoff.ts';
 
 /** A process of an engine. */
 export interface EngineProcess {
@@ -87,7 +87,7 @@ export async function superviseEngine(
   const restart = async (): Promise<EngineProcess | string> => {
     for (let reason = 'not started'; ; ) {
       if (failures >= maxFailures) return reason;
-      const pauseMs = Math.min(minDelayMs * 2 ** failures, maxDelayMs);
+      const pauseMs = computeBackoffMs(failures, minDelayMs, maxDelayMs);
       failures += 1;
       await pause(pauseMs, stopController.signal);
       if (stopController.signal.aborted) return reason;

@@ -11,6 +11,7 @@
  */
 import pg from 'pg';
 import type { Logger } from '../telemetry/logger.ts';
+import { computeBackoffMs } from '../timeouts/backoff.ts';
 import { parsePostgresAddress } from './address.ts';
 
 export interface ListenOptions {
@@ -27,6 +28,7 @@ export interface Listener {
   close(): Promise<void>;
 }
 
+const minPauseMs = 50;
 const maxPauseMs = 5_000;
 /** Probes detect connections whose peer has disappeared without closing them. */
 const probeIntervalMs = 15_000;
@@ -76,7 +78,7 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
     void brokenClient.end().catch(() => undefined);
     if (isClosed) return;
     if (failures++ === 0) logger.warn({ err }, 'lost the connection for Postgres notifications, reconnecting');
-    timer = setTimeout(() => void connect(), Math.min(50 * 2 ** failures, maxPauseMs));
+    timer = setTimeout(() => void connect(), computeBackoffMs(failures, minPauseMs, maxPauseMs));
   }
 
   await connect();

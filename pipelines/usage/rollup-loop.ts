@@ -13,7 +13,7 @@
  * On stop, a running roll-up run finishes, and no other starts.
  */
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { pause } from '../../infra/timeouts/backoff.ts';
+import { computeBackoffMs, pause } from '../../infra/timeouts/backoff.ts';
 import type { RollUpOutcome } from './dirty-hours.ts';
 
 export interface RollUpLoopOptions {
@@ -118,7 +118,7 @@ export function startRollUpLoop({ name, run, hasWork, maxHours, intervalMs, logg
         failed += 1;
         if (failed >= minReportedFailures) lagError = { error: err };
         logger.warn({ err, failed }, `${name} run failed; its hours stay dirty`);
-        await pause(Math.min(minBackoffMs * 2 ** (failed - 1), maxBackoffMs), stopping.signal);
+        await pause(computeBackoffMs(failed - 1, minBackoffMs, maxBackoffMs), stopping.signal);
       }
     }
   }
