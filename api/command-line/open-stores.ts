@@ -91,13 +91,7 @@ export async function withStores<Result>(
   let jobs: Promise<Jobs> | undefined;
   const open = async () => {
     const { openJobs } = await import('../../infra/jobs/open-jobs.ts');
-    const authorities = readTrustedAuthorities(config);
-    const opened = await openJobs({
-      databaseUrl: addresses.databaseUrl,
-      redisUrl: config.redisUrl,
-      authorities,
-      logger,
-    });
+    const opened = await openJobs({ databaseUrl: addresses.databaseUrl, config, logger });
     shutdown.add('jobs', () => opened.close());
     return opened;
   };

@@ -13,7 +13,6 @@ import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter } from '../../infra/telemetry/metrics.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
-import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
 import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
 import { findOperatorKey, type SignInKey } from '../../pipelines/tenants/sign-in-links.ts';
@@ -87,12 +86,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
   const { log, healthChecks: logChecks } = await openEventLog({ config, logger, stores }, shutdown);
   const { mainApi, storing, exporting, agents, deployments, tools } = loaded;
   const storingChecks = storing ? await storing.startStoring({ config, logger, stores, log }, shutdown) : [];
-  const jobs = await openJobs({
-    databaseUrl: addresses.databaseUrl,
-    redisUrl: config.redisUrl,
-    authorities: readTrustedAuthorities(config),
-    logger,
-  });
+  const jobs = await openJobs({ databaseUrl: addresses.databaseUrl, config, logger });
   shutdown.add('jobs', () => jobs.close());
   await storing?.startWorkers({ config, logger, stores, log, jobs });
   const secretKey = config.secretKey ?? loadOrCreateSecretKey(parts.folder?.path as string);

@@ -19,19 +19,19 @@ import {
   type JobPayload,
   jobCatalogue,
 } from '../../schemas/jobs/catalogue.ts';
+import type { Config } from '../config/settings.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { timedOut, withTimeout } from '../timeouts/with-timeout.ts';
+import { readTrustedAuthorities } from '../tls/trusted-authorities.ts';
 import type { Jobs } from './jobs.ts';
 import { openPostgresBackend, postgresStore } from './postgres-backend.ts';
 import { openRedisBackend, redisStore } from './redis-backend.ts';
 
 export interface JobsOptions<Catalogue extends JobCatalogue> {
   readonly databaseUrl: string;
-  /** If set, the queues are in Redis instead of the database. */
-  readonly redisUrl?: string | undefined;
-  /** Trusted CA certificates, in PEM. */
-  readonly authorities?: readonly string[] | undefined;
+  /** If `redisUrl` is set, the queues are in Redis instead of the database. */
+  readonly config: Partial<Pick<Config, 'redisUrl' | 'tlsCaFile'>>;
   readonly logger: Logger;
   readonly catalogue?: Catalogue;
 }
@@ -48,15 +48,16 @@ const maxStalledCount = 5;
  * Opens the job queues and creates BullMQ's tables.
  *
  * @throws DATABASE_UNAVAILABLE and the other errors of the database; JOBS_UNAVAILABLE if Redis is configured and does
- *   not respond within 10 s.
+ *   not respond within 10 s; TLS_FILE_UNUSABLE.
  */
 export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalogue>({
   databaseUrl,
-  redisUrl,
-  authorities,
+  config,
   logger,
   catalogue = jobCatalogue as unknown as Catalogue,
 }: JobsOptions<Catalogue>): Promise<Jobs<Catalogue>> {
+  const { redisUrl } = config;
+  const authorities = readTrustedAuthorities(config);
   const store = redisUrl === undefined ? postgresStore : redisStore;
   const onLoss = createLossLogger(store.store, logger);
   const backend =

@@ -12,15 +12,23 @@ const reasonByErrorCode = new Map([
   ['EISDIR', 'it is a folder'],
 ]);
 
+/** The certificates of each file that this process has read. */
+const authoritiesByFile = new Map<string, readonly string[]>();
+
 /**
  * Returns the trusted CA certificates for connections to all servers, in PEM: those of Node and those of
  * `RUNLAKE_TLS_CA_FILE`. Returns undefined if that setting is not set; clients then use their default, which is Node's
- * list.
+ * list. Reads the file once, so that all clients of a process trust the same certificates.
  *
  * @throws TLS_FILE_UNUSABLE if the file cannot be read or has no valid certificate.
  */
-export function readTrustedAuthorities({ tlsCaFile }: Pick<Config, 'tlsCaFile'>): string[] | undefined {
-  return tlsCaFile === undefined ? undefined : [...rootCertificates, ...parseCertificates(tlsCaFile)];
+export function readTrustedAuthorities({
+  tlsCaFile,
+}: Partial<Pick<Config, 'tlsCaFile'>>): readonly string[] | undefined {
+  if (tlsCaFile === undefined) return undefined;
+  const known = authoritiesByFile.get(tlsCaFile) ?? [...rootCertificates, ...parseCertificates(tlsCaFile)];
+  authoritiesByFile.set(tlsCaFile, known);
+  return known;
 }
 
 /** Reads and validates the certificates of a PEM file. @throws TLS_FILE_UNUSABLE */

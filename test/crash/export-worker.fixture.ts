@@ -33,7 +33,7 @@ const config = {
   ...options.limits,
 };
 const log = await openInProcessLog({ clickhouse, database, topics, partitions: 1, maxPendingBytes: 1e6, logger });
-const jobs = await openJobs({ databaseUrl: options.databaseUrl, redisUrl: options.redisUrl, logger });
+const jobs = await openJobs({ databaseUrl: options.databaseUrl, config: { redisUrl: options.redisUrl }, logger });
 const destinations = createDestinationDeps(config, database, 'secret of the tests');
 const deps: ExportWorkerDeps = {
   database,

@@ -72,7 +72,7 @@ export function openKafkaClient(address: KafkaAddress, requestTimeoutMs: number,
       .split(',')
       .map((broker) => broker.trim())
       .filter((broker) => broker !== ''),
-    ...(address.kafkaTls ? { ssl: { rejectUnauthorized: true, ...(ca ? { ca } : {}) } } : {}),
+    ...(address.kafkaTls ? { ssl: { rejectUnauthorized: true, ...(ca ? { ca: [...ca] } : {}) } } : {}),
     ...(sasl ? { sasl } : {}),
     connectionTimeout: connectionTimeoutMs,
     authenticationTimeout: requestTimeoutMs,

@@ -25,7 +25,7 @@ it('takes RUNLAKE_EXPORT_CONCURRENCY export runs from the queue at once, and one
   const environment = { ...stores.environment, RUNLAKE_DATA_DIR: dataDir, RUNLAKE_EXPORT_CONCURRENCY: '5' };
   const { config } = loadConfig(environment);
   const { log } = await openEventLog({ config, logger, stores }, shutdown);
-  const jobs = await openJobs({ databaseUrl, redisUrl: config.redisUrl, logger });
+  const jobs = await openJobs({ databaseUrl, config, logger });
   shutdown.add('jobs', () => jobs.close());
   const concurrency = new Map<string, number | undefined>();
   const recording: Jobs = {

@@ -9,7 +9,7 @@ import { testCatalogue } from './test-catalogue.ts';
 const [, , databaseUrl = '', number = '0', redisUrl = ''] = process.argv;
 const jobs = await openJobs({
   databaseUrl,
-  ...(redisUrl === '' ? {} : { redisUrl }),
+  config: { redisUrl: redisUrl || undefined },
   logger: createLogger('silent', 'test'),
   catalogue: testCatalogue,
 });

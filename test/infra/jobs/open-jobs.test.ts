@@ -31,7 +31,12 @@ afterAll(async () => {
 
 const opened: Jobs<typeof testCatalogue>[] = [];
 async function open() {
-  const jobs = await openJobs({ databaseUrl: stores.databaseUrl, redisUrl, logger, catalogue: testCatalogue });
+  const jobs = await openJobs({
+    databaseUrl: stores.databaseUrl,
+    config: { redisUrl },
+    logger,
+    catalogue: testCatalogue,
+  });
   opened.push(jobs);
   return jobs;
 }
@@ -212,14 +217,14 @@ describe('openJobs refuses', () => {
 
   it('an unreachable database', async () => {
     const databaseUrl = 'postgres://runlake@127.0.0.1:1/none';
-    await expect(openJobs({ databaseUrl, logger })).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
+    await expect(openJobs({ databaseUrl, config: {}, logger })).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
   });
 });
 
 describe('a Redis', () => {
   it('that is unreachable is refused at once, with its name and variable', async () => {
     const startedMs = performance.now();
-    const opening = openJobs({ databaseUrl: stores.databaseUrl, redisUrl: 'redis://127.0.0.1:1', logger });
+    const opening = openJobs({ databaseUrl: stores.databaseUrl, config: { redisUrl: 'redis://127.0.0.1:1' }, logger });
     await expect(opening).rejects.toMatchObject({
       code: 'JOBS_UNAVAILABLE',
       message: expect.stringContaining('Redis'),
@@ -234,7 +239,7 @@ describe('a Redis', () => {
     await once(silent, 'listening');
     try {
       const redisUrl = `redis://127.0.0.1:${(silent.address() as AddressInfo).port}`;
-      const opening = openJobs({ databaseUrl: stores.databaseUrl, redisUrl, logger });
+      const opening = openJobs({ databaseUrl: stores.databaseUrl, config: { redisUrl }, logger });
       await expect(opening).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
     } finally {
       for (const socket of sockets) socket.destroy();

@@ -26,7 +26,7 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and restarted', () =>
     [stores, redis] = await Promise.all([freshStores(), startDedicatedServer('redis')]);
     const logger = createLogger('silent', 'test');
     const { databaseUrl } = stores;
-    jobs = await openJobs({ databaseUrl, redisUrl: redis.values.url, logger, catalogue: testCatalogue });
+    jobs = await openJobs({ databaseUrl, config: { redisUrl: redis.values.url }, logger, catalogue: testCatalogue });
   });
   afterEach(async () => {
     await redis?.start();

@@ -103,7 +103,7 @@ describe('Postgres over TLS', () => {
     const lock = await acquireSessionLock({ url, authorities: own, key: 77, logger });
     expect(lock).toBeDefined();
     await lock?.release();
-    const jobs = await openJobs({ databaseUrl: url, authorities: own, logger });
+    const jobs = await openJobs({ databaseUrl: url, config: { tlsCaFile: authorityFile }, logger });
     await jobs.check();
     await jobs.close();
   });

@@ -20,6 +20,9 @@ describe('trusted authorities', () => {
     const tlsCaFile = join(folder, 'two.pem');
     writeFileSync(tlsCaFile, `a comment\n${rootCertificates[0]}\n${rootCertificates[1]}\n`);
     expect(readTrustedAuthorities({ tlsCaFile })).toHaveLength(rootCertificates.length + 2);
+    // All clients of a process trust the same certificates, so the file is read once.
+    writeFileSync(tlsCaFile, `${rootCertificates[0]}\n`);
+    expect(readTrustedAuthorities({ tlsCaFile })).toHaveLength(rootCertificates.length + 2);
   });
 
   it.each([

@@ -289,7 +289,7 @@ describe('with queues and workers', () => {
     const start = async () => {
       const logger = createLogger('silent', 'test');
       const redisUrl = shop.stores.environment.RUNLAKE_REDIS_URL;
-      const jobs = await openJobs({ databaseUrl: shop.stores.databaseUrl, redisUrl, logger });
+      const jobs = await openJobs({ databaseUrl: shop.stores.databaseUrl, config: { redisUrl }, logger });
       const workers = await startExportWorkers(
         { ...shop.deps, ...more, jobs, leases: shop.database, now: undefined },
         { workFolder: shop.workRoot, concurrency: 2, sweepMs: 200 },
