@@ -6,7 +6,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
 import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { inspectRedis } from '../../infra/jobs/inspect-redis.ts';
+import { inspectRedis } from '../../infra/jobs/redis-backend.ts';
 import { readDatabaseClock } from '../../infra/postgres/clock.ts';
 import { inspectDatabaseRights } from '../../infra/postgres/inspect-database.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';

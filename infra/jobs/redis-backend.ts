@@ -1,9 +1,11 @@
 import { Queue, Worker } from 'bullmq';
-import { Redis } from 'ioredis';
+import { Redis, type RedisOptions } from 'ioredis';
 import { runlakeError } from '../errors/runlake-error.ts';
 import type { JobBackend } from './backend.ts';
 
 const connectTimeoutMs = 10_000;
+const inspectionOptions = { connectTimeout: 5_000, commandTimeout: 5_000, enableReadyCheck: false };
+const minMajorRelease = 7;
 export const redisStore = { store: 'Redis', variable: 'RUNLAKE_REDIS_URL' } as const;
 
 /**
@@ -67,7 +69,7 @@ const accessErrorPattern = /^(?:WRONGPASS|NOAUTH|NOPERM)\b|invalid password|with
  */
 export async function queryRedis(url: string, authorities: readonly string[] | undefined): Promise<void> {
   try {
-    await withRedisProbe(url, { authorities, timeoutMs: connectTimeoutMs }, async () => {});
+    await withRedisProbe(url, authorities, { connectTimeout: connectTimeoutMs }, async () => {});
   } catch (cause) {
     const words = cause instanceof Error ? cause.message : '';
     if (accessErrorPattern.test(words)) {
@@ -78,37 +80,51 @@ export async function queryRedis(url: string, authorities: readonly string[] | u
 }
 
 /**
- * Connects to Redis once, pings it, runs `work` and disconnects.
+ * Connects to Redis once and returns its version.
+ * @throws STORE_TOO_OLD; PART_UNUSABLE if Redis evicts entries when its memory is full; the client's error if Redis cannot
+ *   be reached.
+ */
+export function inspectRedis(url: string, authorities: readonly string[] | undefined): Promise<string> {
+  return withRedisProbe(url, authorities, inspectionOptions, async (redis) => {
+    const info = await redis.info();
+    const readField = (name: string) => new RegExp(`^${name}:(.*)$`, 'm').exec(info)?.[1]?.trim() ?? '';
+    const release = readField('redis_version');
+    if (Number.parseInt(release, 10) < minMajorRelease) {
+      throw runlakeError('STORE_TOO_OLD', { ...redisStore, found: release, needed: String(minMajorRelease) });
+    }
+    const policy = readField('maxmemory_policy');
+    if (policy !== '' && policy !== 'noeviction') {
+      throw runlakeError('PART_UNUSABLE', {
+        reason: `Redis evicts entries, including queued jobs, when its memory is full (maxmemory-policy is ${policy})`,
+        remedy: 'Run: CONFIG SET maxmemory-policy noeviction, and set it in the Redis configuration file.',
+      });
+    }
+    return release;
+  });
+}
+
+/**
+ * Connects to Redis once, pings it, runs `work` and disconnects, at the latest after 10 s.
  *
- * @param options `timeoutMs` limits all of it; `enableReadyCheck`: wait while Redis loads its data, true by default.
  * @throws the first error of the connection, otherwise the error of `work`.
  */
-export async function withRedisProbe<Result>(
+async function withRedisProbe<Result>(
   url: string,
-  options: {
-    readonly authorities: readonly string[] | undefined;
-    readonly timeoutMs: number;
-    readonly enableReadyCheck?: boolean;
-  },
+  authorities: readonly string[] | undefined,
+  options: RedisOptions,
   work: (redis: Redis) => Promise<Result>,
 ): Promise<Result> {
-  const { authorities, timeoutMs, enableReadyCheck = true } = options;
   const redis = new Redis(url, {
     lazyConnect: true,
     retryStrategy: () => null,
-    connectTimeout: timeoutMs,
-    enableReadyCheck,
+    ...options,
     ...buildRedisTlsOptions(url, authorities),
   });
   let reason: unknown;
-  const onError = (error: unknown) => {
+  redis.on('error', (error) => {
     reason ??= error;
-  };
-  redis.on('error', onError);
-  const timer = setTimeout(() => {
-    onError(new Error(`no response within ${timeoutMs / 1_000} s`));
-    redis.disconnect();
-  }, timeoutMs);
+  });
+  const timer = setTimeout(() => redis.disconnect(), connectTimeoutMs);
   try {
     await redis.connect();
     await redis.ping();
