@@ -51,7 +51,7 @@ function createDriver(deps: DeploymentHostDeps): DeploymentDriver {
     start: async (spec, options) => (await driver.get()).start(spec, options),
     // Replicas of the driver `process` do not outlive their host.
     ...(name !== 'process' && {
-      removeAbandoned: async (readNeeded) => (await driver.get()).removeAbandoned?.(readNeeded),
+      removeAbandoned: async (...parameters) => (await driver.get()).removeAbandoned?.(...parameters),
     }),
   };
 }
@@ -66,6 +66,9 @@ async function loadDriver(deps: DeploymentHostDeps): Promise<DeploymentDriver> {
   return createFrontDriver({ ...deps, databaseUrl: addresses.databaseUrl, accept, authenticator, rateLimiter });
 }
 
+/** Timeout of a request to Docker or Kubernetes. */
+const engineTimeoutMs = 30_000;
+
 /**
  * Loads the driver that runs images. Docker is found as its command does it (`DOCKER_HOST`, otherwise the local socket),
  * Kubernetes through the account of the pod or `KUBECONFIG`.
@@ -79,12 +82,13 @@ async function loadImageDriver(
     // Derived from the secret key, because all hosts of an installation have it.
     installation: createHmac('sha256', secretKey).update('installation').digest('hex').slice(0, 16),
     publicUrl: config.publicUrl === undefined ? undefined : stripPrefix(config.publicUrl),
+    engineTimeoutMs,
   };
   if (name === 'docker') {
     const { createDockerDriver, findOwnNetwork } = await import('../../pipelines/deployments/drivers/docker-driver.ts');
     const { default: Docker } = await import('dockerode');
     const docker = new Docker();
-    return createDockerDriver({ ...common, docker, network: await findOwnNetwork(docker) });
+    return createDockerDriver({ ...common, docker, network: await findOwnNetwork(docker, engineTimeoutMs) });
   }
   const { createKubernetesDriver } = await import('../../pipelines/deployments/drivers/kubernetes-driver.ts');
   const library = await import('@kubernetes/client-node');

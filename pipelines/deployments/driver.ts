@@ -10,15 +10,15 @@ export interface DeploymentDriver {
    * @throws DEPLOYMENT_START_FAILED or DEPLOYMENT_INVALID with a reason for the owner of the deployment, and other errors
    *   if the start may succeed later. A rejected call, or one whose signal is aborted, leaves nothing running, except
    *   replicas that outlive their host: after other errors these are left to the next start, and if the reason of the
-   *   signal is REVISION_TAKEN_OVER, to the host that has taken them over.
+   *   signal is REVISION_TAKEN_OVER, to the host that takes them over.
    */
   start(spec: ReplicaSpec, options: StartOptions): Promise<StartedReplica>;
   /**
    * Removes replicas that killed hosts have left running and that no host holds or is to take over. First lists what is
-   * running, then calls `readNeeded`, so that a replica that is started meanwhile stays. Absent if replicas never outlive
-   * their host.
+   * running, then calls `readNeeded`, so that a replica that is started meanwhile stays. Leaves the rest if `signal` is
+   * aborted. Absent if replicas never outlive their host.
    */
-  removeAbandoned?(readNeeded: () => Promise<readonly ReplicaName[]>): Promise<void>;
+  removeAbandoned?(readNeeded: () => Promise<readonly ReplicaName[]>, signal: AbortSignal): Promise<void>;
 }
 
 /** Identity of a replica. */
@@ -85,7 +85,7 @@ export interface StartedReplica {
   /** Drains: refuses new runs, waits up to `drainMs` for running requests, then ends the replica. Idempotent. */
   stop(drainMs: number): Promise<void>;
   /**
-   * Leaves the replica to another host, which has taken it over. Absent if replicas never outlive their host: the other
+   * Leaves the replica to another host, which takes it over. Absent if replicas never outlive their host: the other
    * host starts a replica of its own.
    */
   detach?(): void;

@@ -10,8 +10,8 @@
  *   2. The renewal returns what the host still holds. It ends its work on everything else, and stops replicas that are
  *      no longer wanted.
  *   3. After a SIGKILL the leases expire, and this or another host continues with the rows as they are.
- *   4. `stop` drains the replicas and releases everything, so that another host continues at once. Leases are renewed
- *      until then, because draining may take longer than a lease.
+ *   4. `stop` drains the replicas, except those that outlive their host, and releases everything, so that another host
+ *      continues at once. Leases are renewed until then, because draining may take longer than a lease.
  */
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
@@ -136,7 +136,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
     const steps = [
       () => deleteUnwantedReplicas(database),
       () => builder.deleteExcept(() => readNeededFolders(database)),
-      () => driver.removeAbandoned?.(() => readNeededReplicas(database)),
+      () => driver.removeAbandoned?.(() => readNeededReplicas(database), stopping.signal),
       () => deleteUnusedUploads(deps),
     ];
     for (const step of steps) {

@@ -13,11 +13,15 @@
 import { createHash } from 'node:crypto';
 import { hostname } from 'node:os';
 import { pipeline, type Readable, Transform } from 'node:stream';
+import { json } from 'node:stream/consumers';
 import type Docker from 'dockerode';
 import { readLines } from '../../../infra/isolation/read-lines.ts';
+import { pause } from '../../../infra/timeouts/backoff.ts';
+import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
 import {
   buildImageEnvironment,
+  createTimeoutError,
   type ImageDriverOptions,
   imagePort,
   isRefused,
@@ -38,19 +42,22 @@ export interface DockerDriverOptions extends ImageDriverOptions {
 
 const labels = { installation: 'runlake.installation', settings: 'runlake.settings' } as const;
 const maxProcesses = 4_096;
+/** Pause before the end of a container is waited for again. */
+const waitPauseMs = 1_000;
 const portName = `${imagePort}/tcp`;
 
 export function createDockerDriver(options: DockerDriverOptions): DeploymentDriver {
-  const { docker, installation } = options;
+  const { installation, engineTimeoutMs } = options;
+  const docker = limitRequests(options.docker, engineTimeoutMs);
   return {
     name: 'docker',
-    start: (spec, startOptions) => startContainer(options, spec, startOptions),
-    async removeAbandoned(readNeeded) {
+    start: (spec, startOptions) => startContainer({ ...options, docker }, spec, startOptions),
+    async removeAbandoned(readNeeded, signal) {
       const filters = { label: [`${labels.installation}=${installation}`] };
       const containers = await docker.listContainers({ all: true, filters });
       const kept = new Set((await readNeeded()).map(nameReplica));
       const abandoned = containers.filter(({ Names }) => !Names.some((name) => kept.has(name.replace(/^\//, ''))));
-      await removeEach(abandoned, ({ Id }) => remove(docker.getContainer(Id)));
+      await removeEach(abandoned, signal, ({ Id }) => remove(docker.getContainer(Id)));
     },
   };
 }
@@ -61,12 +68,26 @@ export function createDockerDriver(options: DockerDriverOptions): DeploymentDriv
  *
  * @throws the error of an engine that does not respond
  */
-export async function findOwnNetwork(docker: Docker): Promise<string | undefined> {
-  const own = await docker
+export async function findOwnNetwork(docker: Docker, engineTimeoutMs: number): Promise<string | undefined> {
+  const own = await limitRequests(docker, engineTimeoutMs)
     .getContainer(hostname())
     .inspect()
     .catch((error: unknown) => ignoreStatus(error, 404));
   return Object.keys(own?.NetworkSettings.Networks ?? {}).find((name) => !['bridge', 'host', 'none'].includes(name));
+}
+
+/** Returns a client whose requests end after a timeout and with `signal`, unless they have a signal of their own. */
+function limitRequests(docker: Docker, timeoutMs: number, signal?: AbortSignal): Docker {
+  const modem: Docker['modem'] = Object.create(docker.modem);
+  modem.dial = (request, callback) => {
+    const timeout = AbortSignal.timeout(timeoutMs);
+    const limit = signal ? AbortSignal.any([signal, timeout]) : timeout;
+    docker.modem.dial({ ...request, abortSignal: request.abortSignal ?? limit }, (error, result) => {
+      const isLate = error !== null && request.abortSignal === undefined && timeout.aborted;
+      callback?.(isLate ? createTimeoutError('Docker', timeoutMs, error) : error, result);
+    });
+  };
+  return Object.assign(Object.create(docker) as Docker, { modem });
 }
 
 async function startContainer(
@@ -74,37 +95,36 @@ async function startContainer(
   spec: ReplicaSpec,
   { signal, onLog }: StartOptions,
 ): Promise<StartedReplica> {
-  const { docker } = options;
+  const { docker, engineTimeoutMs } = options;
+  const starting = limitRequests(docker, engineTimeoutMs, signal);
   const attached = new AbortController();
   const created = describeContainer(options, spec);
   const { name } = created;
-  let container = docker.getContainer(name);
+  let id = name;
   try {
-    const present = await inspect(container);
+    const present = await inspect(starting.getContainer(name));
     const isSame = present?.State.Running && present.Config.Labels[labels.settings] === created.Labels[labels.settings];
     if (!isSame) {
-      if (present) await remove(container);
-      await pullImage(docker, created.Image, { signal, onLog });
+      if (present) await remove(starting.getContainer(name));
+      await pullImage(starting, created.Image, { signal, onLog });
       signal.throwIfAborted();
       const { name: _, ...body } = created;
       // Without these names, the library would put all values into the URL, including secrets.
-      container = await docker.createContainer({ _query: { name }, _body: body } as Docker.ContainerCreateOptions);
+      const container = await starting.createContainer({
+        ...{ _query: { name }, _body: body },
+      } as Docker.ContainerCreateOptions);
       await container.start();
+      id = container.id;
     }
+    const container = docker.getContainer(id);
     const output = { tail: isSame ? 0 : maxKeptLines, onLog, attached: attached.signal };
-    const lines = await followOutput(container, output);
-    const ended = container.wait({ abortSignal: attached.signal }).then(
-      async ({ StatusCode: code }: { StatusCode: number }) => {
-        const state = (await inspect(container).catch(() => undefined))?.State;
-        return state?.OOMKilled ? 'The container ran out of memory.' : `The container ended with exit code ${code}.`;
-      },
-      (error: Error) => `The container is gone: ${error.message}`,
-    );
+    const lines = await raceWithAbort(followOutput(container, output), signal);
+    const ended = awaitEnd(container, attached.signal);
     let reason: string | undefined;
     void ended.then((text) => {
       reason = text;
     });
-    const url = await findUrl(container, options.network);
+    const url = await findUrl(starting.getContainer(id), options.network);
     await waitUntilOk(url, signal, async () => {
       if (reason !== undefined) throw startFailed([reason.replace(/\.$/, ''), ...lines()].join('\n'));
     });
@@ -115,7 +135,7 @@ async function startContainer(
       stop: async (drainMs) => {
         // 304: it has ended already.
         await container
-          .stop({ t: Math.ceil(drainMs / 1_000) })
+          .stop({ t: Math.ceil(drainMs / 1_000), abortSignal: AbortSignal.timeout(drainMs + engineTimeoutMs) })
           .catch((error: unknown) => ignoreStatus(error, 304, 404));
         await remove(container);
       },
@@ -229,10 +249,10 @@ async function followOutput(
   container: Docker.Container,
   { tail, onLog, attached }: Pick<StartOptions, 'onLog'> & { readonly tail: number; readonly attached: AbortSignal },
 ): Promise<() => readonly string[]> {
-  const stream = (await container.logs({ follow: true, stdout: true, stderr: true, tail })) as unknown as Readable;
+  const options = { follow: true, stdout: true, stderr: true, tail, abortSignal: attached } as const;
+  const stream = (await container.logs(options)) as unknown as Readable;
   const output = createDemultiplexer();
   pipeline(stream, output, () => undefined);
-  attached.addEventListener('abort', () => stream.destroy(), { once: true });
   const kept: string[] = [];
   readLines([output], (line) => {
     kept.push(line);
@@ -270,6 +290,39 @@ function createDemultiplexer(): Transform {
       done(null, Buffer.concat(payloads));
     },
   });
+}
+
+/** Resolves with the reason when the container has ended, or is followed no longer. Never rejects. */
+async function awaitEnd(container: Docker.Container, attached: AbortSignal): Promise<string> {
+  for (;;) {
+    try {
+      const code = await awaitExitCode(container, attached);
+      const state = (await inspect(container).catch(() => undefined))?.State;
+      return state?.OOMKilled ? 'The container ran out of memory.' : `The container ended with exit code ${code}.`;
+    } catch (error) {
+      // The connection was cut, for example by a restart of the engine. The container may still run.
+      if (attached.aborted || (isDockerError(error) && isRefused(error.statusCode)))
+        return `The container is gone: ${(error as Error).message}`;
+    }
+    await pause(waitPauseMs, attached);
+  }
+}
+
+/** The library's own function never settles if the connection is cut before the end of the response. */
+async function awaitExitCode({ modem, id }: Docker.Container, signal: AbortSignal): Promise<number> {
+  const response = await new Promise<Readable>((resolve, reject) => {
+    const statusCodes = { 200: true, 400: 'bad parameter', 404: 'no such container', 500: 'server error' };
+    const request = {
+      path: `/containers/${id}/wait`,
+      method: 'POST',
+      isStream: true,
+      abortSignal: signal,
+      statusCodes,
+    };
+    const dial = (modem as Docker['modem']).dial.bind(modem);
+    dial(request, (error, result) => (error ? reject(error) : resolve(result as Readable)));
+  });
+  return ((await json(response)) as { readonly StatusCode: number }).StatusCode;
 }
 
 async function findUrl(container: Docker.Container, network: string | undefined): Promise<string> {

@@ -13,6 +13,8 @@ export interface ImageDriverOptions {
   readonly installation: string;
   /** Address of the main API for the traces of the replicas. */
   readonly publicUrl: string | undefined;
+  /** Timeout of a request to the engine. Those that follow a log, wait for an end, or pull an image have none. */
+  readonly engineTimeoutMs: number;
 }
 
 /** Returns the name of a replica outside of Runlake: a DNS label. */
@@ -50,6 +52,10 @@ export function startFailed(reason: string, cause?: unknown): Error {
   return runlakeError('DEPLOYMENT_START_FAILED', { reason: reason.slice(0, 1_000) }, { cause });
 }
 
+export function createTimeoutError(engine: 'Docker' | 'Kubernetes', limitMs: number, cause: unknown): Error {
+  return runlakeError('PART_SILENT', { part: engine, limitMs }, { cause });
+}
+
 /** Whether a request that got this status cannot succeed without a change. Otherwise it may if it is sent again. */
 export function isRefused(status: number): boolean {
   return status >= 400 && status < 500 && ![408, 409, 429].includes(status);
@@ -64,17 +70,30 @@ export function mustRemove(error: unknown, signal: AbortSignal): boolean {
   return isRunlakeError(error) && error.class === 'caller';
 }
 
-/** Calls `remove` for each replica, also after one that fails. @throws the first error, at the end */
+/**
+ * Calls `remove` for each replica, also after one that fails, until `signal` is aborted.
+ *
+ * @throws the first error, at the end
+ */
 export async function removeEach<Replica>(
   replicas: readonly Replica[],
+  signal: AbortSignal,
   remove: (replica: Replica) => Promise<void>,
 ): Promise<void> {
   const errors: unknown[] = [];
-  for (const replica of replicas) await remove(replica).catch((error: unknown) => errors.push(error));
+  for (const replica of replicas) {
+    if (signal.aborted) break;
+    await remove(replica).catch((error: unknown) => errors.push(error));
+  }
   if (errors.length > 0) throw errors[0];
 }
 
-/** Whether another host has taken over the replica that this signal belongs to, so that it must not be removed. */
+/** Whether a start is aborted because the replica did not answer in time. */
+export function isStartTimeout({ reason }: AbortSignal): boolean {
+  return isRunlakeError(reason) && reason.code === 'DEPLOYMENT_START_FAILED';
+}
+
+/** Whether another host takes over the replica that this signal belongs to, so that it must not be removed. */
 function isTakenOver({ reason }: AbortSignal): boolean {
   return isRunlakeError(reason) && reason.code === 'REVISION_TAKEN_OVER';
 }

@@ -14,15 +14,19 @@
 
 import { once } from 'node:events';
 import { finished, PassThrough, type Readable } from 'node:stream';
-import type { KubeConfig, V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
+import type { Configuration, KubeConfig, V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { readLines } from '../../../infra/isolation/read-lines.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
+import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import { containerName } from '../check-pod.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
 import {
+  createTimeoutError,
   imagePort,
   isRefused,
+  isStartTimeout,
   mustRemove,
   nameReplica,
   removeEach,
@@ -37,6 +41,8 @@ export type KubernetesLibrary = typeof import('@kubernetes/client-node');
 const fieldManager = 'runlake';
 const maxLogLines = 20;
 const stopPollMs = 500;
+/** Timeout of `/ok` in a health check, which leaves time to ask the cluster. */
+const okTimeoutMs = 2_500;
 /** Pause before the log of a replica is opened again. */
 const logPauseMs = 1_000;
 /** Time for the cluster to remove a pod after its drain time. */
@@ -54,13 +60,15 @@ export function createKubernetesDriver(
   kubeConfig: KubeConfig,
   options: KubernetesObjectOptions,
 ): DeploymentDriver {
-  const objects = library.KubernetesObjectApi.makeApiClient(kubeConfig);
-  const core = kubeConfig.makeApiClient(library.CoreV1Api);
-  const apps = kubeConfig.makeApiClient(library.AppsV1Api);
+  const configuration = configureClient(library, kubeConfig, options);
+  const objects = new library.KubernetesObjectApi(configuration);
+  const core = new library.CoreV1Api(configuration);
+  const apps = new library.AppsV1Api(configuration);
   const { namespace } = options;
 
+  const select = (name: string) => ({ namespace, labelSelector: `${replicaLabels.replica}=${name}` });
   const listPods = async (name: string): Promise<readonly V1Pod[]> =>
-    (await core.listNamespacedPod({ namespace, labelSelector: `${replicaLabels.replica}=${name}` })).items;
+    (await core.listNamespacedPod(select(name))).items;
 
   const ignoreMissing = (error: unknown) => {
     if (!(error instanceof library.ApiException) || error.code !== 404) throw error;
@@ -69,8 +77,7 @@ export function createKubernetesDriver(
   async function removeReplica(name: string, drainMs: number): Promise<void> {
     for (const header of listObjectHeaders(name, namespace))
       await objects.delete(header, undefined, undefined, undefined, undefined, 'Background').catch(ignoreMissing);
-    const labelSelector = `${replicaLabels.replica}=${name}`;
-    const deletePods = () => core.deleteCollectionNamespacedPod({ namespace, labelSelector, gracePeriodSeconds: 0 });
+    const deletePods = () => core.deleteCollectionNamespacedPod({ ...select(name), gracePeriodSeconds: 0 });
     if (drainMs === 0) await deletePods();
     const isGone = async () => (await listPods(name)).length === 0;
     const timing = { intervalMs: stopPollMs, timeoutMs: drainMs + removalTimeoutMs };
@@ -123,35 +130,66 @@ export function createKubernetesDriver(
     return core.readNamespacedPodLog(request).catch(() => '');
   }
 
+  /** Why the cluster does not run the pod of a replica, for example for lack of a node or because of a quota. */
+  async function findObstacle(name: string, pods: readonly V1Pod[]): Promise<string | undefined> {
+    if (pods.length > 0) return findMessage(findNewest(pods)?.status?.conditions, 'PodScheduled', 'False');
+    const { items } = await apps.listNamespacedDeployment(select(name));
+    return findMessage(items[0]?.status?.conditions, 'ReplicaFailure', 'True');
+  }
+
+  /** Resolves when a pod of the replica is ready. @throws DEPLOYMENT_START_FAILED; the reason of the signal */
+  async function awaitReady(name: string, { signal, onLog }: StartOptions): Promise<void> {
+    let shown: string | undefined;
+    const attempt = async () => {
+      const pods = await raceWithAbort(listPods(name), signal);
+      for (const pod of pods) {
+        const failed = findFailure(pod);
+        if (failed) {
+          const reading = readLastLines(pod.metadata?.name ?? '', failed.restartCount > 0);
+          const lines = await raceWithAbort(reading, signal);
+          throw startFailed([`The pod cannot start: ${failed.reason}`, lines.trimEnd()].join('\n').trimEnd());
+        }
+        if (isReady(pod)) return true;
+      }
+      const obstacle = await raceWithAbort(findObstacle(name, pods), signal);
+      if (obstacle !== undefined && obstacle !== shown) onLog(`The pod does not start yet: ${obstacle}`);
+      shown = obstacle;
+      return false;
+    };
+    await poll(attempt, { intervalMs: stopPollMs, timeoutMs: Number.MAX_SAFE_INTEGER, signal });
+    signal.throwIfAborted();
+  }
+
+  /**
+   * The cluster decides if this host cannot reach the pod: its own network may have failed, and what has no answer here
+   * may be at work. A cluster that does not answer either has no say.
+   */
+  async function isHealthy(name: string, url: string, signal: AbortSignal): Promise<boolean> {
+    if (await respondsOk(url, AbortSignal.any([signal, AbortSignal.timeout(okTimeoutMs)]))) return true;
+    const pods = await raceWithAbort(listPods(name), signal).catch(() => undefined);
+    return pods?.some(isReady) ?? true;
+  }
+
   async function start(spec: ReplicaSpec, { signal, onLog }: StartOptions): Promise<StartedReplica> {
     const name = nameReplica(spec);
     const url = `http://${name}.${namespace}.svc:${imagePort}`;
+    let hasReadyPod = false;
     try {
       for (const each of buildObjects(spec, options)) {
         signal.throwIfAborted();
         const { ServerSideApply } = library.PatchStrategy;
-        await objects.patch(each, undefined, undefined, fieldManager, true, ServerSideApply);
+        const applied = objects.patch(each, undefined, undefined, fieldManager, true, ServerSideApply);
+        await raceWithAbort(applied, signal);
       }
-      const isReady = async () => {
-        for (const pod of await listPods(name)) {
-          const failed = findFailure(pod);
-          if (failed) {
-            const lines = await readLastLines(pod.metadata?.name ?? '', failed.restartCount > 0);
-            throw startFailed([`The pod cannot start: ${failed.reason}`, lines.trimEnd()].join('\n').trimEnd());
-          }
-          if (pod.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True')) return true;
-        }
-        return false;
-      };
-      await poll(isReady, { intervalMs: stopPollMs, timeoutMs: Number.MAX_SAFE_INTEGER, signal });
-      signal.throwIfAborted();
+      await awaitReady(name, { signal, onLog });
+      hasReadyPod = true;
       onLog(`The pod is ready. Waiting until ${url} responds to this process.`);
       await waitUntilOk(url, signal, async () => undefined);
       const endLog = followLog(name, onLog);
       return {
         url,
         ended: new Promise(() => undefined),
-        isHealthy: (checkSignal) => respondsOk(url, checkSignal),
+        isHealthy: (checkSignal) => isHealthy(name, url, checkSignal),
         async stop(drainMs) {
           await removeReplica(name, drainMs);
           endLog();
@@ -163,8 +201,12 @@ export function createKubernetesDriver(
       const cause =
         isApiError && isRefused(error.code)
           ? startFailed(`Kubernetes refused (${error.code}): ${explainApiError(error)}`, error)
-          : error;
-      if (mustRemove(cause, signal)) await removeReplica(name, 0).catch(() => undefined);
+          : error instanceof library.AbortError
+            ? createTimeoutError('Kubernetes', options.engineTimeoutMs, error)
+            : error;
+      // A pod that only this host cannot reach may be at work, and another host may reach it.
+      const isUnreachable = hasReadyPod && isStartTimeout(signal);
+      if (!isUnreachable && mustRemove(cause, signal)) await removeReplica(name, 0).catch(() => undefined);
       if (signal.aborted) throw signal.reason;
       if (isApiError && cause === error) onLog(`Kubernetes failed (${error.code}): ${explainApiError(error)}`);
       throw cause;
@@ -174,14 +216,39 @@ export function createKubernetesDriver(
   return {
     name: 'kubernetes',
     start,
-    async removeAbandoned(readNeeded) {
+    async removeAbandoned(readNeeded, signal) {
       const labelSelector = `${replicaLabels.installation}=${options.installation}`;
-      const { items } = await apps.listNamespacedDeployment({ namespace, labelSelector });
+      // The Secret of a replica is its first object that is created, and its last that is deleted.
+      const { items } = await core.listNamespacedSecret({ namespace, labelSelector });
       const kept = new Set((await readNeeded()).map(nameReplica));
       const names = items.map(({ metadata }) => metadata?.name ?? '').filter((name) => !kept.has(name));
-      await removeEach(names, (name) => removeReplica(name, 0));
+      await removeEach(names, signal, (name) => removeReplica(name, 0));
     },
   };
+}
+
+/** Like `kubeConfig.makeApiClient`, with a timeout of the requests. */
+function configureClient(
+  library: KubernetesLibrary,
+  kubeConfig: KubeConfig,
+  { engineTimeoutMs }: KubernetesObjectOptions,
+): Configuration {
+  const cluster = kubeConfig.getCurrentCluster();
+  if (cluster === null)
+    throw runlakeError('INTERNAL', {}, { cause: 'the configuration of Kubernetes has no active cluster' });
+  return library.createConfiguration({
+    baseServer: new library.ServerConfiguration(cluster.server, {}),
+    authMethods: { default: kubeConfig },
+    promiseMiddleware: [
+      {
+        pre: async (request) => {
+          request.setSignal(AbortSignal.timeout(engineTimeoutMs));
+          return request;
+        },
+        post: async (response) => response,
+      },
+    ],
+  });
 }
 
 /** How far the log of a pod was read. */
@@ -193,6 +260,20 @@ interface ReadLog {
 function findNewest(pods: readonly V1Pod[]): V1Pod | undefined {
   const createdAt = ({ metadata }: V1Pod) => Number(metadata?.creationTimestamp ?? 0);
   return [...pods].sort((one, other) => createdAt(other) - createdAt(one))[0];
+}
+
+interface Condition {
+  readonly type: string;
+  readonly status: string;
+  readonly message?: string;
+}
+
+function findMessage(conditions: readonly Condition[] | undefined, type: string, status: string): string | undefined {
+  return conditions?.find((each) => each.type === type && each.status === status)?.message;
+}
+
+function isReady({ status }: V1Pod): boolean {
+  return status?.conditions?.some((each) => each.type === 'Ready' && each.status === 'True') === true;
 }
 
 interface PodFailure {
