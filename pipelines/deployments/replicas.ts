@@ -127,7 +127,8 @@ export async function recordStarted(
 ): Promise<boolean> {
   return database.transaction(async (tx) => {
     const changed = await tx.execute(
-      `UPDATE deployment_replicas SET url = $4, restarts = restarts + (started_at IS NOT NULL)::int, started_at = now()
+      `UPDATE deployment_replicas SET url = $4, restarts = restarts + (started_at IS NOT NULL)::int, started_at = now(),
+         transient_failures = 0
        WHERE revision_id = $1 AND number = $2 AND fence = $3`,
       [revisionId, number, fence, url],
     );
@@ -146,9 +147,9 @@ export async function recordStopping(database: Sql, { revisionId, number, fence 
 
 interface EndedReplica {
   readonly reason: string;
-  /** Whether the cause is in the deployment. Otherwise, for example if a store is down, the end is no failure. */
+  /** Whether the cause is in the deployment. Otherwise, for example if a store is down, the failure is transient. */
   readonly isOwnFailure: boolean;
-  /** Returns the time until the next start after this number of failures. */
+  /** Returns the time until the next start after this number of failures, with the transient ones in a row. */
   readonly computeDelayMs: (failures: number) => number;
 }
 
@@ -162,18 +163,20 @@ export async function recordEnded(
   { reason, isOwnFailure, computeDelayMs }: EndedReplica,
 ): Promise<void> {
   await database.transaction(async (tx) => {
-    const [ended] = await tx.query<{ failures: number }>(
+    const [ended] = await tx.query<{ failures: number; transientFailures: number }>(
       `UPDATE deployment_replicas SET url = NULL, lease_until = NULL, host_id = NULL, last_error = $4,
          failures = $5::int
-           + CASE WHEN url IS NOT NULL AND started_at < now() - interval '1 minute' THEN 0 ELSE failures END
-       WHERE revision_id = $1 AND number = $2 AND fence = $3 RETURNING failures`,
+           + CASE WHEN url IS NOT NULL AND started_at < now() - interval '1 minute' THEN 0 ELSE failures END,
+         transient_failures = CASE $5::int WHEN 0 THEN transient_failures + 1 ELSE 0 END
+       WHERE revision_id = $1 AND number = $2 AND fence = $3
+       RETURNING failures, transient_failures AS "transientFailures"`,
       [revisionId, number, fence, removeControls(reason), isOwnFailure ? 1 : 0],
     );
     if (ended === undefined) return;
     await tx.execute(
       `UPDATE deployment_replicas SET next_start_at = clock_timestamp() + make_interval(secs => $3)
        WHERE revision_id = $1 AND number = $2`,
-      [revisionId, number, computeDelayMs(ended.failures) / 1_000],
+      [revisionId, number, computeDelayMs(ended.failures + ended.transientFailures) / 1_000],
     );
     await tx.execute("SELECT pg_notify('deployments', $1)", [revisionId]);
   });
