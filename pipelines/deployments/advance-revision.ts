@@ -37,7 +37,10 @@ export interface AdvanceDeps {
   readonly logger: Logger;
   readonly secretSealer: Sealer;
   readonly builder: Builder;
-  readonly config: Pick<Config, 'deploymentsDriver' | 'deploymentsStartTimeoutMs' | 'deploymentsTickMs'>;
+  readonly config: Pick<
+    Config,
+    'deploymentsDriver' | 'deploymentsStartTimeoutMs' | 'deploymentsBuildTimeoutMs' | 'deploymentsTickMs'
+  >;
 }
 
 /** Number of claims in one status after which the revision fails. */
@@ -181,7 +184,9 @@ function startReplicas({ deploymentId, revisionId, sourceConfig }: ClaimedRevisi
 
 async function awaitReplicas(deps: AdvanceDeps, revision: ClaimedRevision, signal: AbortSignal): Promise<Step> {
   const { database, config } = deps;
-  const { revisionId, deploymentId } = revision;
+  const { revisionId, deploymentId, source } = revision;
+  // A host that starts a replica and did not build the revision builds it first.
+  const limitMs = config.deploymentsStartTimeoutMs + (isBuildable(source) ? config.deploymentsBuildTimeoutMs : 0);
   for (;;) {
     const progress = await readProgress(database, revisionId);
     if (progress.total > 0 && progress.answering === progress.total) {
@@ -205,12 +210,11 @@ async function awaitReplicas(deps: AdvanceDeps, revision: ClaimedRevision, signa
     const [waiting] = await database.query<{ isLate: boolean }>(
       `SELECT status_changed_at < clock_timestamp() - make_interval(secs => $2) AS "isLate"
        FROM deployment_revisions WHERE id = $1`,
-      [revisionId, config.deploymentsStartTimeoutMs / 1_000],
+      [revisionId, limitMs / 1_000],
     );
     if (waiting?.isLate !== false) {
-      const limit = `${config.deploymentsStartTimeoutMs} ms`;
       const lines = await readLastLines(database, revisionId, shownLogLines);
-      return { to: 'DEPLOY_FAILED', reason: addTail(`Its replicas did not answer within ${limit}.`, lines) };
+      return { to: 'DEPLOY_FAILED', reason: addTail(`Its replicas did not answer within ${limitMs} ms.`, lines) };
     }
     await pause(progressIntervalMs, signal);
     signal.throwIfAborted();
