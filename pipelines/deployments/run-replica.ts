@@ -7,8 +7,9 @@
  *      after a delay that doubles with each failure.
  *   4. When the replica is no longer wanted, let it accept requests for some seconds, because proxies still have its
  *      address; then drain and release it. If it cannot be stopped, it stays claimed and is stopped again after a delay, so
- *      that its deployment is not deleted before. If the lease was lost, end it at once, or leave it to the host that has
- *      taken it over (`StartedReplica.detach`).
+ *      that its deployment is not deleted before.
+ *   5. When the host shuts down or has lost the lease, leave a replica that outlives its host to the host that takes it
+ *      over (`StartedReplica.detach`). Drain any other at a shutdown, and end it at once if the lease was lost.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import { formatWithRemedy, isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -21,7 +22,7 @@ import { addTail, shownLogLines } from './advance-revision.ts';
 import type { Builder } from './build/build-source.ts';
 import { isBuildable } from './check-source.ts';
 import { gitTokenName, openRevisionSecrets } from './deployment-secrets.ts';
-import type { DeploymentDriver, ReplicaSpec, StartedReplica } from './driver.ts';
+import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from './driver.ts';
 import { type ClaimedReplica, recordEnded, recordStarted, recordStopping, releaseReplica } from './replicas.ts';
 import { openRevisionLog } from './revision-logs.ts';
 
@@ -38,10 +39,13 @@ export interface ReplicaDeps {
   readonly secretSealer: Sealer;
   readonly builder: Builder;
   readonly driver: DeploymentDriver;
-  readonly config: Pick<Config, 'drainTimeoutMs' | 'deploymentsRestartDelayMs' | 'deploymentsSwitchMs'>;
+  readonly config: Pick<
+    Config,
+    'drainTimeoutMs' | 'deploymentsRestartDelayMs' | 'deploymentsSwitchMs' | 'deploymentsStartTimeoutMs'
+  >;
 }
 
-/** How a replica is stopped: `unwanted` drains after the switch, `shutdown` drains at once, `lost` does not drain. */
+/** How a replica is stopped: `unwanted` drains after the switch, `shutdown` drains at once or detaches, `lost` does not drain. */
 export type StopReason = 'unwanted' | 'shutdown' | 'lost';
 
 /** A replica that this host runs. */
@@ -65,9 +69,9 @@ export function runReplica(deps: ReplicaDeps, claim: ClaimedReplica): RunningRep
   return {
     claim,
     stop(reason) {
-      if (stopReason === 'lost' || (stopReason !== undefined && reason === 'unwanted')) return;
-      stopReason = reason;
-      starting.abort(runlakeError(reason === 'lost' ? 'REVISION_TAKEN_OVER' : 'DRAINING'));
+      // An unwanted replica is not left to another host, which would not want it either.
+      if (stopReason === undefined || reason === 'lost') stopReason = reason;
+      starting.abort(runlakeError(reason === 'unwanted' ? 'DRAINING' : 'REVISION_TAKEN_OVER'));
       stopped.abort();
       if (reason !== 'unwanted') leaving.abort();
     },
@@ -91,7 +95,7 @@ interface Stopping {
 }
 
 async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping): Promise<void> {
-  const { database, logger, config, driver } = deps;
+  const { database, logger, config } = deps;
   const { revisionId, number } = claim;
   const fields = { deploymentId: claim.deploymentId, revisionId, number };
   let replica: StartedReplica | undefined;
@@ -103,7 +107,7 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
     log = openRevisionLog(deps, { revisionId, stage: 'run', values: Object.values(secrets) });
     const onLog = (text: string) => log?.write(text);
     const spec = await buildSpec(deps, claim, secrets, stopping.starting, onLog);
-    replica = await driver.start(spec, { signal: stopping.starting, onLog });
+    replica = await startInTime(deps, spec, { signal: stopping.starting, onLog });
     if (!(await recordStarted(database, claim, replica.url))) {
       await leave(replica);
       return;
@@ -134,8 +138,11 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
   }
   endedReplicas.inc();
   failure = log?.mask(failure) ?? failure;
-  // What is left of it is removed when it starts again, or by `removeAbandoned`.
-  await replica?.stop(0).catch((err: unknown) => logger.warn({ err, ...fields }, 'ended replica not removed'));
+  // What is left of it is removed when it starts again, or by `removeAbandoned`. One that outlives hosts may be at work
+  // although it does not respond to this host.
+  await replica
+    ?.stop(replica.detach ? config.drainTimeoutMs : 0)
+    .catch((err: unknown) => logger.warn({ err, ...fields }, 'ended replica not removed'));
   const tail = log?.tail(shownLogLines) ?? '';
   log?.write(`The replica ended: ${failure}`);
   await log?.flush();
@@ -160,7 +167,8 @@ async function stopOrLeave(
   for (let attempt = 0; ; attempt += 1) {
     try {
       // A shutdown or a lost lease may follow while the replica drains.
-      if (getStopReason() === 'lost') await leave(replica);
+      const reason = getStopReason();
+      if (reason === 'lost' || (reason === 'shutdown' && replica?.detach)) await leave(replica);
       else await replica?.stop(config.drainTimeoutMs);
       return;
     } catch (err) {
@@ -171,7 +179,25 @@ async function stopOrLeave(
   }
 }
 
-/** Ends the work of this host for a replica whose lease it has lost. */
+/** @throws DEPLOYMENT_START_FAILED if the replica does not answer in time; the errors of the driver */
+async function startInTime(
+  { driver, config }: ReplicaDeps,
+  spec: ReplicaSpec,
+  { signal, onLog }: StartOptions,
+): Promise<StartedReplica> {
+  const { deploymentsStartTimeoutMs: timeoutMs } = config;
+  const late = new AbortController();
+  const abort = () =>
+    late.abort(runlakeError('DEPLOYMENT_START_FAILED', { reason: `It did not answer within ${timeoutMs} ms` }));
+  const timer = setTimeout(abort, timeoutMs);
+  try {
+    return await driver.start(spec, { signal: AbortSignal.any([signal, late.signal]), onLog });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Ends the work of this host for a replica that another host takes over. */
 async function leave(replica: StartedReplica | undefined): Promise<void> {
   if (replica?.detach) replica.detach();
   else await replica?.stop(0);

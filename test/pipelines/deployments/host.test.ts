@@ -275,11 +275,11 @@ it('fails a revision whose replicas do not answer in time', async () => {
   );
   const { latestRevisionId } = await under.create('stuck');
   await awaitStatus(latestRevisionId, 'DEPLOY_FAILED');
-  const [transition] = await under.database.query(
+  const [transition] = await under.database.query<{ reason: string }>(
     `SELECT reason FROM revision_transitions WHERE revision_id = $1 AND to_status = 'DEPLOY_FAILED'`,
     [latestRevisionId],
   );
-  expect(transition).toEqual({ reason: 'Its replicas did not answer within 500 ms.\nwaiting for a database' });
+  expect(transition?.reason).toMatch(/did not answer within 500 ms\..*\nwaiting for a database$/);
 });
 
 it('builds at most as many sources at once as the setting allows', async () => {
