@@ -6,10 +6,9 @@
  *
  *   1. The executor looks for runs on a NOTIFY of Postgres, when the next run is due, when a slot becomes free after
  *      all were used, and each second.
- *   2. It claims the first due run of as many threads as there are free slots, with fair shares between callers. A
- *      request that creates a run in this process reserves a free slot, and the statement that creates the run also
- *      claims it. Without free slots, the executor uses the extra slots of the workers for callers below their fair
- *      share.
+ *   2. It claims the first due run of as many threads as there are free slots, with fair shares between callers. The
+ *      slots of a claim are reserved until the worker pool has accepted its runs. Without free slots, the executor uses
+ *      the extra slots of the workers for callers below their fair share.
  *   3. It attempts each claimed run (`attempt-run.ts`): the attempt streams the run and then ends or requeues it.
  *   4. It claims runs only while its heartbeat is valid (`leases.ts`). An attempt that loses its lease stops and
  *      requeues the run; an attempt of a cancelled run stops.
