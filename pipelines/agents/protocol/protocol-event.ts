@@ -14,9 +14,9 @@ export interface EventFilter {
 }
 
 interface MessageContent {
-  readonly method: string;
   /** JSON text of the event's params from `data` (or `node`) on. */
   readonly rest: string;
+  /** Name of a custom event. */
   readonly name?: string;
 }
 
@@ -30,57 +30,76 @@ export interface ProtocolMessage {
 }
 
 const libraryModes = new Set(['updates', 'custom', 'tools']);
+/** Modes whose events become messages with the mode as method. */
+const messageModes = new Set([...libraryModes, 'values', 'tasks', 'checkpoints']);
 /** LangGraph's key for interrupts in values and updates. The protocol has separate events for interrupts. */
 const interruptKey = '__interrupt__';
 
 /**
  * Converts an event of a thread to a message of the protocol, also for runs that were not started through the protocol.
- * Returns undefined if all `filters` exclude the event or the protocol has no equivalent.
+ * Returns undefined if all `filters` exclude the event or the protocol has no equivalent. Decodes the data only if a
+ * filter may include the event, because the data can be several megabytes.
  */
 export function toProtocolMessage(event: StreamedEvent, filters: Iterable<EventFilter>): ProtocolMessage | undefined {
-  const content = convertEvent(event);
-  if (content === undefined) return undefined;
-  const { method, rest, name } = content;
+  const method = findMethod(event);
+  if (method === undefined) return undefined;
   const namespace = event.namespace === '' ? [] : event.namespace.split('|');
-  const matchableEvent = { method, params: { namespace, data: { ...(name !== undefined && { name }) } } };
-  const matches = (filter: EventFilter) => matchesSubscription(matchableEvent as never, filter as never);
-  if (![...filters].some(matches)) return undefined;
+  const matches = (filter: EventFilter, name?: string) => {
+    const matchableEvent = { method, params: { namespace, data: { ...(name !== undefined && { name }) } } };
+    return matchesSubscription(matchableEvent as never, filter as never);
+  };
+  // The name of a custom event is in its data.
+  const candidates = [...filters].filter((filter) => matches({ ...filter, channels: filter.channels.map(removeName) }));
+  if (candidates.length === 0) return undefined;
+  const content = convertEvent(event);
+  if (content === undefined || !candidates.some((filter) => matches(filter, content.name))) return undefined;
   const id = String(event.threadSeq);
   const timestamp = Math.floor(event.createdAtMicros / 1_000);
-  const params = `{"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp},${rest}`;
+  const params = `{"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp},${content.rest}`;
   const text = `{"type":"event","event_id":"${id}","seq":${id},"method":${JSON.stringify(method)},"params":${params}}`;
   return { id, method, text };
 }
 
+/** Returns the channel of `custom:NAME` without the name. */
+function removeName(channel: string): string {
+  return channel.startsWith('custom:') ? 'custom' : channel;
+}
+
+/** Returns the method of the message for an event; undefined if the protocol has no equivalent. */
+function findMethod({ mode, event, isEnd, namespace }: StreamedEvent): string | undefined {
+  if (isEnd || (mode === 'metadata' && namespace === '')) return 'lifecycle';
+  if (mode === protocolMode) return event;
+  return messageModes.has(mode) ? mode : undefined;
+}
+
 function convertEvent(event: StreamedEvent): MessageContent | undefined {
-  const { mode, isEnd, namespace } = event;
+  const { mode, isEnd } = event;
   if (isEnd) {
     const end = parseData(event) as RunEnd;
     return createLifecycleContent({ ...convertEnd(end), graph_name: end.graph_id });
   }
-  if (mode === 'metadata' && namespace === '') {
+  if (mode === 'metadata') {
     const { graph_id } = parseData(event) as { readonly graph_id?: string };
     return createLifecycleContent({ event: 'running', graph_name: graph_id });
   }
   const text = () => Buffer.from(event.data).toString('utf8');
   // The data is an object with `data` and optionally `node`.
-  if (mode === protocolMode) return { method: event.event, rest: text().slice(1) };
+  if (mode === protocolMode) return { rest: text().slice(1) };
   if (mode === 'values') return convertValues(text());
-  if (mode === 'tasks') return { method: mode, rest: `"data":${text()}}` };
+  if (mode === 'tasks') return { rest: `"data":${text()}}` };
   if (libraryModes.has(mode)) return convertWithLibrary(mode, parseData(event));
-  if (mode === 'checkpoints') return convertCheckpoint(parseData(event));
-  return undefined;
+  return convertCheckpoint(parseData(event));
 }
 
 /** Removes the interrupts that LangGraph adds to the values. Returns undefined if the values contain nothing else. */
 function convertValues(text: string): MessageContent | undefined {
-  if (!text.includes(interruptKey)) return { method: 'values', rest: `"data":${text}}` };
+  if (!text.includes(interruptKey)) return { rest: `"data":${text}}` };
   const values: unknown = JSON.parse(text);
   if (typeof values !== 'object' || values === null || !(interruptKey in values)) {
-    return { method: 'values', rest: `"data":${text}}` };
+    return { rest: `"data":${text}}` };
   }
   const { [interruptKey]: _, ...data } = values;
-  return Object.keys(data).length === 0 ? undefined : { method: 'values', rest: JSON.stringify({ data }).slice(1) };
+  return Object.keys(data).length === 0 ? undefined : { rest: JSON.stringify({ data }).slice(1) };
 }
 
 function convertWithLibrary(mode: string, payload: unknown): MessageContent | undefined {
@@ -90,10 +109,10 @@ function convertWithLibrary(mode: string, payload: unknown): MessageContent | un
   if (mode === 'updates') {
     if (node === interruptKey) return undefined;
     const { values } = data as { readonly values?: unknown };
-    return { method: mode, rest: JSON.stringify({ ...(node !== undefined && { node }), data: values }).slice(1) };
+    return { rest: JSON.stringify({ ...(node !== undefined && { node }), data: values }).slice(1) };
   }
   const rest = `${JSON.stringify({ ...(node !== undefined && { node }), data }).slice(1)}`;
-  return { method: mode, rest, ...(mode === 'custom' && typeof data.name === 'string' && { name: data.name }) };
+  return { rest, ...(mode === 'custom' && typeof data.name === 'string' && { name: data.name }) };
 }
 
 /**
@@ -113,7 +132,7 @@ function convertCheckpoint(payload: unknown): MessageContent | undefined {
     step: metadata?.step,
     source: metadata?.source,
   };
-  return isCheckpointEnvelope(data) ? { method: 'checkpoints', rest: JSON.stringify({ data }).slice(1) } : undefined;
+  return isCheckpointEnvelope(data) ? { rest: JSON.stringify({ data }).slice(1) } : undefined;
 }
 
 function createLifecycleContent(data: {
@@ -121,7 +140,7 @@ function createLifecycleContent(data: {
   readonly graph_name: string | undefined;
   readonly error?: string;
 }): MessageContent {
-  return { method: 'lifecycle', rest: `"data":${JSON.stringify(data)}}` };
+  return { rest: `"data":${JSON.stringify(data)}}` };
 }
 
 /**
