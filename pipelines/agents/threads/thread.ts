@@ -107,15 +107,21 @@ export interface InterruptedThread extends ThreadHead {
  * Reads the head of a visible thread with the ids of its open interrupts. @throws THREAD_NOT_FOUND, also for a hidden
  * thread.
  */
-export function readInterruptedThread(
+export async function readInterruptedThread(
   database: Sql,
   deploymentId: string,
   threadId: string,
 ): Promise<InterruptedThread> {
-  const columns = `${headColumns},
-    ARRAY(SELECT interrupt ->> 'id' FROM json_each(interrupts) AS task, json_array_elements(task.value) AS interrupt
-      WHERE status = 'interrupted') AS "interruptIds"`;
-  return readVisible(database, 'agents_read_interrupted_thread', columns, { deploymentId, threadId });
+  // The column has type json, and Postgres cannot extract members if any text in it has a NUL or a lone surrogate.
+  const columns = `${headColumns}, CASE WHEN status = 'interrupted' THEN interrupts END AS interrupts`;
+  const { interrupts, ...head } = await readVisible<ThreadHead & { readonly interrupts: Thread['interrupts'] | null }>(
+    database,
+    'agents_read_interrupted_thread',
+    columns,
+    { deploymentId, threadId },
+  );
+  const open = Object.values(interrupts ?? {}).flat();
+  return { ...head, interruptIds: open.map(({ id = null }) => id) };
 }
 
 /** Reads a visible thread, with its `ttl` if it has one. @throws THREAD_NOT_FOUND, also for a hidden thread. */

@@ -1,12 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
-import { shareDeployedAgents } from './start-agents-as-deployed.ts';
+import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 
 /** Runs that stop and are resumed, through the stock client. */
 
+let server: DeployedAgents;
 let client: Client;
 shareDeployedAgents((opened) => {
+  server = opened;
   client = opened.client;
 });
 
@@ -77,6 +79,18 @@ describe('interrupts', () => {
     const resume = { [again.get('left?') as string]: 1, [again.get('right?') as string]: 2 };
     const { answers } = (await client.runs.wait(threadId, 'both', { command: { resume } })) as { answers: string[] };
     expect(answers.slice(2)).toEqual(['left: 1', 'right: 2']);
+  });
+
+  it.each(['input.respond', 'run.start'])('with text that Postgres cannot store are resumed by %s', async (method) => {
+    const { thread_id: threadId } = await client.threads.create({ graphId: 'ask' });
+    await client.runs.wait(threadId, 'ask', { input: { question: 'cut emoji \ud83d, nul \u0000' } });
+    const [interrupt] = Object.values((await client.threads.get(threadId)).interrupts).flat();
+    const params =
+      method === 'run.start' ? { assistant_id: 'ask', input: 'yes' } : { interrupt_id: interrupt?.id, response: 'yes' };
+    const answer = await server.ask('POST', `/threads/${threadId}/commands`, { id: 1, method, params });
+    expect(await answer.json()).toMatchObject({ type: 'success' });
+    const [run] = await client.runs.list(threadId);
+    expect(await client.runs.join(threadId, run!.run_id)).toMatchObject({ result: 'answered: yes' });
   });
 
   it('before a node have no question; null resumes them', async () => {
