@@ -1,5 +1,5 @@
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { timedOut, withTimeout } from '../../../../infra/timeouts/with-timeout.ts';
+import { raceWithAbort, timedOut, withTimeout } from '../../../../infra/timeouts/with-timeout.ts';
 import { buildThreadKey } from '../../checkpoints/copy-checkpoints.ts';
 import { isLeaseLost } from '../../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
@@ -74,8 +74,8 @@ export class NodeCounter {
 }
 
 /**
- * Executes one attempt in this process. Never rejects. If a graph continues to run after its abort, the database
- * refuses its writes, because the lease ends with the run.
+ * Executes one attempt in this process. Never rejects. Does not wait for code of the project after an abort. If a graph
+ * continues to run after its abort, the database refuses its writes, because the lease ends with the run.
  */
 export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   const { saverFor, events, stop } = deps;
@@ -97,12 +97,13 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   let states: unknown;
   try {
     const config = buildConfig(job);
-    graph = await deps.graph.instance(config);
+    graph = await raceWithAbort(deps.graph.instance(config), signal);
     graph.checkpointer ??= saver;
     graph.store ??= deps.storeFor(deploymentId);
     const warn = (message: string) => events.put(createWarningChunk(message));
-    const begun = await beginAttempt(job, { loaded: deps.graph, graph, saver, config, warn });
-    if (begun === undefined) return { kind: 'finished', ...(await readStoredState(graph, threadId)) };
+    const begun = await raceWithAbort(beginAttempt(job, { loaded: deps.graph, graph, saver, config, warn }), signal);
+    if (begun === undefined)
+      return { kind: 'finished', ...(await raceWithAbort(readStoredState(graph, threadId), signal)) };
     const request = {
       modes: job.kwargs.stream_mode,
       subgraphs: job.kwargs.subgraphs,
@@ -122,7 +123,9 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     await storedSaver.settled?.();
     await events.waitUntilEmpty();
     if (signal.aborted) return toAbortOutcome(signal.reason, await readValues());
-    const state = graph.checkpointer ? await readStoredState(graph, threadId) : toStreamedState(states);
+    const state = graph.checkpointer
+      ? await raceWithAbort(readStoredState(graph, threadId), signal)
+      : toStreamedState(states);
     return { kind: 'finished', ...state };
   } catch (error) {
     // If state could not be written, report that error, because it is the cause of the graph's error.
@@ -144,8 +147,9 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   /** Reads the state that the run leaves. Returns undefined if it cannot be read in time. */
   async function readValues(): Promise<string | undefined> {
     if (!graph?.checkpointer || signal.reason === 'fenced') return undefined;
-    const reading = readStoredState(graph, threadId).catch(() => undefined);
-    const state = signal.aborted ? await withTimeout(reading, stateTimeoutMs) : await reading;
+    const reading = readStoredState(graph, threadId);
+    const limited = signal.aborted ? withTimeout(reading, stateTimeoutMs) : raceWithAbort(reading, signal);
+    const state = await limited.catch(() => undefined);
     return state === timedOut ? undefined : state?.values;
   }
 }

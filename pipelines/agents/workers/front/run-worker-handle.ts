@@ -15,7 +15,7 @@ const stopTimeoutMs = 5_000;
  *   2. The worker sends chunks, then the outcome. The parent process then removes the run.
  *   3. `stopRun` sends `cancel`.
  *   4. If the run has not ended five seconds later, its outcome is reported anyway and the run is abandoned. The worker
- *      then accepts no further run and is killed as soon as all its other runs have ended.
+ *      accepts no further run until the abandoned run ends. It is killed as soon as it has only abandoned runs.
  *   5. If the process ends, each of its runs is lost, except runs that were being stopped. If the worker itself caused
  *      the loss, the reported cause is `shared-worker` if it had several runs, or if an earlier run was stopped or
  *      failed there, because nodes of that run may still execute.
@@ -25,7 +25,6 @@ export class RunWorkerHandle extends WorkerHandle {
   readonly #onChange: () => void;
   /** Whether the worker has an exclusive run and accepts no other run. */
   #isExclusive = false;
-  #isRetiring = false;
   /** Whether a run was stopped or failed in this process. Its nodes may still execute. */
   #mayRunLeftoverCode = false;
 
@@ -60,7 +59,8 @@ export class RunWorkerHandle extends WorkerHandle {
 
   /** Returns how many more runs the worker can accept if its maximum is `max` runs. */
   countFreeSlots(max: number): number {
-    return this.ready && !this.#isExclusive && !this.#isRetiring ? Math.max(0, max - this.#slots.size) : 0;
+    if (!this.ready || this.#isExclusive || [...this.#slots.values()].some((slot) => slot.abandoned)) return 0;
+    return Math.max(0, max - this.#slots.size);
   }
 
   /** Whether the worker has no run and no nodes of an earlier run can still execute. */
@@ -108,9 +108,8 @@ export class RunWorkerHandle extends WorkerHandle {
 
   #abandon(slot: RunSlot, why: 'cancelled' | 'timeout'): void {
     slot.abandoned = true;
-    this.#isRetiring = true;
     void slot.end({ kind: why });
-    this.#killIfDone();
+    this.#killIfAbandoned();
   }
 
   #remove(slot: RunSlot, outcome: RunOutcome): void {
@@ -118,20 +117,20 @@ export class RunWorkerHandle extends WorkerHandle {
     this.#isExclusive = false;
     if (outcome.kind !== 'finished') this.#mayRunLeftoverCode = true;
     if (!slot.abandoned) void slot.end(outcome);
-    this.#killIfDone();
+    this.#killIfAbandoned();
     this.#onChange();
   }
 
-  #killIfDone(): void {
-    if (!this.#isRetiring || [...this.#slots.values()].some((slot) => !slot.abandoned)) return;
-    this.kill('external', 'a stopped run did not end');
+  /** Kills the process if all its runs are abandoned. */
+  #killIfAbandoned(): void {
+    const slots = [...this.#slots.values()];
+    if (slots.length > 0 && slots.every((slot) => slot.abandoned)) this.kill('external', 'a stopped run did not end');
   }
 
   #loseRuns({ cause, reason }: WorkerExit): void {
     const slots = [...this.#slots.values()];
     this.#slots.clear();
     this.#isExclusive = false;
-    this.#isRetiring = false;
     const mayBeOtherRun = cause === 'worker' && (slots.length > 1 || this.#mayRunLeftoverCode);
     this.#mayRunLeftoverCode = false;
     for (const slot of slots) {

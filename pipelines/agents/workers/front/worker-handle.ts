@@ -107,8 +107,9 @@ export class WorkerHandle {
     this.#launch();
   }
 
+  /** Whether the process has loaded its modules and is not being killed. */
   get ready(): boolean {
-    return this.#launched?.isReady ?? false;
+    return this.#launched?.isReady === true && this.#launched.killed === undefined;
   }
 
   get pid(): number | undefined {

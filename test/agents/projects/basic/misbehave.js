@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { existsSync, writeFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Annotation, StateGraph } from '@langchain/langgraph';
 
@@ -26,6 +27,11 @@ const deeds = {
   },
   loop: () => {
     for (;;);
+  },
+  // Creates the file, and blocks the event loop until the test deletes it.
+  block: ({ path }) => {
+    writeFileSync(path, '');
+    while (existsSync(path));
   },
   leak: () => {
     const kept = [];
@@ -65,7 +71,10 @@ const deeds = {
 
 /** Writes `custom` {doing}, waits `afterMs`, then does what `how` names. */
 export const graph = new StateGraph(
-  Annotation.Root({ how: Annotation, afterMs: Annotation, ms: Annotation, text: Annotation, done: Annotation }),
+  Annotation.Root({
+    ...{ how: Annotation, afterMs: Annotation, ms: Annotation, path: Annotation },
+    ...{ text: Annotation, done: Annotation },
+  }),
 )
   .addNode('deed', async (state, config) => {
     config.writer({ doing: state.how });

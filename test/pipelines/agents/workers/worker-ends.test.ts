@@ -1,3 +1,7 @@
+import { existsSync, rmSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
 
@@ -84,6 +88,48 @@ test('the cause is shared if a cancelled run may still occupy the worker', async
   } finally {
     await alone.close();
   }
+});
+
+describe('a worker with another run accepts runs again when a stopped run has ended', () => {
+  let single: PoolUnderTest;
+  let neighbour: Awaited<ReturnType<PoolUnderTest['start']>>;
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'blocking-'));
+    single = await openPoolUnderTest('basic', { workers: 1, runsPerWorker: slots, heartbeatTimeoutMs: 120_000 });
+    neighbour = await single.start('steps', { input: { steps: 1, pauseMs: 600_000 }, job: { timeoutMs: 600_000 } });
+    await vi.waitFor(() => expect(neighbour.received).toHaveLength(1), waitOptions);
+  }, 60_000);
+  afterAll(async () => {
+    await single?.close();
+    await rm(folder, { recursive: true });
+  });
+
+  async function expectFreeSlot(): Promise<void> {
+    await vi.waitFor(() => expect(single.pool.freeSlots).toBe(slots - 1), waitOptions);
+    expect(await single.values('steps', { input: { steps: 1 } })).toMatchObject({ count: 1 });
+    expect(neighbour.handle.nodes).toBeUndefined();
+  }
+
+  test('after its node has blocked the event loop for longer than the timeout', { timeout: 90_000 }, async () => {
+    const path = join(folder, 'blocking');
+    const { handle } = await single.start('misbehave', { input: { how: 'block', path } });
+    await vi.waitFor(() => expect(existsSync(path)).toBe(true), waitOptions);
+    handle.cancel();
+    expect(await handle.outcome).toEqual({ kind: 'cancelled' });
+    expect(single.pool.freeSlots).toBe(0);
+    rmSync(path);
+    await expectFreeSlot();
+  });
+
+  test.each(['factory', 'state'])('that waited without end for its %s', { timeout: 90_000 }, async (hangs) => {
+    const kwargs = { config: { configurable: { hangs } }, stream_mode: ['updates'] };
+    const { handle, received } = await single.start('tailored', { input: { text: 'a' }, kwargs });
+    if (hangs === 'state') await vi.waitFor(() => expect(received).toHaveLength(1), waitOptions);
+    handle.cancel();
+    expect(await handle.outcome).toEqual({ kind: 'cancelled' });
+    await expectFreeSlot();
+  });
 });
 
 test('closing waits for runs up to the timeout, then ends them as lost from outside', async () => {
