@@ -107,22 +107,23 @@ export interface InterruptedThread extends ThreadHead {
  * Reads the head of a visible thread with the ids of its open interrupts. @throws THREAD_NOT_FOUND, also for a hidden
  * thread.
  */
-export async function readInterruptedThread(
+export function readInterruptedThread(
   database: Sql,
   deploymentId: string,
   threadId: string,
 ): Promise<InterruptedThread> {
-  // The column has type json, and Postgres cannot extract members if any text in it has a NUL or a lone surrogate.
-  const columns = `${headColumns}, CASE WHEN status = 'interrupted' THEN interrupts END AS interrupts`;
-  const { interrupts, ...head } = await readVisible<ThreadHead & { readonly interrupts: Thread['interrupts'] | null }>(
-    database,
-    'agents_read_interrupted_thread',
-    columns,
-    { deploymentId, threadId },
-  );
-  const open = Object.values(interrupts ?? {}).flat();
-  return { ...head, interruptIds: open.map(({ id = null }) => id) };
+  const columns = `${headColumns},
+    ARRAY(SELECT interrupt ->> 'id' FROM json_each(${decodableInterrupts}) AS task,
+      json_array_elements(task.value) AS interrupt WHERE status = 'interrupted') AS "interruptIds"`;
+  return readVisible(database, 'agents_read_interrupted_thread', columns, { deploymentId, threadId });
 }
+
+/**
+ * SQL of the interrupts without the escapes of NUL and surrogates: Postgres cannot extract members if any text contains
+ * a NUL or a lone surrogate. The second alternative consumes the other escapes, such as an escaped backslash before `u`.
+ */
+const decodableInterrupts = String.raw`regexp_replace(interrupts::text,
+  '\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})|(\\.)', '\1', 'g')::json`;
 
 /** Reads a visible thread, with its `ttl` if it has one. @throws THREAD_NOT_FOUND, also for a hidden thread. */
 export async function readThread(database: Sql, deploymentId: string, threadId: string): Promise<Thread> {

@@ -83,7 +83,9 @@ describe('interrupts', () => {
 
   it.each(['input.respond', 'run.start'])('with text that Postgres cannot store are resumed by %s', async (method) => {
     const { thread_id: threadId } = await client.threads.create({ graphId: 'ask' });
-    await client.runs.wait(threadId, 'ask', { input: { question: 'cut emoji \ud83d, nul \u0000' } });
+    await client.runs.wait(threadId, 'ask', {
+      input: { question: 'cut emoji \ud83d, NUL \u0000, backslashes \\u0000 \\' },
+    });
     const [interrupt] = Object.values((await client.threads.get(threadId)).interrupts).flat();
     const params =
       method === 'run.start' ? { assistant_id: 'ask', input: 'yes' } : { interrupt_id: interrupt?.id, response: 'yes' };
