@@ -218,9 +218,11 @@ function toResult(
   outcome: Exclude<RunOutcome, { kind: 'fenced' }>,
   cancelled: boolean,
 ): { result: RunResult; failure?: RunFailure } {
-  const toValues = (values: string | undefined) => (values === undefined ? {} : { values });
-  const failed = (status: 'error' | 'timeout', failure: RunFailure, values?: string) => ({
-    result: { status, error: failure, ...toValues(values) },
+  // The thread gets values and interrupts of the same snapshot, or keeps both.
+  const toState = ({ values, interrupts }: Pick<RunResult, 'values' | 'interrupts'>) =>
+    values === undefined ? {} : { values, interrupts: interrupts ?? {} };
+  const failed = (status: 'error' | 'timeout', failure: RunFailure) => ({
+    result: { status, error: failure, ...('values' in outcome && toState(outcome)) },
     failure,
   });
   switch (outcome.kind) {
@@ -229,20 +231,18 @@ function toResult(
       return { result: { status: 'success', values, next, interrupts } };
     }
     case 'cancelled':
-      if (cancelled) return { result: { status: 'interrupted', ...toValues(outcome.values) } };
-      return failed(
-        'error',
-        { error: 'RunCancelled', message: 'The run was cancelled because its events could not be stored.' },
-        outcome.values,
-      );
+      if (cancelled) return { result: { status: 'interrupted', ...toState(outcome) } };
+      return failed('error', {
+        error: 'RunCancelled',
+        message: 'The run was cancelled because its events could not be stored.',
+      });
     case 'timeout':
-      return failed(
-        'timeout',
-        { error: 'RunTimeout', message: 'The run took longer than RUNLAKE_AGENTS_RUN_TIMEOUT_MS.' },
-        outcome.values,
-      );
+      return failed('timeout', {
+        error: 'RunTimeout',
+        message: 'The run took longer than RUNLAKE_AGENTS_RUN_TIMEOUT_MS.',
+      });
     case 'failed':
-      return failed('error', { error: outcome.error, message: outcome.message }, outcome.values);
+      return failed('error', { error: outcome.error, message: outcome.message });
     case 'lost':
       return failed('error', { error: 'WorkerEnded', message: outcome.message });
   }

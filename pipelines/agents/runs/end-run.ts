@@ -138,6 +138,8 @@ function encodeInterrupts({ interrupts }: RunResult): string | undefined {
 
 function getThreadStatus({ status, next = [], interrupts = {} }: RunResult): 'idle' | 'interrupted' | 'error' {
   if (status === 'error' || status === 'timeout') return 'error';
+  // A stopped run waits for nothing, even if its state has open interrupts.
+  if (status === 'interrupted') return 'idle';
   return next.length > 0 || Object.values(interrupts).some((list) => list.length > 0) ? 'interrupted' : 'idle';
 }
 

@@ -57,15 +57,20 @@ const serializedErrorSchema = closedObject({
   params: Type.Record(Type.String(), Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
 });
 const interruptSchema = Type.Object({ id: Type.Optional(Type.String()), value: Type.Optional(Type.Unknown()) });
+const interruptsSchema = Type.Record(Type.String(), Type.Array(interruptSchema), { maxProperties: maxHeadValues });
 /** Head of an outcome message. Its `values` are sent as the body of the frame. */
 const outcome = Type.Union([
   closedObject({
     kind: Type.Literal('finished'),
     // The number of tasks of a graph is not limited, only the number of values in a message.
     next: Type.Array(name, { maxItems: maxHeadValues }),
-    interrupts: Type.Record(Type.String(), Type.Array(interruptSchema), { maxProperties: maxHeadValues }),
+    interrupts: interruptsSchema,
   }),
-  closedObject({ kind: Type.Literal('failed'), error: reason, message: reason, hasValues: Type.Boolean() }),
+  closedObject({
+    ...{ kind: Type.Literal('failed'), error: reason, message: reason },
+    hasValues: Type.Boolean(),
+    interrupts: Type.Optional(interruptsSchema),
+  }),
   closedObject({ kind: Type.Enum(['cancelled', 'timeout', 'fenced']) }),
   closedObject({ kind: Type.Literal('lost'), cause: Type.Literal('external'), message: reason }),
 ]);
@@ -209,13 +214,13 @@ function decodeOutcome(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutc
     requireJson(body);
     return body.toString('utf8');
   };
+  type Interrupts = Readonly<Record<string, readonly Interrupt[]>>;
   if (outcome.kind === 'finished') {
-    const interrupts = outcome.interrupts as Readonly<Record<string, readonly Interrupt[]>>;
-    return { kind: 'finished', values: values(), next: outcome.next, interrupts };
+    return { kind: 'finished', values: values(), next: outcome.next, interrupts: outcome.interrupts as Interrupts };
   }
   if (outcome.kind === 'failed') {
-    const { hasValues, ...failed } = outcome;
-    if (hasValues) return { ...failed, values: values() };
+    const { hasValues, interrupts, ...failed } = outcome;
+    if (hasValues) return { ...failed, values: values(), ...(interrupts && { interrupts: interrupts as Interrupts }) };
   }
   if (body.byteLength > 0) throw createViolationError('an outcome with a state that it cannot have');
   if (outcome.kind !== 'failed') return outcome as RunOutcome;

@@ -50,6 +50,13 @@ export function computeEventCost({ mode, event, namespace, data }: Chunk): numbe
   return data.byteLength + mode.length + event.length + namespace.length + eventOverheadBytes;
 }
 
+/** State that a stopped or failed run leaves. Absent if it could not be read. */
+interface LeftState {
+  readonly values?: string;
+  /** Open interrupts of the same snapshot. */
+  readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
+}
+
 /** How an attempt ended. `values` is JSON text. */
 export type RunOutcome =
   | {
@@ -60,13 +67,10 @@ export type RunOutcome =
       readonly next: readonly string[];
       readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
     }
-  /**
-   * The run was stopped. `values` is present if the state could be read. A worker reports a stopped run with `values` as
-   * `failed`, with this kind as `error`.
-   */
-  | { readonly kind: 'cancelled' | 'timeout'; readonly values?: string }
-  /** The graph threw. `error` is the class name of the error. `values` is present if the state could be read. */
-  | { readonly kind: 'failed'; readonly error: string; readonly message: string; readonly values?: string }
+  /** The run was stopped. A worker reports a stopped run with `values` as `failed`, with this kind as `error`. */
+  | ({ readonly kind: 'cancelled' | 'timeout' } & LeftState)
+  /** The graph threw. `error` is the class name of the error. */
+  | ({ readonly kind: 'failed'; readonly error: string; readonly message: string } & LeftState)
   /** The lease was lost: another process owns the run. */
   | { readonly kind: 'fenced' }
   /**

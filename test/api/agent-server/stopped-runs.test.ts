@@ -37,6 +37,24 @@ it.each(['cancel', 'multitask strategy'])('by %s leaves the state so far on the 
   expect((await client.threads.get(threadId)).values).toEqual(await readState());
 });
 
+it.each(['cancelled', 'failed'])('a %s run that has passed an interrupt leaves none on the thread', async (how) => {
+  const threadId = await newThread();
+  await client.runs.wait(threadId, 'working', { input: { question: 'Sure?' } });
+  expect(Object.keys((await client.threads.get(threadId)).interrupts)).toHaveLength(1);
+  const input = { question: null, pauseMs: 60_000, fails: how === 'failed' };
+  const run = await client.runs.create(threadId, 'working', { input });
+  if (how === 'failed') await client.runs.join(threadId, run.run_id).catch(() => undefined);
+  else {
+    await expect
+      .poll(async () => (await client.threads.getState(threadId)).next, { timeout: 20_000 })
+      .toEqual(['work']);
+    await client.runs.cancel(threadId, run.run_id, true);
+  }
+  expect(await client.threads.getState(threadId)).toMatchObject({ next: ['work'], interrupts: [] });
+  const { status, interrupts } = await client.threads.get(threadId);
+  expect({ status, interrupts }).toEqual({ status: how === 'failed' ? 'error' : 'idle', interrupts: {} });
+});
+
 it('a timeout leaves the state so far on the thread', async () => {
   const threadId = await newThread();
   await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'first' } });

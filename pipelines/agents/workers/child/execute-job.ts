@@ -3,7 +3,7 @@ import { raceWithAbort, timedOut, withTimeout } from '../../../../infra/timeouts
 import { buildThreadKey } from '../../checkpoints/copy-checkpoints.ts';
 import { isLeaseLost } from '../../checkpoints/leased-saver.ts';
 import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
-import { readStoredState, toStreamedState } from '../../graphs/compiled-graph.ts';
+import { type RunState, readStoredState, toStreamedState } from '../../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../../graphs/load-graph.ts';
 import type { StoreFactory } from '../../store/agent-store.ts';
 import type { RunOutcome } from '../messages.ts';
@@ -37,6 +37,9 @@ export interface JobDeps {
   readonly stop: AbortController;
   readonly turn: EventLoopTurn;
 }
+
+/** The state that a stopped or failed run leaves. */
+type LeftState = Pick<RunState, 'values' | 'interrupts'>;
 
 /** The tag that LangGraph gives to the run of a node, and to no run inside the node. */
 const nodeTag = 'graph:step:';
@@ -122,7 +125,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     });
     await storedSaver.settled?.();
     await events.waitUntilEmpty();
-    if (signal.aborted) return toAbortOutcome(signal.reason, await readValues());
+    if (signal.aborted) return toAbortOutcome(signal.reason, await readLeftState());
     const state = graph.checkpointer
       ? await raceWithAbort(readStoredState(graph, threadId), signal)
       : toStreamedState(states);
@@ -136,21 +139,22 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
     const is = (matches: (each: unknown) => boolean) => hasCause(error, matches) || hasCause(writeError, matches);
     if (is(isLeaseLost)) return { kind: 'fenced' };
     if (is(isDatabaseUnavailable)) return { kind: 'lost', cause: 'external', message: databaseUnavailableMessage };
-    if (signal.aborted) return toAbortOutcome(signal.reason, await readValues());
+    if (signal.aborted) return toAbortOutcome(signal.reason, await readLeftState());
     // Send all buffered events before reporting the failure.
     await events.waitUntilEmpty().catch(() => undefined);
-    if (signal.aborted) return toAbortOutcome(signal.reason, await readValues());
-    const values = await readValues();
-    return { kind: 'failed', ...describeError(error), ...(values !== undefined && { values }) };
+    if (signal.aborted) return toAbortOutcome(signal.reason, await readLeftState());
+    return { kind: 'failed', ...describeError(error), ...(await readLeftState()) };
   }
 
   /** Reads the state that the run leaves. Returns undefined if it cannot be read in time. */
-  async function readValues(): Promise<string | undefined> {
+  async function readLeftState(): Promise<LeftState | undefined> {
     if (!graph?.checkpointer || signal.reason === 'fenced') return undefined;
     const reading = readStoredState(graph, threadId);
     const limited = signal.aborted ? withTimeout(reading, stateTimeoutMs) : raceWithAbort(reading, signal);
     const state = await limited.catch(() => undefined);
-    return state === timedOut ? undefined : state?.values;
+    return state === timedOut || state === undefined
+      ? undefined
+      : { values: state.values, interrupts: state.interrupts };
   }
 }
 
@@ -158,11 +162,11 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
  * Returns the outcome of an aborted run as the parent process expects it (`RunOutcome`). If the abort reason is an
  * error, for example STREAM_BUFFER_FULL, the run fails.
  */
-function toAbortOutcome(reason: unknown, values: string | undefined): RunOutcome {
-  if (reason instanceof Error) return { kind: 'failed', ...describeError(reason), ...(values && { values }) };
+function toAbortOutcome(reason: unknown, state: LeftState | undefined): RunOutcome {
+  if (reason instanceof Error) return { kind: 'failed', ...describeError(reason), ...state };
   const kind = reason as 'cancelled' | 'timeout' | 'fenced';
-  if (kind === 'fenced' || values === undefined) return { kind };
-  return { kind: 'failed', error: kind, message: 'The run was stopped.', values };
+  if (kind === 'fenced' || state === undefined) return { kind };
+  return { kind: 'failed', error: kind, message: 'The run was stopped.', ...state };
 }
 
 /**

@@ -147,7 +147,7 @@ function replaceRefused(message: MessageFromWorker, reason: string): MessageFrom
     }
     case 'ended': {
       if (message.outcome.kind === 'failed') {
-        const { values: _, ...outcome } = message.outcome;
+        const { values: _, interrupts: __, ...outcome } = message.outcome;
         return { ...message, outcome };
       }
       const { message: text } = runlakeError(error.code, error.params);

@@ -147,5 +147,6 @@ export class RunWorkerHandle extends WorkerHandle {
 /** Converts the failure that a worker reports for a run that this process has stopped. */
 function toStoppedOutcome({ stopping }: RunSlot, outcome: RunOutcome): RunOutcome {
   if (stopping === undefined || outcome.kind !== 'failed' || outcome.error !== stopping) return outcome;
-  return { kind: stopping, ...(outcome.values !== undefined && { values: outcome.values }) };
+  const { error: _, message: __, ...state } = outcome;
+  return { ...state, kind: stopping };
 }

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { Annotation, interrupt, StateGraph } from '@langchain/langgraph';
 
 const State = Annotation.Root({ question: Annotation<string>, answer: Annotation<string>, result: Annotation<string> });
@@ -22,6 +23,23 @@ export const both = new StateGraph(Answers)
   .addNode('right', () => ({ answers: [`right: ${interrupt('right?')}`] }))
   .addEdge('__start__', 'left')
   .addEdge('__start__', 'right')
+  .compile();
+
+/** A graph that interrupts if there is a question, and then works for `pauseMs` or fails. */
+export const working = new StateGraph(
+  Annotation.Root({ question: Annotation<string | null>, pauseMs: Annotation<number>, fails: Annotation<boolean> }),
+)
+  .addNode('ask', ({ question }) => {
+    if (question !== null) interrupt({ question });
+    return {};
+  })
+  .addNode('work', async ({ pauseMs, fails }) => {
+    if (fails) throw new Error('failed on purpose');
+    await pause(pauseMs);
+    return {};
+  })
+  .addEdge('__start__', 'ask')
+  .addEdge('ask', 'work')
   .compile();
 
 /** A graph that is compiled to stop before its last node, without an interrupt value. */

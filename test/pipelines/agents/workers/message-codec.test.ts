@@ -48,8 +48,10 @@ const message: fc.Arbitrary<MessageFromWorker> = fc.oneof(
     const interrupts = { task: [{ id: 'i', value }] };
     return { kind: 'ended', key, nodes: 3, outcome: { kind: 'finished', values, next: ['node'], interrupts } };
   }),
-  fc.record({ key, values: text }).map(({ key, values }): MessageFromWorker => {
-    return { kind: 'ended', key, nodes: 0, outcome: { kind: 'failed', error: 'TypeError', message: 'failed', values } };
+  fc.record({ key, values: text, value: fc.jsonValue() }).map(({ key, values, value }): MessageFromWorker => {
+    const failed = { kind: 'failed', error: 'TypeError', message: 'failed' } as const;
+    const interrupts = { task: [{ id: 'i', value }] };
+    return { kind: 'ended', key, nodes: 0, outcome: { ...failed, values, interrupts } };
   }),
   fc.constant<MessageFromWorker>({
     kind: 'ready',

@@ -265,7 +265,11 @@ describe('stopping', () => {
     await vi.waitFor(() => expect(received).toHaveLength(1), waitOptions);
     const startedAtMs = performance.now();
     handle.cancel();
-    expect(await handle.outcome).toEqual({ kind: 'cancelled', values: expect.stringContaining('"pauseMs":60000') });
+    expect(await handle.outcome).toEqual({
+      kind: 'cancelled',
+      values: expect.stringContaining('"pauseMs":60000'),
+      interrupts: {},
+    });
     expect(performance.now() - startedAtMs).toBeLessThan(3_000);
     // The node that is still running does not end the process.
     expect(await under.values('steps')).toMatchObject({ count: 3 });
@@ -274,7 +278,11 @@ describe('stopping', () => {
 
   test('the timeout of a run', async () => {
     const { outcome } = await under.run('steps', { input: { pauseMs: 60_000 }, job: { timeoutMs: 200 } });
-    expect(outcome).toEqual({ kind: 'timeout', values: expect.stringContaining('"pauseMs":60000') });
+    expect(outcome).toEqual({
+      kind: 'timeout',
+      values: expect.stringContaining('"pauseMs":60000'),
+      interrupts: {},
+    });
   });
 
   test('a failure of the event log', async () => {
