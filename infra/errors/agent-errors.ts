@@ -178,8 +178,8 @@ export const agentErrors = {
   ),
   GRAPH_WORKER_BUSY: transient(
     503,
-    'No process that runs graph code became free in time.',
-    'Retry after a moment. If there are many concurrent requests, raise RUNLAKE_AGENTS_WORKERS.',
+    'The process that runs graph code for queries did not answer in time.',
+    'Retry after a moment. If it happens again, check that the functions that make graphs, their checkpointers and the embedder of the store return in time.',
   ),
   WORKER_PROTOCOL_VIOLATED: terminal(
     500,

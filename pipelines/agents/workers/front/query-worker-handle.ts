@@ -8,6 +8,8 @@ import { type WorkerExit, WorkerHandle, type WorkerOptions } from './worker-hand
 interface Query {
   readonly key: number;
   readonly request: GraphRequest;
+  /** The graph whose code answers the query; undefined for the embedder of the store. */
+  readonly graphId: string | undefined;
   readonly resolve: (json: string) => void;
   readonly reject: (error: unknown) => void;
   timer: NodeJS.Timeout;
@@ -15,8 +17,12 @@ interface Query {
 
 /** Maximum number of concurrent queries in the worker. A query spends most of its time waiting for the database. */
 const maxConcurrent = 16;
+/** Maximum number of concurrent queries of a graph, so that a graph that hangs does not block the others. */
+const maxConcurrentPerGraph = maxConcurrent / 2;
+/** Number of unanswered queries after which the worker is replaced. Their code and memory stay in the process. */
+const maxTimedOut = 100;
 const queueTimeoutMs = 2_000;
-const queryTimeoutMs = 30_000;
+const defaultQueryTimeoutMs = 30_000;
 
 /**
  * The handle of the query worker, a separate worker, so that queries never wait behind runs.
@@ -24,9 +30,10 @@ const queryTimeoutMs = 30_000;
  * Invariant: each query is settled once: with its answer, its error or a timeout.
  *
  *   1. A query waits in the queue for at most two seconds.
- *   2. The query is sent to the worker when fewer than 16 queries are in flight. It times out if the worker does not
- *      answer within 30 s.
- *   3. If the worker ends while only one query is in flight, that query is considered the cause and fails. If several
+ *   2. The query is sent to the worker when fewer than 16 queries are in flight, at most 8 of them for the same graph.
+ *      It times out if the worker does not answer within 30 s.
+ *   3. If 100 queries that timed out are still unanswered, the worker is replaced.
+ *   4. If the worker ends while only one query is in flight, that query is considered the cause and fails. If several
  *      queries are in flight, they fail with GRAPH_WORKER_BUSY, which is retryable.
  */
 export class QueryWorkerHandle extends WorkerHandle {
@@ -34,6 +41,7 @@ export class QueryWorkerHandle extends WorkerHandle {
   readonly #inFlight = new Map<number, Query>();
   /** Keys of queries that have timed out in the worker. Their answers may still arrive. */
   readonly #timedOut = new Set<number>();
+  readonly #queryTimeoutMs: number;
   #lastKey = 0;
   #isClosed = false;
 
@@ -46,6 +54,7 @@ export class QueryWorkerHandle extends WorkerHandle {
       ) => void;
       readonly onExit: (exit: WorkerExit) => void;
     },
+    queryTimeoutMs = defaultQueryTimeoutMs,
   ) {
     super(options, {
       onReady: (loadErrors, _routes, nodes) => {
@@ -67,6 +76,7 @@ export class QueryWorkerHandle extends WorkerHandle {
         hooks.onExit(exit);
       },
     });
+    this.#queryTimeoutMs = queryTimeoutMs;
   }
 
   /**
@@ -80,12 +90,13 @@ export class QueryWorkerHandle extends WorkerHandle {
       const query: Query = {
         key: this.#lastKey,
         request,
+        graphId: getGraphId(request),
         resolve,
         reject,
         timer: setTimeout(() => this.#settle(query, runlakeError('GRAPH_WORKER_BUSY')), queueTimeoutMs),
       };
       this.#queue.set(query.key, query);
-      this.#sendNext();
+      if (this.ready && this.#inFlight.size < maxConcurrent) this.#send(query);
     });
   }
 
@@ -98,17 +109,28 @@ export class QueryWorkerHandle extends WorkerHandle {
   }
 
   #sendNext(): void {
+    const fullGraphs = new Set<string | undefined>();
     for (const query of this.#queue.values()) {
       if (!this.ready || this.#inFlight.size >= maxConcurrent) return;
-      this.#queue.delete(query.key);
-      this.#inFlight.set(query.key, query);
-      clearTimeout(query.timer);
-      query.timer = setTimeout(() => {
-        this.#timedOut.add(query.key);
-        this.#settle(query, runlakeError('GRAPH_WORKER_BUSY'));
-      }, queryTimeoutMs);
-      this.send({ kind: 'query', key: query.key, request: query.request });
+      if (!fullGraphs.has(query.graphId) && !this.#send(query)) fullGraphs.add(query.graphId);
     }
+  }
+
+  /** Sends a queued query. Returns false if its graph has the maximum number of queries in flight. */
+  #send(query: Query): boolean {
+    const ofGraph = [...this.#inFlight.values()].filter(({ graphId }) => graphId === query.graphId);
+    if (ofGraph.length >= maxConcurrentPerGraph) return false;
+    this.#queue.delete(query.key);
+    this.#inFlight.set(query.key, query);
+    clearTimeout(query.timer);
+    query.timer = setTimeout(() => {
+      this.#timedOut.add(query.key);
+      this.#settle(query, runlakeError('GRAPH_WORKER_BUSY'));
+      if (this.#timedOut.size >= maxTimedOut) this.kill('external', `${maxTimedOut} queries did not end`);
+      this.#sendNext();
+    }, this.#queryTimeoutMs);
+    this.send({ kind: 'query', key: query.key, request: query.request });
+    return true;
   }
 
   #receive(message: MessageFromWorker): void {
@@ -131,4 +153,9 @@ export class QueryWorkerHandle extends WorkerHandle {
     if (typeof result === 'string') query.resolve(result);
     else query.reject(result);
   }
+}
+
+function getGraphId(request: GraphRequest): string | undefined {
+  if (request.kind === 'embed') return undefined;
+  return 'thread' in request ? request.thread.graphId : request.graphId;
 }

@@ -52,6 +52,8 @@ export interface WorkerPoolOptions {
   readonly heapMegabytes?: number | undefined;
   /** Default: 120,000 ms. */
   readonly loadTimeoutMs?: number;
+  /** Maximum time for a query. Default: 30,000 ms. */
+  readonly queryTimeoutMs?: number;
 }
 
 export interface WorkerPool {
@@ -184,7 +186,9 @@ export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWo
     };
   };
 
-  const queryWorker = runsQueries ? new QueryWorkerHandle(workerOptions, createHooks()) : undefined;
+  const queryWorker = runsQueries
+    ? new QueryWorkerHandle(workerOptions, createHooks(), options.queryTimeoutMs)
+    : undefined;
   for (let started = 0; started < workers; started += 1) {
     runWorkers.add(new RunWorkerHandle(workerOptions, { ...createHooks(), onChange: schedule }));
   }

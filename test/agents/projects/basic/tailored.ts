@@ -11,12 +11,13 @@ class UnreadableSaver extends MemorySaver {
 }
 
 /**
- * Builds the graph for each request: `configurable.node` names its node, and the answer begins with
+ * Builds the graph for each request: `configurable.node` names its node (`process`: after the process), and the answer begins with
  * `configurable.style`. `configurable.hangs` names what never ends: this function (`factory`) or reading the final state
  * (`state`).
  */
 export async function makeGraph(config: RunnableConfig) {
-  const node = String(config.configurable?.node ?? 'plain');
+  const node =
+    config.configurable?.node === 'process' ? `process-${process.pid}` : String(config.configurable?.node ?? 'plain');
   if (node === 'refused') throw new Error('no such node');
   if (config.configurable?.hangs === 'factory') return endless();
   const builder = new StateGraph(Annotation.Root({ answer: Annotation<string>, text: Annotation<string> }))
