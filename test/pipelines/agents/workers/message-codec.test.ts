@@ -35,6 +35,8 @@ const traced = fc.record({
   values: fc.string(),
   open: fc.boolean(),
 });
+/** A value that JSON text preserves; for example, JSON has no -0. */
+const jsonValue = fc.jsonValue().map((value) => JSON.parse(JSON.stringify(value)) as unknown);
 const message: fc.Arbitrary<MessageFromWorker> = fc.oneof(
   fc.constant<MessageFromWorker>({ kind: 'heartbeat' }),
   fc
@@ -44,11 +46,11 @@ const message: fc.Arbitrary<MessageFromWorker> = fc.oneof(
   fc.record({ key, runs: fc.array(traced, { maxLength: 5 }) }).map(({ key, runs }): MessageFromWorker => {
     return { kind: 'traced', key, traced: { droppedRuns: 0, droppedValues: 1, runs } };
   }),
-  fc.record({ key, values: text, value: fc.jsonValue() }).map(({ key, values, value }): MessageFromWorker => {
+  fc.record({ key, values: text, value: jsonValue }).map(({ key, values, value }): MessageFromWorker => {
     const interrupts = { task: [{ id: 'i', value }] };
     return { kind: 'ended', key, nodes: 3, outcome: { kind: 'finished', values, next: ['node'], interrupts } };
   }),
-  fc.record({ key, values: text, value: fc.jsonValue() }).map(({ key, values, value }): MessageFromWorker => {
+  fc.record({ key, values: text, value: jsonValue }).map(({ key, values, value }): MessageFromWorker => {
     const failed = { kind: 'failed', error: 'TypeError', message: 'failed' } as const;
     const interrupts = { task: [{ id: 'i', value }] };
     return { kind: 'ended', key, nodes: 0, outcome: { ...failed, values, interrupts } };
