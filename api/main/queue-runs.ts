@@ -103,7 +103,7 @@ export async function addRuns(
   if (found.includes(undefined)) throw runlakeError('NOT_FOUND', { what: 'Run' });
   const traceIds = found.flatMap((location) => location?.traceId ?? []);
   await requireThreads(services, caller.workspaceId, threads);
-  return insertQueueRuns(database, caller.workspaceId, queueId, [...runs, ...threads], keepsTraces ? traceIds : []);
+  return insertQueueRuns(services, caller.workspaceId, queueId, [...runs, ...threads], keepsTraces ? traceIds : []);
 }
 
 export const extendParameter = Type.Optional(

@@ -5,6 +5,7 @@ import { type EventLog, waitUntilStored } from '../../infra/event-log/event-log.
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
+import { removeFromQueues } from '../queues/remove-gone-runs.ts';
 import type { ProjectResolver } from './resolve-project.ts';
 
 export interface DeletedProject {
@@ -81,7 +82,7 @@ export async function deleteProjects(
 const projectRunsCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 
 /**
- * Deletes the stored runs of a deleted project, with their attachments and feedback, and sets `purged_at`. Usage stays,
+ * Deletes the stored runs of a deleted project, with their attachments, feedback and rows of annotation queues, and sets `purged_at`. Usage stays,
  * because traces are billing facts. Reads omit runs of deleted projects, both before this call and for events that are
  * stored later, which the second purge deletes. Leaves a project without `deleted_at` unchanged. Idempotent.
  */
@@ -102,7 +103,14 @@ export async function deleteProjectRuns(
     ...(signal && { signal }),
   };
   const sql = `SELECT DISTINCT id FROM runs WHERE ${projectRunsCondition}`;
-  const runCondition = `tenant_id = {tenant:UUID} AND run_id IN ${await storeDeletionKeys(clickhouse, { sql, ...rest })}`;
+  const runs = await storeDeletionKeys(clickhouse, { sql, ...rest });
+  await removeFromQueues({ clickhouse, database }, workspaceId, runs);
+  await database.execute(
+    `DELETE FROM annotation_queue_runs WHERE run_id IS NULL AND project_id = $2
+       AND queue_id IN (SELECT id FROM annotation_queues WHERE workspace_id = $1)`,
+    [workspaceId, projectId],
+  );
+  const runCondition = `tenant_id = {tenant:UUID} AND run_id IN ${runs}`;
   // Runs are deleted after their attachments and feedback, because a repeated call needs them to find these.
   const deletions = [
     { table: 'attachments', condition: runCondition },

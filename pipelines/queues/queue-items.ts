@@ -189,6 +189,6 @@ export async function populateQueue(
     traceIds.push(trace_id);
     if (runs.length === maxPopulatedRuns) break;
   }
-  await addQueueRuns(deps.database, workspaceId, queueId, runs, keepsTraces ? traceIds : []);
+  await addQueueRuns(deps, workspaceId, queueId, runs, keepsTraces ? traceIds : []);
   return runs.length;
 }

@@ -6,12 +6,14 @@
  * Changes lock the row of the run in the queue, so two users cannot both become the last permitted reviewer.
  */
 import { randomUUID } from 'node:crypto';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { requestKeepInWorkspace } from '../retention/change-traces.ts';
 import type { ThreadKey } from '../runs/threads.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
+import { removeGoneRuns } from './remove-gone-runs.ts';
 
 /** Maximum number of runs per queue. */
 const maxRuns = 10_000;
@@ -106,11 +108,26 @@ export interface AddedQueueRun {
 
 /**
  * Adds runs and threads to a queue, and requests that the given traces become longlived: all or none. Runs and threads
- * that are already in the queue do not change.
+ * that are already in the queue do not change. A full queue first loses the runs that are no longer stored.
  *
- * @throws NOT_FOUND; QUEUE_FULL.
+ * @throws NOT_FOUND; QUEUE_FULL; errors of the stores.
  */
 export async function addQueueRuns(
+  { clickhouse, database }: { readonly clickhouse: ClickHouse; readonly database: Database },
+  workspaceId: string,
+  queueId: string,
+  items: readonly (NewQueueRun | ThreadKey)[],
+  tracesToKeep: readonly string[],
+): Promise<AddedQueueRun[]> {
+  const insert = () => insertQueueRuns(database, workspaceId, queueId, items, tracesToKeep);
+  return insert().catch(async (error: unknown) => {
+    if (!isRunlakeError(error) || error.code !== 'QUEUE_FULL') throw error;
+    if ((await removeGoneRuns({ clickhouse, database }, workspaceId, queueId)) === 0) throw error;
+    return insert();
+  });
+}
+
+async function insertQueueRuns(
   database: Database,
   workspaceId: string,
   queueId: string,

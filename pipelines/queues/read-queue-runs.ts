@@ -1,5 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { type LocatedRun, locateRuns, readLiveProjectIds, requireProjects } from '../runs/locate-run.ts';
+import { type LocatedRun, locateLiveRuns, readLiveProjectIds, requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import { findStoredThreads, type ThreadKey } from '../runs/threads.ts';
@@ -32,7 +32,7 @@ export async function listStoredItems(
 ): Promise<QueueItem[]> {
   const listed = await listQueueRuns(database, caller, queueId, sections);
   const runIds = listed.flatMap(({ run_id }) => run_id ?? []);
-  const located = await locateRuns(clickhouse, caller.workspaceId, runIds);
+  const located = await locateLiveRuns(clickhouse, caller.workspaceId, runIds);
   const projectIds = [...located.map((run) => run.projectId), ...listed.flatMap(({ project_id }) => project_id ?? [])];
   const live = new Set(await readLiveProjectIds(database, caller.workspaceId, [...new Set(projectIds)]));
   const stored = new Map(located.map((run) => [run.runId, run]));

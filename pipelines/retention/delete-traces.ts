@@ -1,6 +1,6 @@
 /**
  * Deletes traces with everything that belongs to them, in step 3 of `change-traces.ts`: runs, attachments, feedback,
- * streamed events, deferred events, and dead-letter records of the in-process log. `traces` and the roll-ups of
+ * streamed events, rows of annotation queues, deferred events, and dead-letter records of the in-process log. `traces` and the roll-ups of
  * usage stay, because bills are based on them. Locations of traces are deleted the second time only: until then they
  * give late events the stored time of their trace, so that it is not counted again in another hour. The runs are marked
  * as their traces are, because feedback on a run need not name its trace.
@@ -9,6 +9,7 @@ import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhou
 import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
+import { removeFromQueues } from '../queues/remove-gone-runs.ts';
 import { toPlainText, toReadableJson } from '../runs/json-sql.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
@@ -125,6 +126,7 @@ async function deleteMarkedTraces(
     ...bulk,
     ...rest,
   });
+  await removeFromQueues({ clickhouse, database }, tenantId, runs);
   const tenantCondition = 'tenant_id = {tenant:UUID}';
   const tracesCondition = `${projectCondition} AND trace_id IN ${traces}`;
   // The second time, runs that are deleted already have a mark. A root run has the same id as its trace.

@@ -21,11 +21,28 @@ interface LocatorRow {
   readonly session_id: string;
 }
 
-/** Finds runs of a workspace by id; ids that are not stored are omitted. */
-export async function locateRuns(
+/**
+ * Finds runs of a workspace by id; ids that are not stored are omitted. Returns expired runs too, because locations
+ * outlive their runs.
+ */
+export function locateRuns(clickhouse: ClickHouse, tenantId: string, runIds: readonly string[]): Promise<LocatedRun[]> {
+  return readLocator(clickhouse, tenantId, runIds, '');
+}
+
+/** Like {@link locateRuns}, without expired runs. */
+export function locateLiveRuns(
   clickhouse: ClickHouse,
   tenantId: string,
   runIds: readonly string[],
+): Promise<LocatedRun[]> {
+  return readLocator(clickhouse, tenantId, runIds, 'HAVING max(expires_at) > now()');
+}
+
+async function readLocator(
+  clickhouse: ClickHouse,
+  tenantId: string,
+  runIds: readonly string[],
+  havingSql: string,
 ): Promise<LocatedRun[]> {
   if (runIds.length === 0) return [];
   const rows = await clickhouse.query<LocatorRow>({
@@ -35,7 +52,7 @@ export async function locateRuns(
             toUnixTimestamp64Micro(first.4) AS trace_micros, first.5 AS session_id
           FROM run_locator
           WHERE tenant_id = {tenant:UUID} AND id IN ids
-          GROUP BY id`,
+          GROUP BY id ${havingSql}`,
     params: { tenant: tenantId },
     externalTable: { name: 'ids', structure: 'id UUID', rows: [...new Set(runIds)].map((id) => [id]) },
   });
