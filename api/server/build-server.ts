@@ -345,8 +345,10 @@ function registerJsonParser(
   { acceptsAnyContentType, bodyLimit }: ApiProfile,
 ): void {
   // Fastify's own `parseAs` keeps each chunk as an object, which costs 200 bytes for a chunk of one byte.
-  const readJson = async ({ headers }: FastifyRequest, payload: Readable) => {
-    const body = await readJsonBody(payload, headers['content-length'], bodyLimit);
+  const readJson = async ({ headers, routeOptions }: FastifyRequest, payload: Readable) => {
+    const ownLimit = routeOptions.config.operation?.maxBodyBytes;
+    const limit = ownLimit === undefined ? bodyLimit : { bytes: ownLimit, setting: 'the limit of this operation' };
+    const body = await readJsonBody(payload, headers['content-length'], limit);
     const encoding = headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity')
       throw runlakeError('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });

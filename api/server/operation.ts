@@ -55,6 +55,8 @@ export interface Operation {
   };
   /** Set if the handler reads `request.raw` itself. No parser, size limit or schema applies to the body. */
   readonly rawBody?: RawBody;
+  /** Maximum size of the JSON body, instead of that of the API. */
+  readonly maxBodyBytes?: number;
   /** Errors that the handler throws, for the API description, which also contains the errors of the earlier steps. */
   readonly errors?: readonly ErrorCode[];
   /**

@@ -4,8 +4,8 @@ import type { Database } from '../../infra/postgres/database.ts';
 import { runInTimeSlices } from '../ingest/in-slices.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { addSplits, defaultSplit, requireWriteSize, splitKey } from './example.ts';
+import { findCurrentExamples, replaceExampleRows } from './example-rows.ts';
 import { requireDataset, writeVersion } from './versions.ts';
-import { findCurrentExamples, replaceExampleRows } from './write-examples.ts';
 
 export const metadataOperations = ['SET', 'ARRAY_ADD', 'ARRAY_REMOVE'] as const;
 

@@ -2,8 +2,8 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { addSplits, splitKey } from './example.ts';
+import { readCurrentExamples, replaceExampleRows } from './example-rows.ts';
 import { resolveAsOf, writeVersion } from './versions.ts';
-import { readCurrentExamples, replaceExampleRows } from './write-examples.ts';
 
 /**
  * Returns the names of the splits that a dataset has in a version.
@@ -45,11 +45,13 @@ export async function changeSplit(
   const ids = toUniqueIds(exampleIds);
   await writeVersion(database, workspaceId, datasetId, async (tx, dataset) => {
     const current = await readCurrentExamples({ tx, config }, dataset, ids);
-    const rows = [...current].map(([id, { metadata, attachments }]) => {
-      const splits = [metadata[splitKey] ?? []].flat().filter((split) => split !== name) as string[];
-      return { id, attachments, metadata: addSplits(metadata, remove ? splits : [...splits, name]) };
-    });
-    await replaceExampleRows(tx, dataset, rows);
+    function* changeRows() {
+      for (const [id, { metadata, attachments }] of current) {
+        const splits = [metadata[splitKey] ?? []].flat().filter((split) => split !== name) as string[];
+        yield { id, attachments, metadata: addSplits(metadata, remove ? splits : [...splits, name]) };
+      }
+    }
+    await replaceExampleRows(tx, dataset, changeRows());
     return 0;
   });
   return ids;

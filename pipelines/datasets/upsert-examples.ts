@@ -1,4 +1,5 @@
 import type { Sql } from '../../infra/postgres/database.ts';
+import { findCurrentExamples, insertExampleRows, replaceExampleRows } from './example-rows.ts';
 import { confirmAttachmentSets } from './pending-attachments.ts';
 import { prepareExamples, requireInputs } from './validate-examples.ts';
 import { type LockedDataset, writeVersion } from './versions.ts';
@@ -6,10 +7,7 @@ import {
   buildChangedRows,
   type ExampleChange,
   type ExampleDeps,
-  findCurrentExamples,
-  insertExampleRows,
   type NewExample,
-  replaceExampleRows,
   requireDistinctIds,
   requireFreeIds,
   storeAttachments,

@@ -12,7 +12,6 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { toJsonb } from '../../infra/postgres/value-types.ts';
 import {
   type AttachmentLocation,
   copyAttachments,
@@ -21,7 +20,14 @@ import {
 } from '../attachments/attachment-sets.ts';
 import { listAttachments } from '../attachments/attachment-urls.ts';
 import { normaliseMimeType, validateAttachmentName } from '../attachments/read-attachment.ts';
-import { addSplits, createExampleError, requireWriteSize, splitKey } from './example.ts';
+import { addSplits, createExampleError, splitKey } from './example.ts';
+import {
+  type ChangedRow,
+  type CurrentExample,
+  insertExampleRows,
+  readCurrentExamples,
+  replaceExampleRows,
+} from './example-rows.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
 import type { ExampleWithSource } from './source-runs.ts';
 import { createExamplePreparer, prepareExamples, readExampleRules, requireInputs } from './validate-examples.ts';
@@ -111,40 +117,6 @@ export function toIdConflict(error: unknown): never {
   throw isIdTaken ? runlakeError('CONFLICT', { reason: 'An example with this id already exists.' }) : error;
 }
 
-interface NewRow extends Omit<NewExample, 'attachments'> {
-  readonly inputs: string;
-  readonly attachments?: Readonly<Record<string, AttachmentLocation>> | undefined;
-}
-
-/**
- * Adds examples to the version that a write creates.
- *
- * @throws errors of the database client if an id already exists.
- */
-export async function insertExampleRows(tx: Sql, dataset: LockedDataset, rows: readonly NewRow[]): Promise<void> {
-  const metadata = rows.map((row) => addSplits(row.metadata ?? {}, row.split));
-  await tx.execute(
-    `INSERT INTO examples (workspace_id, dataset_id, valid_from, id, created_at, inputs, outputs, metadata, searchable,
-       source_run_id, attachments)
-     SELECT $1, $2, $3, id, coalesce(created_at, $3), inputs, outputs, metadata, searchable, source_run_id, attachments
-     FROM unnest($4::uuid[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::jsonb[], $10::uuid[], $11::jsonb[])
-       AS new (id, created_at, inputs, outputs, metadata, searchable, source_run_id, attachments)`,
-    [
-      dataset.workspaceId,
-      dataset.id,
-      dataset.asOf,
-      rows.map(({ id }) => id),
-      rows.map(({ createdAt }) => createdAt ?? null),
-      rows.map(({ inputs }) => inputs),
-      rows.map(({ outputs }) => outputs ?? null),
-      metadata.map((each) => JSON.stringify(each)),
-      metadata.map(toJsonb),
-      rows.map(({ sourceRunId }) => sourceRunId ?? null),
-      rows.map(({ attachments }) => toJsonb(attachments ?? {})),
-    ],
-  );
-}
-
 /** Changes to an example. Absent fields stay unchanged. */
 export interface ExampleChange extends Pick<NewExample, 'id' | 'inputs' | 'outputs' | 'metadata' | 'split'> {
   /** New attachments. Without `attachmentsOperations`, they replace all former attachments. */
@@ -204,101 +176,6 @@ export function buildChangedRows(
       attachments: changeAttachments(change, attachments, added.get(change.id) ?? {}),
     };
   });
-}
-
-interface CurrentExample {
-  readonly metadata: JsonObject;
-  readonly attachments: Readonly<Record<string, AttachmentLocation>>;
-}
-
-interface ChangeDeps {
-  /** Transaction that has locked the dataset. */
-  readonly tx: Sql;
-  readonly config: Pick<Config, 'maxBodyBytes'>;
-}
-
-/**
- * Returns the newest state of the given examples, by id.
- *
- * @throws NOT_FOUND; CONFLICT if an example belongs to another dataset; BAD_REQUEST if they are too large together.
- */
-export async function readCurrentExamples(
-  { tx, config }: ChangeDeps,
-  dataset: LockedDataset,
-  ids: readonly string[],
-): Promise<Map<string, CurrentExample>> {
-  const found = await findCurrentExamples({ tx, config }, dataset, ids);
-  const missing = ids.filter((id) => !found.has(id));
-  if (missing.length === 0) return found;
-  const [elsewhere] = await tx.query<{ id: string }>(
-    `SELECT id FROM examples WHERE workspace_id = $1 AND id = ANY ($2::uuid[]) AND valid_to = 'infinity' LIMIT 1`,
-    [dataset.workspaceId, missing],
-  );
-  if (elsewhere) throw runlakeError('CONFLICT', { reason: `Example ${elsewhere.id} belongs to another dataset.` });
-  throw runlakeError('NOT_FOUND', { what: `Example ${missing[0]}` });
-}
-
-/**
- * Like {@link readCurrentExamples}, but omits examples that are not in the dataset.
- *
- * @throws BAD_REQUEST if the examples are too large together.
- */
-export async function findCurrentExamples(
-  { tx, config }: ChangeDeps,
-  { workspaceId, id: datasetId }: LockedDataset,
-  ids: readonly string[],
-): Promise<Map<string, CurrentExample>> {
-  const selected = `FROM examples
-     WHERE workspace_id = $1 AND dataset_id = $2 AND id = ANY ($3::uuid[]) AND valid_to = 'infinity'`;
-  const params = [workspaceId, datasetId, ids];
-  const [size] = await tx.query<{ bytes: number }>(
-    `SELECT coalesce(sum(octet_length(metadata) + octet_length(attachments::text)), 0)::bigint AS bytes ${selected}`,
-    params,
-  );
-  requireWriteSize(size!.bytes, config);
-  const rows = await tx.query<{ id: string; metadata: string } & Pick<CurrentExample, 'attachments'>>(
-    `SELECT id, metadata, attachments ${selected}`,
-    params,
-  );
-  return new Map(
-    rows.map(({ id, metadata, attachments }) => [id, { metadata: JSON.parse(metadata) as JsonObject, attachments }]),
-  );
-}
-
-interface ChangedRow {
-  readonly id: string;
-  /** New inputs. If undefined or null, the inputs stay unchanged. */
-  readonly inputs?: string | null | undefined;
-  readonly outputs?: string | null | undefined;
-  readonly metadata: JsonObject;
-  readonly attachments: Readonly<Record<string, AttachmentLocation>>;
-}
-
-/** Ends the current rows of examples and inserts the rows that replace them. */
-export async function replaceExampleRows(tx: Sql, dataset: LockedDataset, rows: readonly ChangedRow[]): Promise<void> {
-  await tx.execute(
-    `WITH former AS (
-       UPDATE examples SET valid_to = $3
-       WHERE dataset_id = $2 AND workspace_id = $1 AND id = ANY ($4::uuid[]) AND valid_to = 'infinity' RETURNING *
-     )
-     INSERT INTO examples (workspace_id, dataset_id, valid_from, id, created_at, inputs, outputs, metadata, searchable,
-       source_run_id, attachments)
-     SELECT former.workspace_id, former.dataset_id, $3, id, former.created_at, coalesce(new.inputs, former.inputs),
-       coalesce(new.outputs, former.outputs), new.metadata, new.searchable, former.source_run_id, new.attachments
-     FROM former JOIN unnest($4::uuid[], $5::text[], $6::text[], $7::text[], $8::jsonb[], $9::jsonb[])
-       AS new (id, inputs, outputs, metadata, searchable, attachments) USING (id)`,
-    [
-      dataset.workspaceId,
-      dataset.id,
-      dataset.asOf,
-      rows.map(({ id }) => id),
-      rows.map(({ inputs }) => inputs ?? null),
-      rows.map(({ outputs }) => outputs ?? null),
-      rows.map(({ metadata }) => JSON.stringify(metadata)),
-      rows.map(({ metadata }) => toJsonb(metadata)),
-      rows.map(({ attachments }) => toJsonb(attachments)),
-    ],
-  );
 }
 
 function changeAttachments(

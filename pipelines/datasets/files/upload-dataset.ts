@@ -4,10 +4,10 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { DatasetRecord } from '../dataset.ts';
 import { maxExampleDepth } from '../example.ts';
+import { insertExampleRows } from '../example-rows.ts';
 import { createExamplePreparer, readExampleRules } from '../validate-examples.ts';
 import { type LockedDataset, writeVersionInTransaction } from '../versions.ts';
 import { createDataset, type NewDataset } from '../write-dataset.ts';
-import { insertExampleRows } from '../write-examples.ts';
 import { readTable, type TableFormat, type TableRow } from './read-table.ts';
 
 export interface UploadDeps {
