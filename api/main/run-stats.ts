@@ -165,7 +165,9 @@ async function readExperimentIds({ database }: Services, workspaceId: string, bo
   if (body.reference_dataset_id == null) return undefined;
   const experimentIds = await readDatasetProjectIds(database, workspaceId, body.reference_dataset_id);
   const projectIds = normaliseIds(body.session);
-  return projectIds === undefined ? experimentIds : experimentIds.filter((id) => projectIds.includes(id));
+  if (projectIds === undefined) return experimentIds;
+  const requested = new Set(projectIds);
+  return experimentIds.filter((id) => requested.has(id));
 }
 
 function readGrouping(groupBy: Static<typeof GroupBy> | null | undefined) {

@@ -185,3 +185,21 @@ describe('run statistics', () => {
     expect((await ask({}, runs.theirs.workspaceKeys[0])).body).toMatchObject(noStats);
   });
 });
+
+it('of many experiments of a dataset are restricted to many projects in linear time', async () => {
+  const datasetId = randomUUID();
+  await runs.api.database.execute(
+    `INSERT INTO projects (id, workspace_id, name, reference_dataset_id)
+     SELECT gen_random_uuid(), $1, 'experiment ' || n, $2 FROM generate_series(1, 100000) AS n`,
+    [runs.ours.workspaceIds[0], datasetId],
+  );
+  const measure = async (projects: number) => {
+    const session = Array.from({ length: projects }, () => randomUUID());
+    const before = process.cpuUsage();
+    const { status, body } = await ask({ reference_dataset_id: datasetId, session, select: ['run_count'] });
+    expect([status, body.run_count]).toEqual([200, 0]);
+    return process.cpuUsage(before).user;
+  };
+  const few = await measure(1);
+  expect(await measure(10_000)).toBeLessThan(5 * Math.max(few, 200_000));
+});
