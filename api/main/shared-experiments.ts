@@ -6,6 +6,7 @@ import { readExamplesWithRuns } from '../../pipelines/datasets/experiment-runs.t
 import { type FeedbackFilter, listFeedback } from '../../pipelines/feedback/list-feedback.ts';
 import { findProjectIds } from '../../pipelines/projects/project.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
+import { findLiveProjects } from '../../pipelines/runs/locate-run.ts';
 import { queryRuns, readOneRun, v1Envelope } from '../../pipelines/runs/query-runs.ts';
 import { publicFields, selectPublicFields } from '../../pipelines/runs/run-select.ts';
 import { openShare } from '../../pipelines/runs/shared-traces.ts';
@@ -212,7 +213,10 @@ export const sharedExperimentOperations: readonly Operation[] = [
       const { organizationId, tenantId, traceId } = await openShare(services.database, params.share_token);
       if (traceId === undefined) throw runlakeError('NOT_FOUND', { what: 'Shared trace' });
       await services.rateLimiter.takeSharedSearch({ targetId: params.share_token });
-      const body = await runForTenant({ organizationId }, () => readFeedback(services, tenantId, query, { traceId }));
+      const body = await runForTenant({ organizationId }, async () => {
+        const live = await findLiveProjects(services, tenantId, traceId);
+        return live.length === 0 ? emptyList : readFeedback(services, tenantId, query, { traceId });
+      });
       return new RawResponse({ body, headers: publicHeaders });
     },
   }),

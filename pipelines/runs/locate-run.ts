@@ -108,6 +108,15 @@ export async function locateTrace(clickhouse: ClickHouse, tenantId: string, trac
   return rows.map((row) => row.session_id);
 }
 
+/** Finds the project of a trace. Returns an empty list if the trace is not stored, or if the project is deleted. */
+export async function findLiveProjects(
+  { clickhouse, database }: { readonly clickhouse: ClickHouse; readonly database: Database },
+  tenantId: string,
+  traceId: string,
+): Promise<string[]> {
+  return readLiveProjectIds(database, tenantId, await locateTrace(clickhouse, tenantId, traceId));
+}
+
 /**
  * Reads the ids of the projects of a workspace that are not deleted, restricted to `among` if it is given.
  *
@@ -138,7 +147,8 @@ export async function requireProjects(
   projectIds: readonly string[],
 ): Promise<string[]> {
   const live = await readLiveProjectIds(database, workspaceId, projectIds);
-  const missing = projectIds.find((id) => !live.includes(id));
+  const found = new Set(live);
+  const missing = projectIds.find((id) => !found.has(id));
   if (missing !== undefined) throw runlakeError('NOT_FOUND', { what: `Project ${missing}` });
   return live;
 }

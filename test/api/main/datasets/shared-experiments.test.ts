@@ -175,6 +175,18 @@ describe('feedback', () => {
     await ask('DELETE', `/runs/${runs.secret}/share`);
     expect((await read('feedbacks', undefined, share)).status).toBe(404);
   });
+
+  it('is not readable after the project was deleted', async () => {
+    const session_id = (await ask('POST', '/sessions', { name: 'to delete' })).body.id;
+    await addRun('to delete', session_id);
+    await api.settled();
+    await ask('POST', '/feedback', { run_id: runs['to delete'], key: 'of deleted', score: 1 });
+    await api.settled();
+    const share = (await ask('PUT', `/runs/${runs['to delete']}/share`)).body.share_token;
+    expect(keys(await read('feedbacks', undefined, share))).toEqual(['of deleted']);
+    expect((await ask('DELETE', `/sessions/${session_id}`)).status).toBe(200);
+    expect(await read('feedbacks', undefined, share)).toMatchObject({ status: 200, body: [] });
+  });
 });
 
 describe('comparisons', () => {
