@@ -63,7 +63,7 @@ function convert(schema: TSchema, value: string | string[]): unknown {
   const type = 'type' in schema ? schema.type : undefined;
   if (type === 'array') {
     const items = ('items' in schema ? schema.items : {}) as TSchema;
-    return (parseJsonList(value) ?? [value].flat()).map((item) =>
+    return ((isFreeText(items) ? undefined : parseJsonList(value)) ?? [value].flat()).map((item) =>
       typeof item === 'string' ? convert(items, item) : item,
     );
   }
@@ -76,6 +76,10 @@ function convert(schema: TSchema, value: string | string[]): unknown {
   }
   return value;
 }
+
+/** Any text is valid, and may begin like a list. */
+const isFreeText = (schema: TSchema) =>
+  'type' in schema && schema.type === 'string' && !('enum' in schema || 'format' in schema || 'pattern' in schema);
 
 /** Parses a list in JSON, such as `["values","debug"]`, which the JavaScript client of the agent server sends. */
 function parseJsonList(value: string | string[]): unknown[] | undefined {

@@ -43,6 +43,7 @@ describe('convertQuery', () => {
     share: Type.Optional(Type.Number()),
     ids: Type.Optional(Type.Array(Type.String())),
     numbers: Type.Optional(Type.Array(Type.Integer())),
+    modes: Type.Optional(Type.Array(Type.String({ enum: ['values', 'debug'] }))),
     name: Type.Optional(Type.String()),
   });
 
@@ -57,6 +58,11 @@ describe('convertQuery', () => {
     ['limit=1&limit=2', { flag: true, limit: ['1', '2'] }],
     ['ids=a', { flag: true, limit: 100, ids: ['a'] }],
     ['ids=a&ids=b&numbers=1&numbers=x', { flag: true, limit: 100, ids: ['a', 'b'], numbers: [1, 'x'] }],
+    // The JavaScript client of the agent server sends lists as JSON.
+    ['modes=["values","debug"]&numbers=[1,2]', { flag: true, limit: 100, modes: ['values', 'debug'], numbers: [1, 2] }],
+    ['modes=["values"', { flag: true, limit: 100, modes: ['["values"'] }],
+    ['ids=["a"]', { flag: true, limit: 100, ids: ['["a"]'] }],
+    ['ids=[]', { flag: true, limit: 100, ids: ['[]'] }],
     ['name=007&other=1', { flag: true, limit: 100, name: '007', other: '1' }],
   ])('%s', (query, values) => {
     expect({ ...convertQuery(schema, parseQuery(`/x?${query}`)) }).toEqual(values);
