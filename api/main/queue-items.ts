@@ -57,12 +57,22 @@ const ListedItem = Type.Object({
 
 const RunTimes = {
   min_start_time: optional(Timestamp({ description: 'Start of the run, inclusive.' })),
-  max_start_time: optional(Timestamp({ description: 'Start of the run, exclusive.' })),
+  max_start_time: optional(Timestamp({ description: 'Start of the run, inclusive.' })),
 };
 
+/** Clients send the zero time for no bound. */
+const zeroTimeMicros = parseOptionalTime('0001-01-01T00:00:00Z');
+
+function parseBound(text: string | null | undefined): number | undefined {
+  const micros = parseOptionalTime(text);
+  return micros === zeroTimeMicros ? undefined : micros;
+}
+
+const addMicro = (micros: number | undefined) => (micros === undefined ? undefined : micros + 1);
+
 const parseRunTimes = (times: { min_start_time?: string | null; max_start_time?: string | null }) => ({
-  startedFromMicros: parseOptionalTime(times.min_start_time),
-  startedBeforeMicros: parseOptionalTime(times.max_start_time),
+  startedFromMicros: parseBound(times.min_start_time),
+  startedBeforeMicros: addMicro(parseBound(times.max_start_time)),
 });
 
 const toItemType = ({ location }: QueueItem) => (location === undefined ? ('THREAD' as const) : ('RUN' as const));
@@ -206,8 +216,8 @@ const countItems = defineOperation({
     query: Type.Object({
       status: OneOf([...statuses, 'active', 'all'], { description: '`active`: not archived.' }),
       ...RunTimes,
-      start_time: optional(Timestamp({ description: 'Last review, inclusive.' })),
-      end_time: optional(Timestamp({ description: 'Last review, exclusive.' })),
+      start_time: optional(Timestamp({ description: 'Last review, exclusive. Only for `archived`.' })),
+      end_time: optional(Timestamp({ description: 'Last review, exclusive. Only for `archived`.' })),
     }),
     response: { 200: Type.Object({ count: Type.Integer() }) },
   },
@@ -222,8 +232,10 @@ const countItems = defineOperation({
           : [toSection(status)];
     const times = {
       ...parseRunTimes(query),
-      reviewedFromMicros: parseOptionalTime(query.start_time),
-      reviewedBeforeMicros: parseOptionalTime(query.end_time),
+      ...(status === 'archived' && {
+        reviewedFromMicros: addMicro(parseBound(query.start_time)),
+        reviewedBeforeMicros: parseBound(query.end_time),
+      }),
     };
     return { count: (await listItems(services, caller, params.queue_id, requestedSections, times)).length };
   },

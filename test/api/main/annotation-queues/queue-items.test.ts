@@ -94,6 +94,37 @@ describe('items, by the stock SDK', () => {
     expect(after.items?.map(({ run_id }) => run_id)).toEqual(runIds.slice(2, 4));
   });
 
+  it('are restricted to times as the SDK documents them', async () => {
+    const queueId = await addQueue();
+    const [run_id = ''] = await addRuns(1);
+    const { items = [] } = await client.annotationQueues.items.create(queueId, { items: [{ run_id }] });
+    const started = items[0]?.start_time ?? '';
+    const zero = '0001-01-01T00:00:00Z';
+    const { items: queueItems } = client.annotationQueues;
+    type Times = { min_start_time?: string; max_start_time?: string; start_time?: string; end_time?: string };
+    const count = async (status: 'needs_my_review' | 'archived' | 'all', times: Times) =>
+      (await queueItems.retrieveCount(queueId, { status, ...times })).count;
+    for (const [times, expected] of [
+      [{ min_start_time: started, max_start_time: started }, 1],
+      [{ max_start_time: '2020-01-01T00:00:00Z' }, 0],
+      [{ min_start_time: zero, max_start_time: zero }, 1],
+    ] as const) {
+      const page = await queueItems.list(queueId, { status: 'needs_my_review', ...times });
+      expect([page.items?.length, await count('needs_my_review', times)]).toEqual([expected, expected]);
+    }
+    const never = { start_time: '2020-01-01T00:00:00Z', end_time: '2020-01-01T00:00:00Z' };
+    expect([await count('needs_my_review', never), await count('all', never)]).toEqual([1, 1]);
+    const id = items[0]?.id ?? '';
+    await queueItems.createStatus(id, { status: 'completed' });
+    const reviewed = '2026-01-02T03:04:05.000006Z';
+    await queueItems.update(id, { queue_id: queueId, last_reviewed_time: reviewed });
+    expect([await count('archived', never), await count('all', never)]).toEqual([0, 1]);
+    expect(await count('archived', { start_time: reviewed })).toBe(0);
+    expect(await count('archived', { end_time: reviewed })).toBe(0);
+    const around = { start_time: '2026-01-02T03:04:05.000005Z', end_time: '2026-01-02T03:04:05.000007Z' };
+    expect(await count('archived', around)).toBe(1);
+  });
+
   it('are paged in their order, also within a millisecond', async () => {
     const queueId = await addQueue();
     const runIds = await addRuns(3);
