@@ -184,7 +184,7 @@ const Query = Type.Object({
   trace_id: optional(Uuid()),
   run_type: optional(RunType),
   is_root: optional(Type.Boolean()),
-  has_error: optional(Type.Boolean()),
+  has_error: optional(Type.Boolean({ description: '`false`: runs that have ended without an error.' })),
   min_start_time: optional(
     Timestamp({ description: 'Inclusive. Default: a day ago; without limit if `reference_dataset_id` is given.' }),
   ),
@@ -231,6 +231,7 @@ export const queryV2Runs = defineOperation({
         runType: runTypes.find((type) => type.toUpperCase() === body.run_type),
         isRoot: body.is_root ?? undefined,
         hasError: body.has_error ?? undefined,
+        hasEnded: body.has_error === false,
         startedFromMicros: readMinStartTime(body),
         startedBeforeMicros: untilMicros === undefined ? undefined : untilMicros + 1,
         referenceExampleIds: normaliseIds(body.reference_examples),

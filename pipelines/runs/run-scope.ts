@@ -102,6 +102,8 @@ export interface RunFilter {
   /** Whether the run is the root of its trace. */
   readonly isRoot?: boolean | undefined;
   readonly hasError?: boolean | undefined;
+  /** If true, only runs that have ended. */
+  readonly hasEnded?: boolean | undefined;
   /** Lower bound of the start of the run as shown, inclusive. */
   readonly startedFromMicros?: number | undefined;
   /** Upper bound of the start of the run as shown, exclusive. */
@@ -153,7 +155,7 @@ export function buildKeyConditions({ traceId, traceIds }: RunFilter): Conditions
 
 /** Builds the conditions on values, which require `FINAL`. Excludes deleted and expired runs. */
 export function buildValueConditions(filter: RunFilter): Conditions {
-  const { isRoot, parentRunId, runType, hasError, referenceExampleIds, threads } = filter;
+  const { isRoot, parentRunId, runType, hasError, hasEnded, referenceExampleIds, threads } = filter;
   const { startedFromMicros, startedBeforeMicros, endedUntilMicros } = filter;
   const sql: string[] = [liveCondition];
   const params: Record<string, QueryParameter> = {};
@@ -171,6 +173,7 @@ export function buildValueConditions(filter: RunFilter): Conditions {
   if (hasError !== undefined) {
     sql.push(`${hasError ? 'isNotNull' : 'isNull'}(error)`);
   }
+  if (hasEnded) sql.push('isNotNull(ended_at)');
   if (startedFromMicros !== undefined) {
     sql.push(`${startedAtMicros} >= {started_from:Int64}`);
     params.started_from = Math.min(Math.max(startedFromMicros, 0), allTimes.untilMicrosExclusive);

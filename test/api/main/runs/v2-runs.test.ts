@@ -203,6 +203,24 @@ describe('conditions', () => {
     expect(await ids(body())).toEqual(expected());
   });
 
+  it('no error: runs that have ended without one, which a pending run has not', async () => {
+    const send = async (url: string, body: object) => (await runs.ask({ url, body })).body.id as string;
+    const project = await send('/sessions', { name: 'with a pending run' });
+    const start_time = new Date().toISOString();
+    const [done, failed, pending] = [randomUUID(), randomUUID(), randomUUID()];
+    const base = { name: 'run', run_type: 'chain', session_id: project, start_time };
+    await send('/runs', { ...base, id: done, end_time: start_time });
+    await send('/runs', { ...base, id: failed, end_time: start_time, error: 'failed' });
+    await send('/runs', { ...base, id: pending });
+    await runs.api.settled();
+    expect(await ids({ project_ids: [project], has_error: false })).toEqual([done]);
+    expect(await ids({ project_ids: [project], has_error: true })).toEqual([failed]);
+    expect(await ids({ project_ids: [project] })).toHaveLength(3);
+    // Version 1 has other words for it: `error` is whether there is one now.
+    const { body } = await runs.ask({ url: '/runs/query', body: { session: [project], error: false } });
+    expect((body.runs as { id: string }[]).map(({ id }) => id).sort()).toEqual([done, pending].sort());
+  });
+
   it('of a dataset: the runs of its experiments, at any time', async () => {
     const datasetId = randomUUID();
     const link = (id: string | null) =>
