@@ -127,7 +127,10 @@ export async function readSession(
 
 /** Experiments of the SDKs have the version of their dataset as `dataset_version` in their metadata. */
 export const datasetVersionParameter = Type.Optional(
-  Type.String({ maxLength: 512, description: 'Only experiments whose metadata has this `dataset_version`.' }),
+  Type.String({
+    maxLength: 512,
+    description: 'Only experiments whose metadata has this `dataset_version`; a time in any notation.',
+  }),
 );
 
 /** In contrast to `stats_filter`, whose fields are those of runs. */
@@ -217,10 +220,8 @@ export async function readSessions(
       ids: await findTaggedIds(services.database, caller.workspaceId, query.tag_value_id, query.id),
       name: query.name,
       nameContains: query.name_contains,
-      metadata:
-        query.dataset_version === undefined
-          ? parseMetadata(query.metadata)
-          : { ...parseMetadata(query.metadata), dataset_version: query.dataset_version },
+      metadata: parseMetadata(query.metadata),
+      datasetVersion: query.dataset_version,
       referenceFree,
       referenceDatasetIds,
       condition: query.filter ? parseProjectFilter(query.filter) : undefined,

@@ -7,6 +7,7 @@ import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runSearch } from '../../infra/postgres/run-search.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
+import { formatTime, parseTime } from '../ingest/run-event/times.ts';
 import { checkFilter } from '../runs/filter/check-filter.ts';
 import type { Field } from '../runs/filter/fields.ts';
 import { parseFilter } from '../runs/filter/parse-filter.ts';
@@ -118,6 +119,8 @@ export interface ProjectConditions {
   readonly nameContains?: string | undefined;
   /** Key-value pairs that `extra.metadata` must contain. */
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+  /** Value of `dataset_version` in the metadata; a time matches every text of the same time. */
+  readonly datasetVersion?: string | undefined;
   /** If true, only projects that are not experiments; if false, only experiments. */
   readonly referenceFree?: boolean | undefined;
   readonly referenceDatasetIds?: readonly string[] | undefined;
@@ -129,6 +132,16 @@ interface ProjectQuery extends ProjectConditions {
   readonly descending: boolean;
   readonly limit: number;
   readonly offset: number;
+}
+
+/** Lists the texts that stock SDKs write for the time that `version` is, or returns only `version`. */
+function listVersionTexts(version: string): string[] {
+  const micros = parseTime(version);
+  if (micros === undefined) return [version];
+  const [seconds = '', digits = ''] = formatTime(micros).split('.');
+  const lengths = [0, 1, 2, 3, 4, 5, 6].filter((length) => /^0*$/.test(digits.slice(length)));
+  const times = lengths.map((length) => (length === 0 ? seconds : `${seconds}.${digits.slice(0, length)}`));
+  return [version, ...times.flatMap((time) => ['Z', '+00:00', ''].map((zone) => `${time}${zone}`))];
 }
 
 function buildConditions(workspaceId: string, query: ProjectConditions): { sql: string; params: unknown[] } {
@@ -145,6 +158,8 @@ function buildConditions(workspaceId: string, query: ProjectConditions): { sql: 
   add(query.name, (name) => `name = ${name}`);
   add(query.nameContains, (part) => `strpos(lower(name), lower(${part})) > 0`);
   add(query.metadata && toJsonb(query.metadata), (pairs) => `metadata @> ${pairs}::jsonb`);
+  const versions = query.datasetVersion === undefined ? undefined : listVersionTexts(query.datasetVersion);
+  add(versions, (texts) => `metadata ->> 'dataset_version' = ANY (${texts}::text[])`);
   add(query.referenceDatasetIds, (ids) => `reference_dataset_id = ANY (${ids}::uuid[])`);
   if (query.referenceFree !== undefined) {
     conditions.push(`reference_dataset_id IS ${query.referenceFree ? '' : 'NOT '}NULL`);

@@ -122,3 +122,30 @@ it.each([
   const { status, body } = await list(filter);
   expect([status, body.detail]).toEqual([400, expect.stringMatching(message)]);
 });
+
+describe('the version of a dataset', () => {
+  it.each(['/sessions', '/v2/sessions'])('is compared as a time if it is one: GET %s', async (url) => {
+    const reference_dataset_id = randomUUID();
+    const add = async (dataset_version: string) => {
+      const body = { name: randomUUID(), reference_dataset_id, extra: { metadata: { dataset_version } } };
+      return (await api.ask(acme.adminKey, 'POST', '/sessions', body)).body.id as string;
+    };
+    const of = async (version: string) => {
+      const query = `reference_dataset=${reference_dataset_id}&reference_dataset_id=${reference_dataset_id}`;
+      const { body } = await api.ask(
+        acme.adminKey,
+        'GET',
+        `${url}?${query}&dataset_version=${encodeURIComponent(version)}`,
+      );
+      return (body.items ?? body).map(({ id }: { id: string }) => id).sort();
+    };
+    const texts = ['2026-01-02T03:04:05.670Z', '2026-01-02T03:04:05.670000+00:00', '2026-01-02T03:04:05.67Z'];
+    const same = [];
+    for (const text of texts) same.push(await add(text));
+    const whole = [await add('2026-01-02T03:04:05Z'), await add('2026-01-02T03:04:05.000Z')];
+    const tagged = await add('latest');
+    for (const text of [...texts, '2026-01-02T04:04:05.67+01:00']) expect(await of(text)).toEqual([...same].sort());
+    expect(await of('2026-01-02T03:04:05+00:00')).toEqual(whole.sort());
+    expect([await of('latest'), await of('late'), await of('2020-01-01T00:00:00Z')]).toEqual([[tagged], [], []]);
+  });
+});
