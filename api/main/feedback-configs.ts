@@ -199,7 +199,8 @@ export const deleteConfig = defineOperation({
     if ((key === undefined) === (id === undefined)) {
       throw runlakeError('BAD_REQUEST', { reason: 'Send either feedback_key or id.' });
     }
-    await removeConfig(services.database, caller.workspaceId, { key, id });
+    const deletedKey = await removeConfig(services.database, caller.workspaceId, { key, id });
+    services.sentConfigs.forget(caller.workspaceId, deletedKey);
     return new RawResponse({ status: 204 });
   },
 });

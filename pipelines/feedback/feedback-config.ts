@@ -219,14 +219,16 @@ function changeCategories(config: FeedbackConfig, { add = [], remove = [] }: Cat
  *
  * @throws NOT_FOUND
  */
-export async function deleteConfig(database: Database, workspaceId: string, { key, id }: ConfigName): Promise<void> {
-  const deleted = await database.execute(
+export async function deleteConfig(database: Database, workspaceId: string, { key, id }: ConfigName): Promise<string> {
+  const [deleted] = await database.query<{ key: string }>(
     `DELETE FROM feedback_configs
      WHERE workspace_id = $1 AND feedback_key = coalesce($2, feedback_key) AND id = coalesce($3, id)
-       AND num_nonnulls($2::text, $3::uuid) > 0`,
+       AND num_nonnulls($2::text, $3::uuid) > 0
+     RETURNING feedback_key AS key`,
     [workspaceId, key ?? null, id ?? null],
   );
-  if (deleted === 0) throw createNotFoundError();
+  if (deleted === undefined) throw createNotFoundError();
+  return deleted.key;
 }
 
 const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Feedback config' });

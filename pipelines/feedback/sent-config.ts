@@ -106,4 +106,9 @@ export class SentConfigs {
     }
     this.#known.set(known, true);
   }
+
+  /** Applies the deletion of a config at once in this process. */
+  forget(workspaceId: string, key: string): void {
+    this.#known.delete(toKnownKey(workspaceId, key));
+  }
 }

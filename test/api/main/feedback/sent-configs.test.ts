@@ -77,6 +77,17 @@ describe('a config that is sent with feedback', () => {
     expect(await readFeedbackConfig(encodeURIComponent(key))).toMatchObject({ type: 'freeform' });
   });
 
+  it.each(['feedback_key', 'id'])('is kept again after the config of its key was deleted by %s', async (name) => {
+    const key = `deleted by ${name}`;
+    const sendConfig = (max: number) =>
+      ask('POST', '/feedback', { run_id: randomUUID(), key, score: 1, feedback_config: { ...continuous, max } });
+    await sendConfig(1);
+    const [config] = (await ask('GET', `/feedback-configs?key=${encodeURIComponent(key)}`)).body;
+    expect((await ask('DELETE', `/feedback-configs?${name}=${encodeURIComponent(config[name])}`)).status).toBe(204);
+    await sendConfig(5);
+    expect(await readFeedbackConfig(encodeURIComponent(key))).toEqual({ ...continuous, max: 5 });
+  });
+
   it('is kept from multipart ingest, and from PATCH', async () => {
     const id = randomUUID();
     const feedback = { id, run_id: randomUUID(), key: 'in parts', score: 1 };
