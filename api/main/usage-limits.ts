@@ -60,7 +60,7 @@ export const usageLimitOperations: readonly Operation[] = [
       'A hard limit refuses runs with 429 once the workspace has that many traces in the month. A soft limit warns in the log and in the ' +
       'header `X-Usage-Warning` of ingest responses. Traces count as in usage reports, some seconds after they arrive.',
     access: manage,
-    errors: ['BAD_REQUEST', 'NOT_FOUND'],
+    errors: ['BAD_REQUEST', 'CONFLICT', 'NOT_FOUND'],
     schema: {
       body: Type.Object({
         ...LimitFields,
@@ -69,7 +69,7 @@ export const usageLimitOperations: readonly Operation[] = [
             '`monthly_longlived_traces` is not supported: usage counts the traces of all retention tiers together.',
         }),
         id: optional(Uuid({ description: 'The limit to change. Default: the one of this type and kind.' })),
-        is_hard: optional(Type.Boolean({ description: 'Default: true.' })),
+        is_hard: optional(Type.Boolean({ description: 'Default: true; with `id`, unchanged.' })),
       }),
       response: { 200: UsageLimit },
     },
@@ -85,7 +85,7 @@ export const usageLimitOperations: readonly Operation[] = [
       const limit =
         id == null
           ? await setUsageLimit(database, caller.workspaceId, { limit_type, limit_value, is_hard: is_hard ?? true })
-          : await changeUsageLimit(database, caller.workspaceId, { id, limit_value });
+          : await changeUsageLimit(database, caller.workspaceId, { id, limit_value, is_hard: is_hard ?? null });
       usageLimits.forget(caller.workspaceId);
       return limit;
     },

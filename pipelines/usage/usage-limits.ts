@@ -15,6 +15,7 @@ import { LRUCache } from 'lru-cache';
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { timedOut, withTimeout } from '../../infra/timeouts/with-timeout.ts';
@@ -58,16 +59,27 @@ export async function setUsageLimit(database: Sql, workspaceId: string, limit: N
   return set!;
 }
 
-/** Changes the value of a limit. @throws NOT_FOUND */
+/**
+ * Changes the value of a limit, and its kind if `is_hard` is given.
+ *
+ * @throws NOT_FOUND; CONFLICT if the workspace has another limit of this kind.
+ */
 export async function changeUsageLimit(
   database: Sql,
   workspaceId: string,
-  { id, limit_value }: Pick<UsageLimit, 'id' | 'limit_value'>,
+  { id, limit_value, is_hard }: Pick<UsageLimit, 'id' | 'limit_value'> & { readonly is_hard: boolean | null },
 ): Promise<UsageLimit> {
-  const [changed] = await database.query<UsageLimit>(
-    `UPDATE usage_limits SET limit_value = $3, updated_at = now() WHERE workspace_id = $1 AND id = $2 RETURNING ${columns}`,
-    [workspaceId, id, limit_value],
-  );
+  const [changed] = await database
+    .query<UsageLimit>(
+      `UPDATE usage_limits SET limit_value = $3, is_hard = coalesce($4, is_hard), updated_at = now()
+       WHERE workspace_id = $1 AND id = $2 RETURNING ${columns}`,
+      [workspaceId, id, limit_value, is_hard],
+    )
+    .catch((error: unknown) => {
+      if (getViolatedConstraint(error) === undefined) throw error;
+      const reason = `The workspace already has a ${is_hard ? 'hard' : 'soft'} limit of this type.`;
+      throw runlakeError('CONFLICT', { reason }, { cause: error });
+    });
   return changed ?? fail();
 }
 

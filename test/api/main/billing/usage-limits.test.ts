@@ -196,6 +196,16 @@ describe('the API of limits', () => {
     expect((await ask('PUT', '/usage-limits', payload)).status).toBe(status);
   });
 
+  it('changes the kind of a limit by its id, unless the workspace has one of this kind', async () => {
+    const { id } = (await limit(5)).body;
+    expect((await limit(6, { id, is_hard: false })).body).toMatchObject({ id, limit_value: 6, is_hard: false });
+    expect((await limit(7, { id })).body).toMatchObject({ id, limit_value: 7, is_hard: false });
+    await limit(9);
+    expect((await limit(8, { id, is_hard: true })).status).toBe(409);
+    const values = (await ask('GET', '/usage-limits')).body.map((each: { limit_value: number }) => each.limit_value);
+    expect(values).toEqual([9, 7]);
+  });
+
   it('names the supported type if another one is sent', async () => {
     const { body } = await ask('PUT', '/usage-limits', { limit_type: 'monthly_longlived_traces', limit_value: 1 });
     expect(body.detail).toMatch(
