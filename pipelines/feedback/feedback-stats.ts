@@ -44,7 +44,7 @@ const labelCondition = `startsWith(ifNull(value, ''), '"') AND length(value) <= 
 
 /**
  * Reads statistics of the feedback on `runIds`. Returns a JSON object for each run, which maps each feedback key to `n`
- * (number of feedback entries), `avg`, `min`, `max`, `stdev` (population standard deviation), `errors`, `values` (label
+ * (number of feedback entries), `avg`, `min`, `max`, `stdev` (sample standard deviation), `errors`, `values` (label
  * → count, for values that are strings), `comments` and `sources`. `avg`, `min`, `max` and `stdev` are computed from
  * the scores; true counts as 1 and false as 0. Runs without feedback are omitted.
  *
@@ -152,7 +152,7 @@ async function summarise(
     ...location,
     name: 'feedback-figures',
     sql: `SELECT target, key, count() AS n, avg(number) AS avg, min(number) AS min, max(number) AS max,
-            stddevPop(number) AS stdev, countIf(error = true) AS errors, countIf(${labelCondition}) AS labels,
+            stddevSamp(number) AS stdev, countIf(error = true) AS errors, countIf(${labelCondition}) AS labels,
             arraySort(groupUniqArray(10)(source_type)) AS sources,
             groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
           FROM (SELECT *, ${scoreSql} AS number

@@ -319,7 +319,7 @@ describe('the statistics of a run', () => {
 
     const { text, json } = await ask('GET', `/runs/${runId}`);
     const stats = json.feedback_stats;
-    expect(stats.n).toMatchObject({ n: 4, avg: 2, min: 1, max: 4, stdev: Math.SQRT2, errors: 1, values: {} });
+    expect(stats.n).toMatchObject({ n: 4, avg: 2, min: 1, max: 4, stdev: Math.sqrt(3), errors: 1, values: {} });
     expect(stats.n.comments.sort()).toEqual(['one', '\ud800 two'].sort());
     expect(stats.n.sources).toEqual(['api', 'model']);
     expect(stats.label).toMatchObject({ n: 5, avg: null, min: null, stdev: null, errors: 0 });
@@ -328,6 +328,7 @@ describe('the statistics of a run', () => {
       ['__proto__', 1],
     ]);
     expect(Object.keys(stats)).toEqual(['__proto__', 'label', 'n']);
+    expect(Object.getOwnPropertyDescriptor(stats, '__proto__')?.value).toMatchObject({ n: 1, avg: 0, stdev: null });
     expect(text).toContain('"__proto__":{"values":{},"comments":[],"n":1,"avg":0,');
   });
 
