@@ -135,7 +135,7 @@ const Query = Type.Object({
   tag_value_id: tagValueParameter,
   sort_by: OneOf(datasetOrders, {
     default: 'last_session_start_time',
-    description: 'By `last_session_start_time`, datasets without experiments are the oldest.',
+    description: 'By `last_session_start_time`, datasets without experiments come last in both orders.',
   }),
   sort_by_desc: Type.Boolean({ default: true }),
   exclude: Type.Optional(

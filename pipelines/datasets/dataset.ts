@@ -141,10 +141,13 @@ export async function listDatasets(
     if (metadata) conditions.push(containsPairs(dataset.ref('searchable'), metadata));
     return dataset.and(conditions);
   });
-  // Datasets without experiments are sorted by their creation time.
+  // Datasets without experiments come last in both orders, and are sorted by their creation time.
   const by =
     sortBy === 'last_session_start_time'
-      ? [sql`coalesce(last_session_start_time, '-infinity')`, sql.ref('created_at')]
+      ? [
+          sql`coalesce(last_session_start_time, ${sql.lit(descending ? '-infinity' : 'infinity')})`,
+          sql.ref('created_at'),
+        ]
       : [sql.ref(sortBy)];
   const order = { by: [...by, sql.ref('id')], descending };
   const { rows, total } = await listPage<never, never, DatasetRow>(database, query as never, order, { limit, offset });

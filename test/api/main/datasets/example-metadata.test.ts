@@ -176,6 +176,11 @@ describe('datasets of version 2', () => {
     };
     expect(await list({ sort_by: 'name', sort_order: 'asc' })).toBe('1,2,3');
     expect(await list({ sort_by: 'name' })).toBe('3,2,1');
+    const [second] = (await api.ask(key, 'GET', `/datasets?name=${encodeURIComponent(`${word} 2`)}`)).body;
+    await api.ask(key, 'POST', '/sessions', { name: randomUUID(), reference_dataset_id: second.id });
+    // Datasets without experiments come last in both orders.
+    expect(await list({ sort_by: 'last_session_start_time', sort_order: 'asc' })).toMatch(/^2,/);
+    expect(await list({ sort_by: 'last_session_start_time', sort_order: 'desc' })).toMatch(/^2,/);
     expect(await list({ metadata: '{"n":2}' })).toBe('2');
     expect(await list({ data_type: ['llm'] })).toBe('');
     const page = (await api.ask(key, 'GET', `/api/v2/datasets?name_contains=${word}&page_size=3`)).body;
