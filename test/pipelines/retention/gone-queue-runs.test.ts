@@ -56,7 +56,7 @@ it('an expired run is in no list, page, index or count of its queue', async () =
   expect(items.map(({ run_id }) => run_id)).toEqual([second, third]);
 });
 
-it('a queue that is full of expired runs, and of runs of deleted projects, has room for others', async () => {
+it('a queue that is full of expired runs, and of runs of deleted projects, accepts others', async () => {
   const [expired, kept] = await sendRuns();
   const deletedProject = await under.addProject();
   const deleted = await under.sendTrace(deletedProject, 1);

@@ -2602,7 +2602,7 @@ export interface operations {
                 /** @description true: without experiments on datasets; false: only experiments. */
                 reference_free?: boolean;
                 reference_dataset?: string[];
-                /** @description Only experiments whose metadata has this `dataset_version`. */
+                /** @description Only experiments whose metadata has this `dataset_version`; a time in any notation. */
                 dataset_version?: string;
                 /** @description Statistics of the root runs. They need the permission `runs:read`. By default they are null, except `run_count` of an experiment that is read by its id or name with this permission. */
                 include_stats?: boolean;
@@ -4632,7 +4632,7 @@ export interface operations {
                 metadata?: string;
                 /** @description Only those that have all of these tag values. */
                 tag_value_id?: string[];
-                /** @description By `last_session_start_time`, datasets without experiments are the oldest. */
+                /** @description By `last_session_start_time`, datasets without experiments come last in both orders. */
                 sort_by?: "name" | "created_at" | "modified_at" | "last_session_start_time" | "example_count" | "session_count";
                 /** @description Accepted; the response has all fields. */
                 exclude?: "example_count"[];
