@@ -75,7 +75,7 @@ const emptyQueue: Omit<QueueFields, 'name'> = {
   ...{ num_reviewers_per_item: 1, enable_reservations: true, reservation_minutes: 1, reviewer_access_mode: 'any' },
 };
 
-export const Queue = Type.Object({
+const Queue = Type.Object({
   id: Uuid(),
   tenant_id: Uuid({ description: 'Id of the workspace.' }),
   name: Type.String(),
@@ -99,7 +99,7 @@ export const Queue = Type.Object({
   updated_at: Timestamp(),
 });
 
-export function formatQueue(queue: QueueRecord) {
+function formatQueue(queue: QueueRecord) {
   const constantFields = {
     queue_type: 'single',
     source_rule_id: null,

@@ -102,7 +102,7 @@ export const follow = (from: string, body: string, podName = pod): Exchange => (
   until: never,
 });
 export const followed = follow('&tailLines=20', `${lineTime(1)} ready\n`);
-export const deleted = (path: string): Exchange => ({
+const deleted = (path: string): Exchange => ({
   request: `DELETE ${path}?propagationPolicy=Background`,
   body: { kind: 'Status', status: 'Success' },
 });
@@ -112,7 +112,7 @@ export const killedPods: Exchange = {
   body: { kind: 'Status', status: 'Success' },
 };
 
-export const closers: (() => Promise<void> | void)[] = [];
+const closers: (() => Promise<void> | void)[] = [];
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
