@@ -14,7 +14,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { counter } from '../../infra/telemetry/metrics.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import type { Rejection } from '../../pipelines/ingest/accept/draft.ts';
-import type { BootstrapOutcome } from '../../pipelines/tenants/bootstrap.ts';
+import { type BootstrapOutcome, bootstrap } from '../../pipelines/tenants/bootstrap.ts';
 import { findOperatorKey, type SignInKey } from '../../pipelines/tenants/sign-in-links.ts';
 import { loopbackOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
@@ -61,7 +61,6 @@ export interface RoleDeps {
   readonly stores: Stores;
   readonly shutdown: ShutdownSteps;
   readonly listener: RoleListener;
-  readonly bootstrap: () => Promise<BootstrapOutcome>;
 }
 
 export interface ServedRole {
@@ -102,7 +101,6 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
   ];
   const lines: string[] = [];
   let services: Services | undefined;
-  let bootstrapOutcome: BootstrapOutcome | undefined;
   let operatorKey: SignInKey | undefined;
   if (loaded.mainApiServices) {
     services = loaded.mainApiServices.createMainApiServices(
@@ -122,7 +120,8 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
     if (config.formerSecretKeys !== undefined) {
       await loaded.mainApiServices.resealValues(services, logger);
     }
-    bootstrapOutcome = await parts.bootstrap();
+    // Printed at once: if a later part fails, the next start finds the key and does not print it.
+    printAdminKey(await bootstrap(database, config), mainApi ? listener.url : mainApiUrl(config, config.port));
     if (role === 'all') operatorKey = await findOperatorKey(database);
   }
   // This step is added before the agents, so that the main API ends after them.
@@ -165,9 +164,9 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
       const { url } = listener;
       listener.open(healthChecks, services);
       if (role !== 'all' && role !== 'api') console.log(`Runlake ${work[role]}  (metrics and readiness: ${url})`);
-      if (mainApi && bootstrapOutcome) {
+      if (mainApi) {
         parts.folder?.writeRunFile({ url, ...addresses, destinations: config });
-        printFirstKey(bootstrapOutcome, url);
+        console.log(`Runlake answers at ${url}  (API description: ${url}/docs)`);
         // Other users of the network could see the link on its way.
         if (operatorKey !== undefined && loopbackOrigins.includes(url)) {
           console.log(`Open ${url}/signin#once=${services?.signInLinks.issue(operatorKey)}  (signs in once)`);
@@ -178,12 +177,8 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
   };
 }
 
-/**
- * Prints the URL of Runlake to standard output. At the first start, also prints the admin key, which is shown only
- * once.
- */
-function printFirstKey(outcome: BootstrapOutcome, url: string): void {
-  console.log(`Runlake answers at ${url}  (API description: ${url}/docs)`);
+/** Prints what this start has done with the admin key. A created key is shown only this once. */
+function printAdminKey(outcome: BootstrapOutcome, url: string): void {
   switch (outcome.kind) {
     case 'created':
       if (outcome.chosen) console.log('The admin key is the value of RUNLAKE_BOOTSTRAP_API_KEY.');

@@ -19,7 +19,6 @@ import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { computeBackoffMs, pause } from '../../infra/timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { type BootstrapOutcome, bootstrap } from '../../pipelines/tenants/bootstrap.ts';
 import type { Stores } from './open-stores.ts';
 import { listenForRole } from './role-listener.ts';
 import { type RoleDeps, type ServedRole, serveRole } from './serve-role.ts';
@@ -31,7 +30,7 @@ import { ShutdownSteps } from './shutdown-steps.ts';
  * @throws the errors of the parts, except the errors of unavailable servers.
  */
 export async function startRole(
-  parts: Omit<RoleDeps, 'listener' | 'bootstrap'>,
+  parts: Omit<RoleDeps, 'listener'>,
 ): Promise<Pick<ServedRole, 'replaced'>> {
   const { config, logger, stores, shutdown, loaded } = parts;
   const probes = await openServerProbes(config, stores, logger);
@@ -44,10 +43,6 @@ export async function startRole(
   shutdown.add('parts of the role', () => partShutdown.run(logger));
   shutdown.add('start', () => stopping.abort());
 
-  // The first attempt that reaches this point creates the admin key. A later attempt must still print it.
-  let outcome: BootstrapOutcome | undefined;
-  const bootstrapOnce = async () => (outcome ??= await bootstrap(stores.database, config));
-
   for (let attempt = 0; ; attempt++) {
     await waitForServers(probes.healthChecks, {
       logger,
@@ -55,7 +50,7 @@ export async function startRole(
       onWaiting: (servers) => listener.waitFor(servers.join(', ') || 'its parts'),
     });
     try {
-      const served = await serveRole({ ...parts, shutdown: partShutdown, listener, bootstrap: bootstrapOnce });
+      const served = await serveRole({ ...parts, shutdown: partShutdown, listener });
       await probes.close();
       served.open();
       return served;

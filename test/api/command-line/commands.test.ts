@@ -109,6 +109,24 @@ describe('a start with a Redis that does not respond', () => {
   });
 });
 
+describe('a first start that fails after it has created the admin key', () => {
+  it('prints the key', { timeout: 120_000 }, async () => {
+    const dataDir = mkdtempSync(join(tmpdir(), 'runlake-failed-'));
+    const environment = {
+      RUNLAKE_DATA_DIR: dataDir,
+      RUNLAKE_PORT: '0',
+      RUNLAKE_TOOLS_PORT: '0',
+      RUNLAKE_AGENTS_PORT: '0',
+      RUNLAKE_AGENTS_FILE: 'missing/langgraph.json',
+    };
+    const { code, output, errors } = await command(['all'], environment);
+    rmSync(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+    expect(errors).toContain('missing/langgraph.json');
+    expect(output).toMatch(/^Admin key, shown this once: rlk_\S+$/m);
+    expect(code).toBe(1);
+  });
+});
+
 describe('a first start without an operator key', () => {
   let runlake: RunlakeProcess;
   beforeAll(async () => {
