@@ -1,6 +1,9 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parseGuidePage } from './guide-page.ts';
+import { type GuideStep, parseGuidePage } from './guide-page.ts';
 import { GuideSession } from './guide-session.ts';
+import { guidePages, readGuidePage } from './run-guide.ts';
 
 let session: GuideSession;
 beforeAll(async () => {
@@ -54,5 +57,34 @@ describe('a page that is wrong', () => {
     await expect(session.ended(500)).rejects.toThrow('sleep 300');
     await run('```sh', 'kill $SLEEP_PID', '```');
     await session.ended();
+  });
+});
+
+describe('the block that starts Runlake', () => {
+  const start = 'runlake all > runlake.log 2>&1 &';
+  const findStarts = (page: string) =>
+    readGuidePage(page).steps.filter(({ blocks }) => blocks[0]?.code.includes(start));
+
+  it.each(['RUNLAKE_PORT', 'RUNLAKE_TOOLS_PORT'])('ends with the reason if another program has %s', async (name) => {
+    const other = createServer((_, response) => response.end()).listen(Number(session.variable(name)), '127.0.0.1');
+    await once(other, 'listening');
+    try {
+      const run = session.run('README', findStarts('README')[0] as GuideStep);
+      await expect(run).rejects.toThrow(new RegExp(`is in use\\.\\n.*, or set ${name}\\.`));
+    } finally {
+      other.close();
+    }
+  });
+
+  it('is the same on every page', () => {
+    const blocks = guidePages.flatMap((page) =>
+      findStarts(page).map(({ blocks: [block] }) => {
+        const lines = `${block?.code}`.split('\n');
+        const at = lines.findIndex((line) => line.endsWith(start));
+        return lines.slice(at - 1, at + 3).join('\n').replace(/^(?:[A-Z_]+=\S+ )+/m, '');
+      }),
+    );
+    expect(new Set(blocks)).toEqual(new Set([expect.stringContaining(`\n${start}\n`)]));
+    expect(blocks.length).toBeGreaterThan(20);
   });
 });
