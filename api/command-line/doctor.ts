@@ -6,7 +6,9 @@ import { checkMigrations } from '../../infra/migrations/migrate.ts';
 import { formatHost } from '../../infra/network/format-host.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { ComponentHealth } from '../../infra/telemetry/telemetry-server.ts';
+import { inspectUnclaimedRevisions } from '../../pipelines/deployments/claim-revision.ts';
 import { inspectDeletions } from '../../pipelines/retention/change-traces.ts';
+import { checkPort, getApiAddress } from './check-port.ts';
 import { createServerChecks, listInspections, readLastEngineLines } from './doctor-checks.ts';
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { formatError, inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
@@ -93,6 +95,11 @@ async function checkLocalRoles(config: Config): Promise<void> {
  */
 async function inspectStoppedInstallation(config: Config, reason: unknown): Promise<void> {
   for (const { part, check } of listInspections(config)) await reportCheck(part, check);
+  const { host, port } = config;
+  await reportCheck('API port', async () => {
+    await checkPort(getApiAddress(config));
+    return port === 0 ? 'a free port is chosen at the start' : `${host}:${port} is free`;
+  });
   for (const { path, lines } of readLastEngineLines(config)) {
     console.log(`note   Last lines of ${path}:`);
     for (const line of lines) console.log(`       | ${line}`);
@@ -146,7 +153,10 @@ async function checkServers(stores: Stores, config: Config, addresses: Partial<S
     printFinding(false, 'Schema', `lacks ${pending.join(', ')}`, 'run `runlake migrate`');
     return undefined;
   });
-  if (isCurrent) await reportCheck('Deletions', () => inspectDeletions(stores.database));
+  if (isCurrent) {
+    await reportCheck('Deletions', () => inspectDeletions(stores.database));
+    await reportCheck('Deployments', () => inspectUnclaimedRevisions(stores.database));
+  }
   return isCurrent;
 }
 

@@ -1,6 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations } from '../../infra/migrations/migrate.ts';
+import { inspectUnclaimedRevisions } from '../../pipelines/deployments/claim-revision.ts';
 import { inspectDeletions } from '../../pipelines/retention/change-traces.ts';
 import { createServerChecks } from './doctor-checks.ts';
 import { explainPart } from './explain-part.ts';
@@ -30,7 +31,8 @@ export function checkSystem(
     }
   });
   const deletions = inspect('Deletions', () => inspectDeletions(stores.database));
-  return Promise.all([...servers, checkSchema(stores), deletions]);
+  const deployments = inspect('Deployments', () => inspectUnclaimedRevisions(stores.database));
+  return Promise.all([...servers, checkSchema(stores), deletions, deployments]);
 }
 
 async function inspect(name: string, check: () => Promise<string>): Promise<SystemCheck> {

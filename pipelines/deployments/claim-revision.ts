@@ -5,6 +5,7 @@
  * token; so does a newer revision that ends this one.
  */
 import { randomUUID } from 'node:crypto';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
 import type { SecretReference } from './driver.ts';
@@ -67,6 +68,28 @@ export async function claimRevision(
     [hostId, leaseMs / 1_000, statuses, randomUUID()],
   );
   return claimed;
+}
+
+/** A host claims a new revision within a second. After this time, there is probably no host. */
+const maxUnclaimedSeconds = 30;
+
+/**
+ * Checks that hosts claim new revisions.
+ *
+ * @throws PART_UNUSABLE
+ */
+export async function inspectUnclaimedRevisions(database: Pick<Database, 'query'>): Promise<string> {
+  const [found] = await database.query<{ count: number }>(
+    `SELECT count(*)::int AS count FROM deployment_revisions
+     WHERE status = 'CREATING' AND fence = 0 AND created_at < now() - make_interval(secs => $1)`,
+    [maxUnclaimedSeconds],
+  );
+  const count = found?.count ?? 0;
+  if (count === 0) return 'no revision waits for a host';
+  throw runlakeError('PART_UNUSABLE', {
+    reason: `no host has claimed ${count === 1 ? 'a new revision' : `${count} new revisions`}`,
+    remedy: 'Start a process that hosts deployments: `runlake all`, or `runlake agents` without RUNLAKE_AGENTS_FILE.',
+  });
 }
 
 /**

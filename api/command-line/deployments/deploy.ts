@@ -125,6 +125,10 @@ async function watch(
 ): Promise<Revision> {
   const watcher = {
     onStatus: (status: string) => note(status),
+    onUnclaimed: () =>
+      note(
+        'No host has accepted the revision yet. Hosts are `runlake all`, and `runlake agents` without RUNLAKE_AGENTS_FILE.',
+      ),
     onLine: (line: string) => note(`  ${toPrintable(line)}`),
   };
   await followRevision(client, ids, watcher);

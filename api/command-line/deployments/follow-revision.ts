@@ -33,8 +33,13 @@ export function readRevision(client: MainApiClient, deploymentId: string, revisi
   return client.ask('GET', `/v2/deployments/${deploymentId}/revisions/${revisionId}`);
 }
 
+/** A host claims a new revision within a second. */
+const maxUnclaimedMs = 30_000;
+
 export interface RevisionWatcher {
   onStatus(status: RevisionStatus): void;
+  /** Called once if no host has accepted the revision for {@link maxUnclaimedMs}. */
+  onUnclaimed?(): void;
   onLine(line: string, stage: string): void;
 }
 
@@ -45,12 +50,13 @@ export interface RevisionWatcher {
 export async function followRevision(
   client: MainApiClient,
   { deploymentId, revisionId }: { readonly deploymentId: string; readonly revisionId: string },
-  { onStatus, onLine }: RevisionWatcher,
+  { onStatus, onUnclaimed, onLine }: RevisionWatcher,
   isDone: (status: RevisionStatus) => boolean = isFinal,
 ): Promise<void> {
   const path = `/v2/deployments/${deploymentId}/revisions/${revisionId}/logs`;
   let after = 0;
   let reported: RevisionStatus | undefined;
+  let deadlineMs = performance.now() + maxUnclaimedMs;
   for (;;) {
     const { logs, next_after, status } = await client.ask<LogPage>('GET', `${path}?after=${after}`);
     const isNew = status !== reported;
@@ -59,6 +65,10 @@ export async function followRevision(
     if (isNew && !isFinal(status)) onStatus(status);
     for (const { stage, text } of logs) for (const line of text.trimEnd().split('\n')) onLine(line, stage);
     if (isNew && isFinal(status)) onStatus(status);
+    if (status === 'CREATING' && performance.now() >= deadlineMs) {
+      deadlineMs = Number.POSITIVE_INFINITY;
+      onUnclaimed?.();
+    }
     after = next_after;
     reported = status;
     if (logs.length === 0) await pause(pollMs, client.interrupted);

@@ -3,7 +3,8 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { list } from 'tar';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { followRevision } from '../../../api/command-line/deployments/follow-revision.ts';
 import { packFolder, readSourceFolder } from '../../../api/command-line/deployments/pack-folder.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
@@ -200,4 +201,24 @@ describe('the commands', () => {
     const help = await runCommand(['deploy', '--help'], {});
     expect(help.text).toContain('LANGSMITH_ENDPOINT');
   }, 60_000);
+});
+
+it('says once that no host has accepted a revision', async () => {
+  const statuses = ['CREATING', 'CREATING', 'CREATING', 'QUEUED', 'SKIPPED', 'SKIPPED'];
+  const ask = async () => ({ logs: [], next_after: 0, status: statuses.shift() }) as never;
+  const client = { ask, endpoint: '', workspaceId: undefined, interrupted: new AbortController().signal };
+  let nowMs = 0;
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => {
+    nowMs += 20_000;
+    return nowMs;
+  });
+  const seen: string[] = [];
+  const watcher = {
+    onStatus: (status: string) => seen.push(status),
+    onUnclaimed: () => seen.push('unclaimed'),
+    onLine: () => undefined,
+  };
+  await followRevision(client, { deploymentId: 'd', revisionId: 'r' }, watcher);
+  clock.mockRestore();
+  expect(seen).toEqual(['CREATING', 'unclaimed', 'QUEUED', 'SKIPPED']);
 });

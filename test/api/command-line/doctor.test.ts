@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -36,6 +38,17 @@ describe('without a running process', () => {
     );
     expect(text).toMatch(/error {2}Process: No runlake process is running on .*\n {7}→ Start it with `runlake all`/);
     expect(text).not.toContain('see `runlake doctor`');
+  });
+
+  test('reports whether the port of the API is free', async () => {
+    const dataDir = folder();
+    const other = createServer().listen(0, '127.0.0.1');
+    onTestFinished(() => void other.close());
+    await once(other, 'listening');
+    const { port } = other.address() as AddressInfo;
+    const taken = await doctor(dataDir, { RUNLAKE_PORT: String(port) });
+    expect(taken.text).toMatch(/error {2}API port: Port \d+ on 127\.0\.0\.1 is in use\.\n {7}→ .*RUNLAKE_PORT/);
+    expect((await doctor(dataDir, { RUNLAKE_PORT: '0' })).text).toMatch(/ok {5}API port/);
   });
 
   test('reports a data folder that is unusable', async () => {

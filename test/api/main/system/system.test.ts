@@ -67,6 +67,24 @@ it('shows deletions that are overdue', async () => {
   await api.database.execute('DELETE FROM trace_changes');
 });
 
+it('shows new revisions that no host has claimed', async () => {
+  const { body } = await api.ask(tenant.adminKey, 'POST', '/v2/deployments', {
+    ...{ name: 'waits', source: 'github', source_config: { repo_url: 'https://example.com/waits.git' } },
+    ...{ source_revision_config: { repo_ref: 'main' }, secrets: [] },
+  });
+  const findCheck = async () => (await getSystem()).checks.find(({ name }: { name: string }) => name === 'Deployments');
+  expect(await findCheck()).toMatchObject({ is_ok: true, message: 'no revision waits for a host' });
+  const change = (set: string) =>
+    api.database.execute(`UPDATE deployment_revisions SET ${set} WHERE id = $1`, [body.latest_revision_id]);
+  await change("created_at = now() - interval '31 seconds'");
+  expect(await findCheck()).toMatchObject({
+    ...{ is_ok: false, message: 'no host has claimed a new revision.' },
+    remedy: expect.stringContaining('`runlake agents` without RUNLAKE_AGENTS_FILE'),
+  });
+  await change('fence = 1');
+  expect(await findCheck()).toMatchObject({ is_ok: true });
+});
+
 it('lists dead letters, and replays each once', async () => {
   const [topic] = topics;
   const { log } = api.services.system;
