@@ -13,10 +13,10 @@ export type AgentsPart = 'both' | 'front' | 'work';
  * Checks that the settings which the role requires are set. Each setting is already validated on its own.
  *
  * @throws ADDRESS_REQUIRED if a role other than `all` lacks the address of a server; INVALID_CONFIG if no engine is
- *   embedded and no secret key is set. In that case the data folder may not outlive the process, and a key in the
- *   folder could be lost.
+ *   embedded and no secret key is set, or if two servers of the role have the same port. Without an embedded engine,
+ *   the data folder may not outlive the process, and a key in the folder could be lost.
  */
-export function checkRole(role: Role, config: Config): void {
+export function checkRole(role: Role, config: Config, part: AgentsPart = 'both'): void {
   const needed = {
     RUNLAKE_KAFKA_BROKERS: config.kafkaBrokers,
     RUNLAKE_SCHEMA_REGISTRY_URL: config.schemaRegistryUrl,
@@ -31,6 +31,35 @@ export function checkRole(role: Role, config: Config): void {
     const errors = '  - RUNLAKE_SECRET_KEY is required if both stores have addresses (no embedded engine).';
     throw runlakeError('INVALID_CONFIG', { count: 1, errors });
   }
+  const errors = findSharedPorts(role, config, part);
+  if (errors.length > 0) {
+    throw runlakeError('INVALID_CONFIG', {
+      count: errors.length,
+      errors: errors.map((each) => `  - ${each}`).join('\n'),
+    });
+  }
+}
+
+/** Returns an error for each two servers of the role that would listen on the same port. */
+function findSharedPorts(role: Role, config: Config, part: AgentsPart): string[] {
+  const { host, port, metricsHost, metricsPort, agentsHost, agentsPort, toolsHost, toolsPort } = config;
+  const main = { variable: 'RUNLAKE_PORT', host, port };
+  const metrics = { variable: 'RUNLAKE_METRICS_PORT', host: metricsHost, port: metricsPort };
+  const agents = { variable: 'RUNLAKE_AGENTS_PORT', host: agentsHost, port: agentsPort };
+  const tools = { variable: 'RUNLAKE_TOOLS_PORT', host: toolsHost, port: toolsPort };
+  const servers = [
+    role === 'all' || role === 'api' ? main : metrics,
+    ...(servesAgents(role, config) && part !== 'work' ? [agents] : []),
+    ...(servesTools(role) ? [tools] : []),
+  ];
+  const isWildcard = (name: string) => name === '0.0.0.0' || name === '::';
+  return servers.flatMap((one, index) =>
+    servers
+      .slice(index + 1)
+      .filter((other) => other.port === one.port && one.port !== 0)
+      .filter((other) => other.host === one.host || isWildcard(other.host) || isWildcard(one.host))
+      .map((other) => `${one.variable} and ${other.variable} must not both be ${one.port}`),
+  );
 }
 
 /** Returns true if this process embeds an engine and therefore needs the data folder. */

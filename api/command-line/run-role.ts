@@ -33,7 +33,7 @@ import { ShutdownSteps } from './shutdown-steps.ts';
 export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<void> {
   const { config } = loadConfig();
   const logger = createLogger(config.logLevel, role);
-  checkRole(role, config);
+  checkRole(role, config, part);
   const stopped = waitForStopSignal();
   if (config.agentsRevision !== undefined) stopWithHost();
   let interruptSignal: NodeJS.Signals | undefined;

@@ -68,6 +68,36 @@ test.each<[string, string, Record<string, string>, RegExp]>([
     { RUNLAKE_PORT: '0', RUNLAKE_TOOLS_PORT: 'taken' },
     /Port \d+ on 127\.0\.0\.1 is in use\.\nStop the program that listens there, or set RUNLAKE_TOOLS_PORT\./,
   ],
+  [
+    'INVALID_CONFIG for a port of two servers',
+    'all',
+    { RUNLAKE_PORT: 'taken', RUNLAKE_TOOLS_PORT: 'taken' },
+    /RUNLAKE_PORT and RUNLAKE_TOOLS_PORT must not both be \d+/,
+  ],
+  [
+    'INVALID_CONFIG for the port of the agent server',
+    'all',
+    { RUNLAKE_AGENTS_FILE: 'langgraph.json', RUNLAKE_AGENTS_PORT: '1984', RUNLAKE_TOOLS_HOST: '0.0.0.0' },
+    /RUNLAKE_PORT and RUNLAKE_AGENTS_PORT must not both be 1984/,
+  ],
+  [
+    'INVALID_CONFIG for the port of metrics',
+    'tools',
+    {
+      ...stores,
+      ...kafka,
+      RUNLAKE_SECRET_KEY: 'x'.repeat(32),
+      RUNLAKE_METRICS_PORT: '8000',
+      RUNLAKE_TOOLS_PORT: '8000',
+    },
+    /RUNLAKE_METRICS_PORT and RUNLAKE_TOOLS_PORT must not both be 8000/,
+  ],
+  [
+    'PORT_IN_USE, not INVALID_CONFIG, for a port of two hosts',
+    'all',
+    { RUNLAKE_PORT: 'taken', RUNLAKE_TOOLS_PORT: 'taken', RUNLAKE_TOOLS_HOST: '127.0.0.2' },
+    /Port \d+ on 127\.0\.0\.1 is in use/,
+  ],
   ['HOST_UNUSABLE', 'all', { RUNLAKE_HOST: '203.0.113.1' }, /of RUNLAKE_HOST=203\.0\.113\.1 \(this host has no such/],
 ])('%s: runlake %s', async (_code, role, environment, words) => {
   const port = String((taken.address() as AddressInfo).port);
