@@ -115,6 +115,13 @@ describe.each(pickSome(screens, 1 / 2))('the screen %s', (name, path, ready, per
   });
 });
 
+it('a refusal says what is missing', async () => {
+  const json = { detail: 'Forbidden', remedy: "The API key lacks the permission 'projects:read'." };
+  await page.route(data, (route) => route.fulfill({ status: 403, json }));
+  await page.goto('/projects');
+  await page.getByRole('main').getByRole('alert').getByText(json.remedy).waitFor();
+});
+
 it('a screen that has loaded keeps its data while the API fails, and is up to date by itself or on request', async () => {
   await page.clock.install();
   await page.goto('/system');

@@ -122,4 +122,13 @@ describe('sign-in', () => {
     await page.getByText('runs:read').waitFor();
     await context.close();
   });
+
+  it('names the permission that is missing on the first screen', async () => {
+    const context = await openContext(browser, runlake.url);
+    const page = await context.newPage();
+    const { key } = await createKey(runlake, { description: 'writes', permissions: ['runs:write'] });
+    await signIn(page, key);
+    await page.getByRole('main').getByText('projects:read').waitFor();
+    await context.close();
+  });
 });

@@ -146,10 +146,14 @@ async function toApiError(response: Response): Promise<ApiError> {
   );
 }
 
-/** Returns the message of an error body: `detail` as text or as a list of 422, `error`, or `title`. */
+/**
+ * Returns the message of an error body: `detail` as text or as a list of 422, `error`, or `title`. Only the `remedy` of
+ * `Forbidden` says what is missing.
+ */
 function readMessage(body: unknown): string | undefined {
   if (typeof body !== 'object' || body === null) return undefined;
-  const { detail, error, title } = body as Record<string, unknown>;
+  const { detail, error, title, remedy } = body as Record<string, unknown>;
+  if (detail === 'Forbidden' && typeof remedy === 'string') return remedy;
   if (typeof detail === 'string') return detail;
   if (Array.isArray(detail))
     return detail
