@@ -14,7 +14,7 @@ import { loadOperator } from '../../pipelines/tenants/operator.ts';
 import { listOrganizations } from '../../pipelines/tenants/organizations.ts';
 import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
 import { withStores } from './open-stores.ts';
-import { pickByNameOrId } from './pick-named.ts';
+import { findWorkspaces, pickByNameOrId } from './pick-named.ts';
 import { printTable } from './print-table.ts';
 
 export interface OrganizationOptions {
@@ -54,7 +54,10 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
     throw runlakeError('BAD_REQUEST', { reason: `--email must be an email address, not '${options.email}'.` });
   }
   await withOperator('keys', options, async ({ database, operator }) => {
-    const workspaceId = options.workspace ?? operator.workspaceId;
+    const workspaceId =
+      options.workspace === undefined
+        ? operator.workspaceId
+        : (await findWorkspaces({ database, operator }, options.workspace))[0]?.id;
     const created = await makeKey(
       database,
       operator,

@@ -29,9 +29,7 @@ import { ShutdownSteps } from './shutdown-steps.ts';
  *
  * @throws the errors of the parts, except the errors of unavailable servers.
  */
-export async function startRole(
-  parts: Omit<RoleDeps, 'listener'>,
-): Promise<Pick<ServedRole, 'replaced'>> {
+export async function startRole(parts: Omit<RoleDeps, 'listener'>): Promise<Pick<ServedRole, 'replaced'>> {
   const { config, logger, stores, shutdown, loaded } = parts;
   const probes = await openServerProbes(config, stores, logger);
   shutdown.add('server probes', () => probes.close());

@@ -3,7 +3,7 @@ import type { DeployOptions } from './deploy.ts';
 import type { DeploymentOptions, LogOptions } from './list-logs-delete.ts';
 
 const workspace = [
-  '--workspace <id>',
+  '--workspace <name or id>',
   'required for a key of several workspaces; default: LANGSMITH_WORKSPACE_ID',
 ] as const;
 const json = ['--json', 'as JSON, in the form of the API'] as const;

@@ -1,19 +1,22 @@
 import { loadConfig } from '../../../infra/config/load.ts';
 import { readClientEnvironment } from '../../../infra/config/tool-credentials.ts';
 import { readRunFile } from '../../../infra/embedded/data-folder.ts';
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { loadOperator } from '../../../pipelines/tenants/operator.ts';
 import { normaliseEndpoint } from '../../tools/endpoints.ts';
 import { mainApiUrl } from '../check-port.ts';
 import { runInterruptibly } from '../interrupt.ts';
 import { withStores } from '../open-stores.ts';
+import { isId, pickByNameOrId } from '../pick-named.ts';
 import { toPrintable } from '../print-table.ts';
 import { openOwnKeys } from './own-keys.ts';
 
 /** The main API of an installation, for commands that any user of its API can run. */
 export interface MainApiClient {
   readonly endpoint: string;
+  /** Id of the workspace of the requests. Undefined: that of the key. */
+  readonly workspaceId: string | undefined;
   /** Aborted by SIGINT (Ctrl-C) and SIGTERM, as are the requests of the client. */
   readonly interrupted: AbortSignal;
   /**
@@ -22,6 +25,11 @@ export interface MainApiClient {
    * @throws BAD_REQUEST with the message of the response; PART_UNUSABLE if the API does not respond.
    */
   ask<Answer>(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: object): Promise<Answer>;
+}
+
+export interface WorkspaceOption {
+  /** Name or id. */
+  readonly workspace?: string | undefined;
 }
 
 /** Time for which a key is valid that a command creates for itself. A command that takes longer gets another key. */
@@ -33,10 +41,10 @@ const defaultKeyLifeMs = 2 * 3_600_000;
  * the operator can do, and revokes it when `work` has finished. If `work` fails because of a signal, the exit code is 130.
  *
  * @param keyLifeMs time for which such a key is valid; it is replaced before.
- * @throws INVALID_CONFIG, NOT_RUNNING and the errors of `work`.
+ * @throws INVALID_CONFIG, NOT_RUNNING, BAD_REQUEST if there is no such workspace, and the errors of `work`.
  */
 export async function withMainApi(
-  options: { readonly workspace?: string | undefined },
+  options: WorkspaceOption,
   work: (client: MainApiClient) => Promise<void>,
   keyLifeMs = defaultKeyLifeMs,
 ): Promise<void> {
@@ -44,16 +52,19 @@ export async function withMainApi(
 }
 
 async function connect(
-  { workspace: named }: { readonly workspace?: string | undefined },
+  { workspace: named }: WorkspaceOption,
   work: (client: MainApiClient) => Promise<void>,
   interrupted: AbortSignal,
   keyLifeMs: number,
 ): Promise<void> {
   const environment = readClientEnvironment();
-  const workspace = named ?? environment.workspace;
   const endpoint = await findEndpoint(environment.endpoint, environment.key !== undefined);
   const { key } = environment;
-  if (key !== undefined) return work(createClient(endpoint, async () => key, workspace, interrupted));
+  const open = async (getKey: () => Promise<string>, defaultWorkspace = environment.workspace) => {
+    const createFor = (workspaceId?: string) => createClient(endpoint, getKey, workspaceId, interrupted);
+    return createFor(named === undefined ? defaultWorkspace : await findWorkspaceId(createFor(), named));
+  };
+  if (key !== undefined) return work(await open(async () => key));
   if (environment.endpoint !== undefined) {
     const errors = '  - LANGSMITH_API_KEY is required: an API key of the installation at LANGSMITH_ENDPOINT.';
     throw runlakeError('INVALID_CONFIG', { count: 1, errors });
@@ -63,11 +74,20 @@ async function connect(
     const deps = { database, authenticator: createAuthenticator({ database, logger }) };
     const keys = await openOwnKeys(deps, operator, keyLifeMs);
     try {
-      await work(createClient(endpoint, keys.getValid, workspace ?? operator.workspaceId, interrupted));
+      await work(await open(keys.getValid, environment.workspace ?? operator.workspaceId));
     } finally {
       await keys.close();
     }
   });
+}
+
+/** @throws BAD_REQUEST if the key has access to no such workspace. */
+async function findWorkspaceId(client: MainApiClient, nameOrId: string): Promise<string> {
+  // A key does not need the permission to list workspaces if the id is known.
+  if (isId(nameOrId)) return nameOrId;
+  const all = await client.ask<{ readonly id: string; readonly display_name: string }[]>('GET', '/workspaces');
+  const named = all.map(({ id, display_name: name }) => ({ id, name }));
+  return pickByNameOrId('workspace', nameOrId, named).id;
 }
 
 /** @throws INVALID_CONFIG; NOT_RUNNING if no address is known. */
@@ -89,12 +109,13 @@ async function findEndpoint(named: string | undefined, hasKey: boolean): Promise
 function createClient(
   endpoint: string,
   getKey: () => Promise<string>,
-  workspace: string | undefined,
+  workspaceId: string | undefined,
   interrupted: AbortSignal,
 ): MainApiClient {
-  const headers = workspace === undefined ? {} : { 'x-tenant-id': workspace };
+  const headers = workspaceId === undefined ? {} : { 'x-tenant-id': workspaceId };
   return {
     endpoint,
+    workspaceId,
     interrupted,
     async ask(method, path, body) {
       const response = await sendRequest(endpoint + path, {
@@ -103,8 +124,8 @@ function createClient(
         headers: { 'x-api-key': await getKey(), ...headers, ...(body && { 'content-type': 'application/json' }) },
         ...(body && { body: JSON.stringify(body) }),
       });
-      const text = await response.text();
-      return (text === '' ? undefined : JSON.parse(text)) as never;
+      const text = await readText(response, endpoint, interrupted);
+      return (text === '' ? undefined : parseJson(text, endpoint)) as never;
     },
   };
 }
@@ -114,15 +135,40 @@ export async function sendRequest(url: string, request: RequestInit): Promise<Re
   const { origin } = new URL(url);
   const response = await fetch(url, request).catch((cause: unknown) => {
     request.signal?.throwIfAborted();
-    const { code = 'the connection broke' } = ((cause as Error).cause ?? {}) as NodeJS.ErrnoException;
-    const remedy = 'Check LANGSMITH_ENDPOINT, and that Runlake runs.';
-    throw runlakeError('PART_UNUSABLE', { reason: `${origin} does not respond (${code})`, remedy }, { cause });
+    throw createEndpointError(`${origin} does not respond (${findCode(cause)})`, cause);
   });
   if (response.ok) return response;
-  const text = await response.text();
+  const text = await readText(response, origin, request.signal);
   throw runlakeError('BAD_REQUEST', {
     reason: toPrintable(explainResponse(text) ?? `${origin} responded ${response.status}.`),
   });
+}
+
+/** @throws PART_UNUSABLE, the reason of `signal` */
+function readText(response: Response, endpoint: string, signal: AbortSignal | null | undefined): Promise<string> {
+  return response.text().catch((cause: unknown) => {
+    signal?.throwIfAborted();
+    throw createEndpointError(`the response of ${endpoint} is incomplete (${findCode(cause)})`, cause);
+  });
+}
+
+/** @throws PART_UNUSABLE */
+function parseJson(text: string, endpoint: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw createEndpointError(`the response of ${endpoint} is not JSON`, cause);
+  }
+}
+
+function createEndpointError(reason: string, cause: unknown): RunlakeError {
+  const remedy = 'Check LANGSMITH_ENDPOINT, and that Runlake runs.';
+  return runlakeError('PART_UNUSABLE', { reason, remedy }, { cause });
+}
+
+/** Returns the error code of a failed connection. */
+function findCode(error: unknown): string {
+  return ((error as Error).cause as NodeJS.ErrnoException | undefined)?.code ?? 'the connection broke';
 }
 
 /** Returns the message and the remedy in the body of an error response. */

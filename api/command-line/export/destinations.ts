@@ -6,8 +6,9 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import { createDestinationDeps, type DestinationRecord } from '../../../pipelines/exports/destinations/destination.ts';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import { formatDestination, NewDestination } from '../../main/export-destinations.ts';
+import { findWorkspaces } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
-import { findWorkspace, findWorkspaces, listAllDestinations, withExports } from './export-access.ts';
+import { findWorkspace, listAllDestinations, withExports } from './export-access.ts';
 
 export interface DestinationOptions {
   readonly name: string;

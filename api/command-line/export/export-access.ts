@@ -9,9 +9,8 @@ import { type ExportWithProgress, readExport } from '../../../pipelines/exports/
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { loadOperator } from '../../../pipelines/tenants/operator.ts';
-import { listWorkspaces } from '../../../pipelines/tenants/workspaces.ts';
 import { withStores } from '../open-stores.ts';
-import { formatNames, isId, type NamedRecord, pickByNameOrId } from '../pick-named.ts';
+import { findWorkspaces, formatNames, isId, type NamedRecord, pickByNameOrId } from '../pick-named.ts';
 import { toPrintable } from '../print-table.ts';
 
 /** Dependencies of the bulk export commands. The commands have the permissions of the operator. */
@@ -63,18 +62,6 @@ export async function withExports<Result>(work: (access: ExportAccess) => Promis
 }
 
 const rowsPerPage = 1_000;
-
-/**
- * Returns all workspaces of the operator, oldest first, or only the workspace with the name or id `nameOrId`.
- *
- * @throws BAD_REQUEST if there is none.
- */
-export async function findWorkspaces({ database, operator }: ExportAccess, nameOrId?: string): Promise<NamedRecord[]> {
-  const all = (await listWorkspaces(database, operator, { includeDeleted: false })).map(
-    ({ id, display_name: name }) => ({ id, name }),
-  );
-  return nameOrId === undefined ? all : [pickByNameOrId('workspace', nameOrId, all)];
-}
 
 /**
  * Returns the workspace that a command applies to.

@@ -5,9 +5,9 @@ import type { ExportStatus } from '../../../pipelines/exports/states.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import { formatExport } from '../../main/bulk-exports.ts';
 import { parseLimit } from '../parse-options.ts';
-import { isId, type NamedRecord } from '../pick-named.ts';
+import { findWorkspaces, isId, type NamedRecord } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
-import { type ExportAccess, findProject, findWorkspaces, listAllDestinations, withExports } from './export-access.ts';
+import { type ExportAccess, findProject, listAllDestinations, withExports } from './export-access.ts';
 import { formatBytes, formatNumber } from './watch.ts';
 
 export interface ListOptions {

@@ -3,7 +3,7 @@ import type { RunListOptions, RunOptions } from './runs.ts';
 import type { UsageOptions } from './usage.ts';
 
 const workspace = [
-  '--workspace <id>',
+  '--workspace <name or id>',
   'required for a key of several workspaces; default: LANGSMITH_WORKSPACE_ID',
 ] as const;
 
@@ -45,7 +45,7 @@ export function addTraceCommands(program: Command): void {
     .addOption(
       new Option('--group-by <dimension>').choices(['workspace', 'project', 'user', 'api_key']).default('workspace'),
     )
-    .option('--workspace <id>', 'only this workspace; default: all that the key has access to')
+    .option('--workspace <name or id>', 'only this workspace; default: all that the key has access to')
     .option('--json', 'one JSON object a line, in the form of the API')
     .addHelpText('after', access)
     .action(async (options: UsageOptions) => (await import('./usage.ts')).printUsage(options));

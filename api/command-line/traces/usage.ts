@@ -39,7 +39,7 @@ export async function printUsage(options: UsageOptions): Promise<void> {
 
 /** Returns the named workspace, or all workspaces that the key has access to. */
 async function findWorkspaces(client: MainApiClient, named: string | undefined): Promise<string[]> {
-  if (named !== undefined) return [named];
+  if (named !== undefined) return [client.workspaceId as string];
   const workspaces = await client.ask<{ readonly id: string }[]>('GET', '/workspaces?include_deleted=true');
   return workspaces.map(({ id }) => id);
 }

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { builtProgram } from '../../built-program.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
@@ -95,6 +95,46 @@ it.each([
   const { code, output } = await run(...args);
   expect(code).toBe(1);
   expect(output).toContain(text);
+});
+
+it.each(['runs list', 'usage', 'deployments list', 'keys create'])(
+  '%s takes the name or the id of a workspace',
+  async (words) => {
+    const attempt = (workspace: string) => run(...words.split(' '), '--workspace', workspace);
+    const workspaces = await fetch(`${runlake.url}/workspaces`, { headers: { 'x-api-key': runlake.apiKey } });
+    const [{ id }] = (await workspaces.json()) as [{ id: string }];
+    expect((await attempt('Default')).code).toBe(0);
+    expect((await attempt(id)).code).toBe(0);
+    const unknown = await attempt('nowhere');
+    expect(unknown.code).toBe(1);
+    expect(unknown.output).toContain("No workspace has the name or id 'nowhere'. Names: Default");
+  },
+);
+
+const head = (status: string) => `HTTP/1.1 ${status}\r\ncontent-type: application/json\r\n`;
+
+it.each([
+  ['of another server', `${head('200 OK')}content-length: 6\r\n\r\n<html>`, /: the response of \S+ is not JSON\.\n/],
+  [
+    'that is cut off',
+    `${head('200 OK')}content-length: 99\r\n\r\n[`,
+    /: the response of \S+ is incomplete \(\w+\)\.\n/,
+  ],
+  [
+    'of an error that is cut off',
+    `${head('400 Bad')}content-length: 99\r\n\r\n{`,
+    /: the response of \S+ is incomplete/,
+  ],
+])('reports a response %s', async (_what, response, reason) => {
+  const server = createTcpServer((socket) => socket.once('data', () => socket.end(response))).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const LANGSMITH_ENDPOINT = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { code, text } = await runCommand(['runs', 'list'], { ...environment, LANGSMITH_ENDPOINT });
+  server.close();
+  expect(code).toBe(1);
+  expect(text).toMatch(reason);
+  expect(text).toContain('Check LANGSMITH_ENDPOINT');
+  expect(text).not.toMatch(/^ {4}at |unexpected error/m);
 });
 
 it('prints runs as they start, also more than a page at once', async () => {
