@@ -136,6 +136,16 @@ describe('hostile values of clients', () => {
     await expectOnlyText();
   });
 
+  it('are shown as they are spelt, with the joiners of their script', async () => {
+    const name = 'می\u200cخواهم क्\u200cष 👩\u200d🚀 pay\u200cpal \u200cمن';
+    const [run] = buildTrace('spelling', Date.now() - 60_000, { name, until: 50 });
+    await sendRuns(runlake.url, runlake.apiKey, run ? [run] : []);
+    await page.goto(`/runs/${run?.id}`);
+    await page.getByRole('tree', { name: 'Runs' }).waitFor();
+    const heading = await page.getByRole('heading', { level: 1 }).textContent();
+    expect(heading).toBe('می\u200cخواهم क्\u200cष 👩\u200d🚀 pay⟨U+200C⟩pal ⟨U+200C⟩من');
+  });
+
   it('are shown in part if a conversation has many messages, parts or calls', async () => {
     const list = <T>(name: string, build: (text: string) => T) =>
       Array.from({ length: 3_000 }, (_, at) => build(`${name} ${at}.`));

@@ -152,7 +152,8 @@ describe('the settings screen', () => {
 
   it('lists who changed what', async () => {
     await page.getByRole('tab', { name: 'Audit log' }).click();
-    await page.getByRole('row').filter({ hasText: 'api_key.create' }).first().waitFor();
+    const panel = page.getByRole('tabpanel', { name: 'Audit log' });
+    await panel.getByRole('row').filter({ hasText: 'api_key.create' }).first().waitFor();
     await expectAccessible(page);
     await page.getByLabel('Action').fill('member');
     await page.getByRole('button', { name: 'Filter' }).click();

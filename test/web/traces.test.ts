@@ -213,6 +213,15 @@ describe('the traces screen', () => {
     expect(shown?.endsWith(berlin)).toBe(true);
   });
 
+  it('does not apply a time range with a mistyped year', async () => {
+    await page.getByRole('button', { name: 'Last 7 days' }).click();
+    await page.getByLabel('From').fill('20266-01-01T00:00');
+    await page.getByRole('button', { name: 'Apply' }).click();
+    const reason = await page.getByLabel('From').evaluate((input) => (input as HTMLInputElement).validationMessage);
+    expect(reason).toContain('9999');
+    expect(problems).toEqual([]);
+  });
+
   it('says so when the API fails or is slow, and recovers', async () => {
     await page.route('**/api/v2/runs/query', (route) =>
       route.fulfill({ status: 503, json: { detail: 'The database is away.' } }),

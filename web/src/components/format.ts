@@ -80,6 +80,9 @@ export function formatUtcDay(text: string): string {
   return iso.slice(0, 10) + (iso.slice(11, 19) === '00:00:00' ? '' : ` ${iso.slice(11, 16)}`);
 }
 
+/** The last value of an input of the type `datetime-local` whose year has four digits, as years of the API have. */
+export const maxLocalTime = '9999-12-31T23:59';
+
 function pad(value: number): string {
   return String(value).padStart(2, '0');
 }

@@ -15,6 +15,8 @@ export function Tabs<T extends string>({
   readonly children: ReactNode;
 }) {
   const id = useId();
+  // A label can contain spaces, which an id cannot.
+  const buildTabId = (tab: T) => `${id}-${tabs.indexOf(tab)}`;
   const list = useRef<HTMLDivElement>(null);
   // On a narrow screen the tabs scroll.
   useEffect(
@@ -38,7 +40,7 @@ export function Tabs<T extends string>({
             key={tab}
             type="button"
             role="tab"
-            id={`${id}-${tab}`}
+            id={buildTabId(tab)}
             aria-selected={tab === selected}
             aria-controls={`${id}-panel`}
             tabIndex={tab === selected ? 0 : -1}
@@ -48,7 +50,7 @@ export function Tabs<T extends string>({
           </button>
         ))}
       </div>
-      <div role="tabpanel" id={`${id}-panel`} aria-labelledby={`${id}-${selected}`}>
+      <div role="tabpanel" id={`${id}-panel`} aria-labelledby={buildTabId(selected)}>
         {children}
       </div>
     </>

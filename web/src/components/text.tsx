@@ -1,7 +1,11 @@
 import { formatTime, formatUtc, parseTime } from './format.ts';
 
-/** Control and format characters, which can change the direction of text or have no width; not tab, line breaks and joiners of emoji. */
-const invisible = /(?![\t\r\n\u200d])[\p{Cc}\p{Cf}]/gu;
+/**
+ * Control and format characters, which can change the direction of text or have no width; not tab, line breaks, joiners of
+ * emoji, and non-joiners between letters of scripts that are spelt with them, such as Persian.
+ */
+const invisible =
+  /(?![\t\r\n\u200d]|(?<=[\p{scx=Arab}\p{scx=Deva}\p{scx=Beng}\p{scx=Gujr}\p{scx=Taml}\p{scx=Telu}\p{scx=Knda}\p{scx=Mlym}])\u200c(?=\p{L}))[\p{Cc}\p{Cf}]/gu;
 
 /** Returns `text` with invisible characters as their code points, so that no value can look like another one. */
 export function showInvisible(text: string): string {

@@ -3,6 +3,7 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
 import { Crumb } from '../../components/crumb.tsx';
+import { maxLocalTime } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
@@ -115,6 +116,7 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
           <input
             className="input"
             type="datetime-local"
+            max={maxLocalTime}
             required
             value={range.from}
             onChange={({ target }) => change({ from: target.value || undefined })}
@@ -126,6 +128,7 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
             <input
               className="input"
               type="datetime-local"
+              max={maxLocalTime}
               required
               value={range.until}
               onChange={({ target }) => change({ until: target.value || undefined })}

@@ -1,5 +1,5 @@
 import { type FormEvent, useId } from 'react';
-import { formatTime } from '../../components/format.ts';
+import { formatTime, maxLocalTime } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { defaultRange, type RangeName, ranges, type TracesSearch } from './search.ts';
@@ -51,6 +51,7 @@ export function RangeMenu({ search, onChange }: { readonly search: Range; readon
                 id={`${id}-from`}
                 name="from"
                 type="datetime-local"
+                max={maxLocalTime}
                 className="input"
                 defaultValue={toLocal(from)}
               />
@@ -61,6 +62,7 @@ export function RangeMenu({ search, onChange }: { readonly search: Range; readon
                 id={`${id}-until`}
                 name="until"
                 type="datetime-local"
+                max={maxLocalTime}
                 className="input"
                 defaultValue={toLocal(until)}
               />
