@@ -81,7 +81,10 @@ describe('the block that starts Runlake', () => {
       findStarts(page).map(({ blocks: [block] }) => {
         const lines = `${block?.code}`.split('\n');
         const at = lines.findIndex((line) => line.endsWith(start));
-        return lines.slice(at - 1, at + 3).join('\n').replace(/^(?:[A-Z_]+=\S+ )+/m, '');
+        return lines
+          .slice(at - 1, at + 3)
+          .join('\n')
+          .replace(/^(?:[A-Z_]+=\S+ )+/m, '');
       }),
     );
     expect(new Set(blocks)).toEqual(new Set([expect.stringContaining(`\n${start}\n`)]));
