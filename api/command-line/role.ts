@@ -31,7 +31,7 @@ export function checkRole(role: Role, config: Config, part: AgentsPart = 'both')
     const errors = '  - RUNLAKE_SECRET_KEY is required if both stores have addresses (no embedded engine).';
     throw runlakeError('INVALID_CONFIG', { count: 1, errors });
   }
-  const errors = findSharedPorts(role, config, part);
+  const errors = findPortConflicts(role, config, part);
   if (errors.length > 0) {
     throw runlakeError('INVALID_CONFIG', {
       count: errors.length,
@@ -41,7 +41,7 @@ export function checkRole(role: Role, config: Config, part: AgentsPart = 'both')
 }
 
 /** Returns an error for each two servers of the role that would listen on the same port. */
-function findSharedPorts(role: Role, config: Config, part: AgentsPart): string[] {
+function findPortConflicts(role: Role, config: Config, part: AgentsPart): string[] {
   const { host, port, metricsHost, metricsPort, agentsHost, agentsPort, toolsHost, toolsPort } = config;
   const main = { variable: 'RUNLAKE_PORT', host, port };
   const metrics = { variable: 'RUNLAKE_METRICS_PORT', host: metricsHost, port: metricsPort };
