@@ -52,12 +52,13 @@ function findPortConflicts(role: Role, config: Config, part: AgentsPart): string
     ...(servesAgents(role, config) && part !== 'work' ? [agents] : []),
     ...(servesTools(role) ? [tools] : []),
   ];
-  const isWildcard = (name: string) => name === '0.0.0.0' || name === '::';
+  const includes = (host: string, other: string) =>
+    host === other || host === '::' || (host === '0.0.0.0' && !other.includes(':'));
   return servers.flatMap((one, index) =>
     servers
       .slice(index + 1)
       .filter((other) => other.port === one.port && one.port !== 0)
-      .filter((other) => other.host === one.host || isWildcard(other.host) || isWildcard(one.host))
+      .filter((other) => includes(one.host, other.host) || includes(other.host, one.host))
       .map((other) => `${one.variable} and ${other.variable} must not both be ${one.port}`),
   );
 }

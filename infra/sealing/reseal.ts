@@ -40,13 +40,15 @@ export async function resealColumns(
       );
       for (const row of rows) {
         const owner = identify(...row.key);
+        let opened: ReturnType<Sealer['open']>;
         try {
-          const { text, isUnderFormerKey } = sealer.open(row.sealed, owner);
-          if (!isUnderFormerKey) continue;
-          resealed += await database.execute(updateSql, [sealer.seal(text, owner), row.sealed, ...row.key]);
+          opened = sealer.open(row.sealed, owner);
         } catch (err) {
           logger.warn({ err, row: owner }, 'cannot seal a secret again');
+          continue;
         }
+        if (opened.isUnderFormerKey)
+          resealed += await database.execute(updateSql, [sealer.seal(opened.text, owner), row.sealed, ...row.key]);
       }
       const last = rows.at(-1);
       if (last === undefined || rows.length < pageRows) break;

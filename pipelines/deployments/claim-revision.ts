@@ -71,7 +71,7 @@ export async function claimRevision(
 }
 
 /** A host claims a new revision within a second. After this time, there is probably no host. */
-const maxUnclaimedSeconds = 30;
+export const maxUnclaimedSeconds = 30;
 
 /**
  * Checks that hosts claim new revisions.

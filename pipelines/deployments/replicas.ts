@@ -149,6 +149,8 @@ interface EndedReplica {
   readonly reason: string;
   /** Whether the cause is in the deployment. Otherwise, for example if a store is down, the failure is transient. */
   readonly isOwnFailure: boolean;
+  /** Whether it answered since its last start. */
+  readonly hasAnswered: boolean;
   /** Returns the time until the next start after this number of failures, with the transient ones in a row. */
   readonly computeDelayMs: (failures: number) => number;
 }
@@ -160,17 +162,17 @@ interface EndedReplica {
 export async function recordEnded(
   database: Database,
   { revisionId, number, fence }: ReplicaClaim,
-  { reason, isOwnFailure, computeDelayMs }: EndedReplica,
+  { reason, isOwnFailure, hasAnswered, computeDelayMs }: EndedReplica,
 ): Promise<void> {
   await database.transaction(async (tx) => {
     const [ended] = await tx.query<{ failures: number; transientFailures: number }>(
       `UPDATE deployment_replicas SET url = NULL, lease_until = NULL, host_id = NULL, last_error = $4,
          failures = $5::int
-           + CASE WHEN url IS NOT NULL AND started_at < now() - interval '1 minute' THEN 0 ELSE failures END,
+           + CASE WHEN $6 AND started_at < now() - interval '1 minute' THEN 0 ELSE failures END,
          transient_failures = CASE $5::int WHEN 0 THEN transient_failures + 1 ELSE 0 END
        WHERE revision_id = $1 AND number = $2 AND fence = $3
        RETURNING failures, transient_failures AS "transientFailures"`,
-      [revisionId, number, fence, removeControls(reason), isOwnFailure ? 1 : 0],
+      [revisionId, number, fence, removeControls(reason), isOwnFailure ? 1 : 0, hasAnswered],
     );
     if (ended === undefined) return;
     await tx.execute(

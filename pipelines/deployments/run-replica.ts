@@ -101,6 +101,7 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
   let replica: StartedReplica | undefined;
   let failure: string;
   let isOwnFailure = true;
+  let hasAnswered = false;
   let log: ReturnType<typeof openRevisionLog> | undefined;
   try {
     const secrets = openRevisionSecrets(deps.secretSealer, claim);
@@ -112,6 +113,7 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
       await leave(replica);
       return;
     }
+    hasAnswered = true;
     startedReplicas.inc();
     logger.info({ ...fields, url: replica.url }, 'replica answers');
     failure = await watch(replica, stopping.stopped);
@@ -138,11 +140,10 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
   }
   endedReplicas.inc();
   failure = log?.mask(failure) ?? failure;
-  // What is left of it is removed when it starts again, or by `removeAbandoned`. One that outlives hosts may be at work
-  // although it does not respond to this host.
-  await replica
-    ?.stop(replica.detach ? config.drainTimeoutMs : 0)
-    .catch((err: unknown) => logger.warn({ err, ...fields }, 'ended replica not removed'));
+  // What is left of it is removed when it starts again, or by `removeAbandoned`.
+  await endFailed(deps, claim, replica, isOwnFailure).catch((err: unknown) =>
+    logger.warn({ err, ...fields }, 'ended replica not removed'),
+  );
   const tail = log?.tail(shownLogLines) ?? '';
   log?.write(`The replica ended: ${failure}`);
   await log?.flush();
@@ -150,8 +151,22 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
   await recordEnded(database, claim, {
     reason: addTail(failure, tail),
     isOwnFailure,
+    hasAnswered,
     computeDelayMs: (failures) => computeBackoffMs(failures - 1, config.deploymentsRestartDelayMs, maxRestartDelayMs),
   });
+}
+
+/** Ends a replica that failed, or leaves it to its next start if this host failed. */
+async function endFailed(
+  { database, config }: ReplicaDeps,
+  claim: ClaimedReplica,
+  replica: StartedReplica | undefined,
+  isOwnFailure: boolean,
+): Promise<void> {
+  if (!isOwnFailure || !replica?.detach) return leave(replica);
+  // One that outlives hosts may be at work although it does not respond to this host. It gets no more requests.
+  await recordStopping(database, claim);
+  await replica.stop(config.drainTimeoutMs);
 }
 
 /**

@@ -82,8 +82,8 @@ export async function deleteProjects(
 const projectRunsCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 
 /**
- * Deletes the stored runs of a deleted project, with their attachments, feedback and rows of annotation queues, and sets `purged_at`. Usage stays,
- * because traces are billing facts. Reads omit runs of deleted projects, both before this call and for events that are
+ * Deletes the stored runs of a deleted project, with their attachments, feedback and rows of annotation queues, and sets
+ * `purged_at`. Usage stays, because traces are billing facts. Reads omit runs of deleted projects, both before this call and for events that are
  * stored later, which the second purge deletes. Leaves a project without `deleted_at` unchanged. Idempotent.
  */
 export async function deleteProjectRuns(

@@ -119,7 +119,7 @@ export interface ProjectConditions {
   readonly nameContains?: string | undefined;
   /** Key-value pairs that `extra.metadata` must contain. */
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
-  /** Value of `dataset_version` in the metadata; a time matches every text of the same time. */
+  /** Value of `dataset_version` in the metadata; a time matches the texts of the same time that the SDKs write. */
   readonly datasetVersion?: string | undefined;
   /** If true, only projects that are not experiments; if false, only experiments. */
   readonly referenceFree?: boolean | undefined;

@@ -11,8 +11,9 @@ interface Deps {
   readonly database: Database;
 }
 
-/** A run that was added later and is not stored may still be in the event log. */
-const waitInterval = `interval '1 day'`;
+/** Condition that a run which is not found may still be in the event log, or that its trace may be moved at this time. */
+const mayWaitSql = `(inserted_at > now() - interval '1 day'
+  OR EXISTS (SELECT FROM contested_traces WHERE tenant_id = $2))`;
 
 /**
  * Removes runs that were deleted or have expired, and runs and threads of deleted projects, from a queue.
@@ -25,9 +26,9 @@ export async function removeGoneRuns(
   queueId: string,
 ): Promise<number> {
   const rows = await database.query<{ id: string; runId: string | null; projectId: string | null; mayWait: boolean }>(
-    `SELECT id, run_id AS "runId", project_id AS "projectId", added_at > now() - ${waitInterval} AS "mayWait"
+    `SELECT id, run_id AS "runId", project_id AS "projectId", ${mayWaitSql} AS "mayWait"
      FROM annotation_queue_runs WHERE queue_id = $1`,
-    [queueId],
+    [queueId, workspaceId],
   );
   const located = await locateLiveRuns(
     clickhouse,
@@ -49,7 +50,8 @@ export async function removeGoneRuns(
 const runsAtOnce = 10_000;
 
 /**
- * Removes the runs of a set from all queues of a workspace. Looks up only the runs that are in queues.
+ * Removes the runs of a set from all queues of a workspace. If the set is large, looks up only the runs that are in
+ * queues.
  *
  * @param runs result of `storeDeletionKeys`.
  */
@@ -58,6 +60,17 @@ export async function removeFromQueues(
   workspaceId: string,
   runs: string,
 ): Promise<void> {
+  const remove = (found: readonly { readonly id: string }[]) =>
+    database.execute(
+      `DELETE FROM annotation_queue_runs WHERE run_id = ANY ($2::uuid[])
+         AND queue_id IN (SELECT id FROM annotation_queues WHERE workspace_id = $1)`,
+      [workspaceId, found.map(({ id }) => id)],
+    );
+  const first = await clickhouse.query<{ id: string }>({
+    name: 'list-deleted-queue-runs',
+    sql: `SELECT id FROM ${runs} LIMIT ${runsAtOnce}`,
+  });
+  if (first.length < runsAtOnce) return void (await remove(first));
   for (let after: string | undefined; ; ) {
     const candidates = await database.query<{ runId: string }>(
       `SELECT DISTINCT run_id AS "runId" FROM annotation_queue_runs
@@ -71,11 +84,7 @@ export async function removeFromQueues(
       sql: `SELECT DISTINCT id FROM ${runs} WHERE id IN candidates`,
       externalTable: { name: 'candidates', structure: 'id UUID', rows: candidates.map(({ runId }) => [runId]) },
     });
-    await database.execute(
-      `DELETE FROM annotation_queue_runs WHERE run_id = ANY ($2::uuid[])
-         AND queue_id IN (SELECT id FROM annotation_queues WHERE workspace_id = $1)`,
-      [workspaceId, found.map(({ id }) => id)],
-    );
+    await remove(found);
     if (candidates.length < runsAtOnce) return;
     after = candidates.at(-1)?.runId;
   }

@@ -1,7 +1,7 @@
 /**
  * Deletes traces with everything that belongs to them, in step 3 of `change-traces.ts`: runs, attachments, feedback,
- * streamed events, rows of annotation queues, deferred events, and dead-letter records of the in-process log. `traces` and the roll-ups of
- * usage stay, because bills are based on them. Locations of traces are deleted the second time only: until then they
+ * streamed events, rows of annotation queues, deferred events, and dead-letter records of the in-process log. `traces`
+ * and the roll-ups of usage stay, because bills are based on them. Locations of traces are deleted the second time only: until then they
  * give late events the stored time of their trace, so that it is not counted again in another hour. The runs are marked
  * as their traces are, because feedback on a run need not name its trace.
  */

@@ -191,8 +191,8 @@ async function findOrCreateUser(
 }
 
 /**
- * Lists keys that are neither revoked nor expired, newest first: the keys of `workspaceId` or, if it is null, all keys whose workspaces
- * the caller has access to. Keys of the whole organisation are not listed under a workspace.
+ * Lists keys that are neither revoked nor expired, newest first: the keys of `workspaceId` or, if it is null, all keys
+ * whose workspaces the caller has access to. Keys of the whole organisation are not listed under a workspace.
  */
 export function listKeys(database: Database, caller: Caller, workspaceId: string | null): Promise<KeyRecord[]> {
   return database.query<KeyRecord>(

@@ -99,8 +99,8 @@ export async function countDirtyHours(
 }
 
 /**
- * Returns the number of a run, which is higher than the numbers in all rows that the run replaces. The sequence is behind
- * them after Postgres was restored from a backup, and ClickHouse was not.
+ * Returns the number of a roll-up run, which is higher than the numbers in all rows that it replaces. The sequence is
+ * behind them after Postgres was restored from a backup, and ClickHouse was not.
  */
 async function takeNumber(
   session: Session,
@@ -115,14 +115,13 @@ async function takeNumber(
     sql: `SELECT max(number) AS highest FROM (${counted.map(readHighest).join(' UNION ALL ')})`,
     externalTable: toDirtyHoursTable(hours),
   });
-  const takeSql = `SELECT nextval('usage_roll_up') AS number`;
-  const [next] = await session.query<{ number: number }>(takeSql);
-  if (next!.number > stored!.highest) return next!.number;
-  const [raised] = await session.query<{ number: number }>(
-    `SELECT setval('usage_roll_up', greatest(number, $1::bigint + 1)) AS number FROM (${takeSql}) AS next`,
-    [stored!.highest],
-  );
-  return raised!.number;
+  const take = async (count: number) => {
+    // Other processes may take numbers at the same time, so the sequence must not be set.
+    const sql = `SELECT max(nextval('usage_roll_up')) AS number FROM generate_series(1, $1::bigint)`;
+    return (await session.query<{ number: number }>(sql, [count]))[0]!.number;
+  };
+  const next = await take(1);
+  return next > stored!.highest ? next : take(stored!.highest + 1 - next);
 }
 
 /**

@@ -171,7 +171,8 @@ function toFailureFrame(failure: CommandError): SseFrame {
  *      the beginning of the active runs or, if there are none, of the last run. The server reads the next event after
  *      it has sent the previous one.
  *   3. One reader serves all subscriptions, and sends an event once if it matches any of them. If the events of a new
- *      subscription start before the position of the reader, a reader that starts there replaces it.
+ *      subscription start before the position of the reader, a reader that starts there replaces it. It sends no event
+ *      again for the subscriptions for which the event was read before.
  *   4. If the reader fails, the server sends an error and closes the socket. Clients then reconnect and subscribe again.
  *   5. A peer that does not respond to a ping in time is disconnected. When the server stops, it closes the socket
  *      with 1012.
@@ -191,6 +192,12 @@ interface Socket {
   on(event: 'pong' | 'close', listener: () => void): void;
 }
 
+interface Subscription {
+  readonly filter: EventFilter;
+  /** Sequence number up to which its events were read. */
+  readUpTo: number;
+}
+
 const maxSubscriptions = 100;
 const maxQueuedCommands = 100;
 /** Maximum time for a peer to complete the closing handshake. */
@@ -206,11 +213,13 @@ const findOperation = ({ method }: Command) =>
 function serveThreadSocket(socket: Socket, commandContext: CommandContext): void {
   const { agents, request, threadId } = commandContext;
   const { config } = agents;
-  const filters = new Map<string, EventFilter>();
+  const subscriptions = new Map<string, Subscription>();
   /** The reader whose events are sent, and one that may replace it. */
   const readers = new Set<StreamReader>();
-  /** Sequence number of the event that was read last. */
+  /** Sequence number of the event that the current reader has read last. */
   let position = 0;
+  /** Highest sequence number that any reader has read. */
+  let highest = 0;
   /** Starts of runs whose end was not read. It may arrive after the first events of the next run. */
   const openStarts = new Set<number>();
   let lastReader: Promise<void> = Promise.resolve();
@@ -302,7 +311,7 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
   const buildInput = (command: Command) => ({ params: { thread_id: threadId }, body: command });
 
   async function subscribe(params: unknown): Promise<{ readonly id: string; begin(): void }> {
-    if (filters.size >= maxSubscriptions) {
+    if (subscriptions.size >= maxSubscriptions) {
       throw new CommandRejectedError('invalid_argument', `Subscription limit reached (${maxSubscriptions}).`);
     }
     const filter = toEventFilter(readSubscribeParams(params));
@@ -313,37 +322,46 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
     else readers.add(replay);
     const id = `s${++subscriptionCount}`;
     const begin = () => {
-      const isBehindStart = filters.size > 0 && position <= start.threadSeq;
-      if (isBehindStart) endReader(replay);
-      else readFrom(replay, { start: start.threadSeq, filter });
-      filters.set(id, filter);
+      if (subscriptions.size > 0 && position <= start.threadSeq) endReader(replay);
+      else readFrom(replay, start.threadSeq);
+      subscriptions.set(id, { filter, readUpTo: start.threadSeq });
     };
     return { id, begin };
   }
 
-  /** Step 3 of the header comment: continues with `replay`. Only `filter` gets the events that others have. */
-  function readFrom(replay: StreamReader, { start, filter }: { readonly start: number; readonly filter: EventFilter }) {
-    const end = position;
+  /** Continues with `replay`, which starts at `start`, instead of the current reader. */
+  function readFrom(replay: StreamReader, start: number): void {
     position = start;
     for (const reader of readers) if (reader !== replay) endReader(reader);
-    const sendEvents = async () => {
-      for await (const event of replay) {
-        const { isEnd, threadSeq } = event;
-        if (isEnd) openStarts.delete(toThreadStart(threadSeq));
-        else openStarts.add(toThreadStart(threadSeq));
-        if (!isEnd || threadSeq > position) position = threadSeq;
-        const missing = buildMissingEventsError(event);
-        if (missing !== undefined) await send(JSON.stringify(missing));
-        const message = toProtocolMessage(event, threadSeq > end || isEnd ? filters.values() : [filter]);
-        if (message !== undefined) await send(message.text);
-      }
-    };
-    // The events that the previous reader has read are sent before.
-    lastReader = lastReader.then(sendEvents).catch(async (err) => {
-      request.log.warn({ err }, 'subscriptions failed');
-      await send(JSON.stringify(buildStreamFailure(err)));
-      close(1011, toStreamError(err).error);
-    });
+    // The event that the former reader has read last is sent before.
+    lastReader = lastReader
+      .then(async () => {
+        for await (const event of replay) await sendEvent(event);
+      })
+      .catch(async (err) => {
+        request.log.warn({ err }, 'subscriptions failed');
+        await send(JSON.stringify(buildStreamFailure(err)));
+        close(1011, toStreamError(err).error);
+      });
+  }
+
+  /** Sends an event once if it matches any subscription for which it was not read yet. */
+  async function sendEvent(event: StreamedEvent): Promise<void> {
+    const { isEnd, threadSeq } = event;
+    const isUnreadEnd = isEnd && openStarts.delete(toThreadStart(threadSeq));
+    if (!isEnd && threadSeq > highest) openStarts.add(toThreadStart(threadSeq));
+    if (!isEnd || threadSeq > position) position = threadSeq;
+    highest = Math.max(highest, threadSeq);
+    const reading = [...subscriptions.values()].filter(({ readUpTo }) => isUnreadEnd || threadSeq > readUpTo);
+    if (reading.length === 0) return;
+    for (const each of reading) each.readUpTo = Math.max(each.readUpTo, threadSeq);
+    const missing = buildMissingEventsError(event);
+    if (missing !== undefined) await send(JSON.stringify(missing));
+    const message = toProtocolMessage(
+      event,
+      reading.map(({ filter }) => filter),
+    );
+    if (message !== undefined) await send(message.text);
   }
 
   function endReader(reader: StreamReader): void {
@@ -353,8 +371,9 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
 
   function unsubscribe(params: unknown): object {
     const { subscription_id: id } = readUnsubscribeParams(params);
-    if (!filters.delete(id)) throw new CommandRejectedError('no_such_subscription', `Unknown subscription '${id}'.`);
-    if (filters.size === 0) readers.forEach(endReader);
+    if (!subscriptions.delete(id))
+      throw new CommandRejectedError('no_such_subscription', `Unknown subscription '${id}'.`);
+    if (subscriptions.size === 0) readers.forEach(endReader);
     return {};
   }
 }

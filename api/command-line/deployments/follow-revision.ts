@@ -1,4 +1,5 @@
 import { pause } from '../../../infra/timeouts/backoff.ts';
+import { maxUnclaimedSeconds } from '../../../pipelines/deployments/claim-revision.ts';
 import type { RevisionStatus } from '../../../pipelines/deployments/states.ts';
 import { isFinal } from '../../../pipelines/deployments/states.ts';
 import type { MainApiClient } from './main-api-client.ts';
@@ -33,12 +34,9 @@ export function readRevision(client: MainApiClient, deploymentId: string, revisi
   return client.ask('GET', `/v2/deployments/${deploymentId}/revisions/${revisionId}`);
 }
 
-/** A host claims a new revision within a second. */
-const maxUnclaimedMs = 30_000;
-
 export interface RevisionWatcher {
   onStatus(status: RevisionStatus): void;
-  /** Called once if no host has accepted the revision for {@link maxUnclaimedMs}. */
+  /** Called once if no host has accepted the revision for {@link maxUnclaimedSeconds}. */
   onUnclaimed?(): void;
   onLine(line: string, stage: string): void;
 }
@@ -56,7 +54,7 @@ export async function followRevision(
   const path = `/v2/deployments/${deploymentId}/revisions/${revisionId}/logs`;
   let after = 0;
   let reported: RevisionStatus | undefined;
-  let deadlineMs = performance.now() + maxUnclaimedMs;
+  let deadlineMs = performance.now() + maxUnclaimedSeconds * 1_000;
   for (;;) {
     const { logs, next_after, status } = await client.ask<LogPage>('GET', `${path}?after=${after}`);
     const isNew = status !== reported;

@@ -60,6 +60,8 @@ const startTimeoutMs = 10_000;
  * is sent alone.
  */
 const batchBytes = 1024 * 1024;
+/** Time after which a missing partition counts as gone. */
+const goneAfterMs = 5_000;
 /** Part of the drain timeout that is reserved for leaving the groups and closing the connections. */
 const leaveTimeoutMs = 5_000;
 
@@ -120,6 +122,8 @@ export class KafkaLog implements EventLog {
   readonly #budget: ByteBudget;
   readonly #consumers: { readonly topic: Topic; readonly consumer: GroupConsumer }[] = [];
   readonly #followers = new Set<KafkaFollower>();
+  /** When partitions were first found missing, by topic and number. */
+  readonly #missingSinceMs = new Map<string, number>();
   readonly #hideMetrics: readonly (() => void)[];
   #closing: Promise<void> | undefined;
 
@@ -242,8 +246,17 @@ export class KafkaLog implements EventLog {
       // Either the topic was recreated with fewer partitions, or the client does not know added ones: it caches them.
       const [current] = (await client.fetchTopicMetadata({ topics: [name] })).topics;
       const existing = new Set(current?.partitions.map(({ partitionId }) => partitionId));
-      return late.every(({ partition }) => !existing.has(partition));
+      const gone = late.filter(({ partition }) => this.#isGone(`${name} ${partition}`, existing.has(partition)));
+      return gone.length === late.length;
     });
+  }
+
+  /** Returns whether a partition has been missing for some time. A broker may not know one that was just added. */
+  #isGone(partition: string, exists: boolean): boolean {
+    const missingSinceMs = this.#missingSinceMs.get(partition) ?? performance.now();
+    if (exists) this.#missingSinceMs.delete(partition);
+    else this.#missingSinceMs.set(partition, missingSinceMs);
+    return !exists && performance.now() - missingSinceMs >= goneAfterMs;
   }
 
   async check(): Promise<void> {

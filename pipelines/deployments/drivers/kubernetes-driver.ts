@@ -161,8 +161,8 @@ export function createKubernetesDriver(
   }
 
   /**
-   * The cluster decides if this host cannot reach the pod: its own network may have failed, and what has no answer here
-   * may be at work. A cluster that does not answer either has no say.
+   * Returns whether the replica responds. If it does not, returns whether a pod is ready in the cluster, because the
+   * network of this host may have failed; if the cluster does not answer either, returns true.
    */
   async function isHealthy(name: string, url: string, signal: AbortSignal): Promise<boolean> {
     if (await respondsOk(url, AbortSignal.any([signal, AbortSignal.timeout(okTimeoutMs)]))) return true;

@@ -8,8 +8,8 @@
  *   1. The usage roll-up moves the hours that it has counted to `fact_dirty_hours`.
  *   2. Minutes after the first mark of an hour, a roll-up run with locks as in `rollup.ts` lists all runs of the hour
  *      again, from merged rows. So an hour that receives runs all the time is listed every few minutes only.
- *      A run with one hour that fails, for example because ClickHouse has too little memory for it, postpones the hour, so
- *      that it does not stop the others.
+ *      If a roll-up run of a single hour fails, for example because ClickHouse has too little memory for it, the hour is
+ *      postponed, so that it does not stop the others.
  *   3. The run deletes the rows that it read. An hour that was marked since then has another sequence number, and stays
  *      dirty.
  *
@@ -18,7 +18,7 @@
 import type { ClickHouse, Command } from '../../../infra/clickhouse/clickhouse.ts';
 import { runOnEachShard } from '../../../infra/clickhouse/layout.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
-import type { Database } from '../../../infra/postgres/pool.ts';
+import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { histogram } from '../../../infra/telemetry/metrics.ts';
 import { nilUuid } from '../../ingest/run-event/run-event.ts';
@@ -55,8 +55,6 @@ const factDirtyHours: DirtyHoursSource = {
   lockKey: 721_550_844,
   counted: [{ table: 'run_facts', column: 'hour', expression: hourSql }],
 };
-/** The oldest mark is listed first. */
-const postponeSql = 'UPDATE fact_dirty_hours SET marked_at = clock_timestamp()';
 const defaultMaxHours = 200;
 const defaultMinAgeSeconds = 300;
 const timeoutMs = 1_800_000;
@@ -76,24 +74,29 @@ export async function runFactRollUp(
     { database, clickhouse },
     factDirtyHours,
     { hours: maxHours, rows: maxHours, minAgeSeconds },
-    async ({ hours, sequences }, rollUp) => {
+    async ({ hours }, rollUp) => {
       try {
         await runOnEachShard(clickhouse, (stored, shard) => listRuns(hours, rollUp, stored, shard));
       } catch (error) {
-        if (hours.length === 1) await database.query(`${postponeSql} WHERE sequence = ANY($1::bigint[])`, [sequences]);
+        if (hours.length === 1) await postponeHours(database, hours);
         throw error;
       }
     },
     async ({ hours, sequences }, transaction) => {
       await transaction.query('DELETE FROM fact_dirty_hours WHERE sequence = ANY($1::bigint[])', [sequences]);
-      await transaction.query(
-        `${postponeSql}
-         WHERE (tenant_id, hour) IN (SELECT tenant, to_timestamp(seconds) FROM unnest($1::uuid[], $2::bigint[]) AS listed (tenant, seconds))`,
-        [hours.map(({ tenantId }) => tenantId), hours.map(({ hourSeconds }) => hourSeconds)],
-      );
+      await postponeHours(transaction, hours);
     },
   );
   return outcome;
+}
+
+/** Lists hours again after all hours that are dirty now. */
+async function postponeHours(database: Pick<Sql, 'query'>, hours: readonly DirtyHour[]): Promise<void> {
+  await database.query(
+    `UPDATE fact_dirty_hours SET marked_at = clock_timestamp()
+     WHERE (tenant_id, hour) IN (SELECT tenant, to_timestamp(seconds) FROM unnest($1::uuid[], $2::bigint[]) AS listed (tenant, seconds))`,
+    [hours.map(({ tenantId }) => tenantId), hours.map(({ hourSeconds }) => hourSeconds)],
+  );
 }
 
 /**

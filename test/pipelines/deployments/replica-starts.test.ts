@@ -191,7 +191,8 @@ it('transient failures in a row delay the next start further, and do not fail th
       counted.push(failures);
       return 0;
     };
-    await recordEnded(under.database, claim, { reason: 'The engine failed', isOwnFailure, computeDelayMs });
+    const ended = { reason: 'The engine failed', isOwnFailure, hasAnswered: false, computeDelayMs };
+    await recordEnded(under.database, claim, ended);
   }
   expect(counted).toEqual([1, 2, 3, 1, 2]);
 });

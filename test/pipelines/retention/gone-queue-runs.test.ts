@@ -62,7 +62,7 @@ it('a queue that is full of expired runs, and of runs of deleted projects, accep
   const deleted = await under.sendTrace(deletedProject, 1);
   const queue = await addQueue([expired, deleted.traceId]);
   await under.api.database.execute(
-    `UPDATE annotation_queue_runs SET added_at = now() - interval '2 days' WHERE queue_id = $1 AND run_id = $2`,
+    `UPDATE annotation_queue_runs SET inserted_at = now() - interval '2 days' WHERE queue_id = $1 AND run_id = $2`,
     [queue, expired],
   );
   await addThreads(queue, await under.addProject(), 9_997);

@@ -17,9 +17,9 @@ interface Query {
 
 /** Maximum number of concurrent queries in the worker. A query spends most of its time waiting for the database. */
 const maxConcurrent = 16;
-/** Maximum number of concurrent queries of a graph, so that a graph that hangs does not block the others. */
+/** Maximum number of concurrent queries of one of several graphs, so that a graph that hangs does not block the others. */
 const maxConcurrentPerGraph = maxConcurrent / 2;
-/** Number of unanswered queries after which the worker is replaced. Their code and memory stay in the process. */
+/** Number of unanswered queries after which the worker is replaced. Their code keeps running, and keeps its memory. */
 const maxTimedOut = 100;
 const queueTimeoutMs = 2_000;
 const defaultQueryTimeoutMs = 30_000;
@@ -30,8 +30,8 @@ const defaultQueryTimeoutMs = 30_000;
  * Invariant: each query is settled once: with its answer, its error or a timeout.
  *
  *   1. A query waits in the queue for at most two seconds.
- *   2. The query is sent to the worker when fewer than 16 queries are in flight, at most 8 of them for the same graph.
- *      It times out if the worker does not answer within 30 s.
+ *   2. The query is sent to the worker when fewer than 16 queries are in flight; if the worker has several graphs, at
+ *      most 8 of them for the same graph. It times out if the worker does not answer within 30 s.
  *   3. If 100 queries that timed out are still unanswered, the worker is replaced.
  *   4. If the worker ends while only one query is in flight, that query is considered the cause and fails. If several
  *      queries are in flight, they fail with GRAPH_WORKER_BUSY, which is retryable.
@@ -42,6 +42,7 @@ export class QueryWorkerHandle extends WorkerHandle {
   /** Keys of queries that have timed out in the worker. Their answers may still arrive. */
   readonly #timedOut = new Set<number>();
   readonly #queryTimeoutMs: number;
+  #maxPerGraph = maxConcurrent;
   #lastKey = 0;
   #isClosed = false;
 
@@ -59,6 +60,7 @@ export class QueryWorkerHandle extends WorkerHandle {
     super(options, {
       onReady: (loadErrors, _routes, nodes) => {
         hooks.onReady(loadErrors, nodes);
+        this.#maxPerGraph = Object.keys(nodes).length > 1 ? maxConcurrentPerGraph : maxConcurrent;
         this.#sendNext();
       },
       onMessage: (message) => this.#receive(message),
@@ -119,7 +121,7 @@ export class QueryWorkerHandle extends WorkerHandle {
   /** Sends a queued query. Returns false if its graph has the maximum number of queries in flight. */
   #send(query: Query): boolean {
     const ofGraph = [...this.#inFlight.values()].filter(({ graphId }) => graphId === query.graphId);
-    if (ofGraph.length >= maxConcurrentPerGraph) return false;
+    if (ofGraph.length >= this.#maxPerGraph) return false;
     this.#queue.delete(query.key);
     this.#inFlight.set(query.key, query);
     clearTimeout(query.timer);
