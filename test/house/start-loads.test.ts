@@ -29,10 +29,7 @@ function listPackages(entry: string): string[] {
 
 // Decision 0061: each package adds tens to hundreds of milliseconds to every start, so load it where it is first used.
 it.each([
-  [
-    'api/command-line/start-agents.ts',
-    /^(@langchain\/langgraph$|@langchain\/langgraph-|@aws-sdk|lru-cache|re2js|avsc|kafkajs)/,
-  ],
+  ['api/command-line/start-agents.ts', /^(@langchain\/langgraph$|@langchain\/langgraph-|@aws-sdk|re2js|avsc|kafkajs)/],
   ['api/command-line/doctor.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|uuid)/],
   ['api/command-line/main-api-services.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb)/],
   ['api/command-line/start-workers.ts', /^(@langchain|@aws-sdk|avsc|kafkajs|@duckdb|uuid)/],
