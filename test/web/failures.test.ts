@@ -43,6 +43,7 @@ beforeEach(async () => {
 
 /** Each screen, what is visible when its data has arrived, and the permission that it needs. */
 const screens: readonly (readonly [name: string, path: () => string, ready: string | RegExp, permission: string])[] = [
+  ['home', () => '/', 'Last trace', 'projects:read'],
   ['projects', () => '/projects', 'Last trace', 'projects:read'],
   ['traces', () => `/projects/${projectId}`, 'support agent', 'runs:read'],
   ['trace', () => `/runs/${trace[0]?.id}`, 'retrieve context', 'runs:read'],
@@ -114,6 +115,18 @@ describe.each(pickSome(screens, 1 / 2))('the screen %s', (name, path, ready, per
     await context.close();
   });
 });
+
+const id = '00000000-0000-4000-8000-000000000000';
+
+it.each([`/queues/${id}`, `/agents/${id}`, `/exports/${id}`, `/public/${id}/r`, `/public/${id}/d`])(
+  '%s is accessible while the API does not answer',
+  async (path) => {
+    await page.route(data, () => undefined);
+    await page.goto(path);
+    await page.getByRole('main').getByRole('status').getByText('Loading').waitFor();
+    await expectAccessible(page);
+  },
+);
 
 it('a refusal says what is missing', async () => {
   const json = { detail: 'Forbidden', remedy: "The API key lacks the permission 'projects:read'." };

@@ -324,7 +324,7 @@ export function createAppRouter(queries: QueryClient) {
     routeTree,
     context: { queries },
     defaultPreload: 'intent',
-    defaultPendingComponent: LoadingState,
+    defaultPendingComponent: () => <LoadingState isPage />,
     defaultErrorComponent: ({ error, reset }) => <ErrorState isPage error={error} onRetry={reset} />,
     scrollRestoration: true,
   });

@@ -3,10 +3,17 @@ import { ApiError } from '../api/client.ts';
 import { usePermission } from '../api/session.ts';
 import { Heading } from './heading.tsx';
 
-export function LoadingState({ label = 'Loading' }: { readonly label?: string }) {
+export function LoadingState({
+  label = 'Loading',
+  isPage = false,
+}: {
+  readonly label?: string | undefined;
+  /** Whether the state replaces the whole screen. */
+  readonly isPage?: boolean;
+}) {
   return (
     <div className="state muted" role="status">
-      <span>{label} …</span>
+      {isPage ? <Heading text={`${label} …`} /> : <span>{label} …</span>}
     </div>
   );
 }
@@ -164,9 +171,11 @@ export function PartProblem({
 /** Renders the data of a query, or its state. If a later read fails, the loaded data stays visible. */
 export function QueryState<T>({
   query,
+  isPage = false,
   children,
 }: {
   readonly query: QueryView<T>;
+  readonly isPage?: boolean;
   readonly children: (data: T) => ReactNode;
 }) {
   if (query.data !== undefined)
@@ -176,6 +185,6 @@ export function QueryState<T>({
         {children(query.data)}
       </>
     );
-  if (query.error) return <ErrorState error={query.error} onRetry={() => void query.refetch()} />;
-  return <LoadingState />;
+  if (query.error) return <ErrorState isPage={isPage} error={query.error} onRetry={() => void query.refetch()} />;
+  return <LoadingState isPage={isPage} />;
 }

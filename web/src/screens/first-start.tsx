@@ -26,7 +26,7 @@ function ProjectsOrFirstStart() {
     staleTime: 0,
   });
   return (
-    <QueryState query={projects}>
+    <QueryState query={projects} isPage>
       {(found) => (found.length > 0 ? <Navigate to="/projects" replace /> : <FirstStart />)}
     </QueryState>
   );

@@ -44,7 +44,7 @@ function DeploymentView({ id }: { readonly id: string }) {
     return deployment.error ? (
       <ErrorState isPage error={deployment.error} onRetry={() => void deployment.refetch()} />
     ) : (
-      <LoadingState label="Loading the deployment" />
+      <LoadingState isPage label="Loading the deployment" />
     );
   const selected = search.tab ?? 'Revisions';
   const address = String(data.source_config.custom_url ?? '');

@@ -50,7 +50,7 @@ export function SharedDataset() {
       ) : dataset.error ? (
         <ErrorState isPage error={dataset.error} onRetry={() => void dataset.refetch()} />
       ) : (
-        <LoadingState />
+        <LoadingState isPage />
       )}
     </SharedPage>
   );

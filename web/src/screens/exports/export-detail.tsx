@@ -54,7 +54,7 @@ function ExportView() {
     return found.error ? (
       <ErrorState isPage error={found.error} onRetry={() => void found.refetch()} />
     ) : (
-      <LoadingState label="Loading the export" />
+      <LoadingState isPage label="Loading the export" />
     );
   const { data: each } = found;
   const isSchedule = each.interval_hours !== null;

@@ -45,8 +45,11 @@ function LoadedQueue({ queueId }: { readonly queueId: string }) {
     queryFn: ({ signal }) =>
       call('get', '/api/v1/annotation-queues/{queue_id}', { path: { queue_id: queueId }, signal }),
   });
-  if (queue.error && !queue.data) return <ErrorState isPage error={queue.error} onRetry={() => void queue.refetch()} />;
-  return <QueryState query={queue}>{(data) => <Review queue={data} />}</QueryState>;
+  return (
+    <QueryState query={queue} isPage>
+      {(data) => <Review queue={data} />}
+    </QueryState>
+  );
 }
 
 function Review({ queue }: { readonly queue: Queue }) {

@@ -33,7 +33,7 @@ export function SharedTrace() {
       ) : root.error ? (
         <ErrorState isPage error={root.error} onRetry={() => void root.refetch()} />
       ) : (
-        <LoadingState />
+        <LoadingState isPage />
       )}
     </SharedPage>
   );
