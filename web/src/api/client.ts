@@ -175,6 +175,15 @@ export function fillPath(path: string, parameters: unknown, query: unknown): str
   return search.size === 0 ? filled : `${filled}?${search}`;
 }
 
+/** Returns the options of an infinite query that reads a list by offset. A page that is not full is the last one. */
+export function offsetPages(pageSize: number) {
+  return {
+    initialPageParam: 0,
+    getNextPageParam: (page: readonly unknown[], pages: readonly unknown[]) =>
+      page.length < pageSize ? undefined : pages.length * pageSize,
+  };
+}
+
 /** Throws an ApiError with status 404, for an operation that responds with 2xx if the object does not exist. */
 export function throwNotFound(message: string): never {
   throw new ApiError(message, 404);

@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useDeferredValue } from 'react';
-import { type Answer, call } from '../api/client.ts';
+import { type Answer, call, offsetPages } from '../api/client.ts';
 import { usePermission, useWorkspaces } from '../api/session.ts';
 import {
   formatCompact,
@@ -71,8 +71,7 @@ function ProjectList() {
         },
         signal,
       }),
-    initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    ...offsetPages(pageSize),
     placeholderData: keepPreviousData,
   });
   const rows = projects.data?.pages.flat() ?? [];

@@ -1,13 +1,12 @@
 import type { Assistant, AssistantGraph, GraphSchema, Run, Thread, ThreadState } from '@langchain/langgraph-sdk';
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { offsetPages } from '../../api/client.ts';
 import { useAgentClient } from './agent-client.ts';
 import type { DeploymentSearch } from './search.ts';
 
 /** Queries of the screens to the agent server of a deployment. */
 
 const pageSize = 50;
-const nextOffset = (page: readonly unknown[], pages: readonly unknown[]) =>
-  page.length < pageSize ? undefined : pages.length * pageSize;
 
 export function useAssistants() {
   const { key, request } = useAgentClient();
@@ -15,8 +14,7 @@ export function useAssistants() {
     queryKey: [...key, 'assistants'],
     queryFn: ({ pageParam, signal }) =>
       request<Assistant[]>('post', '/assistants/search', { body: { limit: pageSize, offset: pageParam }, signal }),
-    initialPageParam: 0,
-    getNextPageParam: nextOffset,
+    ...offsetPages(pageSize),
   });
 }
 
@@ -57,8 +55,7 @@ export function useThreads({ find, status }: Pick<DeploymentSearch, 'find' | 'st
         },
         signal,
       }),
-    initialPageParam: 0,
-    getNextPageParam: nextOffset,
+    ...offsetPages(pageSize),
     enabled: isUsable,
   });
   return { threads, isUsable };

@@ -1,5 +1,5 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
-import { callText, throwNotFound } from '../../api/client.ts';
+import { callText, offsetPages, throwNotFound } from '../../api/client.ts';
 import { parseExact } from '../../components/values/exact-json.ts';
 
 const pageSize = 100;
@@ -86,8 +86,7 @@ export function useExamples(source: ExampleSource, { version, split, text }: Exa
       };
       return parseExact(await source.list(page, signal)) as Example[];
     },
-    initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    ...offsetPages(pageSize),
     placeholderData: keepPreviousData,
     enabled: isEnabled,
   });

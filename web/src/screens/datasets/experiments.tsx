@@ -1,6 +1,6 @@
 import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
-import { call } from '../../api/client.ts';
+import { call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
@@ -37,8 +37,7 @@ export function Experiments({
         },
         signal,
       }),
-    initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    ...offsetPages(pageSize),
     placeholderData: keepPreviousData,
   });
   if (experiments.error && !experiments.data)

@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { call } from '../../api/client.ts';
+import { call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { MoreButton, Problem } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
@@ -19,8 +19,7 @@ export function PairwiseComparisons({ datasetId }: { readonly datasetId: string 
         query: { limit: pageSize, offset: pageParam },
         signal,
       }),
-    initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    ...offsetPages(pageSize),
     enabled: canRead,
   });
   const rows = comparisons.data?.pages.flat() ?? [];

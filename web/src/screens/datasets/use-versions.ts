@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
-import { type Answer, call } from '../../api/client.ts';
+import { type Answer, call, offsetPages } from '../../api/client.ts';
 
 const pageSize = 100;
 
@@ -15,7 +15,6 @@ export function useVersions(datasetId: string) {
         query: { limit: pageSize, offset: pageParam },
         signal,
       }),
-    initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    ...offsetPages(pageSize),
   });
 }

@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
-import { type Answer, call } from '../../api/client.ts';
+import { type Answer, call, offsetPages } from '../../api/client.ts';
 import { formatBytes, formatCount, formatUtcDay } from '../../components/format.ts';
 import { ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
@@ -26,8 +26,7 @@ export function ExportDays({ each }: { readonly each: BulkExport }) {
         query: { limit: pageSize, offset: pageParam },
         signal,
       }),
-    initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    ...offsetPages(pageSize),
     placeholderData: (before) => before,
     refetchInterval: isFinished(each) ? false : livePollMs,
   });
@@ -142,8 +141,7 @@ function Files({
         query: { limit: pageSize, offset: pageParam },
         signal,
       }),
-    initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    ...offsetPages(pageSize),
     refetchInterval: isLive ? livePollMs : false,
   });
   const rows = files.data?.pages.flat() ?? [];

@@ -1,5 +1,5 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
-import { call } from '../../api/client.ts';
+import { call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import type { BulkExport } from './paths.ts';
 
@@ -26,8 +26,7 @@ export function useExports(filter: ListFilter) {
     queryKey: ['exports', filter],
     queryFn: ({ pageParam, signal }) =>
       call('get', '/api/v1/bulk-exports', { query: { ...filter, limit: pageSize, offset: pageParam }, signal }),
-    initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    ...offsetPages(pageSize),
     refetchInterval: ({ state }) =>
       state.data?.pages.flat().some((each) => each.interval_hours === null && !isFinished(each))
         ? livePollMs

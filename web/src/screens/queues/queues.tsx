@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { FormEvent } from 'react';
-import { type Body, call } from '../../api/client.ts';
+import { type Body, call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
@@ -34,8 +34,7 @@ function QueueList() {
     queryKey: ['queues'],
     queryFn: ({ pageParam, signal }) =>
       call('get', '/api/v1/annotation-queues', { query: { limit: pageSize, offset: pageParam }, signal }),
-    initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    ...offsetPages(pageSize),
   });
   const create = useMutation({
     mutationFn: (body: Body<'post', '/api/v1/annotation-queues'>) =>

@@ -1,6 +1,6 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useDeferredValue, useState } from 'react';
-import { type Answer, type Body, call } from '../../api/client.ts';
+import { type Answer, type Body, call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { EmptyState, ErrorState, LoadingState, MoreButton, Problem } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
@@ -28,8 +28,7 @@ export function Retention() {
         },
         signal,
       }),
-    initialPageParam: 0,
-    getNextPageParam: (page, pages) => (page.length < pageSize ? undefined : pages.length * pageSize),
+    ...offsetPages(pageSize),
     placeholderData: keepPreviousData,
   });
   const change = useMutation({
