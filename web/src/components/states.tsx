@@ -139,6 +139,33 @@ export function Permitted({
   );
 }
 
+interface PagesView {
+  readonly error: Error | null;
+  readonly isPending: boolean;
+  readonly refetch: () => unknown;
+}
+
+/** Renders the rows of a paged list, or its state. If a later read fails, the loaded rows stay visible. */
+export function PagesState({
+  pages,
+  rows,
+  label,
+  empty,
+  children,
+}: {
+  readonly pages: PagesView;
+  readonly rows: readonly unknown[];
+  /** What is said while the first page loads. */
+  readonly label?: string;
+  /** What is shown if the list has no rows. */
+  readonly empty: ReactNode;
+  readonly children: ReactNode;
+}) {
+  if (rows.length > 0) return children;
+  if (pages.error) return <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />;
+  return pages.isPending ? <LoadingState label={label} /> : empty;
+}
+
 interface QueryView<T> {
   readonly data: T | undefined;
   readonly error: Error | null;

@@ -12,7 +12,8 @@ import {
   formatSeconds,
 } from '../components/format.ts';
 import { Heading } from '../components/heading.tsx';
-import { EmptyState, ErrorState, LoadingState, MoreButton, PartProblem, Permitted } from '../components/states.tsx';
+import { PlainTable } from '../components/plain-table.tsx';
+import { EmptyState, MoreButton, PagesState, PartProblem, Permitted } from '../components/states.tsx';
 import { Time, Value } from '../components/text.tsx';
 import { FirstStart } from './first-start.tsx';
 import './projects.css';
@@ -93,38 +94,33 @@ function ProjectList() {
           onChange={({ target }) => void navigate({ search: { name: target.value || undefined }, replace: true })}
         />
       </header>
-      {projects.error && rows.length === 0 ? (
-        <ErrorState error={projects.error} onRetry={() => void projects.refetch()} />
-      ) : projects.isPending ? (
-        <LoadingState label="Loading projects" />
-      ) : rows.length === 0 ? (
-        <EmptyState title="No project has this name">Change or clear the search.</EmptyState>
-      ) : (
-        <section className="table-scroll" tabIndex={0} aria-label="Projects">
-          <PartProblem what="The traces by day" query={counts} />
-          <table className="plain-table projects">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Traces, {sparklineDays} days</th>
-                <th className="number">Traces</th>
-                <th className="number">Errors</th>
-                <th className="number">Latency p50</th>
-                <th className="number">p99</th>
-                <th className="number">Tokens</th>
-                <th className="number">Cost</th>
-                <th>Last trace</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((project) => (
-                <ProjectRow key={project.id} project={project} counts={counts.data?.get(project.id)} />
-              ))}
-            </tbody>
-          </table>
-          <MoreButton pages={projects} label="Show more projects" />
-        </section>
-      )}
+      <PagesState
+        pages={projects}
+        rows={rows}
+        label="Loading projects"
+        empty={<EmptyState title="No project has this name">Change or clear the search.</EmptyState>}
+      >
+        <PlainTable
+          label="Projects"
+          columns={[
+            'Name',
+            `Traces, ${sparklineDays} days`,
+            { number: 'Traces' },
+            { number: 'Errors' },
+            { number: 'Latency p50' },
+            { number: 'p99' },
+            { number: 'Tokens' },
+            { number: 'Cost' },
+            'Last trace',
+          ]}
+          notices={<PartProblem what="The traces by day" query={counts} />}
+          footer={<MoreButton pages={projects} label="Show more projects" />}
+        >
+          {rows.map((project) => (
+            <ProjectRow key={project.id} project={project} counts={counts.data?.get(project.id)} />
+          ))}
+        </PlainTable>
+      </PagesState>
     </>
   );
 }

@@ -4,7 +4,8 @@ import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { Heading } from '../../components/heading.tsx';
-import { EmptyState, ErrorState, LoadingState, MoreButton, PartProblem, Permitted } from '../../components/states.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
+import { EmptyState, MoreButton, PagesState, PartProblem, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { CreateDeployment } from './create-deployment.tsx';
 import { finalStatuses, RevisionStatus } from './status.tsx';
@@ -39,6 +40,12 @@ function DeploymentList() {
     refetchInterval: 10_000,
   });
   const rows = deployments.data?.pages.flatMap(({ resources }) => resources) ?? [];
+  const empty =
+    name === '' ? (
+      <FirstDeployment />
+    ) : (
+      <EmptyState title="No deployment has this name">Change or clear the search.</EmptyState>
+    );
   return (
     <>
       <header className="page-head">
@@ -55,36 +62,17 @@ function DeploymentList() {
         />
         {canWrite && <CreateDeployment />}
       </header>
-      {deployments.error && rows.length === 0 ? (
-        <ErrorState error={deployments.error} onRetry={() => void deployments.refetch()} />
-      ) : deployments.isPending ? (
-        <LoadingState label="Loading deployments" />
-      ) : rows.length > 0 ? (
-        <section className="table-scroll" tabIndex={0} aria-label="Deployments">
-          <table className="plain-table">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Serves</th>
-                <th>Latest revision</th>
-                <th>Address</th>
-                <th>Source</th>
-                <th>Changed</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((deployment) => (
-                <DeploymentRow key={deployment.id} deployment={deployment} />
-              ))}
-            </tbody>
-          </table>
-          <MoreButton pages={deployments} label="Show more deployments" />
-        </section>
-      ) : name === '' ? (
-        <FirstDeployment />
-      ) : (
-        <EmptyState title="No deployment has this name">Change or clear the search.</EmptyState>
-      )}
+      <PagesState pages={deployments} rows={rows} label="Loading deployments" empty={empty}>
+        <PlainTable
+          label="Deployments"
+          columns={['Name', 'Serves', 'Latest revision', 'Address', 'Source', 'Changed']}
+          footer={<MoreButton pages={deployments} label="Show more deployments" />}
+        >
+          {rows.map((deployment) => (
+            <DeploymentRow key={deployment.id} deployment={deployment} />
+          ))}
+        </PlainTable>
+      </PagesState>
     </>
   );
 }

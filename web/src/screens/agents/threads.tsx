@@ -1,6 +1,7 @@
 import type { Thread } from '@langchain/langgraph-sdk';
 import { type FormEvent, useRef } from 'react';
-import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
+import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { useThreads } from './agent-queries.ts';
 import { type DeploymentSearch, threadStatuses } from './search.ts';
@@ -18,6 +19,17 @@ function ThreadList() {
   const { search, change } = useDeploymentSearch();
   const { threads, isUsable } = useThreads(search);
   const rows = threads.data?.pages.flat() ?? [];
+  const empty = (
+    <EmptyState title={search.find || search.status ? 'No thread matches' : 'There are no threads yet'}>
+      {search.find || search.status ? (
+        'Change or remove the filter.'
+      ) : (
+        <button type="button" className="button" onClick={() => change({ tab: 'Playground' })}>
+          Open the playground
+        </button>
+      )}
+    </EmptyState>
+  );
   return (
     <>
       <Filter />
@@ -25,44 +37,22 @@ function ThreadList() {
         <EmptyState title="Not a filter of threads">
           Enter the id of a thread, or metadata as <code>key=value</code>.
         </EmptyState>
-      ) : threads.error && rows.length === 0 ? (
-        <ErrorState error={threads.error} onRetry={() => void threads.refetch()} />
-      ) : threads.isPending ? (
-        <LoadingState label="Loading threads" />
-      ) : rows.length === 0 ? (
-        <EmptyState title={search.find || search.status ? 'No thread matches' : 'There are no threads yet'}>
-          {search.find || search.status ? (
-            'Change or remove the filter.'
-          ) : (
-            <button type="button" className="button" onClick={() => change({ tab: 'Playground' })}>
-              Open the playground
-            </button>
-          )}
-        </EmptyState>
       ) : (
-        <section className="table-scroll" tabIndex={0} aria-label="Threads">
-          <table className="plain-table">
-            <thead>
-              <tr>
-                <th>Thread</th>
-                <th>Status</th>
-                <th>Graph</th>
-                <th>Changed</th>
-                <th>Created</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((thread) => (
-                <ThreadRow
-                  key={thread.thread_id}
-                  thread={thread}
-                  onOpen={() => change({ thread: thread.thread_id, checkpoint: undefined, compare: undefined })}
-                />
-              ))}
-            </tbody>
-          </table>
-          <MoreButton pages={threads} label="Show more threads" />
-        </section>
+        <PagesState pages={threads} rows={rows} label="Loading threads" empty={empty}>
+          <PlainTable
+            label="Threads"
+            columns={['Thread', 'Status', 'Graph', 'Changed', 'Created']}
+            footer={<MoreButton pages={threads} label="Show more threads" />}
+          >
+            {rows.map((thread) => (
+              <ThreadRow
+                key={thread.thread_id}
+                thread={thread}
+                onOpen={() => change({ thread: thread.thread_id, checkpoint: undefined, compare: undefined })}
+              />
+            ))}
+          </PlainTable>
+        </PagesState>
       )}
     </>
   );

@@ -4,7 +4,8 @@ import { useDeferredValue } from 'react';
 import { call } from '../../api/client.ts';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
-import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
+import { EmptyState, MoreButton, PagesState, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './datasets.css';
 
@@ -40,6 +41,14 @@ function DatasetList() {
     placeholderData: keepPreviousData,
   });
   const rows = datasets.data?.pages.flatMap(({ items }) => items) ?? [];
+  const empty =
+    name === '' ? (
+      <EmptyState title="There are no datasets yet">
+        Create one with <code>client.createDataset(name)</code> of the SDK.
+      </EmptyState>
+    ) : (
+      <EmptyState title="No dataset has this name">Change or clear the search.</EmptyState>
+    );
   return (
     <>
       <header className="page-head">
@@ -55,59 +64,41 @@ function DatasetList() {
           onChange={({ target }) => void navigate({ search: { name: target.value || undefined }, replace: true })}
         />
       </header>
-      {datasets.error && rows.length === 0 ? (
-        <ErrorState error={datasets.error} onRetry={() => void datasets.refetch()} />
-      ) : datasets.isPending ? (
-        <LoadingState label="Loading datasets" />
-      ) : rows.length === 0 ? (
-        name === '' ? (
-          <EmptyState title="There are no datasets yet">
-            Create one with <code>client.createDataset(name)</code> of the SDK.
-          </EmptyState>
-        ) : (
-          <EmptyState title="No dataset has this name">Change or clear the search.</EmptyState>
-        )
-      ) : (
-        <section className="table-scroll" tabIndex={0} aria-label="Datasets">
-          <table className="plain-table">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Description</th>
-                <th className="number">Examples</th>
-                <th className="number">Experiments</th>
-                <th>Last experiment</th>
-                <th>Changed</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map(
-                ({ id, name, description, example_count, session_count, last_session_start_time, modified_at }) => (
-                  <tr key={id}>
-                    <td className="text-cell">
-                      <Link to="/datasets/$datasetId" params={{ datasetId: id }}>
-                        <Value text={name} />
-                      </Link>
-                    </td>
-                    <td className="text-cell muted">
-                      <Value text={description ?? ''} />
-                    </td>
-                    <td className="number">{formatCount(example_count)}</td>
-                    <td className="number">{formatCount(session_count)}</td>
-                    <td>
-                      <Time at={last_session_start_time} />
-                    </td>
-                    <td>
-                      <Time at={modified_at} />
-                    </td>
-                  </tr>
-                ),
-              )}
-            </tbody>
-          </table>
-          <MoreButton pages={datasets} label="Show more datasets" />
-        </section>
-      )}
+      <PagesState pages={datasets} rows={rows} label="Loading datasets" empty={empty}>
+        <PlainTable
+          label="Datasets"
+          columns={[
+            'Name',
+            'Description',
+            { number: 'Examples' },
+            { number: 'Experiments' },
+            'Last experiment',
+            'Changed',
+          ]}
+          footer={<MoreButton pages={datasets} label="Show more datasets" />}
+        >
+          {rows.map(({ id, name, description, example_count, session_count, last_session_start_time, modified_at }) => (
+            <tr key={id}>
+              <td className="text-cell">
+                <Link to="/datasets/$datasetId" params={{ datasetId: id }}>
+                  <Value text={name} />
+                </Link>
+              </td>
+              <td className="text-cell muted">
+                <Value text={description ?? ''} />
+              </td>
+              <td className="number">{formatCount(example_count)}</td>
+              <td className="number">{formatCount(session_count)}</td>
+              <td>
+                <Time at={last_session_start_time} />
+              </td>
+              <td>
+                <Time at={modified_at} />
+              </td>
+            </tr>
+          ))}
+        </PlainTable>
+      </PagesState>
     </>
   );
 }

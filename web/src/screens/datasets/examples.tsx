@@ -1,7 +1,7 @@
 import { type ReactNode, useCallback } from 'react';
 import { formatQuantity } from '../../components/format.ts';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, LoadingState, PagesFooter } from '../../components/states.tsx';
+import { EmptyState, PagesFooter, PagesState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { formatExact } from '../../components/values/exact-json.ts';
 import { summarizePreview } from '../../components/values/messages.ts';
@@ -33,17 +33,14 @@ export function Examples({
     Escape: { label: 'Close the example', run: () => onSelect(undefined) },
   });
   const rows = pages.data?.pages.flat() ?? [];
+  const empty = (
+    <EmptyState title={isFiltered ? 'No examples match' : 'This version has no examples'}>
+      {isFiltered ? 'Change or remove the filter.' : 'Choose another version.'}
+    </EmptyState>
+  );
   return (
     <div className={children ? 'panes open' : 'panes'}>
-      {pages.error && rows.length === 0 ? (
-        <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />
-      ) : pages.isPending ? (
-        <LoadingState label="Loading examples" />
-      ) : rows.length === 0 ? (
-        <EmptyState title={isFiltered ? 'No examples match' : 'This version has no examples'}>
-          {isFiltered ? 'Change or remove the filter.' : 'Choose another version.'}
-        </EmptyState>
-      ) : (
+      <PagesState pages={pages} rows={rows} label="Loading examples" empty={empty}>
         <VirtualTable
           label="Examples"
           columns={exampleColumns}
@@ -54,7 +51,7 @@ export function Examples({
           onNearEnd={onNearEnd}
           footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'example')} />}
         />
-      )}
+      </PagesState>
       {children && <div className="pane-detail">{children}</div>}
     </div>
   );

@@ -3,8 +3,9 @@ import { useState } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
-import { ActionsHead, showInvisible, Time, Value } from '../../components/text.tsx';
+import { showInvisible, Time, Value } from '../../components/text.tsx';
 import { NewDestination, RotateCredentials } from './destination-forms.tsx';
 import { type Destination, describeLocation } from './paths.ts';
 import { useDestinations } from './use-exports.ts';
@@ -63,72 +64,61 @@ export function Destinations() {
               {canManage ? ' Create one above.' : ' Your key cannot create one.'}
             </EmptyState>
           ) : (
-            <section className="table-scroll" tabIndex={0} aria-label="Destinations">
-              <table className="plain-table">
-                <thead>
-                  <tr>
-                    <th>Name</th>
-                    <th>Type</th>
-                    <th>Location</th>
-                    <th>Endpoint</th>
-                    <th>Credentials</th>
-                    <th>Created</th>
-                    {canManage && <ActionsHead />}
-                  </tr>
-                </thead>
-                <tbody>
-                  {found.map((each) => (
-                    <tr key={each.id}>
-                      <td className="export-text">
-                        <Value text={each.display_name} />
-                      </td>
-                      <td>{each.destination_type === 'local' ? 'Folder' : 'S3'}</td>
-                      <td className="export-text">
-                        <Value text={describeLocation(each)} />
-                      </td>
-                      <td className="export-text">
-                        <Value text={each.config.endpoint_url ?? each.config.region ?? ''} />
-                      </td>
-                      <td>{describeCredentials(each)}</td>
-                      <td>
-                        <Time at={each.created_at} />
-                      </td>
-                      {canManage && (
-                        <td>
-                          <div className="row">
-                            <button
-                              type="button"
-                              className="button quiet"
-                              aria-label={showInvisible(`Test ${each.display_name}`)}
-                              disabled={check.isPending}
-                              onClick={() => check.mutate(each)}
-                            >
-                              Test
-                            </button>
-                            {each.destination_type !== 'local' && (
-                              <button
-                                type="button"
-                                className="button quiet"
-                                aria-label={showInvisible(`Replace the credentials of ${each.display_name}`)}
-                                onClick={() => setRotating(each)}
-                              >
-                                Credentials
-                              </button>
-                            )}
-                            <ConfirmButton
-                              label="Delete"
-                              name={`Delete ${each.display_name}`}
-                              question={`Delete ${each.display_name} with its credentials? Exported files stay.`}
-                              onConfirm={() => remove.mutate(each)}
-                            />
-                          </div>
-                        </td>
-                      )}
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </section>
+            <PlainTable
+              label="Destinations"
+              columns={['Name', 'Type', 'Location', 'Endpoint', 'Credentials', 'Created']}
+              hasActions={canManage}
+            >
+              {found.map((each) => (
+                <tr key={each.id}>
+                  <td className="export-text">
+                    <Value text={each.display_name} />
+                  </td>
+                  <td>{each.destination_type === 'local' ? 'Folder' : 'S3'}</td>
+                  <td className="export-text">
+                    <Value text={describeLocation(each)} />
+                  </td>
+                  <td className="export-text">
+                    <Value text={each.config.endpoint_url ?? each.config.region ?? ''} />
+                  </td>
+                  <td>{describeCredentials(each)}</td>
+                  <td>
+                    <Time at={each.created_at} />
+                  </td>
+                  {canManage && (
+                    <td>
+                      <div className="row">
+                        <button
+                          type="button"
+                          className="button quiet"
+                          aria-label={showInvisible(`Test ${each.display_name}`)}
+                          disabled={check.isPending}
+                          onClick={() => check.mutate(each)}
+                        >
+                          Test
+                        </button>
+                        {each.destination_type !== 'local' && (
+                          <button
+                            type="button"
+                            className="button quiet"
+                            aria-label={showInvisible(`Replace the credentials of ${each.display_name}`)}
+                            onClick={() => setRotating(each)}
+                          >
+                            Credentials
+                          </button>
+                        )}
+                        <ConfirmButton
+                          label="Delete"
+                          name={`Delete ${each.display_name}`}
+                          question={`Delete ${each.display_name} with its credentials? Exported files stay.`}
+                          onConfirm={() => remove.mutate(each)}
+                        />
+                      </div>
+                    </td>
+                  )}
+                </tr>
+              ))}
+            </PlainTable>
           )
         }
       </QueryState>

@@ -2,7 +2,8 @@ import { useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { type Answer, call, offsetPages } from '../../api/client.ts';
 import { formatBytes, formatCount, formatUtcDay } from '../../components/format.ts';
-import { ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
+import { ErrorState, LoadingState, MoreButton, PagesState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { ExportStatus } from './export-marks.tsx';
 import type { BulkExport } from './paths.ts';
@@ -34,46 +35,41 @@ export function ExportDays({ each }: { readonly each: BulkExport }) {
   return (
     <section className="stack" aria-labelledby="days">
       <h2 id="days">Days</h2>
-      {days.error && rows.length === 0 ? (
-        <ErrorState error={days.error} onRetry={() => void days.refetch()} />
-      ) : days.isPending ? (
-        <LoadingState label="Loading the days" />
-      ) : rows.length === 0 ? (
-        <p className="muted">The days are listed when the export starts.</p>
-      ) : (
-        <div className="table-scroll" role="region" tabIndex={0} aria-label="Exports of the days">
-          <table className="plain-table">
-            <thead>
-              <tr>
-                <th>From, UTC</th>
-                <th>Status</th>
-                <th className="number">Rows</th>
-                <th className="number">Size</th>
-                <th className="number">Late runs</th>
-                <th className="number">Retries</th>
-                <th>Files</th>
-                <th>Errors</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((run) => (
-                <DayRow
-                  key={run.id}
-                  run={run}
-                  isSelected={run.id === day}
-                  onToggle={() =>
-                    void navigate({
-                      search: (before) => ({ ...before, day: run.id === day ? undefined : run.id }),
-                      replace: true,
-                    })
-                  }
-                />
-              ))}
-            </tbody>
-          </table>
-          <MoreButton pages={days} label="Show later days" />
-        </div>
-      )}
+      <PagesState
+        pages={days}
+        rows={rows}
+        label="Loading the days"
+        empty={<p className="muted">The days are listed when the export starts.</p>}
+      >
+        <PlainTable
+          label="Exports of the days"
+          columns={[
+            'From, UTC',
+            'Status',
+            { number: 'Rows' },
+            { number: 'Size' },
+            { number: 'Late runs' },
+            { number: 'Retries' },
+            'Files',
+            'Errors',
+          ]}
+          footer={<MoreButton pages={days} label="Show later days" />}
+        >
+          {rows.map((run) => (
+            <DayRow
+              key={run.id}
+              run={run}
+              isSelected={run.id === day}
+              onToggle={() =>
+                void navigate({
+                  search: (before) => ({ ...before, day: run.id === day ? undefined : run.id }),
+                  replace: true,
+                })
+              }
+            />
+          ))}
+        </PlainTable>
+      </PagesState>
       {day !== undefined && <Files exportId={each.id} runId={day} isLive={!isFinished(each)} />}
     </section>
   );
@@ -148,30 +144,20 @@ function Files({
   if (files.error && rows.length === 0) return <ErrorState error={files.error} onRetry={() => void files.refetch()} />;
   if (files.isPending) return <LoadingState label="Loading the files" />;
   return (
-    <div className="table-scroll" role="region" tabIndex={0} aria-label="Files">
-      <table className="plain-table">
-        <thead>
-          <tr>
-            <th className="number">Part</th>
-            <th>Path</th>
-            <th className="number">Rows</th>
-            <th className="number">Size</th>
-            <th>SHA-256</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ part, path, rows: count, bytes, sha256 }) => (
-            <tr key={part}>
-              <td className="number">{part}</td>
-              <td className="mono">{showInvisible(path)}</td>
-              <td className="number">{formatCount(count)}</td>
-              <td className="number">{formatBytes(bytes)}</td>
-              <td className="mono">{sha256}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      <MoreButton pages={files} label="Show more files" />
-    </div>
+    <PlainTable
+      label="Files"
+      columns={[{ number: 'Part' }, 'Path', { number: 'Rows' }, { number: 'Size' }, 'SHA-256']}
+      footer={<MoreButton pages={files} label="Show more files" />}
+    >
+      {rows.map(({ part, path, rows: count, bytes, sha256 }) => (
+        <tr key={part}>
+          <td className="number">{part}</td>
+          <td className="mono">{showInvisible(path)}</td>
+          <td className="number">{formatCount(count)}</td>
+          <td className="number">{formatBytes(bytes)}</td>
+          <td className="mono">{sha256}</td>
+        </tr>
+      ))}
+    </PlainTable>
   );
 }

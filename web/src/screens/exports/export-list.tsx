@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import { formatBytes, formatCount, formatSeconds, formatUtcDay } from '../../components/format.ts';
-import { EmptyState, ErrorState, LoadingState, MoreButton, PartProblem } from '../../components/states.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
+import { EmptyState, MoreButton, PagesState, PartProblem } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { ExportStatus, ProgressBar } from './export-marks.tsx';
 import type { BulkExport } from './paths.ts';
@@ -16,80 +17,74 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
     destinations.data ? (destinations.data.find((each) => each.id === id)?.display_name ?? 'Deleted') : '…';
   const isSchedules = filter.scheduled === true;
   const isOfSchedule = filter.source_bulk_export_id !== undefined;
-  if (exports.error && rows.length === 0)
-    return <ErrorState error={exports.error} onRetry={() => void exports.refetch()} />;
-  if (exports.isPending) return <LoadingState label="Loading exports" />;
-  if (rows.length === 0)
-    return (
-      <EmptyState title={isSchedules ? 'No schedules' : isOfSchedule ? 'No exports yet' : 'No exports'}>
-        {isOfSchedule
-          ? 'The first one starts ten minutes after its interval has ended.'
-          : isSchedules
-            ? 'A schedule exports each interval after it has ended. Choose a schedule in the form of a new export.'
-            : 'An export writes the runs of a project to a destination. Start with a new export.'}
-      </EmptyState>
-    );
+  const empty = (
+    <EmptyState title={isSchedules ? 'No schedules' : isOfSchedule ? 'No exports yet' : 'No exports'}>
+      {isOfSchedule
+        ? 'The first one starts ten minutes after its interval has ended.'
+        : isSchedules
+          ? 'A schedule exports each interval after it has ended. Choose a schedule in the form of a new export.'
+          : 'An export writes the runs of a project to a destination. Start with a new export.'}
+    </EmptyState>
+  );
   return (
-    <section className="table-scroll" tabIndex={0} aria-label={isSchedules ? 'Schedules' : 'Exports'}>
-      <PartProblem what="The exports" query={exports} />
-      <PartProblem what="The names of the projects" query={projects.query} />
-      <PartProblem what="The destinations" query={destinations} />
-      <table className="plain-table">
-        <thead>
-          <tr>
-            <th>Project</th>
-            <th>Destination</th>
-            <th>{isSchedules ? 'Interval' : 'Range, UTC'}</th>
-            <th>Status</th>
-            {isSchedules ? <th>Next interval</th> : <ProgressHeads />}
-            <th>Created</th>
+    <PagesState pages={exports} rows={rows} label="Loading exports" empty={empty}>
+      <PlainTable
+        label={isSchedules ? 'Schedules' : 'Exports'}
+        columns={[
+          'Project',
+          'Destination',
+          isSchedules ? 'Interval' : 'Range, UTC',
+          'Status',
+          ...(isSchedules ? ['Next interval'] : progressColumns),
+          'Created',
+        ]}
+        notices={
+          <>
+            <PartProblem what="The exports" query={exports} />
+            <PartProblem what="The names of the projects" query={projects.query} />
+            <PartProblem what="The destinations" query={destinations} />
+          </>
+        }
+        footer={<MoreButton pages={exports} label="Show older" />}
+      >
+        {rows.map((each) => (
+          <tr key={each.id}>
+            <td className="export-text">
+              <Link to="/exports/$exportId" params={{ exportId: each.id }}>
+                <Value text={projects.nameOf(each.session_id)} />
+              </Link>
+            </td>
+            <td className="export-text">
+              <Value text={findDestinationName(each.bulk_export_destination_id)} />
+            </td>
+            <td>{describeRange(each)}</td>
+            <td>
+              <ExportStatus status={each.status} />
+            </td>
+            {isSchedules ? (
+              <td>
+                <Time at={each.next_start_time} />
+              </td>
+            ) : (
+              <ProgressCells progress={each.progress} />
+            )}
+            <td>
+              <Time at={each.created_at} />
+            </td>
           </tr>
-        </thead>
-        <tbody>
-          {rows.map((each) => (
-            <tr key={each.id}>
-              <td className="export-text">
-                <Link to="/exports/$exportId" params={{ exportId: each.id }}>
-                  <Value text={projects.nameOf(each.session_id)} />
-                </Link>
-              </td>
-              <td className="export-text">
-                <Value text={findDestinationName(each.bulk_export_destination_id)} />
-              </td>
-              <td>{describeRange(each)}</td>
-              <td>
-                <ExportStatus status={each.status} />
-              </td>
-              {isSchedules ? (
-                <td>
-                  <Time at={each.next_start_time} />
-                </td>
-              ) : (
-                <ProgressCells progress={each.progress} />
-              )}
-              <td>
-                <Time at={each.created_at} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      <MoreButton pages={exports} label="Show older" />
-    </section>
+        ))}
+      </PlainTable>
+    </PagesState>
   );
 }
 
-function ProgressHeads() {
-  return (
-    <>
-      <th>Progress</th>
-      <th className="number">Rows</th>
-      <th className="number">Files</th>
-      <th className="number">Size</th>
-      <th className="number">Time left</th>
-    </>
-  );
-}
+const progressColumns = [
+  'Progress',
+  { number: 'Rows' },
+  { number: 'Files' },
+  { number: 'Size' },
+  { number: 'Time left' },
+];
 
 function ProgressCells({ progress }: { readonly progress: BulkExport['progress'] }) {
   return (

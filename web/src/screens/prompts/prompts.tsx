@@ -5,7 +5,8 @@ import { call } from '../../api/client.ts';
 import { useSession, useWorkspaces } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
-import { EmptyState, ErrorState, LoadingState, MoreButton, Permitted } from '../../components/states.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
+import { EmptyState, MoreButton, PagesState, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { type PromptsSearch, type RepoKind, repoKinds } from './search.ts';
 import { ownOwner, toRepo } from './use-commits.ts';
@@ -51,6 +52,18 @@ function PromptList() {
     placeholderData: keepPreviousData,
   });
   const rows = repos.data?.pages.flatMap((page) => page.repos) ?? [];
+  const empty =
+    isPublic && text === '' && kind === undefined ? (
+      <EmptyState title="There are no public prompts">
+        A workspace that has a handle can publish prompts. Every workspace of this installation can read them here.
+      </EmptyState>
+    ) : text === '' && kind === undefined ? (
+      <EmptyState title="There are no prompts yet">
+        Push one with <code>client.pushPrompt(name, …)</code> of the SDK.
+      </EmptyState>
+    ) : (
+      <EmptyState title="Nothing matches">Change or clear the search.</EmptyState>
+    );
   return (
     <>
       <header className="page-head">
@@ -99,71 +112,53 @@ function PromptList() {
         <EmptyState title="Public prompts are not shared">
           Workspaces see only their own prompts, until the operator sets <code>RUNLAKE_SHARE_PUBLIC_PROMPTS=true</code>.
         </EmptyState>
-      ) : repos.error && rows.length === 0 ? (
-        <ErrorState error={repos.error} onRetry={() => void repos.refetch()} />
-      ) : repos.isPending ? (
-        <LoadingState label="Loading prompts" />
-      ) : rows.length === 0 ? (
-        isPublic && text === '' && kind === undefined ? (
-          <EmptyState title="There are no public prompts">
-            A workspace that has a handle can publish prompts. Every workspace of this installation can read them here.
-          </EmptyState>
-        ) : text === '' && kind === undefined ? (
-          <EmptyState title="There are no prompts yet">
-            Push one with <code>client.pushPrompt(name, …)</code> of the SDK.
-          </EmptyState>
-        ) : (
-          <EmptyState title="Nothing matches">Change or clear the search.</EmptyState>
-        )
       ) : (
-        <section className="table-scroll" tabIndex={0} aria-label="Prompts">
-          <table className="plain-table">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>Kind</th>
-                <th>Description</th>
-                <th>Tags</th>
-                <th className="number">Commits</th>
-                <th>Latest</th>
-                <th className="number">Reads</th>
-                <th>Changed</th>
+        <PagesState pages={repos} rows={rows} label="Loading prompts" empty={empty}>
+          <PlainTable
+            label="Prompts"
+            columns={[
+              'Name',
+              'Kind',
+              'Description',
+              'Tags',
+              { number: 'Commits' },
+              'Latest',
+              { number: 'Reads' },
+              'Changed',
+            ]}
+            footer={<MoreButton pages={repos} label="Show more prompts" />}
+          >
+            {rows.map((repo) => (
+              <tr key={repo.id}>
+                <td className="prompt-text">
+                  <Link
+                    {...toRepo({
+                      owner: repo.tenant_id === current?.id ? ownOwner : (repo.owner ?? ownOwner),
+                      repo: repo.repo_handle,
+                    })}
+                  >
+                    <Value text={isPublic ? repo.full_name : repo.repo_handle} />
+                  </Link>
+                </td>
+                <td>
+                  {repo.repo_type} {repo.is_public && <span className="badge">public</span>}
+                </td>
+                <td className="prompt-text muted">
+                  <Value text={repo.description ?? ''} />
+                </td>
+                <td className="prompt-text">
+                  <Value text={repo.tags.join(', ')} />
+                </td>
+                <td className="number">{formatCount(repo.num_commits)}</td>
+                <td className="mono">{repo.last_commit_hash?.slice(0, 8) ?? '–'}</td>
+                <td className="number">{formatCount(repo.num_downloads)}</td>
+                <td>
+                  <Time at={repo.updated_at} />
+                </td>
               </tr>
-            </thead>
-            <tbody>
-              {rows.map((repo) => (
-                <tr key={repo.id}>
-                  <td className="prompt-text">
-                    <Link
-                      {...toRepo({
-                        owner: repo.tenant_id === current?.id ? ownOwner : (repo.owner ?? ownOwner),
-                        repo: repo.repo_handle,
-                      })}
-                    >
-                      <Value text={isPublic ? repo.full_name : repo.repo_handle} />
-                    </Link>
-                  </td>
-                  <td>
-                    {repo.repo_type} {repo.is_public && <span className="badge">public</span>}
-                  </td>
-                  <td className="prompt-text muted">
-                    <Value text={repo.description ?? ''} />
-                  </td>
-                  <td className="prompt-text">
-                    <Value text={repo.tags.join(', ')} />
-                  </td>
-                  <td className="number">{formatCount(repo.num_commits)}</td>
-                  <td className="mono">{repo.last_commit_hash?.slice(0, 8) ?? '–'}</td>
-                  <td className="number">{formatCount(repo.num_downloads)}</td>
-                  <td>
-                    <Time at={repo.updated_at} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-          <MoreButton pages={repos} label="Show more prompts" />
-        </section>
+            ))}
+          </PlainTable>
+        </PagesState>
       )}
     </>
   );

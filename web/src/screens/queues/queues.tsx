@@ -5,15 +5,8 @@ import { type Body, call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
-import {
-  EmptyState,
-  ErrorState,
-  LoadingState,
-  MoreButton,
-  PartProblem,
-  Permitted,
-  Problem,
-} from '../../components/states.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
+import { EmptyState, MoreButton, PagesState, PartProblem, Permitted, Problem } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './queues.css';
 
@@ -60,6 +53,12 @@ function QueueList() {
     );
   };
   const rows = queues.data?.pages.flat() ?? [];
+  const empty = (
+    <EmptyState title="There are no annotation queues">
+      A queue collects runs that people review, one after another.
+      {canCreate ? ' Create one above.' : ' Your key cannot create one.'}
+    </EmptyState>
+  );
   return (
     <>
       <header className="page-head">
@@ -82,56 +81,36 @@ function QueueList() {
           <Problem message={create.error?.message} />
         </form>
       )}
-      {queues.error && rows.length === 0 ? (
-        <ErrorState error={queues.error} onRetry={() => void queues.refetch()} />
-      ) : queues.isPending ? (
-        <LoadingState label="Loading queues" />
-      ) : rows.length === 0 ? (
-        <EmptyState title="There are no annotation queues">
-          A queue collects runs that people review, one after another.
-          {canCreate ? ' Create one above.' : ' Your key cannot create one.'}
-        </EmptyState>
-      ) : (
-        <section className="table-scroll" tabIndex={0} aria-label="Annotation queues">
-          <table className="plain-table">
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th className="number">To review</th>
-                <th className="number">Runs</th>
-                <th>Feedback keys</th>
-                <th>Description</th>
-                <th>Created</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map(({ id, name, total_runs, rubric_items, description, created_at }) => (
-                <tr key={id}>
-                  <td className="queue-text">
-                    <Link to="/queues/$queueId" params={{ queueId: id }}>
-                      <Value text={name} />
-                    </Link>
-                  </td>
-                  <td className="number">
-                    <ToReview queueId={id} />
-                  </td>
-                  <td className="number">{formatCount(total_runs)}</td>
-                  <td className="queue-text">
-                    <Value text={(rubric_items ?? []).map(({ feedback_key }) => feedback_key).join(', ')} />
-                  </td>
-                  <td className="queue-text">
-                    <Value text={description ?? ''} />
-                  </td>
-                  <td>
-                    <Time at={created_at} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-          <MoreButton pages={queues} label="Show more queues" />
-        </section>
-      )}
+      <PagesState pages={queues} rows={rows} label="Loading queues" empty={empty}>
+        <PlainTable
+          label="Annotation queues"
+          columns={['Name', { number: 'To review' }, { number: 'Runs' }, 'Feedback keys', 'Description', 'Created']}
+          footer={<MoreButton pages={queues} label="Show more queues" />}
+        >
+          {rows.map(({ id, name, total_runs, rubric_items, description, created_at }) => (
+            <tr key={id}>
+              <td className="queue-text">
+                <Link to="/queues/$queueId" params={{ queueId: id }}>
+                  <Value text={name} />
+                </Link>
+              </td>
+              <td className="number">
+                <ToReview queueId={id} />
+              </td>
+              <td className="number">{formatCount(total_runs)}</td>
+              <td className="queue-text">
+                <Value text={(rubric_items ?? []).map(({ feedback_key }) => feedback_key).join(', ')} />
+              </td>
+              <td className="queue-text">
+                <Value text={description ?? ''} />
+              </td>
+              <td>
+                <Time at={created_at} />
+              </td>
+            </tr>
+          ))}
+        </PlainTable>
+      </PagesState>
     </>
   );
 }

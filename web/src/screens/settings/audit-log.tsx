@@ -1,7 +1,8 @@
 import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
-import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
+import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 
 /** Changes with their actors, newest first. */
@@ -40,49 +41,36 @@ export function AuditLog() {
           Filter
         </button>
       </form>
-      {log.error && items.length === 0 ? (
-        <ErrorState error={log.error} onRetry={() => void log.refetch()} />
-      ) : log.isPending ? (
-        <LoadingState />
-      ) : items.length === 0 ? (
-        <EmptyState title="No entries">Change or clear the filter.</EmptyState>
-      ) : (
-        <section className="table-scroll" tabIndex={0} aria-label="Audit log">
-          <table className="plain-table">
-            <thead>
-              <tr>
-                <th>Time</th>
-                <th>Actor</th>
-                <th>Action</th>
-                <th>Target</th>
-                <th>Address</th>
-                <th>Details</th>
-              </tr>
-            </thead>
-            <tbody>
-              {items.map(({ id, at, actor, action, target, ip, details }) => (
-                <tr key={id}>
-                  <td>
-                    <Time at={at} />
-                  </td>
-                  <td className="settings-text" title={actor.kind}>
-                    <Value text={actor.name ?? actor.id ?? actor.kind} />
-                  </td>
-                  <td className="mono">{action}</td>
-                  <td className="settings-text">
-                    <Value text={target?.name ?? target?.id ?? ''} />
-                  </td>
-                  <td>{ip ?? ''}</td>
-                  <td className="settings-text mono">
-                    <Value text={Object.keys(details).length === 0 ? '' : JSON.stringify(details)} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-          <MoreButton pages={log} label="Show older entries" />
-        </section>
-      )}
+      <PagesState
+        pages={log}
+        rows={items}
+        empty={<EmptyState title="No entries">Change or clear the filter.</EmptyState>}
+      >
+        <PlainTable
+          label="Audit log"
+          columns={['Time', 'Actor', 'Action', 'Target', 'Address', 'Details']}
+          footer={<MoreButton pages={log} label="Show older entries" />}
+        >
+          {items.map(({ id, at, actor, action, target, ip, details }) => (
+            <tr key={id}>
+              <td>
+                <Time at={at} />
+              </td>
+              <td className="settings-text" title={actor.kind}>
+                <Value text={actor.name ?? actor.id ?? actor.kind} />
+              </td>
+              <td className="mono">{action}</td>
+              <td className="settings-text">
+                <Value text={target?.name ?? target?.id ?? ''} />
+              </td>
+              <td>{ip ?? ''}</td>
+              <td className="settings-text mono">
+                <Value text={Object.keys(details).length === 0 ? '' : JSON.stringify(details)} />
+              </td>
+            </tr>
+          ))}
+        </PlainTable>
+      </PagesState>
     </div>
   );
 }

@@ -4,8 +4,9 @@ import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
-import { ActionsHead, Time, Value } from '../../components/text.tsx';
+import { Time, Value } from '../../components/text.tsx';
 
 type Key = Answer<'get', '/api/v1/api-key'>[number];
 const dayMs = 86_400_000;
@@ -102,66 +103,44 @@ export function Keys() {
 
 function KeyTable({ keys, onRevoke }: { readonly keys: readonly Key[]; readonly onRevoke?: (id: string) => void }) {
   return (
-    <section className="table-scroll" tabIndex={0} aria-label="Keys">
-      <table className="plain-table">
-        <thead>
-          <tr>
-            <th>Key</th>
-            <th>Description</th>
-            <th>User</th>
-            <th>Access</th>
-            <th>Created</th>
-            <th>Last used</th>
-            <th>Expires</th>
-            {onRevoke && <ActionsHead />}
+    <PlainTable
+      label="Keys"
+      columns={['Key', 'Description', 'User', 'Access', 'Created', 'Last used', 'Expires']}
+      hasActions={onRevoke !== undefined}
+    >
+      {keys.map(
+        ({ id, short_key, description, user_email, read_only, permissions, created_at, last_used_at, expires_at }) => (
+          <tr key={id}>
+            <td className="mono">{short_key}</td>
+            <td className="settings-text">
+              <Value text={description} />
+            </td>
+            <td className="settings-text">
+              <Value text={user_email} />
+            </td>
+            <td title={permissions.join(', ')}>
+              {read_only ? 'Read only' : permissions.includes('*') ? 'All' : `${permissions.length} permissions`}
+            </td>
+            <td>
+              <Time at={created_at} />
+            </td>
+            <td>
+              <Time at={last_used_at} />
+            </td>
+            <td>{expires_at ? <Time at={expires_at} /> : <span className="muted">Never</span>}</td>
+            {onRevoke && (
+              <td>
+                <ConfirmButton
+                  label="Revoke"
+                  name={`Revoke ${short_key}`}
+                  question={`Revoke ${short_key}? Programs that use it stop working at once.`}
+                  onConfirm={() => onRevoke(id)}
+                />
+              </td>
+            )}
           </tr>
-        </thead>
-        <tbody>
-          {keys.map(
-            ({
-              id,
-              short_key,
-              description,
-              user_email,
-              read_only,
-              permissions,
-              created_at,
-              last_used_at,
-              expires_at,
-            }) => (
-              <tr key={id}>
-                <td className="mono">{short_key}</td>
-                <td className="settings-text">
-                  <Value text={description} />
-                </td>
-                <td className="settings-text">
-                  <Value text={user_email} />
-                </td>
-                <td title={permissions.join(', ')}>
-                  {read_only ? 'Read only' : permissions.includes('*') ? 'All' : `${permissions.length} permissions`}
-                </td>
-                <td>
-                  <Time at={created_at} />
-                </td>
-                <td>
-                  <Time at={last_used_at} />
-                </td>
-                <td>{expires_at ? <Time at={expires_at} /> : <span className="muted">Never</span>}</td>
-                {onRevoke && (
-                  <td>
-                    <ConfirmButton
-                      label="Revoke"
-                      name={`Revoke ${short_key}`}
-                      question={`Revoke ${short_key}? Programs that use it stop working at once.`}
-                      onConfirm={() => onRevoke(id)}
-                    />
-                  </td>
-                )}
-              </tr>
-            ),
-          )}
-        </tbody>
-      </table>
-    </section>
+        ),
+      )}
+    </PlainTable>
   );
 }

@@ -3,8 +3,9 @@ import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
 import { Problem, QueryState } from '../../components/states.tsx';
-import { ActionsHead, Time, Value } from '../../components/text.tsx';
+import { Time, Value } from '../../components/text.tsx';
 
 /** Members of the organization. */
 export function Members() {
@@ -46,43 +47,31 @@ export function Members() {
       <Problem message={error?.message} />
       <QueryState query={members}>
         {({ members: found }) => (
-          <section className="table-scroll" tabIndex={0} aria-label="Members">
-            <table className="plain-table">
-              <thead>
-                <tr>
-                  <th>Email</th>
-                  <th>Name</th>
-                  <th>Since</th>
-                  {canManage && <ActionsHead />}
-                </tr>
-              </thead>
-              <tbody>
-                {found.map(({ id, user_id, email, full_name, created_at }) => (
-                  <tr key={id}>
-                    <td className="settings-text">
-                      <Value text={email} />
-                    </td>
-                    <td className="settings-text">
-                      <Value text={full_name ?? ''} />
-                    </td>
-                    <td>
-                      <Time at={created_at} />
-                    </td>
-                    {canManage && (
-                      <td>
-                        <ConfirmButton
-                          label="Remove"
-                          name={`Remove ${email}`}
-                          question={`Remove ${email}? The keys of this member are revoked.`}
-                          onConfirm={() => remove.mutate(user_id)}
-                        />
-                      </td>
-                    )}
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </section>
+          <PlainTable label="Members" columns={['Email', 'Name', 'Since']} hasActions={canManage}>
+            {found.map(({ id, user_id, email, full_name, created_at }) => (
+              <tr key={id}>
+                <td className="settings-text">
+                  <Value text={email} />
+                </td>
+                <td className="settings-text">
+                  <Value text={full_name ?? ''} />
+                </td>
+                <td>
+                  <Time at={created_at} />
+                </td>
+                {canManage && (
+                  <td>
+                    <ConfirmButton
+                      label="Remove"
+                      name={`Remove ${email}`}
+                      question={`Remove ${email}? The keys of this member are revoked.`}
+                      onConfirm={() => remove.mutate(user_id)}
+                    />
+                  </td>
+                )}
+              </tr>
+            ))}
+          </PlainTable>
         )}
       </QueryState>
     </div>

@@ -2,7 +2,8 @@ import { keepPreviousData, useInfiniteQuery, useMutation, useQueryClient } from 
 import { type FormEvent, useDeferredValue, useState } from 'react';
 import { type Answer, type Body, call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
-import { EmptyState, ErrorState, LoadingState, MoreButton, Problem } from '../../components/states.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
+import { EmptyState, MoreButton, PagesState, Problem } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
 
 const pageSize = 50;
@@ -37,6 +38,11 @@ export function Retention() {
     onSuccess: () => client.invalidateQueries({ queryKey: ['retention'] }),
   });
   const rows = projects.data?.pages.flat() ?? [];
+  const empty = (
+    <EmptyState title={wanted === '' ? 'This workspace has no projects' : 'No project has this name'}>
+      {wanted === '' ? 'The first trace of a project creates it.' : 'Change or clear the search.'}
+    </EmptyState>
+  );
   return (
     <div className="settings-body stack">
       <p className="muted">
@@ -54,40 +60,24 @@ export function Retention() {
         onChange={({ target }) => setName(target.value)}
       />
       <Problem message={change.error?.message} />
-      {projects.error && rows.length === 0 ? (
-        <ErrorState error={projects.error} onRetry={() => void projects.refetch()} />
-      ) : projects.isPending ? (
-        <LoadingState />
-      ) : rows.length === 0 ? (
-        <EmptyState title={wanted === '' ? 'This workspace has no projects' : 'No project has this name'}>
-          {wanted === '' ? 'The first trace of a project creates it.' : 'Change or clear the search.'}
-        </EmptyState>
-      ) : (
-        <section className="table-scroll" tabIndex={0} aria-label="Retention of projects">
-          <table className="plain-table">
-            <thead>
-              <tr>
-                <th>Project</th>
-                <th>Tier of new traces</th>
-                <th>Days of longlived traces</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((project) => (
-                <RetentionRow
-                  // A saved change resets the form of the row.
-                  key={`${project.id} ${project.trace_tier} ${project.longlived_ttl_days}`}
-                  project={project}
-                  canChange={canChange}
-                  isBusy={change.isPending}
-                  onChange={(body) => change.mutate({ id: project.id, body })}
-                />
-              ))}
-            </tbody>
-          </table>
-          <MoreButton pages={projects} label="Show more projects" />
-        </section>
-      )}
+      <PagesState pages={projects} rows={rows} empty={empty}>
+        <PlainTable
+          label="Retention of projects"
+          columns={['Project', 'Tier of new traces', 'Days of longlived traces']}
+          footer={<MoreButton pages={projects} label="Show more projects" />}
+        >
+          {rows.map((project) => (
+            <RetentionRow
+              // A saved change resets the form of the row.
+              key={`${project.id} ${project.trace_tier} ${project.longlived_ttl_days}`}
+              project={project}
+              canChange={canChange}
+              isBusy={change.isPending}
+              onChange={(body) => change.mutate({ id: project.id, body })}
+            />
+          ))}
+        </PlainTable>
+      </PagesState>
     </div>
   );
 }

@@ -3,8 +3,9 @@ import { type FormEvent, useState } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
 import { Problem, QueryState } from '../../components/states.tsx';
-import { ActionsHead, showInvisible, Time, Value } from '../../components/text.tsx';
+import { showInvisible, Time, Value } from '../../components/text.tsx';
 
 const focusInput = (input: HTMLInputElement | null) => input?.focus();
 type Workspace = Answer<'get', '/api/v1/workspaces'>[number];
@@ -52,33 +53,21 @@ export function Workspaces() {
       <Problem message={error?.message} />
       <QueryState query={listed}>
         {(found) => (
-          <section className="table-scroll" tabIndex={0} aria-label="Workspaces">
-            <table className="plain-table">
-              <thead>
-                <tr>
-                  <th>Name</th>
-                  <th>Id</th>
-                  <th>Created</th>
-                  {canManage && <ActionsHead />}
-                </tr>
-              </thead>
-              <tbody>
-                {found.map((workspace) => (
-                  <WorkspaceRow
-                    key={workspace.id}
-                    workspace={workspace}
-                    isCurrent={workspace.id === current?.id}
-                    {...(canManage
-                      ? {
-                          onRename: (display_name: string) => rename.mutate({ id: workspace.id, display_name }),
-                          onDelete: () => remove.mutate(workspace.id),
-                        }
-                      : {})}
-                  />
-                ))}
-              </tbody>
-            </table>
-          </section>
+          <PlainTable label="Workspaces" columns={['Name', 'Id', 'Created']} hasActions={canManage}>
+            {found.map((workspace) => (
+              <WorkspaceRow
+                key={workspace.id}
+                workspace={workspace}
+                isCurrent={workspace.id === current?.id}
+                {...(canManage
+                  ? {
+                      onRename: (display_name: string) => rename.mutate({ id: workspace.id, display_name }),
+                      onDelete: () => remove.mutate(workspace.id),
+                    }
+                  : {})}
+              />
+            ))}
+          </PlainTable>
         )}
       </QueryState>
     </div>

@@ -2,6 +2,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { type Answer, call } from '../../api/client.ts';
 import { formatBytes, formatCount, formatSeconds } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
+import { PlainTable } from '../../components/plain-table.tsx';
 import { Status } from '../../components/run-marks.tsx';
 import { Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
@@ -129,38 +130,27 @@ function DeadLetters({
       {newest.length === 0 ? (
         <p className="muted">The queue is empty: every accepted record was stored.</p>
       ) : (
-        <div className="table-scroll" role="region" aria-label="Newest dead-letter records" tabIndex={0}>
-          <table className="plain-table">
-            <thead>
-              <tr>
-                <th>Time</th>
-                <th>Topic</th>
-                <th>Step</th>
-                <th>Reason</th>
-                <th className="number">Size</th>
-                <th>Replayed</th>
-              </tr>
-            </thead>
-            <tbody>
-              {newest.map(({ id, time, topic, step, reason, size_bytes, replayed_at }) => (
-                <tr key={id}>
-                  <td>
-                    <Time at={time} />
-                  </td>
-                  <td>{topic}</td>
-                  <td>{step}</td>
-                  <td className="reason">
-                    <Value text={reason} />
-                  </td>
-                  <td className="number">{formatBytes(size_bytes)}</td>
-                  <td>
-                    <Time at={replayed_at} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <PlainTable
+          label="Newest dead-letter records"
+          columns={['Time', 'Topic', 'Step', 'Reason', { number: 'Size' }, 'Replayed']}
+        >
+          {newest.map(({ id, time, topic, step, reason, size_bytes, replayed_at }) => (
+            <tr key={id}>
+              <td>
+                <Time at={time} />
+              </td>
+              <td>{topic}</td>
+              <td>{step}</td>
+              <td className="reason">
+                <Value text={reason} />
+              </td>
+              <td className="number">{formatBytes(size_bytes)}</td>
+              <td>
+                <Time at={replayed_at} />
+              </td>
+            </tr>
+          ))}
+        </PlainTable>
       )}
     </section>
   );

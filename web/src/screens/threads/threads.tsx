@@ -13,7 +13,7 @@ import {
 } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, LoadingState, PagesFooter, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, PagesFooter, PagesState, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { type TableColumn, VirtualTable } from '../../components/virtual-table.tsx';
 import { Preview } from '../traces/columns.tsx';
@@ -141,6 +141,12 @@ function ThreadsOfProject() {
     };
     return <ErrorState isPage error={project.error} onRetry={retry} />;
   }
+  const empty = (
+    <EmptyState title="No threads match">
+      Traces are in a thread if the metadata of their root run have a <code>thread_id</code>. Widen the time range
+      {search.filter ? ' or remove the filter' : ''} to see older ones.
+    </EmptyState>
+  );
   return (
     <div className="traces">
       <ProjectHead projectId={projectId} name={project.data?.name} search={search}>
@@ -164,16 +170,7 @@ function ThreadsOfProject() {
           Cost: formatCost(figures?.total_cost),
         }}
       />
-      {pages.error && rows.length === 0 ? (
-        <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />
-      ) : pages.isPending ? (
-        <LoadingState label="Loading threads" />
-      ) : rows.length === 0 ? (
-        <EmptyState title="No threads match">
-          Traces are in a thread if the metadata of their root run have a <code>thread_id</code>. Widen the time range
-          {search.filter ? ' or remove the filter' : ''} to see older ones.
-        </EmptyState>
-      ) : (
+      <PagesState pages={pages} rows={rows} label="Loading threads" empty={empty}>
         <VirtualTable
           label="Threads"
           columns={columns}
@@ -184,7 +181,7 @@ function ThreadsOfProject() {
           onNearEnd={onNearEnd}
           footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'thread')} />}
         />
-      )}
+      </PagesState>
     </div>
   );
 }

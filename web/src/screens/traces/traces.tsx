@@ -11,7 +11,7 @@ import {
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, LoadingState, PagesFooter, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, PagesFooter, PagesState, Permitted } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { VirtualTable } from '../../components/virtual-table.tsx';
 import { readColumnChoice, runColumns, storeColumnChoice } from './columns.tsx';
@@ -124,13 +124,12 @@ function TracesOfProject() {
           Live tail is interrupted: {liveError.message}
         </p>
       )}
-      {pages.error && rows.length === 0 ? (
-        <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />
-      ) : pages.isPending ? (
-        <LoadingState label="Loading runs" />
-      ) : rows.length === 0 ? (
-        <NoRuns name={project.data?.name} search={search} />
-      ) : (
+      <PagesState
+        pages={pages}
+        rows={rows}
+        label="Loading runs"
+        empty={<NoRuns name={project.data?.name} search={search} />}
+      >
         <VirtualTable
           label="Runs"
           columns={runColumns}
@@ -141,7 +140,7 @@ function TracesOfProject() {
           onNearEnd={onNearEnd}
           footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'run')} />}
         />
-      )}
+      </PagesState>
     </div>
   );
 }
