@@ -16,7 +16,6 @@ import { PlainTable } from '../components/plain-table.tsx';
 import { EmptyState, MoreButton, PagesState, PartProblem, Permitted } from '../components/states.tsx';
 import { Time, Value } from '../components/text.tsx';
 import { FirstStart } from './first-start.tsx';
-import './projects.css';
 
 const route = getRouteApi('/shell/projects');
 const pageSize = 100;
@@ -136,7 +135,7 @@ function ProjectRow({
     project;
   return (
     <tr>
-      <td className="project-name">
+      <td className="text-cell">
         <Link to="/projects/$projectId" params={{ projectId: id }} search={{ range: '7d' }}>
           <Value text={name} />
         </Link>

@@ -89,14 +89,14 @@ function DeploymentRow({ deployment }: { readonly deployment: Deployment }) {
           : 'a former revision';
   return (
     <tr>
-      <td className="agents-text">
+      <td className="text-cell">
         <Link to="/agents/$deploymentId" params={{ deploymentId: id }}>
           <Value text={name} />
         </Link>
       </td>
       <td>{serves}</td>
       <td>{latest_revision_id && <LatestRevision deploymentId={id} revisionId={latest_revision_id} />}</td>
-      <td className="agents-text mono">
+      <td className="text-cell mono">
         <Value text={String(source_config.custom_url ?? '')} />
       </td>
       <td>{sourceNames[source]}</td>

@@ -70,7 +70,7 @@ function ThreadRow({ thread, onOpen }: { readonly thread: Thread; readonly onOpe
       <td>
         <ThreadStatus status={status} />
       </td>
-      <td className="agents-text">
+      <td className="text-cell">
         <Value text={String(metadata?.graph_id ?? '')} />
       </td>
       <td>

@@ -71,14 +71,14 @@ export function Destinations() {
             >
               {found.map((each) => (
                 <tr key={each.id}>
-                  <td className="export-text">
+                  <td className="text-cell">
                     <Value text={each.display_name} />
                   </td>
                   <td>{each.destination_type === 'local' ? 'Folder' : 'S3'}</td>
-                  <td className="export-text">
+                  <td className="text-cell">
                     <Value text={describeLocation(each)} />
                   </td>
-                  <td className="export-text">
+                  <td className="text-cell">
                     <Value text={each.config.endpoint_url ?? each.config.region ?? ''} />
                   </td>
                   <td>{describeCredentials(each)}</td>

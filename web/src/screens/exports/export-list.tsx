@@ -49,12 +49,12 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
       >
         {rows.map((each) => (
           <tr key={each.id}>
-            <td className="export-text">
+            <td className="text-cell">
               <Link to="/exports/$exportId" params={{ exportId: each.id }}>
                 <Value text={projects.nameOf(each.session_id)} />
               </Link>
             </td>
-            <td className="export-text">
+            <td className="text-cell">
               <Value text={findDestinationName(each.bulk_export_destination_id)} />
             </td>
             <td>{describeRange(each)}</td>

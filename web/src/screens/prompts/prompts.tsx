@@ -130,7 +130,7 @@ function PromptList() {
           >
             {rows.map((repo) => (
               <tr key={repo.id}>
-                <td className="prompt-text">
+                <td className="text-cell">
                   <Link
                     {...toRepo({
                       owner: repo.tenant_id === current?.id ? ownOwner : (repo.owner ?? ownOwner),
@@ -143,10 +143,10 @@ function PromptList() {
                 <td>
                   {repo.repo_type} {repo.is_public && <span className="badge">public</span>}
                 </td>
-                <td className="prompt-text muted">
+                <td className="text-cell muted">
                   <Value text={repo.description ?? ''} />
                 </td>
-                <td className="prompt-text">
+                <td className="text-cell">
                   <Value text={repo.tags.join(', ')} />
                 </td>
                 <td className="number">{formatCount(repo.num_commits)}</td>

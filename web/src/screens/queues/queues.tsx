@@ -89,7 +89,7 @@ function QueueList() {
         >
           {rows.map(({ id, name, total_runs, rubric_items, description, created_at }) => (
             <tr key={id}>
-              <td className="queue-text">
+              <td className="text-cell">
                 <Link to="/queues/$queueId" params={{ queueId: id }}>
                   <Value text={name} />
                 </Link>
@@ -98,10 +98,10 @@ function QueueList() {
                 <ToReview queueId={id} />
               </td>
               <td className="number">{formatCount(total_runs)}</td>
-              <td className="queue-text">
+              <td className="text-cell">
                 <Value text={(rubric_items ?? []).map(({ feedback_key }) => feedback_key).join(', ')} />
               </td>
-              <td className="queue-text">
+              <td className="text-cell">
                 <Value text={description ?? ''} />
               </td>
               <td>

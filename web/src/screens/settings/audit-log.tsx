@@ -56,15 +56,15 @@ export function AuditLog() {
               <td>
                 <Time at={at} />
               </td>
-              <td className="settings-text" title={actor.kind}>
+              <td className="text-cell" title={actor.kind}>
                 <Value text={actor.name ?? actor.id ?? actor.kind} />
               </td>
               <td className="mono">{action}</td>
-              <td className="settings-text">
+              <td className="text-cell">
                 <Value text={target?.name ?? target?.id ?? ''} />
               </td>
               <td>{ip ?? ''}</td>
-              <td className="settings-text mono">
+              <td className="text-cell mono">
                 <Value text={Object.keys(details).length === 0 ? '' : JSON.stringify(details)} />
               </td>
             </tr>

@@ -112,10 +112,10 @@ function KeyTable({ keys, onRevoke }: { readonly keys: readonly Key[]; readonly 
         ({ id, short_key, description, user_email, read_only, permissions, created_at, last_used_at, expires_at }) => (
           <tr key={id}>
             <td className="mono">{short_key}</td>
-            <td className="settings-text">
+            <td className="text-cell">
               <Value text={description} />
             </td>
-            <td className="settings-text">
+            <td className="text-cell">
               <Value text={user_email} />
             </td>
             <td title={permissions.join(', ')}>

@@ -50,10 +50,10 @@ export function Members() {
           <PlainTable label="Members" columns={['Email', 'Name', 'Since']} hasActions={canManage}>
             {found.map(({ id, user_id, email, full_name, created_at }) => (
               <tr key={id}>
-                <td className="settings-text">
+                <td className="text-cell">
                   <Value text={email} />
                 </td>
-                <td className="settings-text">
+                <td className="text-cell">
                   <Value text={full_name ?? ''} />
                 </td>
                 <td>

@@ -104,7 +104,7 @@ function RetentionRow({
   };
   return (
     <tr>
-      <td className="settings-text">
+      <td className="text-cell">
         <Value text={name} />
       </td>
       <td>

@@ -94,7 +94,7 @@ function WorkspaceRow({
   };
   return (
     <tr>
-      <td className="settings-text">
+      <td className="text-cell">
         {isEdited ? (
           <form className="row" onSubmit={submit}>
             <input
