@@ -77,7 +77,7 @@ export function Problem({ message }: { readonly message: string | undefined }) {
   );
 }
 
-interface Pages {
+export interface Pages {
   readonly hasNextPage: boolean;
   readonly isFetchingNextPage: boolean;
   readonly fetchNextPage: () => unknown;

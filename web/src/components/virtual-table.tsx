@@ -9,6 +9,8 @@ import {
 } from '@tanstack/react-table';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { type KeyboardEvent, type MouseEvent, memo, type ReactNode, useEffect, useMemo, useRef } from 'react';
+import { formatQuantity } from './format.ts';
+import { type Pages, PagesFooter } from './states.tsx';
 import './virtual-table.css';
 
 const features = tableFeatures({ columnVisibilityFeature });
@@ -41,8 +43,8 @@ export function VirtualTable<T>({
   rowHeight = defaultRowHeight,
   currentKey,
   onOpen,
-  onNearEnd,
-  footer,
+  pages,
+  rowName,
 }: {
   readonly label: string;
   readonly columns: readonly TableColumn<T>[];
@@ -55,8 +57,10 @@ export function VirtualTable<T>({
   /** Key of the row whose details are open next to the table. */
   readonly currentKey?: string | undefined;
   readonly onOpen: (row: T) => void;
-  readonly onNearEnd: () => void;
-  readonly footer?: ReactNode;
+  /** The next one is loaded near the end of the rows. */
+  readonly pages: Pages & { readonly isFetchNextPageError: boolean };
+  /** What a row is, such as `run`. */
+  readonly rowName: string;
 }) {
   const scroller = useRef<HTMLDivElement>(null);
   const pending = useRef<number>(undefined);
@@ -91,9 +95,10 @@ export function VirtualTable<T>({
   });
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
   useEffect(() => {
-    if (last >= rows.length - prefetchRows) onNearEnd();
-  }, [last, rows.length, onNearEnd]);
+    if (last >= rows.length - prefetchRows && hasNextPage && !isFetchingNextPage) void fetchNextPage();
+  }, [last, rows.length, hasNextPage, isFetchingNextPage, fetchNextPage]);
 
   const move = (event: KeyboardEvent) => {
     const row = (event.target as HTMLElement).closest<HTMLElement>('[data-index]');
@@ -150,7 +155,9 @@ export function VirtualTable<T>({
             );
           })}
         </div>
-        {footer && <div className="virtual-foot muted">{footer}</div>}
+        <div className="virtual-foot muted">
+          <PagesFooter pages={pages} shown={formatQuantity(rows.length, rowName)} />
+        </div>
       </div>
     </div>
   );

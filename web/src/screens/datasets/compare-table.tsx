@@ -1,7 +1,7 @@
-import { useCallback, useMemo } from 'react';
+import { useMemo } from 'react';
 import { formatCost, formatCount, formatQuantity, formatSeconds } from '../../components/format.ts';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, LoadingState, PagesFooter } from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
 import { formatExact } from '../../components/values/exact-json.ts';
 import { summarizePreview } from '../../components/values/messages.ts';
@@ -38,10 +38,7 @@ export function CompareTable({
   readonly onChange: (changes: CompareSearch) => void;
 }) {
   const columns = useMemo(() => buildColumns(experiments, ids, lowerIsBetter), [experiments, ids, lowerIsBetter]);
-  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
-  const onNearEnd = useCallback(() => {
-    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
-  }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
+  const { hasNextPage } = pages;
   useShortcuts({
     'j / k': { label: 'Next or previous example' },
     Enter: { label: 'Open the example' },
@@ -99,8 +96,8 @@ export function CompareTable({
             rowHeight={rowHeight}
             currentKey={example}
             onOpen={(row) => onChange({ example: getKey(row) })}
-            onNearEnd={onNearEnd}
-            footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'example')} />}
+            pages={pages}
+            rowName="example"
           />
         )}
         {open && (

@@ -1,7 +1,6 @@
-import { type ReactNode, useCallback } from 'react';
-import { formatQuantity } from '../../components/format.ts';
+import type { ReactNode } from 'react';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, PagesFooter, PagesState } from '../../components/states.tsx';
+import { EmptyState, PagesState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { formatExact } from '../../components/values/exact-json.ts';
 import { summarizePreview } from '../../components/values/messages.ts';
@@ -23,10 +22,6 @@ export function Examples({
   /** The example that is open, or a form. */
   readonly children?: ReactNode;
 }) {
-  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
-  const onNearEnd = useCallback(() => {
-    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
-  }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
   useShortcuts({
     'j / k': { label: 'Next or previous example' },
     Enter: { label: 'Open the example' },
@@ -48,8 +43,8 @@ export function Examples({
           getKey={getKey}
           currentKey={selectedId}
           onOpen={({ id }) => onSelect(id)}
-          onNearEnd={onNearEnd}
-          footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'example')} />}
+          pages={pages}
+          rowName="example"
         />
       </PagesState>
       {children && <div className="pane-detail">{children}</div>}

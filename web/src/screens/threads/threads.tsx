@@ -1,19 +1,12 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
-import { useCallback, useMemo } from 'react';
+import { useMemo } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { useReadTime } from '../../api/read-time.ts';
-import {
-  formatCompact,
-  formatCost,
-  formatCount,
-  formatPercent,
-  formatQuantity,
-  formatSeconds,
-} from '../../components/format.ts';
+import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, PagesFooter, PagesState, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, PagesState, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { type TableColumn, VirtualTable } from '../../components/virtual-table.tsx';
 import { Preview } from '../traces/columns.tsx';
@@ -129,10 +122,6 @@ function ThreadsOfProject() {
     'j / k': { label: 'Next or previous thread' },
     Enter: { label: 'Open the thread' },
   });
-  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
-  const onNearEnd = useCallback(() => {
-    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
-  }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
   const rows = useMemo(() => pages.data?.pages.flatMap(({ items }) => items) ?? [], [pages.data]);
   if (project.error) {
     const retry = () => {
@@ -178,8 +167,8 @@ function ThreadsOfProject() {
           rows={rows}
           getKey={getKey}
           onOpen={({ thread_id }) => void navigate({ search: (before) => ({ ...before, thread: thread_id }) })}
-          onNearEnd={onNearEnd}
-          footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'thread')} />}
+          pages={pages}
+          rowName="thread"
         />
       </PagesState>
     </div>

@@ -1,17 +1,10 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
-import { useCallback, useMemo, useState } from 'react';
-import {
-  formatCompact,
-  formatCost,
-  formatCount,
-  formatPercent,
-  formatQuantity,
-  formatSeconds,
-} from '../../components/format.ts';
+import { useMemo, useState } from 'react';
+import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, PagesFooter, PagesState, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, PagesState, Permitted } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { VirtualTable } from '../../components/virtual-table.tsx';
 import { readColumnChoice, runColumns, storeColumnChoice } from './columns.tsx';
@@ -58,10 +51,6 @@ function TracesOfProject() {
     () => Object.fromEntries(runColumns.map(({ id }) => [id, columns.includes(id)])),
     [columns],
   );
-  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
-  const onNearEnd = useCallback(() => {
-    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
-  }, [hasNextPage, isFetchingNextPage, fetchNextPage]);
   if (project.error)
     return (
       <ErrorState
@@ -137,8 +126,8 @@ function TracesOfProject() {
           rows={rows}
           getKey={getKey}
           onOpen={({ id = '' }) => void navigate({ to: '/runs/$runId', params: { runId: id } })}
-          onNearEnd={onNearEnd}
-          footer={<PagesFooter pages={pages} shown={formatQuantity(rows.length, 'run')} />}
+          pages={pages}
+          rowName="run"
         />
       </PagesState>
     </div>
