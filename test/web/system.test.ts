@@ -78,7 +78,7 @@ describe('the system screen', () => {
     await afterPoll(() => queue.getByRole('time').count()).toBe(4);
     await expectAccessible(page);
     await page.goto(`/runs/${refused}`);
-    await page.getByRole('heading', { name: poison }).waitFor();
+    await page.getByRole('heading', { name: poison, level: 1 }).waitFor();
     expect(problems).toEqual([]);
   });
 
