@@ -245,4 +245,27 @@ describe('the traces screen', () => {
     release();
     await page.getByRole('table', { name: 'Runs' }).waitFor();
   });
+
+  it('asks for a page that fails once, and again on request', async () => {
+    let requests = 0;
+    await page.unroute('**/api/v2/runs/query');
+    await page.route('**/api/v2/runs/query', async (route) => {
+      if ((route.request().postDataJSON() as { cursor: string | null }).cursor !== null) {
+        requests += 1;
+        return route.fulfill({ status: 400, json: { detail: 'Broken.' } });
+      }
+      const response = await route.fetch();
+      return route.fulfill({ response, json: { ...(await response.json()), has_more: true, next_cursor: 'next' } });
+    });
+    await page.reload();
+    await rows().nth(1).waitFor();
+    await page.locator('.virtual-scroll').evaluate((list) => list.scrollTo(0, list.scrollHeight));
+    const footer = page.getByText('The next page did not load.');
+    await footer.waitFor();
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await eventually(() => requests).toBe(2);
+    await footer.waitFor();
+    expect(requests).toBe(2);
+    await page.unroute('**/api/v2/runs/query');
+  });
 });

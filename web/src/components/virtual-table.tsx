@@ -95,10 +95,12 @@ export function VirtualTable<T>({
   });
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
-  const { hasNextPage, isFetchingNextPage, fetchNextPage } = pages;
+  const { hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage } = pages;
+  // After a failure, the footer offers to try again.
+  const mayFetch = hasNextPage && !isFetchingNextPage && !isFetchNextPageError;
   useEffect(() => {
-    if (last >= rows.length - prefetchRows && hasNextPage && !isFetchingNextPage) void fetchNextPage();
-  }, [last, rows.length, hasNextPage, isFetchingNextPage, fetchNextPage]);
+    if (last >= rows.length - prefetchRows && mayFetch) void fetchNextPage();
+  }, [last, rows.length, mayFetch, fetchNextPage]);
 
   const move = (event: KeyboardEvent) => {
     const row = (event.target as HTMLElement).closest<HTMLElement>('[data-index]');
