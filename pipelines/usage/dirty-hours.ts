@@ -1,5 +1,4 @@
 /** Steps that the roll-ups have in common: reads the dirty hours for a roll-up run, under locks (`rollup.ts`). */
-
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { DirtyHour } from '../../infra/event-log/event-log.ts';
 import type { Session } from '../../infra/postgres/database.ts';

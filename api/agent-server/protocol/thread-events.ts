@@ -216,8 +216,6 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
   const subscriptions = new Map<string, Subscription>();
   /** The reader whose events are sent, and one that may replace it. */
   const readers = new Set<StreamReader>();
-  /** Sequence number of the event that the current reader has read last. */
-  let position = 0;
   /** Highest sequence number that any reader has read. */
   let highest = 0;
   /** Starts of runs whose end was not read. It may arrive after the first events of the next run. */
@@ -322,16 +320,17 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
     else readers.add(replay);
     const id = `s${++subscriptionCount}`;
     const begin = () => {
-      if (subscriptions.size > 0 && position <= start.threadSeq) endReader(replay);
-      else readFrom(replay, start.threadSeq);
+      // Without subscriptions there is no reader.
+      const position = Math.min(...[...subscriptions.values()].map(({ readUpTo }) => readUpTo));
+      if (position <= start.threadSeq) endReader(replay);
+      else continueWith(replay);
       subscriptions.set(id, { filter, readUpTo: start.threadSeq });
     };
     return { id, begin };
   }
 
-  /** Continues with `replay`, which starts at `start`, instead of the current reader. */
-  function readFrom(replay: StreamReader, start: number): void {
-    position = start;
+  /** Sends the events of `replay` instead of those of the current reader. */
+  function continueWith(replay: StreamReader): void {
     for (const reader of readers) if (reader !== replay) endReader(reader);
     // The event that the former reader has read last is sent before.
     lastReader = lastReader
@@ -350,7 +349,6 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
     const { isEnd, threadSeq } = event;
     const isUnreadEnd = isEnd && openStarts.delete(toThreadStart(threadSeq));
     if (!isEnd && threadSeq > highest) openStarts.add(toThreadStart(threadSeq));
-    if (!isEnd || threadSeq > position) position = threadSeq;
     highest = Math.max(highest, threadSeq);
     const reading = [...subscriptions.values()].filter(({ readUpTo }) => isUnreadEnd || threadSeq > readUpTo);
     if (reading.length === 0) return;
