@@ -10,21 +10,18 @@ import {
   createContainer,
   frame,
   id,
-  image,
   inspected,
   logs,
   missing,
-  name,
   open,
   pulled,
   removed,
-  revisionId,
   spec,
   startAgentServer,
   started,
   waiting,
 } from './docker-exchanges.ts';
-import { openRecordedApi } from './recorded-api.ts';
+import { image, name, openRecordedApi, revisionId } from './recorded-api.ts';
 
 /** Requests that a start may send, or not, when it is cancelled. */
 const observed = [waiting, inspected('1')].map((each) => ({ ...each, times: 'any' as const }));

@@ -4,22 +4,19 @@ import { afterEach } from 'vitest';
 import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
 import { createDockerDriver } from '../../../../pipelines/deployments/drivers/docker-driver.ts';
 import { startReplica } from '../../../api/control-plane/open-proxy.ts';
-import { createStartOptions, type Exchange, openRecordedApi, type RecordedApi } from './recorded-api.ts';
+import {
+  commonSpec,
+  createStartOptions,
+  type Exchange,
+  name,
+  openRecordedApi,
+  type RecordedApi,
+} from './recorded-api.ts';
 
-export const revisionId = '3f0f4a8e-0f64-4d3c-9a55-7f1d3f1f0001';
-export const name = `runlake-${revisionId}-1`;
-export const image = 'registry.example/trips:1.2';
 export const id = 'c0ffee';
 
 export const spec: ReplicaSpec = {
-  deploymentId: '9b0d7a34-5a6b-4f0e-8a51-0c8c2f9d0002',
-  revisionId,
-  name: 'Trips',
-  slug: 'trips',
-  workspaceId: '5d8e3c1b-29a4-4e57-b9a3-6f1e5c2b0003',
-  organizationId: '1a2b3c4d-7788-4a9b-8c7d-2f3e4d5c0004',
-  number: 1,
-  imageUri: image,
+  ...commonSpec,
   environment: { MODEL_KEY: 'secret', PORT: '9' },
   secretReferences: [],
   resources: { cpu: 0.5, memory_limit_mb: 512, labels: { team: 'a', 'runlake.installation': 'other' } },

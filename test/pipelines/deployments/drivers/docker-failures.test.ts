@@ -11,7 +11,6 @@ import {
   inspected,
   logs,
   missing,
-  name,
   never,
   open,
   pulled,
@@ -21,7 +20,7 @@ import {
   started,
   waiting,
 } from './docker-exchanges.ts';
-import { openRecordedApi } from './recorded-api.ts';
+import { name, openRecordedApi } from './recorded-api.ts';
 
 describe('a replica', () => {
   it('whose engine cuts the connection while it runs is waited for again', async () => {

@@ -10,18 +10,17 @@ import {
   lineTime,
   listDeployments,
   listPods,
-  name,
   open,
   paths,
   pod,
   readyPod,
   removedObjects,
-  revisionId,
   spec,
   startService,
   waitingPod,
 } from './kubernetes-exchanges.ts';
 import type { Exchange } from './recorded-api.ts';
+import { name, revisionId } from './recorded-api.ts';
 
 describe('a replica', () => {
   it('is a Secret, a Deployment with probes and limits, and a Service; it has started when it responds', async () => {

@@ -7,6 +7,23 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { expect } from 'vitest';
+import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
+
+export const revisionId = '3f0f4a8e-0f64-4d3c-9a55-7f1d3f1f0001';
+export const name = `runlake-${revisionId}-1`;
+export const image = 'registry.example/trips:1.2';
+
+/** The replica that the drivers start, without what differs between them. */
+export const commonSpec = {
+  deploymentId: '9b0d7a34-5a6b-4f0e-8a51-0c8c2f9d0002',
+  revisionId,
+  name: 'Trips',
+  slug: 'trips',
+  workspaceId: '5d8e3c1b-29a4-4e57-b9a3-6f1e5c2b0003',
+  organizationId: '1a2b3c4d-7788-4a9b-8c7d-2f3e4d5c0004',
+  number: 1,
+  imageUri: image,
+} as const satisfies Partial<ReplicaSpec>;
 
 export interface Exchange {
   /** Method and decoded target, such as `GET /containers/x/json`. */
