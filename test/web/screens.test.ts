@@ -11,6 +11,7 @@ import { fillScreens, type ScreenData } from './fill-screens.ts';
 
 /** With RUNLAKE_WRITE_SCREENS=true, the images of this folder are written again. */
 const folder = fileURLToPath(new URL('screens/', import.meta.url));
+const repository = fileURLToPath(new URL('../..', import.meta.url));
 const writesScreens = process.env.RUNLAKE_WRITE_SCREENS === 'true';
 
 let runlake: RunlakeProcess;
@@ -236,6 +237,15 @@ async function openSignedIn(options: Parameters<typeof openContext>[2]): Promise
   return context;
 }
 
+/** Writes an image without the path of this checkout, which is in the log of a deployment. */
+async function writeImage(page: Page, file: string): Promise<void> {
+  await page.evaluate((root) => {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) texts.currentNode.nodeValue = texts.currentNode.nodeValue!.replace(root, '/srv/runlake/');
+  }, repository);
+  await page.screenshot({ path: folder + file });
+}
+
 /** The title of the page, in tabs and in the history, is the heading of the screen. */
 async function expectTitle(page: Page): Promise<void> {
   const heading = await page.getByRole('heading', { level: 1 }).textContent();
@@ -269,7 +279,7 @@ describe.each([
     await expectAccessible(page);
     await expectTitle(page);
     expect(await findOverflow(page)).toBe('');
-    if (writesScreens) await page.screenshot({ path: `${folder}${name}-${theme}${width < 800 ? '-narrow' : ''}.png` });
+    if (writesScreens) await writeImage(page, `${name}-${theme}${width < 800 ? '-narrow' : ''}.png`);
     expect(problems).toEqual([]);
     await page.close();
   });

@@ -111,7 +111,11 @@ function createChart(element: HTMLElement, series: UsageSeries): UPlot {
     const bucket = position === null ? undefined : buckets[position];
     return bucket === undefined ? '' : formatBucket(bucket);
   }
-  return new UPlot(options, [positions, ...edges.reverse()], element);
+  const chart = new UPlot(options, [positions, ...edges.reverse()], element);
+  // The legend has the groups in the order in which they are drawn, the last group first.
+  const [, ...groupRows] = chart.root.querySelectorAll<HTMLElement>('.u-legend .u-series');
+  for (const [index, row] of groupRows.entries()) row.style.order = String(groupRows.length - index);
+  return chart;
 }
 
 function limitGroups({ groups, buckets }: UsageSeries): readonly Omit<UsageGroupSeries, 'sums'>[] {
