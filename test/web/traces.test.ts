@@ -262,6 +262,7 @@ describe('the traces screen', () => {
     await page.locator('.virtual-scroll').evaluate((list) => list.scrollTo(0, list.scrollHeight));
     const footer = page.getByText('The next page did not load.');
     await footer.waitFor();
+    await expectAccessible(page);
     await page.getByRole('button', { name: 'Try again' }).click();
     await eventually(() => requests).toBe(2);
     await footer.waitFor();

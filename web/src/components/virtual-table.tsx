@@ -124,8 +124,8 @@ export function VirtualTable<T>({
     if (opened) onOpen(opened);
   };
   return (
-    <div className="virtual-table" role="table" aria-label={label} aria-rowcount={rows.length + 1} onKeyDown={move}>
-      <div className="virtual-scroll" ref={scroller} role="rowgroup" tabIndex={-1}>
+    <div className="virtual-scroll" ref={scroller} tabIndex={-1}>
+      <div role="table" aria-label={label} aria-rowcount={rows.length + 1} onKeyDown={move}>
         <div className="virtual-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template, minWidth }}>
           {shown.map(({ id, label: name, isNumber }) => (
             <div key={id} role="columnheader" className={isNumber ? 'number clip' : 'clip'}>
@@ -157,9 +157,9 @@ export function VirtualTable<T>({
             );
           })}
         </div>
-        <div className="virtual-foot muted">
-          <PagesFooter pages={pages} shown={formatQuantity(rows.length, rowName)} />
-        </div>
+      </div>
+      <div className="virtual-foot muted">
+        <PagesFooter pages={pages} shown={formatQuantity(rows.length, rowName)} />
       </div>
     </div>
   );
