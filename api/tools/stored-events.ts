@@ -8,8 +8,7 @@ import type { EventStore } from '@modelcontextprotocol/sdk/server/webStandardStr
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
 
 interface StoredEvent {
-  readonly streamId: string;
-  /** Names the stream among those of all sessions of the key. */
+  /** Names the stream among those of all sessions of the key: the prefix of the session, and the id of the stream. */
   readonly streamKey: string;
   /** JSON: the values of a message can take twenty times as much memory. */
   readonly message: string;
@@ -45,26 +44,26 @@ export class StoredEvents {
 
   ofSession(keyId: string, sessionId: string): EventStore {
     const prefix = toPrefix(sessionId);
-    const find = (eventId: string) =>
-      eventId.startsWith(prefix) ? this.#keys.get(keyId)?.events.get(eventId) : undefined;
+    const findStreamKey = (eventId: string) =>
+      eventId.startsWith(prefix) ? this.#keys.get(keyId)?.events.get(eventId)?.streamKey : undefined;
     return {
       storeEvent: async (streamId, sent) => {
         const eventId = `${prefix}${String(++this.#lastNumber).padStart(16, '0')}`;
         const message = JSON.stringify(sent);
         const bytes = memoryBytes(message) + eventOverheadBytes;
-        this.#add(keyId, eventId, { streamId, streamKey: prefix + streamId, message, bytes });
+        this.#add(keyId, eventId, { streamKey: prefix + streamId, message, bytes });
         return eventId;
       },
-      getStreamIdForEventId: async (eventId) => find(eventId)?.streamId,
+      getStreamIdForEventId: async (eventId) => findStreamKey(eventId)?.slice(prefix.length),
       replayEventsAfter: async (lastEventId, { send }) => {
-        const streamId = find(lastEventId)?.streamId ?? '';
+        const streamKey = findStreamKey(lastEventId) ?? prefix;
         const { events, streams } = this.#keys.get(keyId) ?? {};
-        const later = [...(streams?.get(prefix + streamId) ?? [])]
+        const later = [...(streams?.get(streamKey) ?? [])]
           .filter((id) => id > lastEventId)
           .map((id) => [id, events?.get(id)?.message ?? emptyMessage] as const);
         for (const [id, message] of later)
           if (message !== emptyMessage) await send(id, JSON.parse(message) as JSONRPCMessage);
-        return streamId;
+        return streamKey.slice(prefix.length);
       },
     };
   }

@@ -42,6 +42,13 @@ export async function openDeployments(overrides: Partial<Config> = {}) {
         secretReferences: [],
         ...more,
       }),
+    /** Creates a deployment that hosts with the driver `process` build. */
+    createBuilt: (name: string, deploymentType: 'dev' | 'prod' = 'dev', as = caller) =>
+      createDeployment({ ...deps, config: { ...config, deploymentsDriver: 'process' } }, as, {
+        ...{ name, source: 'github', secrets: [], secretReferences: [] },
+        sourceConfig: { repo_url: 'https://example.com/repo.git', deployment_type: deploymentType },
+        sourceRevisionConfig: { repo_ref: 'main' },
+      }),
     close: () => stores.close(),
   };
 }

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { advanceRevision } from '../../../pipelines/deployments/advance-revision.ts';
 import { claimRevision, releaseRevision } from '../../../pipelines/deployments/claim-revision.ts';
-import { createDeployment } from '../../../pipelines/deployments/write-deployment.ts';
 import { addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
 import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
 
@@ -19,12 +18,8 @@ beforeEach(() => under.database.execute('DELETE FROM deployments'));
 
 function add(name: string, of: 'one' | 'other', workspace: 0 | 1) {
   const { id: organizationId, workspaceIds } = organizations[of];
-  const caller = { organizationId, workspaceId: workspaceIds[workspace] } as Parameters<typeof createDeployment>[1];
-  return createDeployment(under, caller, {
-    ...{ name, source: 'github', secrets: [], secretReferences: [] },
-    sourceConfig: { repo_url: 'https://example.com/repo.git' },
-    sourceRevisionConfig: { repo_ref: 'main' },
-  });
+  const caller = { organizationId, workspaceId: workspaceIds[workspace] } as DeploymentsUnderTest['caller'];
+  return under.createBuilt(name, 'dev', caller);
 }
 
 /** Creates a deployment whose revision waits for a build. */

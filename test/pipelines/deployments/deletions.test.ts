@@ -1,65 +1,40 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import type { Builder } from '../../../pipelines/deployments/build/build-source.ts';
-import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { until } from '../../infra/until.ts';
-import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
-import { createRecordingDriver, type Recording } from './recording-driver.ts';
+import { type HostParts, type HostsUnderTest, openHosts } from './open-hosts.ts';
+import type { Recording } from './recording-driver.ts';
 
 /** What fails for one deployment neither blocks the others nor the rest of the work of a host, and is tried again. */
-let under: DeploymentsUnderTest;
+let under: HostsUnderTest;
 let recording: Recording;
-let hosts: Host[];
 /** Paths of sources that cannot be deleted, and the number of attempts. */
 let attempts: Map<string, number>;
 let undeletable: Set<string>;
 
-const builder: Builder = {
-  build: async () => ({ agentsFile: '/nowhere' }),
-  deleteExcept: async () => undefined,
-  close: async () => undefined,
-};
-
-async function addHost(parts: { readonly builder?: Builder } = {}): Promise<void> {
-  const deleteSource = async (path: string) => {
-    attempts.set(path, (attempts.get(path) ?? 0) + 1);
-    if (undeletable.has(path)) throw new Error('The bucket denies it');
-  };
-  const deps = {
-    ...under,
-    builder,
-    driver: createRecordingDriver(recording, 'one'),
-    sourceStore: { open: async () => ({ delete: deleteSource }) as never, close: async () => undefined },
-    enqueueProjectDeletion: async () => undefined,
-    ...parts,
-  };
-  hosts.push(await startHost(deps, { isOnlyHost: false }));
-}
-
 beforeAll(async () => {
-  under = await openDeployments({
-    deploymentsTickMs: 50,
-    deploymentsLeaseMs: 1_000,
-    deploymentsRestartDelayMs: 200,
-    deploymentsSwitchMs: 0,
-  });
+  under = await openHosts({ deploymentsLeaseMs: 1_000, deploymentsRestartDelayMs: 200 });
+  ({ recording } = under);
 });
-afterAll(() => under?.close());
 beforeEach(() => {
-  hosts = [];
   attempts = new Map();
   undeletable = new Set();
-  recording = { started: [], needed: [], failing: new Set(), unstoppable: new Set(), outlivesHost: false };
 });
-afterEach(async () => {
-  await Promise.all(hosts.map((host) => host.stop()));
-  await under.database.execute('DELETE FROM deployments');
-});
+afterAll(() => under?.close());
+afterEach(() => under.clear());
+
+const addHost = (parts: HostParts = {}) =>
+  under.addHost('one', {
+    async deleteSource(path) {
+      attempts.set(path, (attempts.get(path) ?? 0) + 1);
+      if (undeletable.has(path)) throw new Error('The bucket denies it');
+    },
+    ...parts,
+  });
 
 async function addDeployed(name: string): Promise<string> {
   const { id, latestRevisionId } = await under.create(name);
-  await until('DEPLOYED', async () => (await readStatus(under.database, latestRevisionId)) === 'DEPLOYED');
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   return id;
 }
 
@@ -126,12 +101,12 @@ it('a replica that ended and cannot be removed is started again', async () => {
 });
 
 it('a host that stops does not wait for a replica that cannot be stopped', async () => {
-  await addHost();
+  const host = await addHost();
   const id = await addDeployed('stuck');
   recording.unstoppable.add('stuck');
   await remove(id);
   await until('an attempt to stop it', () => recording.started[0]?.drainedMs !== undefined);
-  await hosts.pop()?.stop();
+  await host.stop();
   const held = await under.database.query('SELECT FROM deployment_replicas WHERE lease_until IS NOT NULL');
   expect(held).toEqual([]);
 });
@@ -166,12 +141,11 @@ it.each([
 });
 
 it('each step of a clean-up runs, also after one that fails', async () => {
-  const broken: Builder = { ...builder, deleteExcept: async () => Promise.reject(new Error('The disk is read-only')) };
   const { id } = await under.create('kept');
   const refused = await addUpload(id, `now() - interval '2 hours'`);
   const unused = await addUpload(id, `now() - interval '1 hour'`);
   undeletable.add(refused);
-  await addHost({ builder: broken });
+  await addHost({ builder: { deleteExcept: async () => Promise.reject(new Error('The disk is read-only')) } });
   await until('the removal of replicas', () => recording.needed.length > 0);
   await until('the deletion of the other upload', async () => {
     const rows = await under.database.query<{ path: string; isPostponed: boolean }>(

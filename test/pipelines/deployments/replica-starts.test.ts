@@ -1,78 +1,33 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import type { Config } from '../../../infra/config/settings.ts';
-import type { Builder } from '../../../pipelines/deployments/build/build-source.ts';
-import type { DeploymentDriver } from '../../../pipelines/deployments/driver.ts';
-import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { addReplicas, claimReplicas, readProgress, recordEnded } from '../../../pipelines/deployments/replicas.ts';
-import { createDeployment, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
+import { updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
 import { deferred, untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
-import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
+import { readStatus } from './add-deployment.ts';
+import { type HostsUnderTest, openHosts } from './open-hosts.ts';
 import { createRecordingDriver, type Recording } from './recording-driver.ts';
 
 /** Replicas whose start hangs or fails for a transient reason, that do not respond, or that move to the next host. */
-let under: DeploymentsUnderTest;
-let hosts: Host[];
+let under: HostsUnderTest;
 let recording: Recording;
 let started: Recording['started'];
-
-interface HostParts {
-  readonly build?: Builder['build'];
-  readonly start?: DeploymentDriver['start'];
-  readonly config?: Partial<Config>;
-}
-
-async function addHost(name: string, { build, start, config }: HostParts = {}): Promise<Host> {
-  const host = await startHost(
-    {
-      ...under,
-      config: { ...under.config, ...config },
-      builder: {
-        build: build ?? (async () => ({ agentsFile: '/nowhere' })),
-        deleteExcept: async () => undefined,
-        close: async () => undefined,
-      },
-      driver: { ...createRecordingDriver(recording, name), ...(start && { start }) },
-      sourceStore: { open: async () => ({}) as never, close: async () => undefined },
-      enqueueProjectDeletion: async () => undefined,
-    },
-    { isOnlyHost: false },
-  );
-  hosts.push(host);
-  return host;
-}
-
 beforeAll(async () => {
-  under = await openDeployments({
-    deploymentsTickMs: 50,
-    deploymentsLeaseMs: 2_000,
-    deploymentsRestartDelayMs: 50,
-    deploymentsSwitchMs: 0,
-  });
-});
-afterAll(() => under?.close());
-beforeEach(() => {
-  hosts = [];
-  recording = { started: [], needed: [], failing: new Set(), unstoppable: new Set(), outlivesHost: false };
+  under = await openHosts({ deploymentsLeaseMs: 2_000, deploymentsRestartDelayMs: 50 });
+  ({ recording } = under);
   ({ started } = recording);
 });
-afterEach(async () => {
-  await Promise.all(hosts.map((host) => host.stop()));
-  await under.database.execute('DELETE FROM deployments');
-});
-
-const awaitStatus = (revisionId: string | null, status: string) =>
-  until(`revision ${status}`, async () => (await readStatus(under.database, revisionId)) === status);
+afterAll(() => under?.close());
+afterEach(() => under.clear());
 
 it('a restart that hangs is a failure, which says so', async () => {
   let hangs = false;
   const { start } = createRecordingDriver(recording, 'one');
-  await addHost('one', {
-    start: (spec, options) => (hangs ? untilAborted(options.signal) : start(spec, options)),
+  await under.addHost('one', {
+    driver: { start: (spec, options) => (hangs ? untilAborted(options.signal) : start(spec, options)) },
     config: { deploymentsStartTimeoutMs: 500 },
   });
   const { latestRevisionId } = await under.create('hanging');
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   hangs = true;
   started[0]?.end('It was killed');
   await until('the restart to fail', async () => {
@@ -88,21 +43,20 @@ it('a restart that hangs is a failure, which says so', async () => {
 
 it('a host that stops leaves a replica that outlives it to the next host', async () => {
   recording.outlivesHost = true;
-  const one = await addHost('one');
+  const one = await under.addHost('one');
   const { latestRevisionId } = await under.create('outliving');
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
-  hosts.shift();
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   await one.stop();
   expect(started).toMatchObject([{ isRunning: true, isDetached: true, drainedMs: undefined }]);
-  await addHost('two');
+  await under.addHost('two');
   await until('the next host to take it over', () => started[1]?.host === 'two');
 });
 
 it('a replica that outlives its host drains before it is replaced, because it may be at work', async () => {
   recording.outlivesHost = true;
-  await addHost('one');
+  await under.addHost('one');
   const { latestRevisionId } = await under.create('silent');
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   Object.assign(started[0] ?? {}, { isRunning: false });
   await until('its replacement', () => started.length === 2);
   expect(started[0]?.drainedMs).toBe(under.config.drainTimeoutMs);
@@ -111,33 +65,33 @@ it('a replica that outlives its host drains before it is replaced, because it ma
 it('a host that stops while a replica starts leaves it to the next host', async () => {
   const starting = deferred();
   let reason: unknown;
-  const one = await addHost('one', {
-    async start(_spec, { signal }) {
-      starting.resolve();
-      return untilAborted(signal).catch((error: unknown) => {
-        reason = error;
-        throw error;
-      });
+  const one = await under.addHost('one', {
+    driver: {
+      async start(_spec, { signal }) {
+        starting.resolve();
+        return untilAborted(signal).catch((error: unknown) => {
+          reason = error;
+          throw error;
+        });
+      },
     },
   });
   await under.create('starting');
   await starting.promise;
-  hosts.shift();
   await one.stop();
   expect(reason).toMatchObject({ code: 'REVISION_TAKEN_OVER' });
 });
 
 it('a host that stops drains a replica that is no longer wanted, also one that outlives it', async () => {
   recording.outlivesHost = true;
-  const one = await addHost('one');
+  const one = await under.addHost('one');
   const { id, latestRevisionId } = await under.create('replaced');
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   const draining = deferred();
   recording.drained = draining.promise;
   const next = await updateDeployment(under, under.caller, id, {}, { always: true });
-  await awaitStatus(next.latestRevisionId, 'DEPLOYED');
+  await under.awaitStatus(next.latestRevisionId, 'DEPLOYED');
   await until('the old replica to drain', () => started[0]?.drainedMs !== undefined);
-  hosts.shift();
   const stopped = one.stop();
   draining.resolve();
   await stopped;
@@ -153,23 +107,17 @@ it('the time to build on the host of a replica does not count as its start', asy
       AND status_changed_at < clock_timestamp() - interval '1.5 seconds'`;
     return (await under.database.query(sql, [revisionId])).length === 1;
   };
-  await addHost('one', {
+  await under.addHost('one', {
     config: { deploymentsDriver: 'process', deploymentsStartTimeoutMs: 1_000 },
-    async build({ revisionId }) {
-      if ((await readStatus(under.database, revisionId)) !== 'BUILDING')
-        await until('the revision to wait for longer', () => isLate(revisionId));
-      return { agentsFile: '/nowhere' };
+    builder: {
+      async build({ revisionId }) {
+        if ((await readStatus(under.database, revisionId)) !== 'BUILDING')
+          await until('the revision to wait for longer', () => isLate(revisionId));
+        return { agentsFile: '/nowhere' };
+      },
     },
   });
-  const { latestRevisionId } = await createDeployment(
-    { ...under, config: { ...under.config, deploymentsDriver: 'process' } },
-    under.caller,
-    {
-      ...{ name: 'built twice', source: 'github', secrets: [], secretReferences: [] },
-      sourceConfig: { repo_url: 'https://example.com/repo.git' },
-      sourceRevisionConfig: { repo_ref: 'main' },
-    },
-  );
+  const { latestRevisionId } = await under.createBuilt('built twice');
   await until('the revision to be final', async () =>
     ['DEPLOYED', 'DEPLOY_FAILED'].includes(String(await readStatus(under.database, latestRevisionId))),
   );

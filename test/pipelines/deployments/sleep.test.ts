@@ -1,78 +1,31 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import type { Config } from '../../../infra/config/settings.ts';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { createReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
-import { type Host, startHost } from '../../../pipelines/deployments/host.ts';
 import { requireSlug } from '../../../pipelines/deployments/replicas.ts';
-import { createDeployment, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
+import { updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
-import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
-import { createRecordingDriver, type Recording } from './recording-driver.ts';
+import { type HostsUnderTest, openHosts } from './open-hosts.ts';
 
-/** What hosts start is recorded instead of run. */
-let under: DeploymentsUnderTest;
+let under: HostsUnderTest;
 /** Configuration of a host that builds deployments, as only those can sleep. */
-let building: Config;
-let hosts: Host[];
-let recording: Recording;
-
-async function addHost(config: Config): Promise<Host> {
-  const host = await startHost(
-    {
-      ...under,
-      config,
-      builder: {
-        build: async () => ({ agentsFile: '/nowhere' }),
-        deleteExcept: async () => undefined,
-        close: async () => undefined,
-      },
-      driver: createRecordingDriver(recording, 'host'),
-      sourceStore: { open: async () => ({}) as never, close: async () => undefined },
-      enqueueProjectDeletion: async () => undefined,
-    },
-    { isOnlyHost: false },
-  );
-  hosts.push(host);
-  return host;
-}
-
-const createBuilt = (name: string, type: 'dev' | 'prod' = 'dev') =>
-  createDeployment({ ...under, config: building }, under.caller, {
-    ...{ name, source: 'github', secrets: [], secretReferences: [] },
-    sourceConfig: { repo_url: 'https://example.com/repo.git', deployment_type: type },
-    sourceRevisionConfig: { repo_ref: 'main' },
-  });
-
-const running = (name: string) => recording.started.filter(({ spec, isRunning }) => spec.name === name && isRunning);
-
-const awaitStatus = (revisionId: string | null, status: string) =>
-  until(`revision ${status}`, async () => (await readStatus(under.database, revisionId)) === status);
-
+const building = { deploymentsDriver: 'process' } as const;
 beforeAll(async () => {
-  under = await openDeployments({ deploymentsTickMs: 50, deploymentsSwitchMs: 200, deploymentsSleepMinutes: 1 });
-  building = { ...under.config, deploymentsDriver: 'process' };
+  under = await openHosts({ deploymentsSwitchMs: 200, deploymentsSleepMinutes: 1 });
 });
 afterAll(() => under?.close());
-beforeEach(() => {
-  hosts = [];
-  recording = { started: [], needed: [], failing: new Set(), unstoppable: new Set(), outlivesHost: false };
-});
-afterEach(async () => {
-  await Promise.all(hosts.map((host) => host.stop()));
-  await under.database.execute('DELETE FROM deployments');
-});
+afterEach(() => under.clear());
 
 it('a deployment of the type dev sleeps when it is idle, and a request wakes it', async () => {
-  await addHost(building);
-  const { slug, latestRevisionId } = await createBuilt('sleeping');
-  const awake = await createBuilt('awake', 'prod');
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
-  await awaitStatus(awake.latestRevisionId, 'DEPLOYED');
+  await under.addHost('one', { config: building });
+  const { slug, latestRevisionId } = await under.createBuilt('sleeping');
+  const awake = await under.createBuilt('awake', 'prod');
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.awaitStatus(awake.latestRevisionId, 'DEPLOYED');
   await under.database.execute(`UPDATE deployments SET last_used_at = now() - interval '2 minutes'`);
-  await until('it to sleep', () => running('sleeping').length === 0);
-  expect(running('awake')).toHaveLength(1);
+  await until('it to sleep', () => under.running('sleeping').length === 0);
+  expect(under.running('awake')).toHaveLength(1);
   const starting = deferred();
-  recording.startable = starting.promise;
+  under.recording.startable = starting.promise;
   // Two API processes; the second one, and a second request to the first one, find it awake.
   let reads = 0;
   const query: typeof under.database.query = (...parameters) => {
@@ -90,20 +43,19 @@ it('a deployment of the type dev sleeps when it is idle, and a request wakes it'
   await until('the other process to wait', () => reads > 2);
   starting.resolve();
   for (const address of await found) expect(address?.url).toContain(String(latestRevisionId));
-  expect(running('sleeping')).toHaveLength(1);
+  expect(under.running('sleeping')).toHaveLength(1);
 });
 
 it('a deployment of an image does not sleep, because its runs and crons are in its own stores', async () => {
-  const one = await addHost(under.config);
+  const one = await under.addHost('one');
   const { id, latestRevisionId } = await under.create('image');
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   await one.stop();
-  hosts.shift();
-  await addHost(building);
-  const idle = await createBuilt('idle');
-  await awaitStatus(idle.latestRevisionId, 'DEPLOYED');
+  await under.addHost('one', { config: building });
+  const idle = await under.createBuilt('idle');
+  await under.awaitStatus(idle.latestRevisionId, 'DEPLOYED');
   await under.database.execute(`UPDATE deployments SET last_used_at = now() - interval '2 minutes'`);
-  await until('the idle one to sleep', () => running('idle').length === 0);
+  await until('the idle one to sleep', () => under.running('idle').length === 0);
   const isAsleep = async () =>
     (await under.database.query('SELECT FROM deployments WHERE id = $1 AND is_asleep', [id])).length === 1;
   expect(await isAsleep()).toBe(false);
@@ -113,13 +65,19 @@ it('a deployment of an image does not sleep, because its runs and crons are in i
 });
 
 it('an update of a deployment that sleeps is deployed', async () => {
-  await addHost(building);
-  const { id, slug, latestRevisionId } = await createBuilt('updated asleep');
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.addHost('one', { config: building });
+  const { id, slug, latestRevisionId } = await under.createBuilt('updated asleep');
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   await under.database.execute('UPDATE deployments SET is_asleep = true');
-  await until('it to sleep', () => running('updated asleep').length === 0);
-  const next = await updateDeployment({ ...under, config: building }, under.caller, id, {}, { always: true });
-  await awaitStatus(next.latestRevisionId, 'DEPLOYED');
+  await until('it to sleep', () => under.running('updated asleep').length === 0);
+  const next = await updateDeployment(
+    { ...under, config: { ...under.config, ...building } },
+    under.caller,
+    id,
+    {},
+    { always: true },
+  );
+  await under.awaitStatus(next.latestRevisionId, 'DEPLOYED');
   expect((await createReplicaFinder(under.database).find(slug)).url).toContain(String(next.latestRevisionId));
 });
 
@@ -134,16 +92,16 @@ it.each([
     `INSERT INTO agents.webhooks (deployment_id, run_id, url, body) VALUES ($1, $1, 'https://example.com', '{}')`,
   ],
 ])('a deployment neither falls asleep nor stays asleep with %s', async (_what, insert) => {
-  await addHost(building);
-  const { id, latestRevisionId } = await createBuilt('at work');
-  const idle = await createBuilt('idle');
-  await awaitStatus(latestRevisionId, 'DEPLOYED');
-  await awaitStatus(idle.latestRevisionId, 'DEPLOYED');
+  await under.addHost('one', { config: building });
+  const { id, latestRevisionId } = await under.createBuilt('at work');
+  const idle = await under.createBuilt('idle');
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.awaitStatus(idle.latestRevisionId, 'DEPLOYED');
   // Created by a request that arrived just before its replica stopped.
   await under.database.execute(`UPDATE deployments SET is_asleep = true`);
-  await until('both to sleep', () => running('at work').length + running('idle').length === 0);
+  await until('both to sleep', () => under.running('at work').length + under.running('idle').length === 0);
   await under.database.execute(insert, [id]);
-  await until('it to wake', () => running('at work').length === 1);
+  await until('it to wake', () => under.running('at work').length === 1);
   await under.database.execute(`UPDATE deployments SET is_asleep = false, last_used_at = now() - interval '2 minutes'`);
   await until('the idle one to sleep', async () => {
     const [row] = await under.database.query<{ is_asleep: boolean }>(
@@ -152,5 +110,5 @@ it.each([
     );
     return row?.is_asleep === true;
   });
-  expect(running('at work')).toHaveLength(1);
+  expect(under.running('at work')).toHaveLength(1);
 });

@@ -1,5 +1,6 @@
 import type { Admin } from 'kafkajs';
 import { describe, expect, test } from 'vitest';
+import type { Subscription } from '../../../../infra/event-log/event-log.ts';
 import { KafkaAdmin } from '../../../../infra/event-log/kafka/client.ts';
 import { GroupConsumer } from '../../../../infra/event-log/kafka/consumer.ts';
 import { ByteBudget } from '../../../../infra/event-log/kafka/record-buffer.ts';
@@ -101,37 +102,46 @@ describe.runIf(servers)('members join and leave the group while events are store
   }, 240_000);
 });
 
+/** Opens a consumer whose byte budget is spent by one record. */
+async function openConsumer(kafkaPartitions: number, handle: Subscription['handle'], Client = KafkaAdmin) {
+  const kafka = await openKafkaUnderTest(servers as KafkaServers, { kafkaPartitions });
+  await kafka.open({}, [runEvents]);
+  const logger = createLogger('silent', 'test');
+  const admin = new Client(kafka.config, logger);
+  const budget = new ByteBudget(1);
+  const group = `${kafka.config.kafkaTopicPrefix}budget`;
+  const consumer = new GroupConsumer({
+    subscription: { topic: runEvents, group, limits: { rows: 100, bytes: 1_000_000 }, handle },
+    topicName: kafka.nameOf(runEvents),
+    group,
+    address: kafka.config,
+    admin,
+    budget,
+    insertBatchMs: 20,
+    sessionTimeoutMs: kafka.config.kafkaSessionTimeoutMs,
+    logger,
+  });
+  return {
+    budget,
+    produce: (partition: number, bytes = 1_000) =>
+      kafka.produce(runEvents, [{ partition, value: Buffer.alloc(bytes) }]),
+    async close() {
+      await consumer.close(10_000);
+      await admin.close();
+      await kafka.close();
+    },
+  };
+}
+
 describe.runIf(servers)('while the byte budget is spent', () => {
   test('only partitions without records in memory fetch, also none whose batch is being stored', async () => {
-    const kafka = await openKafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 2 });
-    await kafka.open({}, [runEvents]);
-    const logger = createLogger('silent', 'test');
-    const admin = new KafkaAdmin(kafka.config, logger);
-    const budget = new ByteBudget(1);
-    const group = `${kafka.config.kafkaTopicPrefix}budget`;
     const stored = deferred();
     const batches: { partition: number; offsets: number[] }[] = [];
-    const consumer = new GroupConsumer({
-      subscription: {
-        topic: runEvents,
-        group,
-        limits: { rows: 100, bytes: 1_000_000 },
-        handle: async ({ partition, records }) => {
-          batches.push({ partition, offsets: records.map(({ offset }) => offset) });
-          if (partition === 0) await stored.promise;
-        },
-      },
-      topicName: kafka.nameOf(runEvents),
-      group,
-      address: kafka.config,
-      admin,
-      budget,
-      insertBatchMs: 20,
-      sessionTimeoutMs: kafka.config.kafkaSessionTimeoutMs,
-      logger,
+    const { budget, produce, close } = await openConsumer(2, async ({ partition, records }) => {
+      batches.push({ partition, offsets: records.map(({ offset }) => offset) });
+      if (partition === 0) await stored.promise;
     });
     try {
-      const produce = (partition: number) => kafka.produce(runEvents, [{ partition, value: Buffer.alloc(1_000) }]);
       const filterBatches = (partition: number) => batches.filter((batch) => batch.partition === partition);
       await produce(0);
       await until('the batch of partition 0', () => filterBatches(0).length === 1, 60_000);
@@ -148,18 +158,13 @@ describe.runIf(servers)('while the byte budget is spent', () => {
       expect(filterBatches(0).map(({ offsets }) => offsets)).toEqual([[0], [1]]);
     } finally {
       stored.resolve();
-      await consumer.close(10_000);
-      await admin.close();
-      await kafka.close();
+      await close();
     }
   }, 180_000);
 });
 
 describe.runIf(servers)('until the starting positions are known', () => {
   test('only partitions without records in memory fetch while the byte budget is spent, and all records are stored', async () => {
-    const kafka = await openKafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 4 });
-    await kafka.open({}, [runEvents]);
-    const logger = createLogger('silent', 'test');
     const answering = deferred();
     class SlowAdmin extends KafkaAdmin {
       override async call<Result>(work: (client: Admin) => Promise<Result>): Promise<Result> {
@@ -167,52 +172,33 @@ describe.runIf(servers)('until the starting positions are known', () => {
         return super.call(work);
       }
     }
-    const admin = new SlowAdmin(kafka.config, logger);
-    const budget = new ByteBudget(1);
-    const group = `${kafka.config.kafkaTopicPrefix}positions`;
     const stored: string[] = [];
-    const consumer = new GroupConsumer({
-      subscription: {
-        topic: runEvents,
-        group,
-        limits: { rows: 100, bytes: 1_000_000 },
-        handle: async ({ partition, records }) =>
-          void stored.push(...records.map(({ offset }) => `${partition} ${offset}`)),
-      },
-      topicName: kafka.nameOf(runEvents),
-      group,
-      address: kafka.config,
-      admin,
-      budget,
-      insertBatchMs: 20,
-      sessionTimeoutMs: kafka.config.kafkaSessionTimeoutMs,
-      logger,
-    });
-    const [small, large] = [1_000, 100_000];
-    const produce = (partition: number, bytes: number) =>
-      kafka.produce(runEvents, [{ partition, value: Buffer.alloc(bytes) }]);
+    const { budget, produce, close } = await openConsumer(
+      4,
+      async ({ partition, records }) => void stored.push(...records.map(({ offset }) => `${partition} ${offset}`)),
+      SlowAdmin,
+    );
+    const largeBytes = 100_000;
     const produceAndFetch = async (partition: number) => {
       const before = budget.usedBytes;
-      await produce(partition, small);
+      await produce(partition);
       await until(`the record of partition ${partition}`, () => budget.usedBytes > before, 60_000);
     };
     try {
       await produceAndFetch(0);
       await produceAndFetch(1);
-      await produce(0, large);
+      await produce(0, largeBytes);
       // Two rounds, because the first one may see the large record instead.
       await produceAndFetch(2);
       await produceAndFetch(3);
-      expect(budget.usedBytes).toBeLessThan(large);
+      expect(budget.usedBytes).toBeLessThan(largeBytes);
       answering.resolve();
       await until('all records to be stored', () => stored.length === 5, 60_000);
       expect(stored.sort()).toEqual(['0 0', '0 1', '1 0', '2 0', '3 0']);
       await until('all bytes to be freed', () => budget.usedBytes === 0);
     } finally {
       answering.resolve();
-      await consumer.close(10_000);
-      await admin.close();
-      await kafka.close();
+      await close();
     }
   }, 180_000);
 });
