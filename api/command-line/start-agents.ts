@@ -12,13 +12,13 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { readDatabaseClock } from '../../infra/postgres/clock.ts';
 import { listen } from '../../infra/postgres/listen.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
+import { startRepeating } from '../../infra/timeouts/repeat.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type HttpApp, openHttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
 import { ensureSystemAssistants } from '../../pipelines/agents/assistants/write-assistants.ts';
 import { openAuthProcess } from '../../pipelines/agents/auth/auth-process.ts';
 import { createCronRun, startCrons } from '../../pipelines/agents/crons/fire-cron.ts';
-import { startExpiry } from '../../pipelines/agents/due-clock.ts';
 import type { Executor } from '../../pipelines/agents/execute/executor.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import { findLibraryVersion } from '../../pipelines/agents/graphs/load-graph.ts';
@@ -210,7 +210,18 @@ export async function openAgents(
     { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
     { what: 'final values of runs', sweep: deleteExpiredFinalValues },
     { what: 'stream events of deleted threads', sweep: createDeletedThreadPurge({ clickhouse, log }) },
-  ].map((each) => startExpiry({ database, deploymentId, logger, ...each }));
+  ].map(({ what, sweep, everyMinutes = 0.5 }) =>
+    startRepeating(
+      async (signal) => {
+        // Each call removes a bounded number of rows. Several processes can do this at once.
+        while (!signal.aborted && (await sweep(database, deploymentId, signal)) > 0);
+      },
+      {
+        maxPauseMs: everyMinutes * 60_000,
+        onFailure: (err) => logger.warn({ err, what }, 'expired rows could not be removed: retrying'),
+      },
+    ),
+  );
   shutdown.add('expiry', async () => void (await Promise.all(sweepers.map((sweeper) => sweeper.stop()))));
 
   const graphs = Object.fromEntries(served.map(({ graphId, name, description }) => [graphId, { name, description }]));

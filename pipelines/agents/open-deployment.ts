@@ -3,6 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
+import { startRepeating } from '../../infra/timeouts/repeat.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { loadOperator } from '../tenants/operator.ts';
 import { isLiveWorkspace } from '../tenants/workspaces.ts';
@@ -104,17 +105,11 @@ export function watchDeployment(
   const ends: (() => Promise<void>)[] = [];
   const pendingPublishes = new Set<Promise<void>>();
   let isDeleted = false;
-  let checking: Promise<void> | undefined;
 
   async function check(): Promise<void> {
-    try {
-      isDeleted = !(await isLiveWorkspace(database, workspaceId));
-    } catch (err) {
-      logger.debug({ err }, 'workspace of the deployment could not be read: retrying');
-      return;
-    }
+    isDeleted = !(await isLiveWorkspace(database, workspaceId));
     if (!isDeleted) return;
-    clearInterval(timer);
+    void checks.stop();
     logger.error(
       { deploymentId, workspaceId },
       'workspace deleted: the agent server refuses requests and ends its runs',
@@ -124,11 +119,10 @@ export function watchDeployment(
       await end().catch((err: unknown) => logger.error({ err }, 'a part of the agent server did not stop'));
     }
   }
-  const timer = setInterval(() => {
-    checking ??= check().finally(() => {
-      checking = undefined;
-    });
-  }, checkIntervalMs);
+  const checks = startRepeating(check, {
+    maxPauseMs: checkIntervalMs,
+    onFailure: (err) => logger.debug({ err }, 'workspace of the deployment could not be read: retrying'),
+  });
 
   return {
     get isDeleted() {
@@ -147,9 +141,6 @@ export function watchDeployment(
       },
     }),
     onDeleted: (end) => void ends.push(end),
-    async stop() {
-      clearInterval(timer);
-      await checking;
-    },
+    stop: checks.stop,
   };
 }

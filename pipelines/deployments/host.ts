@@ -18,6 +18,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { isRefusedStatement } from '../../infra/postgres/database-error.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
+import { startRepeating } from '../../infra/timeouts/repeat.ts';
 import { type AdvanceDeps, advanceRevision } from './advance-revision.ts';
 import { type ClaimedRevision, claimRevision, releaseRevision, renewRevisions } from './claim-revision.ts';
 import { createDeletions, type DeletionDeps } from './delete-deployment.ts';
@@ -61,13 +62,8 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
   const replicas = new Map<string, RunningReplica>();
   let buildSlots = config.deploymentsBuildsAtOnce;
   const stopping = new AbortController();
-  /** Aborted when this host holds nothing any more. */
-  const settled = new AbortController();
   const deletions = createDeletions(deps, stopping.signal);
-  let cleaning: Promise<void> | undefined;
-  let woken: (() => void) | undefined;
-  let isWoken = false;
-  let cleanedUpAtMs = Number.NEGATIVE_INFINITY;
+  const logCleanUpFailure = (err: unknown) => logger.warn({ err }, 'host of deployments could not clean up; retrying');
   if (isOnlyHost) await freeAllLeases(database);
 
   function startRevision(claim: ClaimedRevision): void {
@@ -99,7 +95,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
         );
         // Only now, because `stop` waits for the revisions in the map. The host may have claimed this one again.
         if (revisions.get(claim.revisionId)?.fence === claim.fence) revisions.delete(claim.revisionId);
-        wake();
+        search.wake();
       }
     };
     revisions.set(claim.revisionId, { fence: claim.fence, lost, done: advance() });
@@ -118,17 +114,11 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
       replicas.set(key, replica);
       void replica.done.then(() => {
         replicas.delete(key);
-        wake();
+        search.wake();
       });
     }
     await deletions.start();
     await reconcileSleep(database, config.deploymentsSleepMinutes);
-    if (cleaning === undefined && performance.now() - cleanedUpAtMs > cleanUpIntervalMs) {
-      cleanedUpAtMs = performance.now();
-      cleaning = cleanUp().finally(() => {
-        cleaning = undefined;
-      });
-    }
   }
 
   /** Deletes what no revision needs any more: rows of replicas, builds, abandoned replicas, uploads. Never rejects. */
@@ -141,23 +131,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
     ];
     for (const step of steps) {
       if (stopping.signal.aborted) return;
-      await Promise.resolve(step()).catch((err: unknown) =>
-        logger.warn({ err }, 'host of deployments could not clean up; retrying'),
-      );
-    }
-  }
-
-  async function work(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      isWoken = false;
-      await claimWork().catch((err: unknown) =>
-        logger.warn({ err }, 'host of deployments could not look for work; retrying'),
-      );
-      if (isWoken) continue;
-      const wait = new AbortController();
-      woken = () => wait.abort();
-      await pause(config.deploymentsTickMs, AbortSignal.any([wait.signal, stopping.signal]));
-      woken = undefined;
+      await Promise.resolve(step()).catch(logCleanUpFailure);
     }
   }
 
@@ -184,33 +158,28 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
     }
   }
 
-  async function renewPeriodically(): Promise<void> {
-    while (!settled.signal.aborted) {
-      await renew().catch((err: unknown) => logger.warn({ err }, 'leases of deployments not renewed; retrying'));
-      await pause(Math.min(config.deploymentsLeaseMs / 3, config.deploymentsTickMs), settled.signal);
-    }
-  }
+  const search = startRepeating(claimWork, {
+    maxPauseMs: config.deploymentsTickMs,
+    onFailure: (err) => logger.warn({ err }, 'host of deployments could not look for work; retrying'),
+  });
+  const renewals = startRepeating(renew, {
+    maxPauseMs: Math.min(config.deploymentsLeaseMs / 3, config.deploymentsTickMs),
+    onFailure: (err) => logger.warn({ err }, 'leases of deployments not renewed; retrying'),
+  });
+  const cleanUps = startRepeating(cleanUp, { maxPauseMs: cleanUpIntervalMs, onFailure: logCleanUpFailure });
 
-  function wake(): void {
-    isWoken = true;
-    woken?.();
-  }
-
-  const working = work();
-  const renewing = renewPeriodically();
   return {
-    wake,
+    wake: search.wake,
     async stop() {
       stopping.abort(runlakeError('DRAINING'));
-      await working;
+      await search.stop();
       for (const replica of replicas.values()) replica.stop('shutdown');
       await Promise.all([
         ...[...revisions.values()].map(({ done }) => done),
         ...[...replicas.values()].map(({ done }) => done),
       ]);
-      settled.abort();
-      await renewing;
-      await Promise.all([deletions.settle(), cleaning]);
+      await renewals.stop();
+      await Promise.all([deletions.settle(), cleanUps.stop()]);
       await builder.close();
     },
   };

@@ -20,9 +20,9 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ReadClock } from '../../../infra/postgres/clock.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { type Repeater, startRepeating } from '../../../infra/timeouts/repeat.ts';
 import { resolveAssistant } from '../assistants/assistant.ts';
 import { type AgentUser, registerEndUser } from '../auth/agent-user.ts';
-import { type DueClock, startDueClock } from '../due-clock.ts';
 import { createRun } from '../runs/create-run.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { readRunRequest } from '../runs/run-request.ts';
@@ -214,17 +214,20 @@ export async function createCronRun(
 }
 
 /**
- * Fires crons when they are due. The caller wakes the clock on NOTIFY agent_crons. Several processes can fire crons at
+ * Fires crons when they are due. The caller calls `wake` on NOTIFY agent_crons. Several processes can fire crons at
  * the same time: each fire time still creates one run.
  */
-export function startCrons(deps: FiringDeps): DueClock {
-  return startDueClock(
+export function startCrons(deps: FiringDeps): Repeater {
+  return startRepeating(
     async () => {
       await fireCrons(deps);
       const nextMs = await getMsToNextCron(deps);
       // Crons that are still due have failed or are locked by another process, so retry in a second.
       return nextMs === 0 ? 1_000 : nextMs;
     },
-    (err) => deps.logger.warn({ err }, 'due crons could not be read: retrying'),
+    {
+      maxPauseMs: 10_000,
+      onFailure: (err) => deps.logger.warn({ err }, 'due crons could not be read: retrying'),
+    },
   );
 }

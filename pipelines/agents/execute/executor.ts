@@ -20,6 +20,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { startRepeating } from '../../../infra/timeouts/repeat.ts';
 import { claimRuns, getMsToNextRun } from '../runs/claim-runs.ts';
 import { sweepRuns } from '../runs/delete-run.ts';
 import { releaseRun } from '../runs/end-run.ts';
@@ -76,13 +77,10 @@ export function startExecutor(deps: ExecutorDeps): Executor {
     ...deps,
     process: { deploymentId, processId },
     requeue: (run) => releaseRun(database, { ...run, deploymentId }, { alone: false, countsAsLost: true }),
-    onAlive: () => wake(),
+    onAlive: () => search.wake(),
   });
   const attempts = new Set<Promise<void>>();
   let isStopping = false;
-  let search: Promise<void> | undefined;
-  let needsAnotherSearch = false;
-  let dueTimer: NodeJS.Timeout | undefined;
   let extraTimer: NodeJS.Timeout | undefined;
   let isExtraClaimDue = false;
   /** Number of slots reserved for runs that the worker pool has not accepted yet. */
@@ -92,37 +90,15 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   const countFreeSlots = () => (leases.alive ? pool.freeSlots - reservedSlots : 0);
   const countExtraSlots = () => (leases.alive ? Math.max(0, pool.extraSlots + Math.min(0, countFreeSlots())) : 0);
 
-  /** Looks for runs; only one search runs at a time. A call during a search starts another search after it. */
-  function wake(): void {
-    if (isStopping) return;
-    needsAnotherSearch = true;
-    search ??= claimWhileNeeded().finally(() => {
-      search = undefined;
-      if (needsAnotherSearch) wake();
-    });
-  }
-
-  async function claimWhileNeeded(): Promise<void> {
-    while (needsAnotherSearch && !isStopping) {
-      needsAnotherSearch = false;
-      try {
-        await claimDueRuns();
-      } catch (err) {
-        logger.warn({ err }, 'runs not claimed; retrying');
-        return;
-      }
-    }
-  }
-
-  async function claimDueRuns(): Promise<void> {
-    clearTimeout(dueTimer);
+  /** Claims due runs. Returns the milliseconds until the next run is due. */
+  async function claimDueRuns(): Promise<number | undefined> {
     const slots = Math.max(0, countFreeSlots());
     isFull = slots === 0;
     const extraSlots = isFull && !isExtraClaimDue ? 0 : countExtraSlots();
     if (isFull && !isExtraClaimDue && countExtraSlots() > 0)
       extraTimer ??= setTimeout(claimExtraRuns, extraClaimDelayMs);
     isExtraClaimDue = false;
-    if (slots + extraSlots === 0) return;
+    if (slots + extraSlots === 0) return undefined;
     const claimedAtMs = performance.now();
     reservedSlots += slots + extraSlots;
     let claimedRuns: readonly ClaimedRun[] = [];
@@ -132,19 +108,18 @@ export function startExecutor(deps: ExecutorDeps): Executor {
       reservedSlots -= slots + extraSlots - claimedRuns.length;
     }
     for (const run of claimedRuns) attempt(run, claimedAtMs);
-    needsAnotherSearch ||= claimedRuns.length > 0;
-    if (needsAnotherSearch || isFull) return;
+    if (claimedRuns.length > 0) search.wake();
+    if (claimedRuns.length > 0 || isFull) return undefined;
     // `getMsToNextRun` omits runs that are overdue because a request writes to their thread; that request wakes the
     // executor.
     const dueMs = await getMsToNextRun(database, deploymentId, dueRecheckDelayMs);
-    if (dueMs === undefined || isStopping) return;
-    dueTimer = setTimeout(wake, dueMs > 0 ? Math.min(Math.ceil(dueMs), 60_000) : dueRecheckDelayMs);
+    return dueMs === undefined || dueMs > 0 ? dueMs : dueRecheckDelayMs;
   }
 
   function claimExtraRuns(): void {
     extraTimer = undefined;
     isExtraClaimDue = true;
-    wake();
+    search.wake();
   }
 
   /** Starts an attempt of a claimed run. The caller has reserved a slot for it. */
@@ -174,51 +149,38 @@ export function startExecutor(deps: ExecutorDeps): Executor {
   }
 
   function wakeIfFull(): void {
-    if (isFull) wake();
+    if (isFull) search.wake();
   }
 
-  let sweeping: Promise<void> | undefined;
-  let needsAnotherSweep = false;
-  function sweep(): void {
-    if (isStopping) return;
-    needsAnotherSweep = true;
-    sweeping ??= sweepOnce().finally(() => {
-      sweeping = undefined;
-    });
-  }
+  const search = startRepeating(claimDueRuns, {
+    maxPauseMs: 60_000,
+    onFailure: (err) => logger.warn({ err }, 'runs not claimed; retrying'),
+  });
+  const sweeps = startRepeating(sweep, {
+    maxPauseMs: sweepIntervalMs,
+    onFailure: (err) => logger.warn({ err }, 'sweep of runs failed; retrying'),
+  });
 
-  async function sweepOnce(): Promise<void> {
-    while (needsAnotherSweep && !isStopping) {
-      needsAnotherSweep = false;
-      // If one of them fails, the other still has work that it can do.
-      for (const work of [() => sweepRuns(database, deploymentId), () => publishLateEnds(deps)]) {
-        try {
-          await work();
-        } catch (err) {
-          logger.warn({ err }, 'sweep of runs failed; retrying');
-        }
-      }
-    }
-    wake();
+  async function sweep(): Promise<void> {
+    // If one of them fails, the other still has work that it can do.
+    await sweepRuns(database, deploymentId)
+      .finally(() => publishLateEnds(deps))
+      .finally(search.wake);
   }
-  const sweeper = setInterval(sweep, sweepIntervalMs);
 
   pool.onFree(wakeIfFull);
-  wake();
 
   return {
-    wake,
+    wake: search.wake,
     checkLeases: () => leases.renewSoon(),
-    publishMissingEnds: sweep,
+    publishMissingEnds: sweeps.wake,
     get running() {
       return attempts.size;
     },
     async stop(drainMs) {
       isStopping = true;
-      clearInterval(sweeper);
-      clearTimeout(dueTimer);
       clearTimeout(extraTimer);
-      await Promise.all([search, sweeping]);
+      await Promise.all([search.stop(), sweeps.stop()]);
       await Promise.all([pool.close(drainMs), waitForAttempts()]);
       await leases.stop();
     },

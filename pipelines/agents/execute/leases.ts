@@ -16,6 +16,7 @@
  */
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
+import { type Repeater, startRepeating } from '../../../infra/timeouts/repeat.ts';
 import { countUptime, type LeasedRun, type RunProcess, removeHeartbeat, renewHeartbeat } from '../runs/claim-runs.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 
@@ -44,11 +45,8 @@ export class Leases {
   readonly #watchedByToken = new Map<string, { readonly watcher: LeaseWatcher; cancelled: boolean }>();
   /** Time at which a run of this process was first seen without an attempt, by fencing token. */
   readonly #firstSeenWithoutAttempt = new Map<string, number>();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #renewals: Repeater;
   #expiry: NodeJS.Timeout | undefined;
-  #renewing: Promise<void> | undefined;
-  #needsAnotherRenewal = false;
-  #isStopped = false;
   #isAlive = false;
   #notifiedAtMs = 0;
   /** By the clock of Postgres. Undefined until the first heartbeat. */
@@ -56,7 +54,11 @@ export class Leases {
 
   constructor(deps: LeaseDeps) {
     this.#deps = deps;
-    this.renewSoon();
+    this.#renewals = startRepeating((signal) => this.#renew(signal), {
+      maxPauseMs: deps.leaseMs / 3,
+      onFailure: (err) =>
+        deps.logger.warn({ err, leases: this.#watchedByToken.size }, 'heartbeat not renewed; retrying'),
+    });
   }
 
   /** Whether the heartbeat is valid, so that runs may be claimed. */
@@ -81,23 +83,15 @@ export class Leases {
 
   /** Renews the heartbeat at once, for example after a cancel notification. */
   renewSoon(): void {
-    if (this.#isStopped) return;
     this.#notifiedAtMs = performance.now();
-    this.#needsAnotherRenewal = true;
-    clearTimeout(this.#timer);
-    this.#renewing ??= this.#renew().finally(() => {
-      this.#renewing = undefined;
-      if (!this.#isStopped) this.#timer = setTimeout(() => this.renewSoon(), this.#deps.leaseMs / 3);
-    });
+    this.#renewals.wake();
   }
 
   /** Stops the heartbeat and removes it. Call it at shutdown, when no attempt remains. */
   async stop(): Promise<void> {
-    this.#isStopped = true;
     this.#isAlive = false;
-    clearTimeout(this.#timer);
     clearTimeout(this.#expiry);
-    await this.#renewing;
+    await this.#renewals.stop();
     clearTimeout(this.#expiry);
     await this.#countUptime();
     await removeHeartbeat(this.#deps.heartbeats, this.#deps.process).catch((err) =>
@@ -105,22 +99,15 @@ export class Leases {
     );
   }
 
-  async #renew(): Promise<void> {
-    const { heartbeats, process, leaseMs, logger } = this.#deps;
-    while (this.#needsAnotherRenewal && !this.#isStopped) {
-      this.#needsAnotherRenewal = false;
-      const requestedTokens = [...this.#watchedByToken.keys()];
-      const startedAtMs = performance.now();
-      try {
-        const runs = await renewHeartbeat(heartbeats, process, leaseMs);
-        if (this.#isStopped) return;
-        this.#extendValidity(startedAtMs + leaseMs);
-        this.#compare(requestedTokens, runs);
-        await this.#countUptime();
-      } catch (err) {
-        logger.warn({ err, leases: requestedTokens.length }, 'heartbeat not renewed; retrying');
-      }
-    }
+  async #renew(signal: AbortSignal): Promise<void> {
+    const { heartbeats, process, leaseMs } = this.#deps;
+    const requestedTokens = [...this.#watchedByToken.keys()];
+    const startedAtMs = performance.now();
+    const runs = await renewHeartbeat(heartbeats, process, leaseMs);
+    if (signal.aborted) return;
+    this.#extendValidity(startedAtMs + leaseMs);
+    this.#compare(requestedTokens, runs);
+    await this.#countUptime();
   }
 
   async #countUptime(): Promise<void> {

@@ -12,10 +12,9 @@
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { type EventLog, waitUntilStored } from '../../../infra/event-log/event-log.ts';
-import type { Sql } from '../../../infra/postgres/database.ts';
+import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { deleteStreamEvents } from '../../streams/delete-stream-events.ts';
-import type { Sweep } from '../due-clock.ts';
 
 /**
  * Step 1 of the header comment, for those of `threadIds` that have events; all threads of the deployment if undefined.
@@ -67,8 +66,8 @@ export function createDeletedThreadPurge({
 }: {
   readonly clickhouse: ClickHouse;
   readonly log: Pick<EventLog, 'position' | 'isStored'>;
-}): Sweep {
-  return async (database, deploymentId, signal) => {
+}) {
+  return async (database: Database, deploymentId: string, signal: AbortSignal): Promise<number> => {
     const rows = await database.query<{ thread_id: string; starts: number; purge_at: string }>(
       `UPDATE agents.deleted_threads SET purge_at = clock_timestamp() + ${retryPause}
        WHERE deployment_id = $1 AND thread_id IN (

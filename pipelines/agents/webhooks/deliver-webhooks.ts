@@ -23,7 +23,7 @@ import { type GuardedAgents, openGuardedAgents } from '../../../infra/network/gu
 import type { ReadClock } from '../../../infra/postgres/clock.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { type DueClock, startDueClock } from '../due-clock.ts';
+import { type Repeater, startRepeating } from '../../../infra/timeouts/repeat.ts';
 import type { WebhookRules } from './webhook-rules.ts';
 
 interface SendDeps {
@@ -221,11 +221,11 @@ const maxConcurrentDeliveries = 16;
 const timeoutMs = 10_000;
 
 /**
- * Starts to deliver webhooks when they are due. The caller must wake the returned clock on NOTIFY agent_webhooks.
+ * Starts to deliver webhooks when they are due. The caller must call `wake` on NOTIFY agent_webhooks.
  * Several processes can deliver webhooks at the same time. After a call to `stop`, no more webhooks are claimed; the
  * call resolves when the deliveries in flight have finished.
  */
-export function startWebhooks({ allowPrivate, authorities, ...options }: WebhookOptions): DueClock {
+export function startWebhooks({ allowPrivate, authorities, ...options }: WebhookOptions): Repeater {
   const agents = openGuardedAgents({
     allowPrivate,
     refuse: (host, { about }) => runlakeError('WEBHOOK_INVALID', { url: host, reason: `it resolves to ${about}` }),
@@ -237,14 +237,17 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
   const inFlight = new Set<Promise<void>>();
   /** Whether more webhooks may be due than the last claim returned. */
   let hasMore = false;
-  const clock = startDueClock(
+  const claims = startRepeating(
     async () => {
       await claimAndSend();
       await deleteOldWebhooks(deps);
-      // If webhooks are already due, all slots are in use, and the clock is woken when the next delivery finishes.
+      // If webhooks are already due, all slots are in use, and the end of the next delivery calls `wake`.
       return (await getMsToNextWebhook(deps)) || undefined;
     },
-    (err) => logger.warn({ err }, 'due webhooks could not be read: retrying'),
+    {
+      maxPauseMs: 10_000,
+      onFailure: (err) => logger.warn({ err }, 'due webhooks could not be read: retrying'),
+    },
   );
 
   async function claimAndSend(): Promise<void> {
@@ -256,16 +259,16 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
         .catch((err) => logger.warn({ err, runId: claimed.run_id }, 'result of a webhook could not be recorded'))
         .finally(() => {
           inFlight.delete(delivery);
-          if (hasMore) clock.wake();
+          if (hasMore) claims.wake();
         });
       inFlight.add(delivery);
     }
   }
 
   return {
-    wake: clock.wake,
+    wake: claims.wake,
     async stop() {
-      await clock.stop();
+      await claims.stop();
       await Promise.all(inFlight);
       agents.close();
     },

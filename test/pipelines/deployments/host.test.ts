@@ -53,7 +53,7 @@ it('a host removes no replica that it has yet to take over from a killed host', 
   for (const { latestRevisionId } of deployments) await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   await one.stop();
   const before = recording.needed.length;
-  // A host claims a few replicas at a time, and cleans up after the first of them.
+  // A host claims a few replicas at a time, and cleans up meanwhile.
   await under.addHost('two');
   await until('the second host to clean up', () => recording.needed.length > before);
   expect(recording.needed[before]).toHaveLength(6);
