@@ -7,10 +7,13 @@ import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
 import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { inspectRedis } from '../../infra/jobs/redis-backend.ts';
+import { checkMigrations } from '../../infra/migrations/migrate.ts';
 import { readDatabaseClock } from '../../infra/postgres/clock.ts';
 import { inspectDatabaseRights } from '../../infra/postgres/inspect-database.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { inspectUnclaimedRevisions } from '../../pipelines/deployments/claim-revision.ts';
+import { inspectDeletions } from '../../pipelines/retention/change-traces.ts';
 import { topics } from '../../schemas/topics.ts';
 import { type CheckedServer, listEngineLogs, type ServerName } from './explain-part.ts';
 import { requireVersion } from './migrate.ts';
@@ -89,6 +92,20 @@ export function createServerChecks(config: Config, addresses: Partial<StoreAddre
     checks.push({ name: 'Schema registry', address: schemaRegistryUrl, check });
   }
   return checks;
+}
+
+/** Returns the checks of the content of both stores. Only after the first one are the others sure to find their tables. */
+export function createContentChecks(stores: Stores) {
+  const checkSchema = async () => {
+    const { pending } = await checkMigrations(stores);
+    if (pending.length === 0) return 'matches this release';
+    throw runlakeError('PART_UNUSABLE', { reason: `lacks ${pending.join(', ')}`, remedy: 'run `runlake migrate`' });
+  };
+  return [
+    { name: 'Schema', check: checkSchema },
+    { name: 'Deletions', check: () => inspectDeletions(stores.database) },
+    { name: 'Deployments', check: () => inspectUnclaimedRevisions(stores.database) },
+  ];
 }
 
 function describeLayout(layout: Layout): string {

@@ -2,14 +2,11 @@ import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
-import { checkMigrations } from '../../infra/migrations/migrate.ts';
 import { formatHost } from '../../infra/network/format-host.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { ComponentHealth } from '../../infra/telemetry/telemetry-server.ts';
-import { inspectUnclaimedRevisions } from '../../pipelines/deployments/claim-revision.ts';
-import { inspectDeletions } from '../../pipelines/retention/change-traces.ts';
 import { checkPort, getApiAddress } from './check-port.ts';
-import { createServerChecks, listInspections, readLastEngineLines } from './doctor-checks.ts';
+import { createContentChecks, createServerChecks, listInspections, readLastEngineLines } from './doctor-checks.ts';
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { formatError, inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
 import { inspectAgentPort, inspectToolPort } from './inspect-port.ts';
@@ -145,19 +142,11 @@ async function checkServers(stores: Stores, config: Config, addresses: Partial<S
   }
   const areBothKnown = addresses.clickhouseUrl !== undefined && addresses.databaseUrl !== undefined;
   if (!areBothKnown || !areStoresUp) return false;
-  let isCurrent = false;
-  await reportCheck('Schema', async () => {
-    const { pending } = await checkMigrations(stores);
-    isCurrent = pending.length === 0;
-    if (isCurrent) return 'matches this release';
-    printFinding(false, 'Schema', `lacks ${pending.join(', ')}`, 'run `runlake migrate`');
-    return undefined;
-  });
-  if (isCurrent) {
-    await reportCheck('Deletions', () => inspectDeletions(stores.database));
-    await reportCheck('Deployments', () => inspectUnclaimedRevisions(stores.database));
+  for (const { name, check } of createContentChecks(stores)) {
+    const isPassed = await reportCheck(name, check);
+    if (name === 'Schema' && !isPassed) return false;
   }
-  return isCurrent;
+  return true;
 }
 
 /**

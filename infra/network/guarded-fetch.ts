@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { type IncomingMessage, request as requestHttp } from 'node:http';
+import { type Agent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { type GuardOptions, openGuardedAgents } from './guarded-agents.ts';
 
@@ -35,7 +35,9 @@ export function openGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
       ...(timeoutMs === undefined ? [] : [AbortSignal.timeout(timeoutMs)]),
     ]);
     try {
-      return await sendOnce(new URL(target), init, signal);
+      const url = new URL(target);
+      const agent = url.protocol === 'https:' ? agents.https : agents.http;
+      return await sendRequest(url, init, { agent, signal, maxResponseBytes, refuseSize });
     } catch (error) {
       // Node reports an aborted response as a broken connection.
       signal.throwIfAborted();
@@ -43,32 +45,40 @@ export function openGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
     }
   }
 
-  async function sendOnce(url: URL, init: RequestInit, signal: AbortSignal): Promise<Response> {
-    const isTls = url.protocol === 'https:';
-    const request = (isTls ? requestHttps : requestHttp)(url, {
-      method: init.method ?? 'GET',
-      headers: Object.fromEntries(new Headers(init.headers)),
-      agent: isTls ? agents.https : agents.http,
-      signal,
-    });
-    request.end(init.body == null ? undefined : String(init.body));
-    const [response] = (await once(request, 'response')) as [IncomingMessage];
-    // The loop below throws the errors of the response. Without a listener, that of the request would end the process.
-    request.on('error', () => undefined);
-    const chunks: Buffer[] = [];
-    let sizeBytes = 0;
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      sizeBytes += chunk.length;
-      if (sizeBytes > maxResponseBytes) throw refuseSize(url.host);
-      chunks.push(chunk);
-    }
-    const headers = new Headers();
-    for (const [name, values] of Object.entries(response.headersDistinct)) {
-      for (const value of values ?? []) headers.append(name, value);
-    }
-    const status = response.statusCode ?? 0;
-    return new Response(isWithoutBody(status) ? null : Buffer.concat(chunks), { status, headers });
-  }
-
   return { fetch: send, close: () => agents.close() };
+}
+
+/** Sends a request through an agent, and reads the whole response. Never follows a redirect. @throws errors of Node */
+export async function sendRequest(
+  url: URL,
+  init: RequestInit,
+  options: Pick<GuardedFetchOptions, 'maxResponseBytes' | 'refuseSize'> & {
+    /** Default: the agent of Node. */
+    readonly agent?: Agent | undefined;
+    readonly signal: AbortSignal;
+  },
+): Promise<Response> {
+  const request = (url.protocol === 'https:' ? requestHttps : requestHttp)(url, {
+    method: init.method ?? 'GET',
+    headers: Object.fromEntries(new Headers(init.headers)),
+    agent: options.agent,
+    signal: options.signal,
+  });
+  // `once` and the loop throw the first error. Without this listener, a later one would end the process.
+  request.on('error', () => undefined);
+  request.end(init.body == null ? undefined : String(init.body));
+  const [response] = (await once(request, 'response')) as [IncomingMessage];
+  const chunks: Buffer[] = [];
+  let sizeBytes = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    sizeBytes += chunk.length;
+    if (sizeBytes > options.maxResponseBytes) throw options.refuseSize(url.host);
+    chunks.push(chunk);
+  }
+  const headers = new Headers();
+  for (const [name, values] of Object.entries(response.headersDistinct)) {
+    for (const value of values ?? []) headers.append(name, value);
+  }
+  const status = response.statusCode ?? 0;
+  return new Response(isWithoutBody(status) ? null : Buffer.concat(chunks), { status, headers });
 }

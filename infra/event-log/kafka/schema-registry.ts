@@ -1,11 +1,10 @@
 /** The client of the schema registry. */
-import { once } from 'node:events';
-import { request as httpRequest, type IncomingMessage } from 'node:http';
-import { Agent, request as httpsRequest } from 'node:https';
+import { Agent } from 'node:https';
 import { COMPATIBILITY, SchemaRegistry as RegistryClient, SchemaType } from '@kafkajs/confluent-schema-registry';
 import { LRUCache } from 'lru-cache';
 import type { Config } from '../../config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../errors/runlake-error.ts';
+import { sendRequest } from '../../network/guarded-fetch.ts';
 import { computeBackoffMs, pause } from '../../timeouts/backoff.ts';
 import { readTrustedAuthorities } from '../../tls/trusted-authorities.ts';
 
@@ -41,7 +40,8 @@ export class SchemaRegistry {
   /** URL without user and password. */
   readonly #base: string;
   readonly #auth: { readonly username: string; readonly password: string } | undefined;
-  readonly #ca: readonly string[] | undefined;
+  /** Trusts the certificates of `tlsCaFile`, which may be meant for other servers: an https agent fails on plain http. */
+  readonly #agent: Agent | undefined;
   readonly #texts = new LRUCache<number, string>({ max: maxSchemas });
 
   /** Connects at the first request. @throws TLS_FILE_UNUSABLE */
@@ -54,7 +54,8 @@ export class SchemaRegistry {
     if (username !== '') {
       this.#auth = { username: decodeURIComponent(username), password: decodeURIComponent(password) };
     }
-    this.#ca = readTrustedAuthorities(address);
+    const authorities = readTrustedAuthorities(address);
+    if (authorities && url.protocol === 'https:') this.#agent = new Agent({ ca: [...authorities] });
   }
 
   /**
@@ -70,8 +71,7 @@ export class SchemaRegistry {
       clientId: 'runlake',
       retry: { retries: 1, initialRetryTimeInSecs: 0.1, maxRetryTimeInSecs: 1 },
       ...(this.#auth ? { auth: this.#auth } : {}),
-      // Only for https: `tlsCaFile` may be meant for other servers, and an https agent fails on a plain http address.
-      ...(this.#ca && this.#base.startsWith('https:') ? { agent: new Agent({ ca: [...this.#ca] }) } : {}),
+      ...(this.#agent ? { agent: this.#agent } : {}),
     });
     for (let attempt = 1; ; attempt++) {
       try {
@@ -148,32 +148,22 @@ export class SchemaRegistry {
    * @throws REGISTRY_UNAVAILABLE if the complete response does not arrive in time.
    */
   async #request(path: string, content?: object): Promise<RegistryResponse> {
-    const url = new URL(this.#base + path);
-    const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
     const timeout = AbortSignal.timeout(timeoutMs);
+    const { username, password } = this.#auth ?? {};
+    const headers = {
+      accept: `${contentType}, application/json`,
+      ...(content && { 'content-type': contentType }),
+      ...(this.#auth && { authorization: `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}` }),
+    };
+    const init = content === undefined ? { headers } : { headers, method: 'POST', body: JSON.stringify(content) };
     try {
-      const request = send(url, {
+      const response = await sendRequest(new URL(this.#base + path), init, {
+        agent: this.#agent,
         signal: timeout,
-        method: content === undefined ? 'GET' : 'POST',
-        headers: {
-          accept: `${contentType}, application/json`,
-          ...(content && { 'content-type': contentType }),
-        },
-        ...(this.#auth ? { auth: `${this.#auth.username}:${this.#auth.password}` } : {}),
-        ...(this.#ca ? { ca: [...this.#ca] } : {}),
+        maxResponseBytes,
+        refuseSize: () => this.#unavailable('its response is too long'),
       });
-      // `once` and the loop throw the first error. This listener prevents a later error from crashing the process.
-      request.on('error', () => undefined);
-      request.end(content && JSON.stringify(content));
-      const [response] = (await once(request, 'response')) as [IncomingMessage];
-      const chunks: Buffer[] = [];
-      let bytes = 0;
-      for await (const chunk of response as AsyncIterable<Buffer>) {
-        bytes += chunk.length;
-        if (bytes > maxResponseBytes) throw this.#unavailable('its response is too long');
-        chunks.push(chunk);
-      }
-      return { status: response.statusCode ?? 0, body: parseJson(Buffer.concat(chunks).toString()) };
+      return { status: response.status, body: parseJson(await response.text()) };
     } catch (error) {
       if (isRunlakeError(error)) throw error;
       const reason = timeout.aborted ? `no answer within ${timeoutMs} ms` : (error as Error).message;
