@@ -6,7 +6,7 @@ import { acceptBatch, acceptOtlp, acceptSingle } from '../../pipelines/ingest/ac
 import type { Sender } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { acceptMultipart } from '../../pipelines/ingest/accept/accept-multipart.ts';
 import { type Acceptance, maxListedRejections, type RunDraft } from '../../pipelines/ingest/accept/draft.ts';
-import { BodyBudget, type BodyMemory } from '../../pipelines/ingest/body/body-budget.ts';
+import { type BodyMemory, getBodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../pipelines/ingest/body/collect.ts';
 import { buildOtlpResponse } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import { addressForm, nameAgentProject } from '../../pipelines/projects/agent-address.ts';
@@ -125,9 +125,6 @@ export function toSender({ workspaceId, userId, keyId }: WorkspaceCaller): Sende
   return { workspaceId, userId, keyId };
 }
 
-/** Body budgets by configuration. A process has only one configuration and therefore only one budget. */
-const budgets = new WeakMap<Config, BodyBudget>();
-
 /**
  * Reads and decompresses the complete body of an ingest request within the limits, and passes it to `work`. The bytes
  * count against the process budget of the caller's organisation from the time they arrive until `work` settles, because
@@ -141,10 +138,8 @@ export async function withBody<Result>(
   config: Config,
   work: (body: Buffer, memory: BodyMemory) => Promise<Result>,
 ): Promise<Result> {
-  const budget = budgets.get(config) ?? new BodyBudget(config.maxCollectingBytes);
-  budgets.set(config, budget);
   const displacementController = new AbortController();
-  const budgetShare = budget.open(caller.organizationId, (error) => displacementController.abort(error));
+  const budgetShare = getBodyBudget(config).open(caller.organizationId, (error) => displacementController.abort(error));
   try {
     const body = await collectBody(request.raw, {
       contentEncoding: request.headers['content-encoding'],

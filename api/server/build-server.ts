@@ -17,6 +17,7 @@ import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics, counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/spans.ts';
+import { type BodyShare, getBodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { AccessWatch } from './access-watch.ts';
@@ -60,6 +61,8 @@ declare module 'fastify' {
     span: RequestSpan | undefined;
     /** Aborted when the client disconnects before the response is complete. */
     disconnected: AbortSignal;
+    /** Memory of the JSON body, which is released when the handler ends or the response is complete. */
+    bodyShare: BodyShare | undefined;
   }
 }
 
@@ -227,6 +230,7 @@ export async function buildServer({
   server.decorateRequest('access', undefined);
   server.decorateRequest('span', undefined);
   server.decorateRequest('disconnected', undefined as unknown as AbortSignal);
+  server.decorateRequest('bodyShare', undefined);
   server.setValidatorCompiler(compileValidator);
   server.setSerializerCompiler(compileSerializer);
   server.setErrorHandler(sendError);
@@ -251,6 +255,7 @@ export async function buildServer({
     request.disconnected = disconnect.signal;
     finished(reply.raw, (error) => {
       if (isCounted) drain.leave();
+      request.bodyShare?.close();
       // If there is an error, the client disconnected before the response was complete.
       if (error) disconnect.abort(runlakeError('BAD_REQUEST', { reason: disconnectReason }));
       const status = error ? 'aborted' : reply.statusCode;
@@ -345,14 +350,21 @@ function registerJsonParser(
   { acceptsAnyContentType, bodyLimit }: ApiProfile,
 ): void {
   // Fastify's own `parseAs` keeps each chunk as an object, which costs 200 bytes for a chunk of one byte.
-  const readJson = async ({ headers, routeOptions }: FastifyRequest, payload: Readable) => {
+  const budget = getBodyBudget(config);
+  const readJson = async (request: FastifyRequest, payload: Readable) => {
+    const { headers, routeOptions, caller } = request;
     const ownLimit = routeOptions.config.operation?.maxBodyBytes;
-    const limit = ownLimit === undefined ? bodyLimit : { bytes: ownLimit, setting: 'the limit of this operation' };
-    const body = await readJsonBody(payload, headers['content-length'], limit);
+    const body = await readJsonBody(payload, {
+      contentLength: headers['content-length'],
+      bodyLimit: ownLimit === undefined ? bodyLimit : { bytes: ownLimit, setting: 'the limit of this operation' },
+      budget,
+      tenantId: caller?.organizationId ?? '',
+      onOpen: (share) => (request.bodyShare = share),
+    });
     const encoding = headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity')
       throw runlakeError('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });
-    return parseJsonBody(body, config.maxJsonDepth);
+    return parseJsonBody(body, config.maxJsonDepth, request.bodyShare);
   };
   const createMediaTypeError = ({ headers }: FastifyRequest) =>
     runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: headers['content-type'] ?? '', expected: 'application/json' });

@@ -92,8 +92,9 @@ class IgnoredNames {
  * object schema with `properties` allows other fields only if it has `additionalProperties`.
  */
 function removeUnknownFields(value: unknown, shape: Shape, path: string, names: IgnoredNames): void {
-  const matchingShape = findAlternative(value, shape);
-  if (matchingShape === undefined || typeof value !== 'object' || value === null) return;
+  if (typeof value !== 'object' || value === null) return;
+  const matchingShape = findAlternative(Array.isArray(value) ? 'array' : 'object', shape);
+  if (matchingShape === undefined) return;
   if (Array.isArray(value)) {
     if (matchingShape.items !== undefined)
       for (const each of value) removeUnknownFields(each, matchingShape.items, path, names);
@@ -116,17 +117,27 @@ function removeField(body: unknown, name: string): void {
   if (typeof body === 'object' && body !== null) delete (body as Record<string, unknown>)[name];
 }
 
+type ContainerType = 'array' | 'object';
+/** Results of {@link findAlternative}: bodies may have very many values of a shape. */
+const alternatives: Record<ContainerType, WeakMap<Shape, { readonly only: Shape | undefined }>> = {
+  array: new WeakMap(),
+  object: new WeakMap(),
+};
+
 /**
  * Returns the only alternative of `shape` that an array or an object can match. Returns undefined if no alternative or
  * several alternatives can match; validation then decides.
  */
-function findAlternative(value: unknown, shape: Shape): Shape | undefined {
-  const type = Array.isArray(value) ? 'array' : 'object';
+function findAlternative(type: ContainerType, shape: Shape): Shape | undefined {
+  const known = alternatives[type].get(shape);
+  if (known) return known.only;
   const fitting = (shape.anyOf ?? [shape]).flatMap((each) => {
-    const found = each.anyOf ? findAlternative(value, each) : each;
+    const found = each.anyOf ? findAlternative(type, each) : each;
     return found?.type === type ? [found] : [];
   });
-  return fitting.length === 1 ? fitting[0] : undefined;
+  const only = fitting.length === 1 ? fitting[0] : undefined;
+  alternatives[type].set(shape, { only });
+  return only;
 }
 
 function encodePath(path: string): string {

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { BodyBudget, BodyShare } from '../../pipelines/ingest/body/body-budget.ts';
 import { BodyChunks } from '../../pipelines/ingest/body/body-chunks.ts';
 import { scanJson } from '../../pipelines/ingest/json/scan.ts';
 import type { RequestLimits } from './error-response.ts';
@@ -10,34 +11,55 @@ import type { RequestLimits } from './error-response.ts';
  */
 export const maxParsedDepth = 1_000;
 
+/** Maximum number of values in a body that is parsed: parsing more of them blocks the event loop for too long. */
+const maxParsedValues = 1_000_000;
+
+export interface JsonBodyOptions extends RequestLimits {
+  /** Value of the header Content-Length. */
+  readonly contentLength: string | undefined;
+  readonly budget: Pick<BodyBudget, 'open'>;
+  /** Whose memory the body uses; see {@link BodyBudget}. */
+  readonly tenantId: string;
+  /** Receives the share of the budget, which the caller closes when the body is not used anymore. */
+  readonly onOpen: (share: BodyShare) => void;
+}
+
 /**
  * Reads the whole body of a request. The server has a timeout for this.
  *
- * @param contentLength Value of the header Content-Length.
- * @throws BODY_TOO_LARGE; the error of the stream if the client disconnects.
+ * @throws BODY_TOO_LARGE; OVERLOADED if the budget is used up; the error of the stream if the client disconnects.
  */
 export function readJsonBody(
   stream: Readable,
-  contentLength: string | undefined,
-  { bytes: limitBytes, setting: limit }: RequestLimits['bodyLimit'],
+  { contentLength, bodyLimit: { bytes: limitBytes, setting: limit }, budget, tenantId, onOpen }: JsonBodyOptions,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks = new BodyChunks();
     let bytes = 0;
-    const rejectTooLarge = () => {
+    const fail = (error: unknown) => {
       stream.off('data', onData);
       chunks.clear();
-      reject(runlakeError('BODY_TOO_LARGE', { limitBytes, limit }));
+      reject(error);
     };
+    const share = budget.open(tenantId, fail);
+    onOpen(share);
     const onData = (chunk: Buffer) => {
       bytes += chunk.length;
-      if (bytes > limitBytes) rejectTooLarge();
-      else chunks.append(chunk);
+      try {
+        if (bytes > limitBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes, limit });
+        share.take(chunk.length);
+        chunks.append(chunk);
+      } catch (error) {
+        fail(error);
+      }
     };
-    if (Number(contentLength) > limitBytes) return rejectTooLarge();
+    if (Number(contentLength) > limitBytes) return fail(runlakeError('BODY_TOO_LARGE', { limitBytes, limit }));
     stream
       .on('data', onData)
-      .on('end', () => resolve(chunks.join()))
+      .on('end', () => {
+        share.isArriving = false;
+        resolve(chunks.join());
+      })
       .on('error', reject);
   });
 }
@@ -46,14 +68,22 @@ export function readJsonBody(
  * Parses a JSON body. Keys named `__proto__` become ordinary own properties, as with `JSON.parse`. An empty body
  * results in undefined.
  *
- * @throws INVALID_UTF8 or INVALID_JSON with the byte offset; TOO_DEEP.
+ * @param memory Reserves memory for the values.
+ * @throws INVALID_UTF8 or INVALID_JSON with the byte offset; TOO_DEEP; TOO_MANY_PARTS; OVERLOADED.
  */
-export function parseJsonBody(body: Buffer, maxDepth: number): unknown {
+export function parseJsonBody(body: Buffer, maxDepth: number, memory?: Pick<BodyShare, 'addValue'>): unknown {
   if (body.length === 0) return undefined;
   const limit =
     maxDepth > maxParsedDepth
       ? { maxDepth: maxParsedDepth, limit: 'the limit of all operations except ingest' }
       : { maxDepth, limit: 'the limit of all JSON bodies' };
-  scanJson(body, 0, body.length, { part: 'body', ...limit });
+  let count = 0;
+  const add = () => {
+    count += 1;
+    if (count > maxParsedValues)
+      throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParsedValues, limit: 'values in JSON' });
+    memory?.addValue();
+  };
+  scanJson(body, 0, body.length, { part: 'body', ...limit, values: { add } });
   return JSON.parse(body.toString('utf8'));
 }

@@ -31,7 +31,7 @@ const databaseErrors = [
 /** Errors of requests with a session cookie, which the main API accepts. */
 const sessionErrors: readonly ErrorCode[] = ['SESSION_INVALID', 'CSRF_TOKEN_REQUIRED'];
 
-const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
+const jsonErrors = ['INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP', 'TOO_MANY_PARTS', 'OVERLOADED'] as const;
 const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', 'UNSUPPORTED_ENCODING'] as const;
 
 /**

@@ -55,7 +55,7 @@ export function registerOperation(
         const { caller, params, query, body } = request;
         const input = { caller, params, query, body, services, request };
         const work = () => (request.span ? request.span.run(() => handle(input)) : handle(input));
-        const result = await runForCaller(operation, request, work);
+        const result = await runForCaller(operation, request, work).finally(() => request.bodyShare?.close());
         if (result instanceof RawResponse) return sendRawResponse(reply, result, schema.produces);
         return reply.code(status).send(result);
       },

@@ -1,5 +1,6 @@
 /**
- * The memory for request bodies of one process, shared fairly between organisations when it is scarce.
+ * The memory for request bodies of one process, shared fairly between organisations when it is scarce. Requests without
+ * a key count as one organisation.
  *
  * Invariant: at most 1.25 × `maxBytes` are held. An organisation that holds no more than its share (`maxBytes` divided
  * by the number of organisations that currently hold memory) is refused only if the additional quarter is used up as
@@ -16,6 +17,7 @@
  *      released, requests use the additional quarter.
  */
 import { getHeapStatistics } from 'node:v8';
+import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { counter, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
 
@@ -43,13 +45,17 @@ const bufferBytesPerItem = 600;
 /** Items that are charged together, so that small requests cost nothing. */
 const itemsPerCharge = 100;
 
+/** Heap bytes of one value of a parsed JSON body: measured with empty arrays and objects, and with members. */
+const heapBytesPerValue = 100;
+const valuesPerCharge = 1_000;
+
 /**
- * Returns the charge for one item. The heap is usually smaller than the budget, so the charge is so high that a used-up
- * budget of items alone leaves half of the heap.
+ * Returns the charge for something that needs `heapBytes` of the heap, and `otherBytes`. The heap is usually smaller
+ * than the budget, so the charge is so high that a budget used up by the heap alone leaves half of the heap.
  */
-function computeItemBytes(maxBytes: number): number {
-  const heapShare = (2 * heapBytesPerItem * maxBytes) / getHeapStatistics().heap_size_limit;
-  return Math.ceil(Math.max(heapBytesPerItem + bufferBytesPerItem, heapShare));
+function computeCharge(maxBytes: number, heapBytes: number, otherBytes = 0): number {
+  const heapShare = (2 * heapBytes * maxBytes) / getHeapStatistics().heap_size_limit;
+  return Math.ceil(Math.max(heapBytes + otherBytes, heapShare));
 }
 
 /** Memory that the work on a body needs in addition to the body. Both methods throw OVERLOADED. */
@@ -65,6 +71,7 @@ export class BodyShare {
   isArriving = true;
   #isClosed = false;
   #items = 0;
+  #values = 0;
 
   /** Not for direct use: call {@link BodyBudget.open} instead. */
   constructor(budget: BodyBudget, tenantId: string, onEvicted: (error: Error) => void) {
@@ -83,6 +90,12 @@ export class BodyShare {
   addItem(): void {
     this.#items++;
     if (this.#items % itemsPerCharge === 0) this.take(itemsPerCharge * this.#budget.itemBytes);
+  }
+
+  /** Reserves memory for one more value of a parsed body, for a thousand at once. @throws OVERLOADED */
+  addValue(): void {
+    this.#values++;
+    if (this.#values % valuesPerCharge === 0) this.take(valuesPerCharge * this.#budget.valueBytes);
   }
 
   /** Returns how long to pause reading after the client has sent `bytes`, in milliseconds. */
@@ -109,12 +122,14 @@ export class BodyShare {
 export class BodyBudget {
   readonly #maxBytes: number;
   readonly itemBytes: number;
+  readonly valueBytes: number;
   readonly #tenants = new Map<string, Tenant>();
   #bytes = 0;
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
-    this.itemBytes = computeItemBytes(maxBytes);
+    this.itemBytes = computeCharge(maxBytes, heapBytesPerItem, bufferBytesPerItem);
+    this.valueBytes = computeCharge(maxBytes, heapBytesPerValue);
     heldBytes.setReader(() => this.#bytes, 0);
   }
 
@@ -165,6 +180,15 @@ export class BodyBudget {
     }
     if (this.#bytes + bytes > this.#maxBytes * 1.25) throw createBusyError('no-room');
   }
+}
+
+/** Budgets by configuration. A process has only one configuration and therefore only one budget. */
+const budgets = new WeakMap<object, BodyBudget>();
+
+export function getBodyBudget(config: Pick<Config, 'maxCollectingBytes'>): BodyBudget {
+  const budget = budgets.get(config) ?? new BodyBudget(config.maxCollectingBytes);
+  budgets.set(config, budget);
+  return budget;
 }
 
 function createBusyError(cause: 'no-room' | 'over-share'): Error {

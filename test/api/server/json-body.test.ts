@@ -31,4 +31,13 @@ describe('parseJsonBody', () => {
     expect(parse(`${'['.repeat(100)}${']'.repeat(100)}`)).toBeDefined();
     expect(parse(`["${'['.repeat(500)}\\"${'{'.repeat(500)}"]`)).toHaveLength(1);
   });
+
+  it('refuses more than a million values, and reserves memory for each', () => {
+    expect(() => parse(`[${'0,'.repeat(1_000_000)}0]`)).toThrow(
+      expect.objectContaining({ code: 'TOO_MANY_PARTS', message: expect.stringContaining('1000000') }),
+    );
+    let values = 0;
+    parseJsonBody(Buffer.from('{"a":[{},{}],"b":[0,1,2]}'), 100, { addValue: () => (values += 1) });
+    expect(values).toBe(9);
+  });
 });

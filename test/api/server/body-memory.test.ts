@@ -1,0 +1,111 @@
+import { request as sendRequest } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { FastifyInstance } from 'fastify';
+import { Type } from 'typebox';
+import { afterEach, expect, it } from 'vitest';
+import { buildServer } from '../../../api/server/build-server.ts';
+import { defineOperation } from '../../../api/server/operation.ts';
+import type { Services } from '../../../api/server/services.ts';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
+
+let server: FastifyInstance | undefined;
+afterEach(() => server?.close());
+
+/** Starts a server with a budget of 1 MB for bodies. The handler of its operation does not end before `release`. */
+async function start() {
+  const config = { ...loadConfig({}).config, maxCollectingBytes: 1024 ** 2 };
+  const waiting: (() => void)[] = [];
+  const operation = defineOperation({
+    operationId: 'hold',
+    method: 'POST',
+    path: '/hold',
+    tag: 'test',
+    summary: 'test',
+    access: { public: true, tenantScope: 'none' },
+    schema: {
+      body: Type.Object({ values: Type.Array(Type.Object({})) }),
+      response: { 200: Type.Object({ count: Type.Integer() }) },
+    },
+    handler: async ({ body }) => {
+      await new Promise<void>((resolve) => waiting.push(resolve));
+      return { count: body.values.length };
+    },
+  });
+  const services = { authenticator: {} } as Services;
+  server = await buildServer({
+    config,
+    services,
+    logger: createLogger('silent', 'test'),
+    operations: [operation],
+  });
+  await server.listen({ port: 0, host: '127.0.0.1' });
+  const { port } = server.server.address() as AddressInfo;
+  const url = `http://127.0.0.1:${port}/api/v1/hold`;
+  const send = (values: number) =>
+    fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ values: Array.from({ length: values }, () => ({})) }),
+    });
+  const releaseAll = () => {
+    for (const resolve of waiting.splice(0)) resolve();
+  };
+  return { send, releaseAll, waiting, url, budget: getBodyBudget(config) };
+}
+
+it('refuses bodies whose values would need more memory than there is, until requests have ended', async () => {
+  const { send, releaseAll, waiting } = await start();
+  const first = send(3_000);
+  await expect.poll(() => waiting.length).toBe(1);
+  const refused = await send(3_000);
+  expect(refused.status).toBe(503);
+  expect(refused.headers.get('retry-after')).toBe('1');
+  expect(await refused.json()).toMatchObject({ code: 'OVERLOADED' });
+  releaseAll();
+  expect(await (await first).json()).toEqual({ count: 3_000 });
+  const again = send(3_000);
+  await expect.poll(() => waiting.length).toBe(1);
+  releaseAll();
+  expect((await again).status).toBe(200);
+});
+
+it('ends bodies of requests without a key that do not arrive if an organisation needs their memory', async () => {
+  const { url, budget } = await start();
+  const withheld = sendRequest(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'content-length': 1_000_000 },
+  });
+  const status = new Promise((resolve, reject) => {
+    withheld.on('response', ({ statusCode }) => resolve(statusCode)).on('error', reject);
+  });
+  withheld.write(' '.repeat(900_000));
+  const share = budget.open('an organisation', () => undefined);
+  // The bytes have arrived when half of the budget is exceeded.
+  await expect.poll(() => budget.exceedsHalf('')).toBe(true);
+  await expect
+    .poll(() => {
+      share.take(1);
+      share.take(300_000);
+      share.release(300_001);
+      return budget.exceedsHalf('');
+    })
+    .toBe(false);
+  expect(await status).toBe(503);
+  withheld.destroy();
+});
+
+it('releases the memory of a body whose request is refused', async () => {
+  const { url, send, releaseAll, waiting } = await start();
+  const body = `{"values": [1${', {}'.repeat(3_000)}]}`;
+  for (let round = 0; round < 3; round += 1) {
+    const refused = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+    expect(refused.status).toBe(422);
+    await refused.text();
+  }
+  const sent = send(3_000);
+  await expect.poll(() => waiting.length).toBe(1);
+  releaseAll();
+  expect((await sent).status).toBe(200);
+});
