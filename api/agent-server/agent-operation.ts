@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify';
+import { internals } from '../../infra/config/internals.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
@@ -71,8 +72,12 @@ export function defineAgentOperation<const A extends Access, const S extends Ope
     ...(streamsEvents ? (['EVENT_STREAM_NOT_ACCEPTED'] as const) : []),
     ...(operation.errors ?? []),
   ];
-  return { ...operation, handler, mount: 'root', errors };
+  const limit = reads(operation.access) ? { maxBodyBytes: internals.maxJsonBodyBytes } : {};
+  return { ...limit, ...operation, handler, mount: 'root', errors };
 }
+
+/** Whether the body is only a search. Such bodies are small; only state and input of graphs may be large. */
+const reads = (access: Access) => 'permission' in access && access.permission === readAccess.permission;
 
 /**
  * Checks that the protocol is enabled.

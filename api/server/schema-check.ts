@@ -18,9 +18,9 @@ interface SchemaError {
 
 /**
  * Maximum number of elements in a value. No errors are collected for larger values: although at most eight errors are
- * reported, TypeBox visits the whole value, which blocks the event loop for seconds if there are millions of elements.
+ * reported, TypeBox visits the whole value, which blocks the event loop for 10 µs for each element.
  */
-const maxElements = 100_000;
+const maxElements = 20_000;
 
 const locationNames: Readonly<Record<string, string>> = { querystring: 'query', params: 'path', headers: 'header' };
 
