@@ -60,7 +60,7 @@ export const agentSettings = {
     'RUNLAKE_AGENTS_MAX_BODY_BYTES',
     bytes(),
     16 * MIB,
-    'Maximum size of a request body of the agent server.',
+    'Maximum size of a request body of the agent server; bodies that only search have at most 1 MiB.',
   ),
   agentsRunTimeoutMs: required(
     'RUNLAKE_AGENTS_RUN_TIMEOUT_MS',

@@ -155,7 +155,7 @@ export const internals = {
 /** Shares of RUNLAKE_MEMORY_BYTES. The first three are for buffers of one process. */
 export const memoryShares = {
   /**
-   * Share for ingest bodies that are being received or processed. If it is exceeded, requests of organisations above
+   * Share for request bodies that are being received or processed. If it is exceeded, requests of organisations above
    * their fair share get 503.
    */
   maxCollectingBytes: 1 / 2,

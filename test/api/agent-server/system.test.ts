@@ -102,7 +102,16 @@ it('truncates data only if the operator allows it', async () => {
 it('accepts large bodies up to its own limit, and names the limit', async () => {
   const maxBodyBytes = agent.services.agents.config.agentsMaxBodyBytes;
   const body = (bytes: number) => ({ metadata: { filler: 'x'.repeat(bytes) } });
-  expect((await agent.ask('POST', '/threads/count', body(10_000_000))).status).toBe(200);
-  const answer = await agent.ask('POST', '/threads/count', body(maxBodyBytes));
+  expect((await agent.ask('POST', '/threads', body(10_000_000))).status).toBe(200);
+  const answer = await agent.ask('POST', '/threads', body(maxBodyBytes));
   expect([answer.status, await answer.text()]).toEqual([413, expect.stringContaining('RUNLAKE_AGENTS_MAX_BODY_BYTES')]);
 });
+
+it.each(['/threads/search', '/threads/count', '/assistants/search', '/runs/crons/search', '/store/items/search'])(
+  'accepts only small bodies for %s, which keys that only read can send',
+  async (path) => {
+    const body = (bytes: number) => ({ filler: 'x'.repeat(bytes), namespace_prefix: [] });
+    expect((await agent.ask('POST', path, body(1_000_000))).status).toBe(200);
+    expect((await agent.ask('POST', path, body(1_100_000))).status).toBe(413);
+  },
+);
