@@ -25,13 +25,17 @@ const statusError = 2;
  *
  * A span failed if its status is ERROR, or if it recorded an exception and its status is not OK. The text is the
  * message of the last exception, otherwise the status message, the exception type or `Error`; the stack trace of the
- * exception follows. Spans of the LangSmith SDK differ: the SDK sets OK before the outcome is known, and its exception
+ * exception follows. Spans of the LangSmith SDKs differ: an SDK sets OK before the outcome is known, and its exception
  * message is the complete error, with the SDK's own stack trace.
  */
-function writeFailure(context: SpanContext, events: readonly SpanEvent[]): Buffer | undefined {
+function writeFailure(
+  context: SpanContext,
+  events: readonly SpanEvent[],
+  { isSdkScope }: SharedMetadata,
+): Buffer | undefined {
   const { span, out } = context;
   const traceable = span.find('traceable');
-  const isSdkSpan = traceable >= 0 && readFlag(context, traceable);
+  const isSdkSpan = isSdkScope || (traceable >= 0 && readFlag(context, traceable));
   const exception = events.findLast(({ name }) => name === 'exception');
   if (span.statusCode !== statusError && (exception === undefined || (span.statusCode === statusOk && !isSdkSpan))) {
     return undefined;
@@ -175,7 +179,7 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   assignValue(values, 'tags', writeTags(context));
   assignValue(values, 'inputs', writeInputs(context, events));
   assignValue(values, 'outputs', writeOutputs(context, events));
-  assignValue(values, 'error', writeFailure(context, events));
+  assignValue(values, 'error', writeFailure(context, events, shared));
   assignValue(values, 'events', writeEvents(context, events));
   assignValue(values, 'serialized', writeSerialized(context));
   values.extra = writeExtra(context, shared, identity.hasOwnIds);

@@ -14,7 +14,11 @@ export interface SharedMetadata {
   readonly whole: Buffer;
   /** Reason why every span with this metadata is rejected; undefined if the spans are not rejected. */
   readonly reason: string | undefined;
+  /** Whether an SDK of LangSmith created the spans from its runs. */
+  readonly isSdkScope: boolean;
 }
+
+const sdkScopeMember = '"otel.scope.name":"langsmith"';
 
 /**
  * Reads an InstrumentationScope and a Resource. If both contain the same key, the value of the scope wins. Source:
@@ -40,6 +44,7 @@ export function readShared(
     members: fragments,
     whole: Buffer.concat(fragments.flatMap((member, index) => (index === 0 ? [member] : [comma, member]))),
     reason: context.reason,
+    isSdkScope: members.get('otel.scope.name')?.toString('latin1') === sdkScopeMember,
   };
 }
 

@@ -148,6 +148,14 @@ describe('errors', () => {
     expect(run.error).toBe(error);
     if ('events' in fields) expect(run.events).toContain('"exception"');
   });
+
+  // The Python SDK sets OK when the run begins, which a later ERROR does not replace, and adds its own stack trace.
+  test.each([1, 2])('a failed run of the Python SDK with status %i', (code) => {
+    const message = "ValueError('late')\n\nTraceback: …";
+    const events = [exception({ 'exception.message': message, 'exception.stacktrace': `Exception: ${message}` })];
+    const run = texts(readDraft({ status: { code }, events }, undefined, { name: 'langsmith' }).values);
+    expect(run.error).toBe(JSON.stringify(message));
+  });
 });
 
 describe('metadata and other attributes', () => {
