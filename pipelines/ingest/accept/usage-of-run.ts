@@ -1,8 +1,9 @@
 import { isJsonObject, type JsonObject } from '../../../infra/json/json-value.ts';
 import { addDecimals, formatDecimal } from '../../costs/decimal.ts';
-import { findPath, skipValue } from '../json/find.ts';
+import { findPath, skipColon, skipString, skipValue } from '../json/find.ts';
+import type { JsonRange } from '../json/scan.ts';
 import { skipSpace } from '../json/scan-any.ts';
-import { parseRange } from '../json/scan-string.ts';
+import { decodeStringBytes, parseRange } from '../json/scan-string.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { parseTime } from '../run-event/times.ts';
 
@@ -46,10 +47,52 @@ function findUsage(values: RunValues): JsonObject | undefined {
     const json = values[member] as Buffer | undefined;
     const last = path.at(-1) as string;
     if (json === undefined || !json.includes(last)) continue;
-    const range = findPath(json, 0, json.length, path);
-    if (range === undefined || range.end - range.start > maxUsageBytes) continue;
-    const usage = parseRange(json, range.start, range.end);
-    if (isJsonObject(usage)) return usage;
+    const usage = parseUsage(json, findPath(json, 0, json.length, path));
+    if (usage !== undefined) return usage;
+  }
+  return findMessageUsage(values.outputs as Buffer | undefined);
+}
+
+function parseUsage(json: Buffer, range: JsonRange | undefined): JsonObject | undefined {
+  if (range === undefined || range.end - range.start > maxUsageBytes) return undefined;
+  const usage = parseRange(json, range.start, range.end);
+  return isJsonObject(usage) ? usage : undefined;
+}
+
+/** Paths from a message, or from a generation of LangChain, to its usage. `kwargs` has the fields of a serialised message. */
+const messageUsagePaths = [
+  ['usage_metadata'],
+  ['kwargs', 'usage_metadata'],
+  ['message', 'kwargs', 'usage_metadata'],
+  ['message', 'usage_metadata'],
+] as const;
+
+/** Maximum number of members of `outputs` that are searched, which bounds the time for hostile outputs. */
+const maxMessageMembers = 100;
+
+/**
+ * Returns the usage of the first message among the members of `outputs`. LangChain before 1.0 states the usage only
+ * there. Of several generations, the first one is read, because candidates of one response repeat its usage.
+ */
+function findMessageUsage(outputs: Buffer | undefined): JsonObject | undefined {
+  if (outputs === undefined || !outputs.includes('"usage_metadata"')) return undefined;
+  const end = outputs.length;
+  let index = skipSpace(outputs, 0, end);
+  if (outputs[index] !== 0x7b) return undefined;
+  index = skipSpace(outputs, index + 1, end);
+  for (let members = 0; members < maxMessageMembers && outputs[index] === 0x22; members++) {
+    const keyEnd = skipString(outputs, index);
+    const isList = decodeStringBytes(outputs, index, keyEnd) === 'generations';
+    let value = skipColon(outputs, keyEnd, end);
+    const after = skipValue(outputs, value, end);
+    for (let level = 0; isList && level < 2 && outputs[value] === 0x5b; level++)
+      value = skipSpace(outputs, value + 1, end);
+    for (const path of outputs[value] === 0x7b ? messageUsagePaths : []) {
+      const usage = parseUsage(outputs, findPath(outputs, value, after, path));
+      if (usage !== undefined) return usage;
+    }
+    index = skipSpace(outputs, after, end);
+    if (outputs[index] === 0x2c) index = skipSpace(outputs, index + 1, end);
   }
   return undefined;
 }

@@ -1,0 +1,57 @@
+import { describe, expect, test } from 'vitest';
+import { readUsage } from '../../../pipelines/ingest/accept/usage-of-run.ts';
+import type { RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
+
+const usage = { input_tokens: 10, output_tokens: 4, total_tokens: 14, input_token_details: { cache_read: 8 } };
+const message = { content: 'hi', usage_metadata: usage };
+const constructorFields = { lc: 1, type: 'constructor', id: ['langchain', 'schema', 'messages', 'AIMessage'] };
+
+function readTokens(outputs: unknown, extra: unknown = {}): unknown[] {
+  const values: RunValues = {
+    outputs: Buffer.from(` ${JSON.stringify(outputs, null, 1)} `),
+    extra: Buffer.from(JSON.stringify(extra)),
+  };
+  readUsage(values);
+  const details = values.usageDetails as Buffer | undefined;
+  return [values.promptTokens, values.completionTokens, values.totalTokens, details?.toString()];
+}
+
+const found = [10, 4, 14, '{"prompt_token_details":{"cache_read":8}}'];
+const none = [undefined, undefined, undefined, undefined];
+
+describe('the usage of a model call', () => {
+  test.each([
+    ['the outputs', { text: 'hi', usage_metadata: usage }],
+    // LangChain before 1.0, which sends neither metadata nor llm_output with usage when it streams.
+    [
+      'a generation of LangChain',
+      { generations: [[{ text: 'hi', message: { ...constructorFields, kwargs: message } }]], llm_output: null },
+    ],
+    ['a generation in one list', { generations: [{ message: { ...constructorFields, kwargs: message } }] }],
+    ['a message as a member, as the Python SDK serialises it', { score: [1], message }],
+    ['a returned message, as the JavaScript SDK serialises it', { outputs: { ...constructorFields, kwargs: message } }],
+  ])('is found in %s', (_place, outputs) => {
+    expect(readTokens(outputs)).toEqual(found);
+  });
+
+  test('is that of the first generation, because candidates repeat it', () => {
+    const candidate = (tokens: number) => ({ message: { kwargs: { usage_metadata: { input_tokens: tokens } } } });
+    expect(readTokens({ generations: [[candidate(3), candidate(5)]] }).slice(0, 1)).toEqual([3]);
+  });
+
+  test('is rather that of the metadata and of the whole response', () => {
+    const outputs = { generations: [[{ message: { kwargs: message } }]] };
+    expect(readTokens(outputs, { metadata: { usage_metadata: { input_tokens: 1 } } })[0]).toBe(1);
+    const tokenUsage = { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 };
+    expect(readTokens({ ...outputs, llm_output: { token_usage: tokenUsage } })[0]).toBe(2);
+  });
+
+  test.each([
+    ['text that mentions it', { text: '"usage_metadata"', message: 'usage_metadata' }],
+    ['a value that is not an object', { generations: [[{ message: { kwargs: { usage_metadata: 5 } } }]] }],
+    ['an empty list', { generations: [], usage_metadata: null }],
+    ['a list of outputs', [message]],
+  ])('is not found in %s', (_place, outputs) => {
+    expect(readTokens(outputs)).toEqual(none);
+  });
+});
