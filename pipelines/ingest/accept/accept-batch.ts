@@ -1,14 +1,17 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { attachmentEvents } from '../../../schemas/topics.ts';
+import { readAttachment } from '../../attachments/read-attachment.ts';
 import type { BodyMemory } from '../body/body-budget.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { findPath } from '../json/find.ts';
 import { requireEnd, requireOpening, ScanInput } from '../json/scan.ts';
 import { ChildCursor, KeySet, scanAny } from '../json/scan-any.ts';
+import type { OtlpDraft } from '../otlp/map-span.ts';
 import { readOtlp } from '../otlp/read-otlp.ts';
 import { formatDottedOrderSegment } from '../run-event/dotted-order.ts';
 import { readUuidTimeMicros } from '../run-event/uuid.ts';
-import { type AcceptDeps, acceptDrafts, type Sender } from './accept-drafts.ts';
+import { type AcceptDeps, acceptDrafts, type RelatedEvent, type Sender } from './accept-drafts.ts';
 import { type Acceptance, createRunTooLargeError, Rejections, type RunDraft, toSingleRunError } from './draft.ts';
 import {
   getDisplayId,
@@ -249,5 +252,34 @@ export async function acceptOtlp(
   const named = drafts.map((draft) =>
     draft.projectId === undefined && draft.projectName === undefined ? { ...draft, ...project } : draft,
   );
-  return acceptDrafts(sender, named, rejected, deps);
+  const attachments = await runInTimeSlices(encodeAttachments(sender, drafts, memory, deps, rejected));
+  return acceptDrafts(sender, named, rejected, deps, attachments);
+}
+
+/** Encodes the attachments of spans as log messages. An attachment that is too large is rejected, its run is not. */
+function* encodeAttachments(
+  sender: Sender,
+  drafts: readonly OtlpDraft[],
+  memory: BodyMemory,
+  deps: AcceptDeps,
+  rejected: Rejections,
+): StepwiseWork<RelatedEvent[]> {
+  const events: RelatedEvent[] = [];
+  for (const { index, runId, attachments } of drafts) {
+    for (const { name, mimeType, base64 } of attachments) {
+      const part = `span ${index}, attachment ${name}`;
+      memory.addItem();
+      // The decoded content and the message.
+      memory.take(2 * base64.length);
+      try {
+        const content = Buffer.from(base64.toString('latin1'), 'base64');
+        const message = readAttachment(sender, { runId, name, mimeType, content }, deps);
+        events.push({ topic: attachmentEvents, runId, part, message });
+      } catch (error) {
+        rejected.addCaught(part, error);
+      }
+      yield;
+    }
+  }
+  return events;
 }

@@ -20,6 +20,7 @@ export type RoleName =
   | 'traceable'
   | 'isRoot'
   | 'internal'
+  | 'attachments'
   | 'serializedName'
   | 'serializedSignature'
   | 'serializedDoc'
@@ -109,6 +110,7 @@ addExactNames('runtime', 'langsmith.span.runtime');
 addExactNames('traceable', 'langsmith.traceable');
 addExactNames('isRoot', 'langsmith.is_root');
 addExactNames('internal', 'langsmith.traceable_parent_otel_span_id');
+addExactNames('attachments', 'langsmith.attachments');
 addExactNames('serializedName', 'gen_ai.serialized.name');
 addExactNames('serializedSignature', 'gen_ai.serialized.signature');
 addExactNames('serializedDoc', 'gen_ai.serialized.doc');

@@ -6,6 +6,7 @@ import type { RoleName } from './attribute-roles.ts';
 import { writeInputs, writeOutputs, writeParameters } from './inputs-outputs.ts';
 import { type SharedMetadata, writeMetadata } from './metadata.ts';
 import { writeOtel } from './otel-details.ts';
+import { consumeAttachments, type SpanAttachment } from './span-attachments.ts';
 import { findAttribute, findFirstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
 import {
   buildOverrideKey,
@@ -149,6 +150,7 @@ export interface OtlpDraft extends RunDraft {
   readonly kind: 'post';
   /** Index among all spans of the request, from 0. */
   readonly index: number;
+  readonly attachments: readonly SpanAttachment[];
 }
 
 export type MappedSpan = { readonly draft: OtlpDraft; readonly isParentDerived: boolean } | { readonly reason: string };
@@ -174,6 +176,7 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
   assignValue(values, 'endedAtMicros', identity.endedAtMicros);
   assignValue(values, 'parentRunId', identity.parentRunId);
   assignValue(values, 'referenceExampleId', consumeOptionalUuid(context, 'exampleId'));
+  const attachments = consumeAttachments(context);
   const projectId = consumeOptionalUuid(context, 'projectId');
   const projectName = consumeText(context, 'projectName');
   assignValue(values, 'tags', writeTags(context));
@@ -197,6 +200,7 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
     dottedOrder,
     projectId,
     projectName,
+    attachments,
     values,
   };
   return { draft, isParentDerived };

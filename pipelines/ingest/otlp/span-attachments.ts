@@ -1,0 +1,69 @@
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { validateAttachmentName } from '../../attachments/read-attachment.ts';
+import { findPath } from '../json/find.ts';
+import type { JsonRange } from '../json/scan.ts';
+import { decodeStringBytes } from '../json/scan-string.ts';
+import { readAttributeHead } from './any-value.ts';
+import { detectEmbeddedJson } from './json-text.ts';
+import type { SpanContext } from './span-fields.ts';
+
+/** An attachment of a span. */
+export interface SpanAttachment {
+  readonly name: string;
+  readonly mimeType: string;
+  /** The content in base64, as a view of the request. */
+  readonly base64: Buffer;
+}
+
+/** Maximum number of attachments of one span. */
+const maxAttachments = 1_000;
+
+/**
+ * Reads `langsmith.attachments`: a JSON array of objects with `name`, `content` in base64 and `mime_type`. If one of the
+ * attachments is invalid, the attribute stays in the metadata. Source: LangSmith "Trace with OpenTelemetry"; the voice
+ * integrations of the Python SDK.
+ */
+export function consumeAttachments(context: SpanContext): SpanAttachment[] {
+  const { span, reader } = context;
+  const index = span.find('attachments');
+  if (index < 0) return [];
+  const { kind, start, end } = readAttributeHead(context, index);
+  if (kind !== 'string') return [];
+  const attachments: SpanAttachment[] = [];
+  const onElement = (_kind: string, from: number, to: number) => {
+    const attachment = attachments.length < maxAttachments ? readAttachment(reader.source, from, to) : undefined;
+    if (attachment === undefined)
+      throw runlakeError('INVALID_ATTACHMENT', { attachment: 'of a span', reason: 'invalid' });
+    attachments.push(attachment);
+  };
+  if (detectEmbeddedJson(reader.source, start, end, context.maxJsonDepth, onElement) !== 'array') return [];
+  span.take(index);
+  return attachments;
+}
+
+function readAttachment(source: Buffer, start: number, end: number): SpanAttachment | undefined {
+  const find = (key: string) => findPath(source, start, end, [key]);
+  const name = readShortText(source, find('name'));
+  const content = find('content');
+  const mimeType = find('mime_type');
+  if (name === undefined || validateAttachmentName(name) !== undefined || content?.kind !== 'string') return undefined;
+  const base64 = source.subarray(content.start + 1, content.end - 1);
+  return isBase64(base64) ? { name, mimeType: readShortText(source, mimeType) ?? '', base64 } : undefined;
+}
+
+/** Returns a text that is not much longer than a name or a MIME type may be. */
+function readShortText(source: Buffer, range: JsonRange | undefined): string | undefined {
+  if (range?.kind !== 'string' || range.end - range.start > 4_096) return undefined;
+  return decodeStringBytes(source, range.start, range.end);
+}
+
+/** 1 for the characters of base64, and for the backslash that some JSON encoders write before a slash. */
+const isBase64Character = new Uint8Array(256);
+for (const character of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=\\') {
+  isBase64Character[character.charCodeAt(0)] = 1;
+}
+
+function isBase64(text: Buffer): boolean {
+  for (let index = 0; index < text.length; index++) if (isBase64Character[text[index]!] === 0) return false;
+  return true;
+}
