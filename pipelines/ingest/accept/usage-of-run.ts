@@ -30,6 +30,14 @@ export function readUsage(values: RunValues): void {
   if (firstTokenTime !== undefined) values.firstTokenTimeMicros = firstTokenTime;
 }
 
+/** Adds the details and costs of the usage in the outputs to `values`, if it states the same numbers of tokens. */
+export function addUsageDetails(values: RunValues): void {
+  const usage = findUsage({ outputs: values.outputs });
+  if (usage === undefined) return;
+  const { input_tokens: promptTokens, output_tokens: completionTokens } = usage;
+  if (promptTokens === values.promptTokens && completionTokens === values.completionTokens) assignUsage(values, usage);
+}
+
 /** Adds the values of one usage object to `values`. Intended for callers that have already parsed the object. */
 export function assignUsage(values: RunValues, usage: JsonObject): void {
   assignCount(values, 'promptTokens', usage.input_tokens ?? usage.prompt_tokens);
@@ -42,7 +50,7 @@ export function assignUsage(values: RunValues, usage: JsonObject): void {
   if (details !== undefined) values.usageDetails = details;
 }
 
-function findUsage(values: RunValues): JsonObject | undefined {
+function findUsage(values: { readonly [K in 'extra' | 'outputs']?: Uint8Array | undefined }): JsonObject | undefined {
   for (const [member, ...path] of usagePaths) {
     const json = values[member] as Buffer | undefined;
     const last = path.at(-1) as string;

@@ -1,4 +1,4 @@
-import { detectEmbeddedJson } from './json-text.ts';
+import { detectEmbeddedJson, isEmbeddedJson } from './json-text.ts';
 import { requireElementCapacity } from './part-limit.ts';
 import type { ProtobufReader } from './protobuf.ts';
 import { AttributeList } from './span.ts';
@@ -166,7 +166,17 @@ export function writeUnwrappedValue(context: SpanContext, start: number, end: nu
   writeValue(context, start, end);
 }
 
-function writeArray(context: SpanContext, start: number, end: number, depth: number): void {
+/** Like {@link writeValue}, but writes the JSON in a string, and in the strings of an array, instead of the string. */
+export function writeJsonTexts(context: SpanContext, start: number, end: number, depth = 0): void {
+  const { reader, out } = context;
+  const value = readValueHead(reader, start, end);
+  if (value.kind === 'array') writeArray(context, value.start, value.end, depth + 1, writeJsonTexts);
+  else if (value.kind === 'string' && isEmbeddedJson(reader.source, value.start, value.end, context.maxJsonDepth)) {
+    out.copy(reader.source, value.start, value.end);
+  } else writeValue(context, start, end, depth);
+}
+
+function writeArray(context: SpanContext, start: number, end: number, depth: number, writeElement = writeValue): void {
   const { reader, out } = context;
   if (depth > context.maxDepth) {
     rejectTooDeep(context);
@@ -185,7 +195,7 @@ function writeArray(context: SpanContext, start: number, end: number, depth: num
       requireElementCapacity(count);
       if (count > 0) out.byte(0x2c);
       count++;
-      writeValue(context, from, to, depth);
+      writeElement(context, from, to, depth);
       at = to;
       continue;
     }

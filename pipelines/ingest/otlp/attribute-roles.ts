@@ -1,7 +1,8 @@
 /**
  * Roles of the attribute names that have a meaning for runs. All other attributes become metadata. Sources: LangSmith
  * "Trace with OpenTelemetry" (attribute tables) and its SDKs' exporters; OpenTelemetry GenAI semantic conventions, old
- * (`gen_ai.prompt.N.*`) and new (`gen_ai.input.messages`); OpenInference; Traceloop; Vercel AI SDK.
+ * (`gen_ai.prompt.N.*`) and new (`gen_ai.input.messages`); OpenInference; Traceloop; Vercel AI SDK; Pydantic AI and Logfire;
+ * Google ADK.
  */
 export type RoleName =
   | 'none'
@@ -34,6 +35,8 @@ export type RoleName =
   | 'inputMimeType'
   | 'toolInput'
   | 'sdkPrompt'
+  | 'sdkValues'
+  | 'otherInput'
   | 'completion'
   | 'outputMessages'
   | 'completionPart'
@@ -43,6 +46,11 @@ export type RoleName =
   | 'outputMimeType'
   | 'toolOutput'
   | 'sdkOutput'
+  | 'sdkReasoning'
+  | 'sdkToolCalls'
+  | 'sdkEmbeddings'
+  | 'otherOutput'
+  | 'listedEvents'
   | 'documentPart'
   | 'embeddingPart'
   | 'inferenceKind'
@@ -58,6 +66,7 @@ export type RoleName =
   | 'responseModel'
   | 'modelName'
   | 'embeddingModelName'
+  | 'sdkModel'
   | 'metadataField'
   | 'metadataObject'
   | 'renamedMetadata'
@@ -122,14 +131,25 @@ addExactNames('entityInput', 'traceloop.entity.input');
 addExactNames('inputValue', 'input.value');
 addExactNames('inputMimeType', 'input.mime_type');
 addExactNames('toolInput', 'gen_ai.tool.call.arguments', 'ai.toolCall.input', 'ai.toolCall.args');
+addExactNames('toolInput', 'tool_arguments', 'gcp.vertex.agent.tool_call_args');
 addExactNames('sdkPrompt', 'ai.prompt.messages', 'ai.prompt');
+addExactNames('sdkValues', 'ai.value', 'ai.values');
+addExactNames('otherInput', 'prompt', 'request_data', 'gcp.vertex.agent.llm_request');
 addExactNames('completion', 'gen_ai.completion');
 addExactNames('outputMessages', 'gen_ai.output.messages', 'llm.output_messages');
+// The whole conversation of an agent; only its spans have these attributes.
+addExactNames('outputMessages', 'pydantic_ai.all_messages', 'all_messages_events');
 addExactNames('entityOutput', 'traceloop.entity.output');
 addExactNames('outputValue', 'output.value');
 addExactNames('outputMimeType', 'output.mime_type');
 addExactNames('toolOutput', 'gen_ai.tool.call.result', 'ai.toolCall.output', 'ai.toolCall.result');
-addExactNames('sdkOutput', 'ai.response.toolCalls', 'ai.response.object', 'ai.response.choices', 'ai.response.text');
+addExactNames('toolOutput', 'tool_response', 'gcp.vertex.agent.tool_response');
+addExactNames('sdkOutput', 'ai.response.object', 'ai.response.choices', 'ai.response.text');
+addExactNames('sdkReasoning', 'ai.response.reasoning');
+addExactNames('sdkToolCalls', 'ai.response.toolCalls');
+addExactNames('sdkEmbeddings', 'ai.embedding', 'ai.embeddings');
+addExactNames('otherOutput', 'final_result', 'response_data', 'gcp.vertex.agent.llm_response');
+addExactNames('listedEvents', 'events');
 
 addExactNames('inferenceKind', 'openinference.span.kind');
 addExactNames('traceloopKind', 'traceloop.span.kind');
@@ -144,6 +164,7 @@ addExactNames('requestModel', 'gen_ai.request.model');
 addExactNames('responseModel', 'gen_ai.response.model');
 addExactNames('modelName', 'llm.model_name');
 addExactNames('embeddingModelName', 'embedding.model_name');
+addExactNames('sdkModel', 'ai.model.id');
 
 addExactNames('metadataObject', 'metadata');
 addRenamedAttributes('renamedMetadata', {
@@ -171,7 +192,6 @@ addRenamedAttributes('parameter', {
   'llm.frequency_penalty': 'frequency_penalty',
   'llm.request.functions': 'functions',
   tools: 'tools',
-  tool_arguments: 'tool_arguments',
 });
 
 addExactNames(
@@ -182,6 +202,7 @@ addExactNames(
   'llm.usage.prompt_tokens',
   'ai.usage.inputTokens',
   'ai.usage.promptTokens',
+  'ai.usage.tokens',
 );
 addExactNames(
   'outputTokens',
@@ -205,12 +226,19 @@ addExactNames(
   'gen_ai.usage.cache_read_input_tokens',
   'llm.token_count.prompt_details.cache_read',
   'ai.usage.cachedInputTokens',
+  'ai.usage.inputTokenDetails.cacheReadTokens',
+  'gen_ai.usage.details.cache_read_tokens',
+  'gen_ai.usage.details.cache_read_input_tokens',
+  'gen_ai.usage.details.cached_tokens',
 );
 addExactNames(
   'cacheCreationTokens',
   'gen_ai.usage.cache_creation.input_tokens',
   'gen_ai.usage.cache_creation_input_tokens',
   'llm.token_count.prompt_details.cache_write',
+  'ai.usage.inputTokenDetails.cacheWriteTokens',
+  'gen_ai.usage.details.cache_write_tokens',
+  'gen_ai.usage.details.cache_creation_input_tokens',
 );
 addExactNames(
   'reasoningTokens',
@@ -219,6 +247,7 @@ addExactNames(
   'gen_ai.usage.reasoning.output_tokens',
   'llm.token_count.completion_details.reasoning',
   'ai.usage.reasoningTokens',
+  'ai.usage.outputTokenDetails.reasoningTokens',
 );
 addExactNames('inputAudioTokens', 'llm.token_count.prompt_details.audio');
 addExactNames('outputAudioTokens', 'llm.token_count.completion_details.audio');

@@ -1,9 +1,22 @@
-import { readAttributeHead, readText, readValueHead, writeUnwrappedValue, writeValue } from './any-value.ts';
+import {
+  readAttributeHead,
+  readText,
+  readValueHead,
+  writeJsonTexts,
+  writeUnwrappedValue,
+  writeValue,
+} from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import { consumeTree, type RenameRules, writeTree } from './attribute-tree.ts';
 import { detectEmbeddedJson, findEmbeddedMembers } from './json-text.ts';
 import type { AttributeList } from './span.ts';
-import { findAttribute, type SpanEvent, writeChoiceEvents, writeMessageEvents } from './span-events.ts';
+import {
+  findAttribute,
+  type SpanEvent,
+  writeChoiceEvents,
+  writeListedEvents,
+  writeMessageEvents,
+} from './span-events.ts';
 import type { SpanContext } from './span-fields.ts';
 
 /**
@@ -81,7 +94,7 @@ const inputSide: Side = {
   key: 'input',
   messages: 'inputMessages',
   messageParts: ['promptPart', 'inputMessagePart'],
-  whole: ['prompt', 'entityInput', 'inputValue', 'toolInput', 'sdkPrompt'],
+  whole: ['prompt', 'entityInput', 'inputValue', 'toolInput', 'sdkPrompt', 'sdkValues', 'otherInput'],
   duplicateRole: 'inputValue',
   mimeType: 'inputMimeType',
   writeSpanEvents: writeMessageEvents,
@@ -95,7 +108,7 @@ const outputSide: Side = {
   key: 'output',
   messages: 'outputMessages',
   messageParts: ['completionPart', 'outputMessagePart'],
-  whole: ['completion', 'entityOutput', 'outputValue', 'toolOutput', 'sdkOutput'],
+  whole: ['completion', 'entityOutput', 'outputValue', 'toolOutput', 'sdkOutput', 'sdkEmbeddings', 'otherOutput'],
   duplicateRole: 'outputValue',
   mimeType: 'outputMimeType',
   writeSpanEvents: writeChoiceEvents,
@@ -121,7 +134,11 @@ function writeSide(context: SpanContext, side: Side, events: readonly SpanEvent[
   const { out } = context;
   const start = out.position;
   const written =
-    writeMessages(context, side) || writeWholeAttribute(context, side) || writeFromEvents(context, side, events);
+    writeMessages(context, side) ||
+    writeListedEvents(context, side.key) ||
+    (side.key === 'output' && writeSdkResponse(context)) ||
+    writeWholeAttribute(context, side) ||
+    writeFromEvents(context, side, events);
   return written ? out.since(start) : undefined;
 }
 
@@ -176,6 +193,27 @@ function writeMessages(context: SpanContext, side: Side): boolean {
   return true;
 }
 
+const sdkResponseMembers: ReadonlyArray<readonly [RoleName, string]> = [
+  ['sdkOutput', 'output'],
+  ['sdkReasoning', 'reasoning'],
+  ['sdkToolCalls', 'tool_calls'],
+];
+
+/** Writes the parts of a response of the Vercel AI SDK, if it has other parts than its text. */
+function writeSdkResponse(context: SpanContext): boolean {
+  const { span, out } = context;
+  if (span.find('sdkReasoning') < 0 && span.find('sdkToolCalls') < 0) return false;
+  const start = out.position;
+  for (const [role, key] of sdkResponseMembers) {
+    const index = span.find(role);
+    if (index < 0) continue;
+    out.ascii(out.position === start ? `{"${key}":` : `,"${key}":`);
+    writeAttribute(context, index);
+  }
+  out.byte(0x7d);
+  return true;
+}
+
 function writeAttribute(context: SpanContext, index: number): void {
   const { attributes } = context.span;
   writeUnwrappedValue(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
@@ -201,7 +239,11 @@ function writeWholeAttribute(context: SpanContext, side: Side): boolean {
   const { role } = span.attributes.names[index]!.role;
   const hasMimeType = role === 'inputValue' || role === 'outputValue';
   const isPlainText = hasMimeType && consumeMimeType(context, side) === 'text/plain';
-  writeWhole(context, side, span.attributes, index, isPlainText);
+  if (role === 'sdkValues' || role === 'sdkEmbeddings') {
+    context.out.ascii(`{"${side.key}":`);
+    writeJsonTexts(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+    context.out.byte(0x7d);
+  } else writeWhole(context, side, span.attributes, index, isPlainText);
   span.take(index);
   return true;
 }

@@ -181,13 +181,25 @@ export function detectEmbeddedJson(
   let first = start;
   while (first < end && source[first]! <= 0x20) first++;
   if (first === end || (source[first] !== openBrace && source[first] !== openBracket)) return undefined;
+  if (!isEmbeddedJson(source, start, end, maxDepth, onValue)) return undefined;
+  return source[first] === openBrace ? 'object' : 'array';
+}
+
+/** Returns whether a string of the request is JSON that is nested at most `maxDepth` levels deep. */
+export function isEmbeddedJson(
+  source: Buffer,
+  start: number,
+  end: number,
+  maxDepth: number,
+  onValue?: OnValue,
+): boolean {
   try {
     scanJson(source, start, end, { part: 'an attribute', maxDepth }, onValue);
+    return true;
   } catch (error) {
-    if (isRunlakeError(error)) return undefined;
+    if (isRunlakeError(error)) return false;
     throw error;
   }
-  return source[first] === openBrace ? 'object' : 'array';
 }
 
 /** Maximum number of members of an object that are written one by one; a larger object stays text. */

@@ -1,5 +1,5 @@
 import type { RunDraft } from '../accept/draft.ts';
-import { assignUsage, maxUsageBytes, readUsage } from '../accept/usage-of-run.ts';
+import { addUsageDetails, assignUsage, maxUsageBytes, readUsage } from '../accept/usage-of-run.ts';
 import { assignValue, type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
 import { consumeText, readFlag, readText, readValueHead, writeUnwrappedValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
@@ -217,6 +217,8 @@ function readTokens(context: SpanContext, values: RunValues, events: readonly Sp
   }
   if (context.usage.length <= maxUsageBytes) {
     assignUsage(values, JSON.parse(context.usage.toString('utf8')) as Record<string, unknown>);
+    // The Python SDK states details in a form that is not JSON, or only in the outputs.
+    if (values.usageDetails === undefined) addUsageDetails(values);
   }
   assignValue(values, 'firstTokenTimeMicros', findFirstTokenTime(events));
 }

@@ -139,13 +139,14 @@ function writeRenamedAttributes(context: SpanContext, start: number): void {
 
 /**
  * Writes the model name (`ls_model_name`), by which the price of the model is found: the name from OpenInference,
- * otherwise the model of the response, otherwise the requested model.
+ * otherwise the model of the response, otherwise the requested model, which the Vercel AI SDK states in an attribute of its
+ * own for embeddings.
  */
 function writeModelName(context: SpanContext, start: number): void {
   const { span } = context;
   const own = span.find('modelName') >= 0 ? span.find('modelName') : span.find('embeddingModelName');
-  const index =
-    own >= 0 ? own : span.find('responseModel') >= 0 ? span.find('responseModel') : span.find('requestModel');
+  const roles = ['responseModel', 'requestModel', 'sdkModel'] as const;
+  const index = own >= 0 ? own : span.find(roles.find((role) => span.find(role) >= 0) ?? 'none');
   if (index < 0 || readAttributeHead(context, index).kind !== 'string' || !beginMember(context, start, 'ls_model_name'))
     return;
   context.out.ascii('"ls_model_name":');

@@ -1,4 +1,3 @@
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { validateAttachmentName } from '../../attachments/read-attachment.ts';
 import { findPath } from '../json/find.ts';
 import type { JsonRange } from '../json/scan.ts';
@@ -30,13 +29,14 @@ export function consumeAttachments(context: SpanContext): SpanAttachment[] {
   const { kind, start, end } = readAttributeHead(context, index);
   if (kind !== 'string') return [];
   const attachments: SpanAttachment[] = [];
+  let isValid = true;
   const onElement = (_kind: string, from: number, to: number) => {
-    const attachment = attachments.length < maxAttachments ? readAttachment(reader.source, from, to) : undefined;
-    if (attachment === undefined)
-      throw runlakeError('INVALID_ATTACHMENT', { attachment: 'of a span', reason: 'invalid' });
-    attachments.push(attachment);
+    const attachment =
+      isValid && attachments.length < maxAttachments ? readAttachment(reader.source, from, to) : undefined;
+    if (attachment === undefined) isValid = false;
+    else attachments.push(attachment);
   };
-  if (detectEmbeddedJson(reader.source, start, end, context.maxJsonDepth, onElement) !== 'array') return [];
+  if (detectEmbeddedJson(reader.source, start, end, context.maxJsonDepth, onElement) !== 'array' || !isValid) return [];
   span.take(index);
   return attachments;
 }

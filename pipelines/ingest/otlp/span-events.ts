@@ -1,6 +1,9 @@
+import { findPath } from '../json/find.ts';
+import { decodeStringBytes } from '../json/scan-string.ts';
 import { formatTime } from '../run-event/times.ts';
-import { writeObject, writeUnwrappedValue } from './any-value.ts';
+import { readAttributeHead, writeObject, writeUnwrappedValue } from './any-value.ts';
 import { type AttributeTree, addLeaf, type RenameRules, writeMembers } from './attribute-tree.ts';
+import { detectEmbeddedJson } from './json-text.ts';
 import { AttributeList } from './span.ts';
 import { type SpanContext, toMicros } from './span-fields.ts';
 
@@ -75,6 +78,43 @@ function writeMessage(context: SpanContext, { name, attributes }: SpanEvent): bo
   writeMembers(context, attributes, tree, role === 'tool' ? toolMessageRenameRules : messageRenameRules);
   out.byte(0x7d);
   return isComplete;
+}
+
+/**
+ * Writes the messages or choices in `events`, an attribute with a JSON array of events of the GenAI conventions. Returns
+ * false if the span has none. Source: Pydantic AI, version 1 of its format.
+ */
+export function writeListedEvents(context: SpanContext, side: 'input' | 'output'): boolean {
+  const { span, out, reader } = context;
+  const index = span.find('listedEvents');
+  if (index < 0) return false;
+  const { kind, start, end } = readAttributeHead(context, index);
+  if (kind !== 'string') return false;
+  const before = out.position;
+  const opening = side === 'input' ? '{"messages":[' : '{"choices":[';
+  let isEventList = true;
+  const onEvent = (_kind: string, from: number, to: number) => {
+    const name = readListedName(reader.source, from, to);
+    const eventSide = name === 'gen_ai.choice' ? 'output' : 'input';
+    isEventList &&= name !== undefined && (eventSide === 'output' || messageRoles.has(name));
+    if (!isEventList || eventSide !== side) return;
+    out.ascii(out.position === before ? opening : ',');
+    out.copy(reader.source, from, to);
+  };
+  const form = detectEmbeddedJson(reader.source, start, end, context.maxJsonDepth, onEvent);
+  if (form !== 'array' || !isEventList || out.position === before) {
+    out.rewind(before);
+    return false;
+  }
+  out.ascii(']}');
+  span.take(index);
+  return true;
+}
+
+function readListedName(source: Buffer, start: number, end: number): string | undefined {
+  const range = findPath(source, start, end, ['event.name']);
+  if (range?.kind !== 'string' || range.end - range.start > 64) return undefined;
+  return decodeStringBytes(source, range.start, range.end);
 }
 
 /** One Event of a span. */

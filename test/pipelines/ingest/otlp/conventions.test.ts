@@ -74,6 +74,32 @@ describe('usage', () => {
       [5, 6, 11],
       '{"prompt_token_details":{"audio":1}}',
     ],
+    // The Python SDK writes details as a Python literal, and states them in the outputs as well.
+    [
+      {
+        'gen_ai.usage.input_tokens': 9,
+        'gen_ai.usage.output_tokens': 1,
+        'gen_ai.usage.input_token_details': "{'cache_read': 8}",
+        'gen_ai.completion':
+          '{"usage_metadata":{"input_tokens":9,"output_tokens":1,"total_tokens":10,"input_token_details":{"cache_read":8}}}',
+      },
+      [9, 1, 10],
+      '{"prompt_token_details":{"cache_read":8}}',
+    ],
+    [
+      {
+        'gen_ai.usage.input_tokens': 9,
+        'gen_ai.completion': '{"usage_metadata":{"input_tokens":2,"input_token_details":{"cache_read":1}}}',
+      },
+      [9, undefined, 9],
+      undefined,
+    ],
+    [{ 'ai.usage.tokens': 7 }, [7, undefined, 7], undefined],
+    [
+      { 'gen_ai.usage.input_tokens': 9, 'gen_ai.usage.details.cached_tokens': 8 },
+      [9, undefined, 9],
+      '{"prompt_token_details":{"cache_read":8}}',
+    ],
     [
       { 'gen_ai.usage.input_tokens': -1, 'gen_ai.usage.output_tokens': 'many' },
       [undefined, undefined, undefined],
@@ -194,6 +220,13 @@ describe('metadata and other attributes', () => {
         '"gen_ai.response.model":"gpt-4o-2024","gen_ai.request.model":"gpt-4o","custom.one":1},' +
         '"otel":{"trace_state":"k=v","dropped_attributes_count":3}}',
     );
+  });
+
+  test('an embedding of the Vercel AI SDK has the name of its model, by which its price is found', () => {
+    const values = { 'ai.operationId': 'ai.embed.doEmbed', 'ai.model.id': 'text-embedding-3-small' };
+    expect(metadataOf(readDraft({ attributes: attributes(values) }).values)).toMatchObject({
+      ls_model_name: 'text-embedding-3-small',
+    });
   });
 
   test('a span attribute overrides its scope, and the scope overrides the resource', () => {

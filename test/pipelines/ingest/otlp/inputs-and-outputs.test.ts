@@ -116,6 +116,68 @@ describe('inputs and outputs', () => {
       '{"x":1}',
       '{"y":2}',
     ],
+    [
+      'a response of the Vercel AI SDK with tool calls, whose text is empty when it streams',
+      {
+        'ai.prompt.messages': '[{"role":"user"}]',
+        'ai.response.text': '',
+        'ai.response.reasoning': 'hm',
+        'ai.response.toolCalls': '[{"toolName":"f"}]',
+      },
+      '{"input":[{"role":"user"}]}',
+      '{"output":"","reasoning":"hm","tool_calls":[{"toolName":"f"}]}',
+    ],
+    ['a response of the Vercel AI SDK', { 'ai.response.text': 'hi' }, undefined, '{"output":"hi"}'],
+    [
+      'embeddings of the Vercel AI SDK, each value as JSON in a text',
+      { 'ai.values': ['"one"', 'no JSON', '5 '], 'ai.embeddings': ['[0.5,-1]', '[1]'] },
+      '{"input":["one","no JSON",5 ]}',
+      '{"output":[[0.5,-1],[1]]}',
+    ],
+    [
+      'one embedding of the Vercel AI SDK',
+      { 'ai.value': '"one"', 'ai.embedding': '[0.5,-1]' },
+      '{"input":"one"}',
+      '{"output":[0.5,-1]}',
+    ],
+    [
+      'an agent of Pydantic AI',
+      { final_result: 'Sunny', 'pydantic_ai.all_messages': '[{"role":"user","parts":[]}]' },
+      undefined,
+      '{"messages":[{"role":"user","parts":[]}],"output":"Sunny"}',
+    ],
+    [
+      'an agent of an older Pydantic AI',
+      { prompt: 'hi', all_messages_events: '[{"event.name":"gen_ai.user.message"}]' },
+      '{"input":"hi"}',
+      '{"messages":[{"event.name":"gen_ai.user.message"}]}',
+    ],
+    [
+      'a model call of an older Pydantic AI',
+      {
+        events:
+          ' [{"event.name":"gen_ai.user.message","n":1.0},{"event.name": "gen_ai.choice"},{"event.name":"gen_ai.tool.message"}]',
+      },
+      '{"messages":[{"event.name":"gen_ai.user.message","n":1.0},{"event.name":"gen_ai.tool.message"}]}',
+      '{"choices":[{"event.name": "gen_ai.choice"}]}',
+    ],
+    [
+      'a tool call of an older Pydantic AI',
+      { tool_arguments: '{"city":"Paris"}', tool_response: 'sunny' },
+      '{"city":"Paris"}',
+      '{"output":"sunny"}',
+    ],
+    [
+      'a tool call of Google ADK',
+      {
+        'gcp.vertex.agent.llm_request': '{}',
+        'gcp.vertex.agent.tool_call_args': '{"a":1}',
+        'gcp.vertex.agent.tool_response': '{"b":2}',
+      },
+      '{"a":1}',
+      '{"b":2}',
+    ],
+    ['Logfire', { request_data: '{"q":1}', response_data: '{"r":2}' }, '{"q":1}', '{"r":2}'],
   ];
 
   test.each(cases)('%s', (_name, values, inputs, outputs) => {
@@ -155,6 +217,19 @@ describe('inputs and outputs', () => {
     const draft = readDraft({ attributes: attributes(values) });
     expect(texts(draft.values).inputs).toBe('{"messages":[{"content":"text"}]}');
     expect(metadataOf(draft.values)).toEqual({ 'gen_ai.prompt.0.content.type': 'odd' });
+  });
+
+  test.each([
+    ['text', 'open day'],
+    ['other events', '[{"event.name":"click"}]'],
+    ['events of which one is another', '[{"event.name":"gen_ai.user.message"},{"event.name":"click"}]'],
+    ['no list', '{"a":{"event.name":"gen_ai.user.message"}}'],
+    ['damaged JSON', '[{"event.name":"gen_ai.user.message"}'],
+  ])('%s in the attribute events stays metadata', (_what, events) => {
+    const draft = readDraft({ attributes: attributes({ events, 'input.value': 'x' }) });
+    expect(texts(draft.values)).toMatchObject({ inputs: '{"input":"x"}' });
+    expect(draft.values.outputs).toBeUndefined();
+    expect(metadataOf(draft.values)).toEqual({ events });
   });
 
   test('messages and choices sent as events', () => {
