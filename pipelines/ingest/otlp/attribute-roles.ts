@@ -117,7 +117,7 @@ addExactNames('exampleId', 'langsmith.reference_example_id');
 addExactNames('usage', 'langsmith.usage_metadata');
 addExactNames('runtime', 'langsmith.span.runtime');
 addExactNames('traceable', 'langsmith.traceable');
-addExactNames('isRoot', 'langsmith.is_root');
+addExactNames('isRoot', 'langsmith.is_root', 'langsmith.root_span');
 addExactNames('internal', 'langsmith.traceable_parent_otel_span_id');
 addExactNames('attachments', 'langsmith.attachments');
 addExactNames('serializedName', 'gen_ai.serialized.name');

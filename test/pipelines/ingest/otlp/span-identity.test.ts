@@ -78,6 +78,7 @@ describe('ids of a single span', () => {
     ['a dotted order of one segment', { 'langsmith.span.dotted_order': rootSegment }],
     ['a run that is its own trace', { 'langsmith.span.id': explicitTraceId, 'langsmith.trace.id': explicitTraceId }],
     ['a span marked by the SDK', { 'langsmith.is_root': true }],
+    ['a session marked by a voice integration', { 'langsmith.root_span': true }],
   ])('%s is a root, whatever its OTel parent', (_name, values) => {
     expect(readDraft({ attributes: attributes(values), parentSpanId: parent }).values.parentRunId).toBeUndefined();
   });
