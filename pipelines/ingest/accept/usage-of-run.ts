@@ -7,10 +7,17 @@ import { decodeStringBytes, parseRange } from '../json/scan-string.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { parseTime } from '../run-event/times.ts';
 
-/** Paths at which providers and SDKs write the usage of a model call. The first path with a usage object wins. */
+/** Paths at which SDKs write the usage of a model call. The first path with a usage object wins. */
 const usagePaths = [
   ['extra', 'metadata', 'usage_metadata'],
   ['outputs', 'usage_metadata'],
+] as const;
+
+/**
+ * Paths at which responses state usage in a form of the provider. A message states it with details. If LangChain
+ * generates several responses at once, it adds up their usage and states the sum with the first one.
+ */
+const responseUsagePaths = [
   ['outputs', 'llm_output', 'token_usage'],
   ['outputs', 'usage'],
 ] as const;
@@ -50,15 +57,28 @@ export function assignUsage(values: RunValues, usage: JsonObject): void {
   if (details !== undefined) values.usageDetails = details;
 }
 
-function findUsage(values: { readonly [K in 'extra' | 'outputs']?: Uint8Array | undefined }): JsonObject | undefined {
-  for (const [member, ...path] of usagePaths) {
+type UsageSource = { readonly [K in 'extra' | 'outputs']?: Uint8Array | undefined };
+
+function findUsage(values: UsageSource): JsonObject | undefined {
+  return (
+    findUsageAt(values, usagePaths) ??
+    findMessageUsage(values.outputs as Buffer | undefined) ??
+    findUsageAt(values, responseUsagePaths)
+  );
+}
+
+function findUsageAt(
+  values: UsageSource,
+  paths: ReadonlyArray<readonly [keyof UsageSource, ...string[]]>,
+): JsonObject | undefined {
+  for (const [member, ...path] of paths) {
     const json = values[member] as Buffer | undefined;
     const last = path.at(-1) as string;
     if (json === undefined || !json.includes(last)) continue;
     const usage = parseUsage(json, findPath(json, 0, json.length, path));
     if (usage !== undefined) return usage;
   }
-  return findMessageUsage(values.outputs as Buffer | undefined);
+  return undefined;
 }
 
 function parseUsage(json: Buffer, range: JsonRange | undefined): JsonObject | undefined {

@@ -39,11 +39,14 @@ describe('the usage of a model call', () => {
     expect(readTokens({ generations: [[candidate(3), candidate(5)]] }).slice(0, 1)).toEqual([3]);
   });
 
-  test('is rather that of the metadata and of the whole response', () => {
-    const outputs = { generations: [[{ message: { kwargs: message } }]] };
+  test('is that of the metadata, then that of the message with its details, then that of the response', () => {
+    const outputs = {
+      llm_output: { token_usage: { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 } },
+      generations: [[{ message: { kwargs: message } }]],
+    };
     expect(readTokens(outputs, { metadata: { usage_metadata: { input_tokens: 1 } } })[0]).toBe(1);
-    const tokenUsage = { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 };
-    expect(readTokens({ ...outputs, llm_output: { token_usage: tokenUsage } })[0]).toBe(2);
+    expect(readTokens(outputs)).toEqual(found);
+    expect(readTokens({ ...outputs, generations: [[{ text: 'hi' }]] }).slice(0, 3)).toEqual([2, 1, 3]);
   });
 
   test.each([
