@@ -5,6 +5,7 @@ import { readAttachment } from '../../attachments/read-attachment.ts';
 import type { BodyMemory } from '../body/body-budget.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { findPath } from '../json/find.ts';
+import { replaceNonFinite } from '../json/non-finite.ts';
 import { requireEnd, requireOpening, ScanInput } from '../json/scan.ts';
 import { ChildCursor, KeySet, scanAny } from '../json/scan-any.ts';
 import type { OtlpDraft } from '../otlp/map-span.ts';
@@ -42,7 +43,11 @@ export async function acceptBatch(
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const rejected = new Rejections();
-  const drafts = await runInTimeSlices(readItems(body, memory, deps.config, rejected));
+  const drafts = await runInTimeSlices(readItems(body, memory, deps.config, rejected)).catch((error: unknown) => {
+    const replaced = replaceNonFinite(body, error, (bytes) => memory.take(bytes));
+    if (replaced === undefined) throw error;
+    return runInTimeSlices(readItems(replaced, memory, deps.config, rejected));
+  });
   return acceptDrafts(sender, drafts, rejected, deps);
 }
 

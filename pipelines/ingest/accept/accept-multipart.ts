@@ -8,6 +8,7 @@ import { type ParsedFeedback, readFeedback } from '../../feedback/read-feedback.
 import type { BodyMemory } from '../body/body-budget.ts';
 import { createMultipartError, type FormPart, parseMultipart } from '../body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
+import { readWithNonFinite } from '../json/non-finite.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
 import { type AcceptDeps, acceptDrafts, type RelatedEvent, type Sender } from './accept-drafts.ts';
@@ -72,7 +73,7 @@ function* readParts(
     groupedParts.runs,
     rejected,
     ({ id }) => id,
-    (run) => readRunParts(run, body, config),
+    (run) => readRunParts(run, body, config, memory),
   );
   const feedback = yield* collect(groupedParts.feedback, rejected, getPartName, (part) => {
     requireValidPart(part);
@@ -208,6 +209,7 @@ function readRunParts(
   run: RunParts,
   body: Buffer,
   { maxJsonDepth: maxDepth, maxRunBytes }: Pick<Config, 'maxJsonDepth' | 'maxRunBytes'>,
+  memory: BodyMemory,
 ): RunDraft {
   const { main, id, kind } = run;
   if (main === undefined) {
@@ -222,8 +224,14 @@ function readRunParts(
   }
   const members: RunMembers = readRunMembers(body, main.start, main.end, { part: main.name, maxDepth });
   for (const [key, part] of run.fields) {
-    const value = scanValue(body, part.start, part.end, { part: part.name, maxDepth });
-    members[key] = { kind: value.kind, bytes: body.subarray(value.start, value.end) };
+    members[key] = readWithNonFinite(
+      body.subarray(part.start, part.end),
+      (bytes) => {
+        const { kind, start, end } = scanValue(bytes, 0, bytes.length, { part: part.name, maxDepth });
+        return { kind, bytes: bytes.subarray(start, end) };
+      },
+      (bytes) => memory.take(bytes),
+    );
   }
   return toBatchDraft(readRun({ kind, run: id, pathId: id, members }));
 }

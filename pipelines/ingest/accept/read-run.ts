@@ -2,6 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { readAgentProject } from '../../projects/agent-address.ts';
+import { readWithNonFinite } from '../json/non-finite.ts';
 import { type ScanOptions, scanObject } from '../json/scan.ts';
 import { KeySet } from '../json/scan-any.ts';
 import { decodeStringBytes } from '../json/scan-string.ts';
@@ -287,7 +288,9 @@ export function readJsonRun(
 ): ParsedRun {
   const { kind, pathId, body } = request;
   requireRunSize(pathId ?? 'of the body', body.length, maxRunBytes);
-  const members = readRunMembers(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
+  const members = readWithNonFinite(body, (bytes) =>
+    readRunMembers(bytes, 0, bytes.length, { part: 'the body', maxDepth: maxJsonDepth }),
+  );
   const run = pathId ?? getDisplayId(members) ?? 'of the body';
   return readRun({ kind, run, pathId, members, ...(kind === 'post' && { newId: deriveRunId }) });
 }

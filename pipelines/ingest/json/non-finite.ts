@@ -1,0 +1,60 @@
+import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { skipString } from './find.ts';
+
+/**
+ * Calls `read` with the bytes of a JSON text. If they are not JSON, calls it again with null in place of the numbers NaN,
+ * Infinity and -Infinity. Python's `json` writes them, and the Python SDK uses it for values that its own encoder refuses,
+ * such as integers of more than 64 bits; that encoder writes null.
+ *
+ * @param reserve Called before memory for a copy of the text is allocated; throws if there is none.
+ * @throws the errors of `read` and `reserve`.
+ */
+export function readWithNonFinite<T>(bytes: Buffer, read: (bytes: Buffer) => T, reserve?: (bytes: number) => void): T {
+  try {
+    return read(bytes);
+  } catch (error) {
+    const replaced = replaceNonFinite(bytes, error, reserve);
+    if (replaced === undefined) throw error;
+    return read(replaced);
+  }
+}
+
+const tokens = ['NaN', 'Infinity', '-Infinity'].map((name) => Buffer.from(name));
+const findToken = (bytes: Buffer, at: number) =>
+  tokens.find((token) => token.equals(bytes.subarray(at, at + token.length)));
+const nullText = Buffer.from('null');
+const quote = 0x22;
+/** Maximum size of a text that is copied in one step. It exceeds the size of the batches that SDKs send. */
+const maxCopiedBytes = 32 * 1024 * 1024;
+
+/** Returns a copy of `bytes` with null in place of these numbers; undefined if the error has another cause. */
+export function replaceNonFinite(bytes: Buffer, error: unknown, reserve?: (bytes: number) => void): Buffer | undefined {
+  if (!isRunlakeError(error) || error.code !== 'INVALID_JSON') return undefined;
+  if (bytes.length > maxCopiedBytes) return undefined;
+  if (!bytes.includes('NaN') && !bytes.includes('Infinity')) return undefined;
+  // A token of three bytes becomes four.
+  const maxBytes = Math.ceil((bytes.length * 4) / 3);
+  reserve?.(maxBytes);
+  const replaced = Buffer.allocUnsafe(maxBytes);
+  let position = 0;
+  let copied = 0;
+  let index = 0;
+  while (index < bytes.length) {
+    const byte = bytes[index]!;
+    if (byte === quote) {
+      index = skipString(bytes, index);
+      continue;
+    }
+    const token = byte === 0x4e || byte === 0x49 || byte === 0x2d ? findToken(bytes, index) : undefined;
+    if (token === undefined) {
+      index++;
+      continue;
+    }
+    position += bytes.copy(replaced, position, copied, index);
+    position += nullText.copy(replaced, position);
+    index += token.length;
+    copied = index;
+  }
+  position += bytes.copy(replaced, position, copied);
+  return replaced.subarray(0, position);
+}
