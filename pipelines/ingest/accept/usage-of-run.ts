@@ -167,10 +167,33 @@ function hasAtMostLevels(value: unknown, levels: number): boolean {
   return true;
 }
 
+/** Names of details in responses of OpenAI, by the names that clients send. */
+const responseDetailNames: Readonly<Record<string, readonly string[]>> = {
+  input_token_details: ['prompt_tokens_details', 'input_tokens_details'],
+  output_token_details: ['completion_tokens_details', 'output_tokens_details'],
+};
+
+/** Kinds of tokens in responses of OpenAI, each as a pair: its name there and the name that clients send. */
+const responseTokenKinds = [
+  ['cached_tokens', 'cache_read'],
+  ['reasoning_tokens', 'reasoning'],
+  ['audio_tokens', 'audio'],
+] as const;
+
+/** Returns the details of a response of OpenAI under the names that clients send; undefined if there are none. */
+function readResponseDetails(usage: JsonObject, name: string): JsonObject | undefined {
+  const details = responseDetailNames[name]?.map((key) => usage[key]).find(isJsonObject);
+  const kinds = responseTokenKinds.flatMap(([from, to]) => {
+    const count = details?.[from];
+    return typeof count === 'number' && count > 0 ? [[to, count]] : [];
+  });
+  return kinds.length > 0 ? (Object.fromEntries(kinds) as JsonObject) : undefined;
+}
+
 function encodeDetails(usage: JsonObject): Buffer | undefined {
   const details: Record<string, unknown> = {};
   for (const [from, to] of detailNames) {
-    const value = usage[from];
+    const value = usage[from] ?? readResponseDetails(usage, from);
     if (isJsonObject(value) && hasAtMostLevels(value, maxDetailsDepth)) details[to] = value;
   }
   return Object.keys(details).length > 0 ? Buffer.from(JSON.stringify(details)) : undefined;

@@ -34,6 +34,23 @@ describe('the usage of a model call', () => {
     expect(readTokens(outputs)).toEqual(found);
   });
 
+  test.each([
+    ['Chat Completions', 'prompt_tokens', 'completion_tokens'],
+    ['Responses', 'input_tokens', 'output_tokens'],
+  ])('has the details of a response of OpenAI (%s)', (_api, input, output) => {
+    const response = {
+      usage: {
+        [input]: 10,
+        [output]: 4,
+        total_tokens: 14,
+        [`${input}_details`]: { cached_tokens: 8, audio_tokens: 0 },
+        [`${output}_details`]: { reasoning_tokens: 3, accepted_prediction_tokens: 1 },
+      },
+    };
+    const details = '{"prompt_token_details":{"cache_read":8},"completion_token_details":{"reasoning":3}}';
+    expect(readTokens(response)).toEqual([10, 4, 14, details]);
+  });
+
   test('is that of the first generation, because candidates repeat it', () => {
     const candidate = (tokens: number) => ({ message: { kwargs: { usage_metadata: { input_tokens: tokens } } } });
     expect(readTokens({ generations: [[candidate(3), candidate(5)]] }).slice(0, 1)).toEqual([3]);
