@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import type { FastifyRequest } from 'fastify';
 import { type Static, type TSchema, Type } from 'typebox';
 import type { Config } from '../../infra/config/settings.ts';
@@ -252,6 +253,12 @@ export const createOtlp = defineOperation({
   },
 });
 
+/** Decodes the value of a header: Node reads the bytes as Latin-1, but most clients send UTF-8. */
+function decodeHeader(value: string): string {
+  const bytes = Buffer.from(value, 'latin1');
+  return isUtf8(bytes) ? bytes.toString('utf8') : value;
+}
+
 /**
  * Returns the project, or the agent, that the headers of an OTLP request name.
  *
@@ -260,7 +267,9 @@ export const createOtlp = defineOperation({
 function readHeaderProject({ headers }: FastifyRequest): Pick<RunDraft, 'projectName' | 'agentProject'> {
   const [projectName, id, environment] = (
     ['langsmith-project', 'langsmith-agent-id', 'langsmith-agent-environment'] as const
-  ).map((name) => (typeof headers[name] === 'string' && headers[name] !== '' ? headers[name] : undefined));
+  ).map((name) =>
+    typeof headers[name] === 'string' && headers[name] !== '' ? decodeHeader(headers[name]) : undefined,
+  );
   if (id === undefined && environment === undefined) return { projectName };
   const agentProject = nameAgentProject(id ?? '', environment ?? '');
   const reason =

@@ -49,6 +49,26 @@ test.each<[string, string, string | Buffer, number, RegExp]>([
   expect(answer.headers.get('retry-after')).toBe(status === 503 ? '1' : null);
 });
 
+test.each([
+  ['UTF-8, as curl and the collector send it', 'utf8', 'größe 東京'],
+  ['Latin-1, as Python sends it', 'latin1', 'größe'],
+] as const)('takes the project from a header in %s', async (_name, encoding, project) => {
+  const startTimeUnixNano = String(BigInt(Date.now()) * 1_000_000n);
+  const spanId = Buffer.from(encoding.padEnd(8)).toString('hex');
+  const answer = await wire.send(
+    'POST',
+    '/otel/v1/traces',
+    request([span({ spanId, startTimeUnixNano, endTimeUnixNano: startTimeUnixNano })]),
+    {
+      'content-type': json,
+      'langsmith-project': Buffer.from(project, encoding).toString('latin1'),
+    },
+  );
+  expect([answer.status, answer.text]).toEqual([200, '{}']);
+  const { text } = await wire.send('GET', `/sessions?name=${encodeURIComponent(project)}`);
+  expect((JSON.parse(text) as { name: string }[]).map(({ name }) => name)).toEqual([project]);
+});
+
 test('responds to a wrong key in the encoding of the request', async () => {
   const stranger = new Wire(api.server, 'rlk_wrong-wrong-wrong-wrong');
   const answer = await stranger.send('POST', '/otel/v1/traces', Buffer.alloc(0), { 'content-type': protobuf });
