@@ -75,6 +75,20 @@ export async function readTraceTimeRanges(
   return new Map(rows.map((row) => [row.trace_id, { firstMicros: row.first, lastMicros: row.last }]));
 }
 
+/** Reads the key times from the first to the last run of all given traces. */
+async function readTraceTimes(
+  clickhouse: ClickHouse,
+  tenantId: string,
+  traceIds: readonly string[],
+): Promise<TimeWindow> {
+  let [first, last] = [Number.POSITIVE_INFINITY, 0];
+  for (const { firstMicros, lastMicros } of (await readTraceTimeRanges(clickhouse, tenantId, traceIds)).values()) {
+    first = Math.min(first, firstMicros);
+    last = Math.max(last, lastMicros);
+  }
+  return { fromMicros: Math.min(first, last), untilMicrosExclusive: last + 1 };
+}
+
 /** A run as a member of its trace. */
 export interface TraceMember {
   readonly traceId: string;
@@ -102,7 +116,7 @@ interface MemberRow {
 }
 
 interface MemberLimits {
-  /** If present, restricts the members by key time. Default: all times. */
+  /** Key times that contain the members. Default: from the first to the last run of the traces, which takes a query. */
   readonly window?: TimeWindow;
   /** Maximum number of members per trace. */
   readonly maxPerTrace?: number;
@@ -133,9 +147,11 @@ export async function readTraceMembers(
   clickhouse: ClickHouse,
   scope: RunScope,
   traceIds: readonly string[],
-  { window = allTimes, maxPerTrace = defaultMaxMembers }: MemberLimits = {},
+  { window, maxPerTrace = defaultMaxMembers }: MemberLimits = {},
 ): Promise<ReadonlyMap<string, readonly TraceMember[]>> {
-  const { sql, params, ...binding } = buildScopeCondition(scope, window);
+  // Without a window, most of the project would be read: a skip index finds single ids, but not hundreds.
+  const times = window ?? (await readTraceTimes(clickhouse, scope.tenantId, traceIds));
+  const { sql, params, ...binding } = buildScopeCondition(scope, times);
   const rows = await clickhouse.query<MemberRow>({
     ...binding,
     params: { ...params, traces: traceIds },

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import { countMembers } from '../../../pipelines/exports/members.ts';
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { exportFields } from '../../../schemas/parquet/run-columns.ts';
@@ -120,6 +121,31 @@ describe('derived columns', () => {
     const expected = await queryExpectedRows(exporting, wholeDay, 'v2_beta');
     for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
     expect(rows.filter(({ feedback_stats }) => feedback_stats !== null)).toHaveLength(601);
+  });
+
+  it('reads the ancestors of runs only from the time of their traces', async () => {
+    const { clickhouse } = exporting.reading.stores;
+    const times: unknown[] = [];
+    const recording = new Proxy(clickhouse, {
+      get: (target, name) => {
+        const member = Reflect.get(target, name) as unknown;
+        if (typeof member !== 'function') return member;
+        return (query: Query, ...rest: unknown[]) => {
+          if (query?.name === 'read-trace-members') times.push([query.params?.from, query.params?.until]);
+          return member.call(target, query, ...rest);
+        };
+      },
+    });
+    const stores = { ...exporting.reading.stores, clickhouse: recording };
+    const reading = { ...exporting.reading, stores };
+    await exportAllChunks({ ...exporting, reading }, wholeDay, { ...everything, fields: ['dotted_order'] });
+    const time = (index: number) => noonMicros + index * 10;
+    // A batch has 1,000 rows, which is 200 traces.
+    expect(times).toEqual([
+      [time(0), time(999) + 1],
+      [time(1_000), time(1_999) + 1],
+      [time(2_000), time(2_299) + 1],
+    ]);
   });
 
   it.each([
