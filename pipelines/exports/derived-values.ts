@@ -253,6 +253,7 @@ function sumChunkFigures(
     traces: `(SELECT trace_id FROM runs WHERE ${sql})`,
     targets: `(SELECT id FROM runs WHERE ${sql})`,
     params,
+    withDetails: false,
     signal,
     timeoutMs: figuresTimeoutMs,
   });
@@ -269,10 +270,19 @@ function formatDerivedValue(field: ExportField, { ancestry, stats, figures }: De
     case 'feedback':
       return stats;
     case 'figures':
-      return figures?.get(field);
+      return formatFigure(field, figures?.get(field));
     default:
       return ancestry === undefined ? undefined : formatAncestry(field, ancestry);
   }
+}
+
+const maxInteger = 2n ** 63n - 1n;
+
+/** Formats a sum of tokens or costs. Tokens that exceed a 64-bit integer, which a column cannot hold, become the greatest. */
+function formatFigure(field: ExportField, sum: string | undefined): string | undefined {
+  return sum !== undefined && chunkColumns[field].kind === 'integer' && BigInt(sum) > maxInteger
+    ? String(maxInteger)
+    : sum;
 }
 
 function formatAncestry(field: ExportField, { dottedOrder, parentRunId }: Ancestry): string | undefined {

@@ -54,6 +54,8 @@ export interface FigureRequest {
   readonly traces: string;
   readonly targets: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
+  /** Whether details are summed too. */
+  readonly withDetails: boolean;
   /** Settings of the query on `runs`. */
   readonly settings?: ClickHouseSettings;
   readonly signal?: AbortSignal | undefined;
@@ -153,14 +155,27 @@ function buildRangesCondition(ranges: readonly TimeRange[]): string {
 }
 
 const toSqlList = (names: readonly string[]) => `[${names.map((name) => `'${name}'`).join(', ')}]`;
+/**
+ * Maximum number of keys of each details object of a model call that are summed, and of their length. Every key of every
+ * call has a row for each of its ancestors, and providers report about ten keys.
+ */
+const maxDetailKeys = 32;
+const maxDetailKeyBytes = 128;
 /** SQL: names and values of the keys of the details of a model call, all as text. */
 export const detailsSql = `arrayFlatten(arrayMap(detail -> arrayMap(
     pair -> (concat(detail, '.', pair.1), trim(BOTH '"' FROM pair.2)),
-    JSONExtractKeysAndValuesRaw(ifNull(usage_details, ''), detail)), ${toSqlList(detailNames)}))`;
-const statedFiguresSql = Object.keys(figureColumns).map((name) => `toString(${name})`);
-const figuresSql = `arrayFilter(figure -> isNotNull(figure.2), arrayMap(
-    (name, text) -> (name, toDecimal256OrNull(text, 20)),
-    arrayConcat(${toSqlList(Object.keys(figureColumns))}, details.1), arrayConcat([${statedFiguresSql.join(', ')}], details.2)))`;
+    arraySlice(arrayFilter(pair -> length(pair.1) <= ${maxDetailKeyBytes},
+      JSONExtractKeysAndValuesRaw(ifNull(usage_details, ''), detail)), 1, ${maxDetailKeys})), ${toSqlList(detailNames)}))`;
+const statedNamesSql = toSqlList(Object.keys(figureColumns));
+const statedValuesSql = `[${Object.keys(figureColumns)
+  .map((name) => `toString(${name})`)
+  .join(', ')}]`;
+const buildFiguresSql = (withDetails: boolean) => `arrayFilter(figure -> isNotNull(figure.2), arrayMap(
+    (name, text) -> (name, toDecimal256OrNull(text, 20)), ${
+      withDetails
+        ? `arrayConcat(${statedNamesSql}, details.1), arrayConcat(${statedValuesSql}, details.2)`
+        : `${statedNamesSql}, ${statedValuesSql}`
+    }))`;
 
 const buildAncestorsSql = (dottedOrder: string) =>
   `arrayDistinct(arrayMap(segment -> toUUID(right(segment, 36)), arrayPopBack(splitByChar('.', assumeNotNull(${dottedOrder})))))`;
@@ -192,7 +207,7 @@ async function sumCalls(
     // Planning takes most of the time of a small query, so every table is read only once.
     sql: `WITH
         calls AS (
-          SELECT id, trace_id, placed, parent, ${detailsSql} AS details, ${figuresSql} AS figures
+          SELECT id, trace_id, placed, parent, ${request.withDetails ? `${detailsSql} AS details, ` : ''}${buildFiguresSql(request.withDetails)} AS figures
           FROM (
             -- Planning expands the expressions of costs wherever they are used, so they are used once.
             SELECT id, trace_id, dotted_order AS placed, parent_run_id AS parent, usage_details, ${Object.keys(figureColumns).join(', ')}

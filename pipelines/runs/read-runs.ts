@@ -75,6 +75,7 @@ export async function readRuns(
           traces: '{figure_traces:Array(UUID)}',
           targets: '{figure_targets:Array(UUID)}',
           params: { figure_traces: traceIds, figure_targets: runIds },
+          withDetails: columns.has('usageDetails'),
           settings: lookupSettings,
         }),
       ),

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { formatDottedOrderSegment as segment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
 import type { RunEvent, RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { sumDescendants } from '../../../pipelines/runs/descendant-figures.ts';
 import {
   type ExportFixture,
   everything,
@@ -10,7 +11,7 @@ import {
   rowsOf,
   wholeDay,
 } from '../exports/exporting.ts';
-import { deriveUuid, insertEvents, json, noonMicros, runEvent } from './run-events.ts';
+import { deriveUuid, insertEvents, json, noonMicros, projectId, runEvent, tenantId } from './run-events.ts';
 
 let exporting: ExportFixture;
 beforeAll(async () => {
@@ -196,6 +197,35 @@ describe('tokens and costs of runs', () => {
     expect(runs[0]).not.toHaveProperty('completion_tokens');
   });
 
+  it('omit the sums of unusually many or long kinds', async () => {
+    const kinds = Object.fromEntries(Array.from({ length: 5_000 }, (_, at) => [`k${at}`, 1]));
+    const usageDetails = json({
+      prompt_token_details: { cache_read: 4, ...kinds },
+      prompt_cost_details: { ['x'.repeat(200)]: '1', cache_read: '0.5' },
+    });
+    await store(
+      traceOf('kinds', [chainRoot, { name: 'call', under: 'root', promptTokens: 1, totalTokens: 1, usageDetails }]),
+    );
+    const [root, call] = await read(idOf('kinds', 'root'), idOf('kinds', 'call'));
+    const { prompt_token_details: sums } = root as { prompt_token_details: object };
+    expect(sums).toMatchObject({ cache_read: 4, k0: 1 });
+    expect(Object.keys(sums).length).toBeLessThan(100);
+    expect(root).toMatchObject({ prompt_tokens: 1, prompt_cost_details: { cache_read: '0.5' } });
+    expect(Object.keys((call as { prompt_token_details: object }).prompt_token_details)).toHaveLength(5_001);
+    const { clickhouse } = exporting.reading.stores;
+    const request = {
+      scope: { tenantId, projectIds: [projectId] },
+      traces: '{ids:Array(UUID)}',
+      targets: '{ids:Array(UUID)}',
+      params: { ids: [idOf('kinds', 'root')] },
+    };
+    const without = await sumDescendants(clickhouse, { ...request, withDetails: false });
+    expect([...(without.get(idOf('kinds', 'root')) ?? [])].sort()).toEqual([
+      ['prompt_tokens', '1'],
+      ['total_tokens', '1'],
+    ]);
+  });
+
   it('are the same in exports', async () => {
     const [part] = await exportAllChunks(exporting, wholeDay, everything);
     const rows = await rowsOf(part!.path);
@@ -206,6 +236,27 @@ describe('tokens and costs of runs', () => {
     const tokens = await exportAllChunks(exporting, wholeDay, { ...everything, fields: ['total_tokens', 'id'] });
     const read = await rowsOf(tokens[0]!.path);
     expect(read.find(({ id }) => id === idOf('far', 'root'))).toEqual({ total_tokens: 111, id: idOf('far', 'root') });
+  });
+
+  it('are the greatest integer in exports if they exceed it', async () => {
+    const calls = Array.from(
+      { length: 1_025 },
+      (_, at): Node => ({
+        name: `call${at}`,
+        under: 'root',
+        promptTokens: Number.MAX_SAFE_INTEGER,
+        totalTokens: at,
+      }),
+    );
+    await store(traceOf('immense', [chainRoot, ...calls]));
+    const fields = ['id', 'prompt_tokens', 'total_tokens'];
+    const parts = await exportAllChunks(exporting, wholeDay, { ...everything, fields });
+    const rows = await Promise.all(parts.map(({ path }) => rowsOf(path)));
+    expect(rows.flat().find(({ id }) => id === idOf('immense', 'root'))).toEqual({
+      id: idOf('immense', 'root'),
+      prompt_tokens: Number(2n ** 63n - 1n),
+      total_tokens: (1_024 * 1_025) / 2,
+    });
   });
 
   it('are right in a trace of 100,000 runs, ten deep', async () => {
