@@ -105,8 +105,9 @@ const derivedFileName = 'derived.csv';
 /** Value of the first column of each line. Without this column, a line with only one empty value would be blank. */
 const presenceMarker = '1';
 const figuresTimeoutMs = 900_000;
-/** Number of rows per batch. */
-const batchRows = 1_000;
+/** Number of rows whose ancestors are read at once, and of rows whose feedback, which may be larger, is read at once. */
+const batchRows = 10_000;
+const feedbackBatchRows = 1_000;
 
 /** One row of the chunk: the id of the run and, if the run has no dotted order, the data from which to derive one. */
 interface ChunkRow {
@@ -143,24 +144,27 @@ export async function readDerivedValues(
     for await (const batch of readBatches(join(folder, rowsFileName))) {
       signal.throwIfAborted();
       const ancestries = await deriveAncestries(deps.clickhouse, request.scope, batch);
-      const ids = batch.map(({ runId }) => runId).filter((id) => runIdsWithFeedback.has(id));
-      const stats = await readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
-        expiredAfterMicros: request.scope.membersUntilMicros,
-      });
-      await lines.write(
-        batch.map(({ runId }) =>
-          formatCsvLine([
-            presenceMarker,
-            ...derivedFields.map((field) =>
-              formatDerivedValue(field, {
-                ancestry: ancestries.get(runId),
-                stats: stats.get(runId),
-                figures: figures.get(runId),
-              }),
-            ),
-          ]),
-        ),
-      );
+      for (let at = 0; at < batch.length; at += feedbackBatchRows) {
+        const runIds = batch.slice(at, at + feedbackBatchRows).map(({ runId }) => runId);
+        const ids = runIds.filter((id) => runIdsWithFeedback.has(id));
+        const stats = await readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
+          expiredAfterMicros: request.scope.membersUntilMicros,
+        });
+        await lines.write(
+          runIds.map((runId) =>
+            formatCsvLine([
+              presenceMarker,
+              ...derivedFields.map((field) =>
+                formatDerivedValue(field, {
+                  ancestry: ancestries.get(runId),
+                  stats: stats.get(runId),
+                  figures: figures.get(runId),
+                }),
+              ),
+            ]),
+          ),
+        );
+      }
     }
     await lines.close();
     return {
