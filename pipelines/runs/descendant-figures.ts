@@ -186,6 +186,13 @@ const buildAncestorsSql = (dottedOrder: string) =>
 export const statedAncestorsSql = `multiIf(isNotNull(dotted_order), ${buildAncestorsSql('dotted_order')},
   isNull(parent_run_id), CAST([] AS Array(UUID)), [assumeNotNull(parent_run_id)])`;
 
+/**
+ * SQL: a call and its ancestors, as tuples of id, whether it is the call, and the ancestors of the call. Ancestors have
+ * none here: an ARRAY JOIN would copy the list once for each element.
+ */
+export const buildNodesSql = (call: string, ancestors: string) =>
+  `arrayConcat([(${call}, true, ${ancestors})], arrayMap(above -> (above, false, CAST([] AS Array(UUID))), ${ancestors}))`;
+
 /** Sums of the model calls of one trace below one run. */
 interface FigureSums {
   readonly target: string;
@@ -226,12 +233,11 @@ async function sumCalls(
           FROM calls LEFT ANY JOIN walked ON walked.trace_id = calls.trace_id AND walked.id = calls.parent
           ARRAY JOIN figures AS figure
         ),
-        -- The calls without a descendant that reports the same figure: position 1 is the call, the others are its ancestors.
+        -- The calls without a descendant that reports the same figure.
         leaves AS (
-          SELECT name, any(call_trace) AS leaf_trace, any(value) AS leaf_value, any(ancestors) AS leaf_ancestors
-          FROM stating
-          ARRAY JOIN arrayConcat([id], ancestors) AS node, arrayEnumerate(arrayConcat([id], ancestors)) AS position
-          GROUP BY node, name HAVING max(position) = 1
+          SELECT name, any(call_trace) AS leaf_trace, any(value) AS leaf_value, any(node.3) AS leaf_ancestors
+          FROM stating ARRAY JOIN ${buildNodesSql('id', 'ancestors')} AS node
+          GROUP BY node.1, name HAVING min(node.2)
         )
       SELECT target, trace_id, groupArray((name, sum)) AS figures FROM (
         SELECT target, leaf_trace AS trace_id, name, toString(sum(leaf_value)) AS sum
@@ -343,12 +349,12 @@ export function buildFigureCondition(
 ): string {
   return `id IN (
     SELECT target FROM (SELECT target, sum(leaf_value) AS total FROM (
-      SELECT node, any(value) AS leaf_value, any(ancestors) AS leaf_ancestors FROM (
+      SELECT node.1 AS leaf, any(value) AS leaf_value, any(node.3) AS leaf_ancestors FROM (
         SELECT id AS call, assumeNotNull(toDecimal256OrNull(toString(${figure}), 20)) AS value, ${statedAncestorsSql} AS ancestors
         FROM runs FINAL PREWHERE ${traceRange}
         WHERE isNull(deleted_at) AND ${isModelCallSql} AND isNotNull(toDecimal256OrNull(toString(${figure}), 20)))
-      ARRAY JOIN arrayConcat([call], ancestors) AS node, arrayEnumerate(arrayConcat([call], ancestors)) AS position
-      GROUP BY node HAVING max(position) = 1)
-    ARRAY JOIN arrayConcat([node], leaf_ancestors) AS target
+      ARRAY JOIN ${buildNodesSql('call', 'ancestors')} AS node
+      GROUP BY leaf HAVING min(node.2))
+    ARRAY JOIN arrayConcat([leaf], leaf_ancestors) AS target
     GROUP BY target) WHERE ${condition})`;
 }

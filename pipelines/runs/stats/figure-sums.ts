@@ -14,7 +14,7 @@
  *   3. The figures of a call that no call below it states are summed by the topmost matching run.
  */
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
-import { detailsSql, figureColumns, statedAncestorsSql } from '../descendant-figures.ts';
+import { buildNodesSql, detailsSql, figureColumns, statedAncestorsSql } from '../descendant-figures.ts';
 import { isModelCallSql } from '../run-columns.ts';
 import { buildStatRows, type CallRange, findCallRange, type RunSet } from './matching-runs.ts';
 
@@ -138,11 +138,11 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
   // The bit set is computed before the array join: ClickHouse plans the values once.
   const leaves = `SELECT trace_id, id, ancestors, call_grp ${kindSql}, ${each('if(bitTest(covered, #), NULL, own_#) AS leaf_#')}
     FROM (
-      SELECT trace_id, node AS id ${kindSql}, any(call_grp) AS call_grp, anyIf(ancestors, is_self) AS ancestors,
-        ${each('anyIf(value_#, is_self) AS own_#')}, groupBitOrIf(stated, NOT is_self) AS covered
-      FROM (SELECT *, toUInt8(${each('bitShiftLeft(isNotNull(value_#), #)', ' + ')}) AS stated, arrayConcat([id], ancestors) AS nodes FROM (${calls}))
-      ARRAY JOIN nodes AS node, arrayMap(position -> position = 1, arrayEnumerate(nodes)) AS is_self
-      GROUP BY trace_id, node ${kindSql} HAVING max(is_self))`;
+      SELECT trace_id, node.1 AS id ${kindSql}, any(call_grp) AS call_grp, anyIf(node.3, node.2) AS ancestors,
+        ${each('anyIf(value_#, node.2) AS own_#')}, groupBitOrIf(stated, NOT node.2) AS covered
+      FROM (SELECT *, toUInt8(${each('bitShiftLeft(isNotNull(value_#), #)', ' + ')}) AS stated, ${buildNodesSql('id', 'ancestors')} AS nodes FROM (${calls}))
+      ARRAY JOIN nodes AS node
+      GROUP BY trace_id, node.1 ${kindSql} HAVING max(node.2))`;
   const sums = each('sum(leaf_#) AS total_#');
   // If all runs of a trace are in one group, the matching runs are not needed to find the group of a call. Without groups,
   // the key is the trace alone.

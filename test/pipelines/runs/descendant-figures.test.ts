@@ -259,6 +259,34 @@ describe('tokens and costs of runs', () => {
     });
   });
 
+  it('are summed in little memory for calls far below the root', async () => {
+    const usageDetails = json({
+      prompt_token_details: Object.fromEntries(Array.from({ length: 30 }, (_, at) => [`k${at}`, 1])),
+    });
+    const traceIds = Array.from({ length: 20 }, (_, at) => deriveUuid('deep', at));
+    await store(
+      traceIds.map((traceId) => {
+        const above = Array.from({ length: 898 }, (_, at) => deriveUuid('level', traceId, at));
+        const runId = deriveUuid('call', traceId);
+        return runEvent({
+          traceId,
+          runId,
+          dottedOrder: [traceId, ...above, runId].map((id) => segment(noonMicros, id)).join('.'),
+          values: { runType: 'llm', promptTokens: 7, usageDetails },
+        });
+      }),
+    );
+    const found = await sumDescendants(exporting.reading.stores.clickhouse, {
+      scope: { tenantId, projectIds: [projectId] },
+      traces: '{ids:Array(UUID)}',
+      targets: '{ids:Array(UUID)}',
+      params: { ids: traceIds },
+      withDetails: true,
+      settings: { max_memory_usage: String(500 * 1024 * 1024) },
+    });
+    for (const traceId of traceIds) expect(found.get(traceId)?.get('prompt_tokens')).toBe('7');
+  });
+
   it('are right in a trace of 100,000 runs, ten deep', async () => {
     const names = Array.from({ length: 100_000 }, (_, at) => `r${at}`);
     const nodes = names.map((name, at): Node => {
