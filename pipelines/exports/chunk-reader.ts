@@ -198,28 +198,50 @@ async function findChunkEnd(
 const windowRows = 256;
 const maxBlockBytes = 8 * 1024 * 1024;
 const maxBlockRows = 1_024;
+/** DuckDB needs more than 20 times the size of a JSON array to convert it to a list. */
+const maxBlockListBytes = 2 * 1024 * 1024;
+
+interface RowLimits {
+  /** Maximum number of rows that ClickHouse may process as one block when it writes the selected runs. */
+  readonly block: number;
+  /** Maximum number of rows in a row group of the source file, because of its lists. */
+  readonly group: number;
+}
 
 /**
- * Returns the maximum number of rows that ClickHouse may process as one block when it writes the selected runs. The
- * rows of a block form one row group of the file, and DuckDB holds a whole row group in memory. Therefore blocks must
- * be small where large runs are close together; elsewhere small blocks only cost time. The query reads without `FINAL`;
- * rows that are not merged yet only make the result smaller.
+ * Computes how many rows may be together. The rows of a block form one row group of the file, and DuckDB holds a whole
+ * row group in memory. Therefore blocks must be small where large runs are close together; elsewhere small blocks only
+ * cost time. The query reads without `FINAL`; rows that are not merged yet only make the result smaller.
  */
-async function computeBlockRows(
+async function computeRowLimits(
   clickhouse: ClickHouse,
   { sql, params }: MembersCondition,
+  format: ExportFormat,
   signal: AbortSignal,
-): Promise<number> {
-  const [row] = await clickhouse.query<{ bytes: number }>({
+): Promise<RowLimits> {
+  const near = (bytes: string) =>
+    `sum(${bytes}) OVER (ORDER BY ${memberOrder} ROWS BETWEEN ${windowRows - 1} PRECEDING AND CURRENT ROW)`;
+  const [row] = await clickhouse.query<{ bytes: number; lists: number }>({
     name: 'size-blocks',
-    sql: `SELECT max(near) AS bytes FROM (
-            SELECT sum(bytes) OVER (ORDER BY ${memberOrder} ROWS BETWEEN ${windowRows - 1} PRECEDING AND CURRENT ROW) AS near
-            FROM (SELECT ${memberOrder}, ${runBytes} AS bytes FROM runs WHERE ${sql}))`,
+    sql: `SELECT max(near) AS bytes, max(near_lists) AS lists FROM (
+            SELECT ${near('bytes')} AS near, ${near('list_bytes')} AS near_lists
+            FROM (SELECT ${memberOrder}, ${runBytes} AS bytes, ${sumListBytes(format)} AS list_bytes FROM runs WHERE ${sql}))`,
     params,
     signal,
   });
-  const rows = Math.floor((windowRows * maxBlockBytes) / Math.max(row?.bytes ?? 0, 1));
-  return Math.max(1, Math.min(maxBlockRows, rows));
+  const countRows = (maxBytes: number, bytes = 0) =>
+    Math.max(1, Math.floor((windowRows * maxBytes) / Math.max(bytes, 1)));
+  const group = countRows(maxBlockListBytes, row?.lists);
+  return { block: Math.min(maxBlockRows, countRows(maxBlockBytes, row?.bytes), group), group };
+}
+
+/** SQL: size of the texts from which a run gets lists, in bytes. */
+function sumListBytes({ fields, version }: ExportFormat): string {
+  const columns =
+    version === 'v1'
+      ? []
+      : [...(fields.includes('parent_run_ids') ? ['dotted_order'] : []), ...(fields.includes('tags') ? ['tags'] : [])];
+  return ['0', ...columns.map((column) => `ifNull(length(${column}), 0)`)].join(' + ');
 }
 
 export interface ChunkDeps {
@@ -277,8 +299,9 @@ export async function readChunk(
   const condition = buildMembersCondition(scope, chunk);
   const filter = buildMembersFilter(scope, condition);
   const rowBytes = baseRowBytes + chunk.bytes / Math.max(chunk.rows, 1);
-  const groupRows = Math.min(maxSourceGroupRows, Math.max(1, Math.floor(sourceGroupBytes / rowBytes)));
   try {
+    const limits = await computeRowLimits(clickhouse, condition, format, signal);
+    const groupRows = Math.min(maxSourceGroupRows, limits.group, Math.max(1, Math.floor(sourceGroupBytes / rowBytes)));
     await clickhouse.queryToFile({
       name: 'read-chunk',
       sql: `${filter.withSql} SELECT ${buildSelectList(fields)} FROM runs FINAL PREWHERE ${condition.sql}
@@ -286,7 +309,7 @@ export async function readChunk(
       params: { ...condition.params, ...filter.params },
       settings: {
         ...filter.settings,
-        max_block_size: String(await computeBlockRows(clickhouse, condition, signal)),
+        max_block_size: String(limits.block),
         output_format_parquet_row_group_size: String(groupRows),
         output_format_parquet_row_group_size_bytes: String(sourceGroupBytes),
       },

@@ -25,11 +25,23 @@ afterAll(() => exporting?.close());
 const buildScope = (name: string): ExportScope => ({ ...wholeDay, projectId: deriveUuid(name) });
 const never = new AbortController().signal;
 
-async function fill(scope: ExportScope, rows: number, rowBytes: number, fromMicros = 0): Promise<void> {
+interface Texts {
+  /** SQL over the number of a row. */
+  readonly dottedOrder?: string;
+  readonly tags?: string;
+}
+
+async function fill(
+  scope: ExportScope,
+  rows: number,
+  rowBytes: number,
+  fromMicros = 0,
+  { dottedOrder = `'x'`, tags = 'NULL' }: Texts = {},
+): Promise<void> {
   await exporting.reading.stores.clickhouse.command({
     name: 'test',
-    sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id, dotted_order, inputs)
-      SELECT 1, 1, {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + number), id, id, now64(6), toDateTime64(0, 6), id, id, 'x',
+    sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id, dotted_order, tags, inputs)
+      SELECT 1, 1, {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + number), id, id, now64(6), toDateTime64(0, 6), id, id, ${dottedOrder}, ${tags},
         concat('"', base64Encode(randomString({bytes:UInt32})), '"')
       FROM (SELECT number, generateUUIDv4(number) AS id FROM numbers({rows:UInt64}))`,
     params: {
@@ -90,6 +102,23 @@ describe('large runs among many small ones', () => {
     const format = { ...everything, fields: ['id', 'inputs'] };
     const parts = await exportAllChunks(exporting, scope, format, { rows: 240_000, bytes: 256 * 1024 * 1024 });
     expect(parts.reduce((rows, part) => rows + part.rows, 0)).toBe(40_403);
+  });
+});
+
+describe('long lists among short ones', () => {
+  it.each([
+    [
+      'parent_run_ids',
+      { dottedOrder: `arrayStringConcat(replicate(concat('20260305T000000000000Z', toString(id)), range(900)), '.')` },
+    ],
+    ['tags', { tags: `concat('["', arrayStringConcat(replicate(toString(id), range(900)), '","'), '"]')` }],
+  ])('stay within the memory limit of the encoder: %s', async (field, texts) => {
+    const scope = buildScope(`lists ${field}`);
+    await fill(scope, 20_000, 1, 0);
+    await fill(scope, 3_000, 1, 100_000, texts);
+    const format = { ...everything, fields: ['id', field] };
+    const parts = await exportAllChunks(exporting, scope, format, { rows: 240_000, bytes: 256 * 1024 * 1024 });
+    expect(parts.reduce((rows, part) => rows + part.rows, 0)).toBe(23_000);
   });
 });
 
