@@ -22,6 +22,9 @@ const formatSettings = {
   output_format_json_array_of_rows: 1,
   // The status of the response then applies to the whole result: no error can follow a 200.
   wait_end_of_query: 1,
+  // Bytes of a result that the server keeps in memory, more than any result has. It writes the rest to a temporary file and,
+  // if its disk is full, responds with 200 and without that rest.
+  http_response_buffer_size: '1073741824',
 } as const satisfies ClickHouseSettings;
 
 /**
@@ -100,6 +103,7 @@ const queryOnlySettings = {
  */
 const fileSettings = {
   wait_end_of_query: 0,
+  http_response_buffer_size: '0',
   http_write_exception_in_output_format: 0,
   output_format_parquet_string_as_string: 1,
   output_format_parquet_compression_method: 'lz4',
