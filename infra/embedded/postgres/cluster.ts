@@ -13,6 +13,7 @@ import {
   chmodSync,
   chownSync,
   existsSync,
+  lchownSync,
   lstatSync,
   mkdirSync,
   readdirSync,
@@ -62,7 +63,17 @@ export function chooseLocation(
   const locationFile = join(folder, 'postgres.location');
   const recordedFolder = readFileIfExists(locationFile)?.trim();
   if (recordedFolder && !existsSync(join(recordedFolder, 'data'))) {
-    throw createStartError(`its data folder ${recordedFolder}, which is recorded in ${locationFile}, does not exist`);
+    throw createStartError(
+      `its data folder ${recordedFolder}, which is recorded in ${locationFile}, does not exist; ` +
+        'restore it from a backup, or write the path of the restored folder to that file',
+    );
+  }
+  const recordedHash = recordedFolder && locationPattern.exec(recordedFolder)?.[1];
+  if (recordedHash && recordedHash !== hashPath(folder)) {
+    throw createStartError(
+      `${recordedFolder}, which is recorded in ${locationFile}, is the data folder of Postgres for another path of this ` +
+        'folder; copy it, or rename it if this folder was moved, and write the new path to that file',
+    );
   }
   const found = statSync(join(recordedFolder ?? embeddedFolder, 'data'), { throwIfNoEntry: false });
   const account = found && found.uid !== 0 ? { uid: found.uid, gid: found.gid } : nobody;
@@ -72,7 +83,14 @@ export function chooseLocation(
     (found || canTraverse(account, dirname(folder)) ? embeddedFolder : createLocation(folder, account, shared));
   if (parent === embeddedFolder) openFolder(folder, account);
   createAccountFolder(account, parent);
-  if (!canTraverse(account, parent)) throw createStartError(`user ${account.uid} cannot reach ${parent}`);
+  // A copy by root, such as a restored backup, belongs to root.
+  if (found?.uid === 0) giveTree(account, join(parent, 'data'));
+  if (!canTraverse(account, parent)) {
+    throw createStartError(
+      `user ${account.uid}, as which it runs, cannot reach ${parent}; use a data folder elsewhere, ` +
+        'or grant other users search permission (chmod o+x) on the folders above it',
+    );
+  }
   return {
     account,
     binaries: findReachableBinaries(build, account, shared),
@@ -95,13 +113,23 @@ function createAccountFolder(account: Account, path: string): void {
   if (!isOwnFolder(path, account.uid)) throw createStartError(`${path} does not belong to user ${account.uid} alone`);
 }
 
+/** Gives a folder and its contents to the account; the folder itself last, so that the next start repeats a part. */
+function giveTree(account: Account, path: string): void {
+  if (lstatSync(path).isDirectory()) for (const name of readdirSync(path)) giveTree(account, join(path, name));
+  lchownSync(path, account.uid, account.gid);
+}
+
+/** Matches the path of a folder that {@link createLocation} has chosen. */
+const locationPattern = /\/data-([0-9a-f]{12})-[0-9a-f]{8}$/;
+
+const hashPath = (folder: string) => createHash('sha256').update(folder).digest('hex').slice(0, 12);
+
 /**
  * Returns the path of a new folder for the data. The name of the folder contains a hash of the data folder and a random
  * part, so that a recreated data folder does not get the old data.
  */
 function createLocation(folder: string, account: Account, shared: readonly string[]): string {
-  const hash = createHash('sha256').update(folder).digest('hex').slice(0, 12);
-  return join(findSharedFolder(account, shared), `data-${hash}-${randomBytes(4).toString('hex')}`);
+  return join(findSharedFolder(account, shared), `data-${hashPath(folder)}-${randomBytes(4).toString('hex')}`);
 }
 
 function findReachableBinaries(build: PostgresBinaries, account: Account, shared: readonly string[]): string {

@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { findBinaries } from '../../../../infra/embedded/postgres/binaries.ts';
 import {
@@ -185,6 +185,41 @@ describe.runIf(isLinuxRoot('Postgres as another user'))('as root', () => {
     expect(statSync(data).mode & 0o777).toBe(0o700);
     expect(statSync(folder).mode & 0o777).toBe(0o711);
     expect(await isUp(url)).toBe(true);
+  });
+
+  it('uses a copy of the data folder that belongs to root', async () => {
+    const folder = temporaryFolder();
+    await askPostgres((await start({ folder })).url, 'CREATE TABLE t AS SELECT 1 AS n');
+    await stop();
+    const copy = join(temporaryFolder(), 'copy');
+    chmodSync(dirname(copy), 0o755);
+    execFileSync('cp', ['-r', folder, copy]);
+    expect(statSync(join(copy, 'postgres', 'data', 'base'))).toMatchObject({ uid: 0 });
+    expect(await askPostgres((await start({ folder: copy })).url, 'SELECT n FROM t')).toEqual([1]);
+  });
+
+  it('refuses a copied data folder whose Postgres data are those of the original, until they are copied too', async () => {
+    const shared = join(temporaryFolder(), 'shared');
+    chmodSync(dirname(shared), 0o755);
+    const home = temporaryFolder();
+    const folder = join(home, 'data');
+    mkdirSync(folder);
+    await askPostgres((await start({ folder, sharedFolders: [shared] })).url, 'CREATE TABLE t AS SELECT 1 AS n');
+    await stop();
+    const original = readFileSync(join(folder, 'postgres.location'), 'utf8').trim();
+
+    const copy = join(home, 'copy');
+    execFileSync('cp', ['-r', folder, copy]);
+    await expect(start({ folder: copy, sharedFolders: [shared] })).rejects.toThrow(`${original}, which is recorded in`);
+    const data = join(shared, 'copy');
+    execFileSync('cp', ['-r', original, data]);
+    writeFileSync(join(copy, 'postgres.location'), data);
+    const { url } = await start({ folder: copy, sharedFolders: [shared] });
+    expect(await askPostgres(url, 'SELECT n FROM t')).toEqual([1]);
+    await askPostgres(url, 'DROP TABLE t');
+    await stop();
+    const first = await start({ folder, sharedFolders: [shared] });
+    expect(await askPostgres(first.url, 'SELECT n FROM t')).toEqual([1]);
   });
 
   it('copies program and data out of a home folder of mode 700, reuses the copies, and keeps folders separate', async () => {
