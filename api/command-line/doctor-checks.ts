@@ -18,6 +18,7 @@ import { topics } from '../../schemas/topics.ts';
 import { type CheckedServer, listEngineLogs, type ServerName } from './explain-part.ts';
 import { requireVersion } from './migrate.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
+import { inspectSecrets } from './sealed-secrets.ts';
 
 /**
  * A check of one server. `check` resolves with a description if the server is usable; otherwise it throws an error for
@@ -94,8 +95,21 @@ export function createServerChecks(config: Config, addresses: Partial<StoreAddre
   return checks;
 }
 
-/** Returns the checks of the content of both stores. Only after the first one are the others sure to find their tables. */
-export function createContentChecks(stores: Stores) {
+/**
+ * Returns the checks of the content of both stores. Only after the first one are the others sure to find their tables.
+ *
+ * @param secretKey Unset: it is not known, and stored secrets are not checked.
+ */
+export function createContentChecks({
+  config,
+  stores,
+  secretKey,
+}: {
+  readonly config: Config;
+  readonly stores: Stores;
+  readonly secretKey: string | undefined;
+}) {
+  const { database } = stores;
   const checkSchema = async () => {
     const { pending } = await checkMigrations(stores);
     if (pending.length === 0) return 'matches this release';
@@ -103,8 +117,9 @@ export function createContentChecks(stores: Stores) {
   };
   return [
     { name: 'Schema', check: checkSchema },
-    { name: 'Deletions', check: () => inspectDeletions(stores.database) },
-    { name: 'Deployments', check: () => inspectUnclaimedRevisions(stores.database) },
+    { name: 'Deletions', check: () => inspectDeletions(database) },
+    { name: 'Deployments', check: () => inspectUnclaimedRevisions(database) },
+    ...(secretKey === undefined ? [] : [{ name: 'Secrets', check: () => inspectSecrets(database, config, secretKey) }]),
   ];
 }
 

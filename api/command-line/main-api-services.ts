@@ -3,13 +3,11 @@ import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openRateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
-import { resealColumns } from '../../infra/sealing/reseal.ts';
 import { createTokenSigner } from '../../infra/signing/token-signer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { createPriceMaps } from '../../pipelines/costs/load-price-maps.ts';
-import { sealedDeploymentColumns } from '../../pipelines/deployments/deployment-secrets.ts';
 import { createReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
 import { createSourceReceiver } from '../../pipelines/deployments/receive-source.ts';
 import { createSourceStore } from '../../pipelines/deployments/source-store.ts';
@@ -19,15 +17,13 @@ import { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
 import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { RunLocations } from '../../pipelines/ingest/accept/run-locations.ts';
 import { openOAuth } from '../../pipelines/oauth/oauth-deps.ts';
-import { sealedClientSecretColumn } from '../../pipelines/oauth/provider.ts';
-import { sealedOAuthTokenColumns } from '../../pipelines/oauth/token.ts';
 import { createProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
 import { locateRuns } from '../../pipelines/runs/locate-run.ts';
-import { createShareSealer, sealedTokenColumn } from '../../pipelines/shares/share-tokens.ts';
+import { createShareSealer } from '../../pipelines/shares/share-tokens.ts';
 import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
 import { openOidcClient } from '../../pipelines/tenants/oidc.ts';
-import { createSecretSealer, sealedSecretColumn } from '../../pipelines/tenants/secrets.ts';
+import { createSecretSealer } from '../../pipelines/tenants/secrets.ts';
 import { SignInLinks } from '../../pipelines/tenants/sign-in-links.ts';
 import { UsageLimits } from '../../pipelines/usage/usage-limits.ts';
 import type { Services } from '../server/services.ts';
@@ -90,7 +86,7 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     authenticator,
     rateLimiter,
     system: {
-      check: async () => (await import('./system-checks.ts')).checkSystem(config, parts.addresses, parts.stores),
+      check: async () => (await import('./system-checks.ts')).checkSystem(parts),
       log,
       openDeadLetters: () => (deadLetters ??= openDeadLetters({ config, logger, stores: parts.stores }, shutdown)),
     },
@@ -147,18 +143,4 @@ function readOwnWrites(clickhouse: ClickHouse, log: Pick<EventLog, 'whenStored'>
       return clickhouse.queryToFile(request);
     },
   };
-}
-
-/**
- * Encrypts what was encrypted with a former key again: tokens of shares, secrets of workspaces and of deployments,
- * OAuth secrets.
- */
-export async function resealValues(services: Services, logger: Logger): Promise<void> {
-  const { database, shareSealer, secretSealer } = services;
-  const under = { sealer: secretSealer, logger };
-  const shares = await resealColumns(database, [sealedTokenColumn], { sealer: shareSealer, logger });
-  const secrets = await resealColumns(database, [sealedSecretColumn], under);
-  const deployments = await resealColumns(database, sealedDeploymentColumns, under);
-  const oauth = await resealColumns(database, [sealedClientSecretColumn, ...sealedOAuthTokenColumns], under);
-  logger.info({ shares, secrets, deployments, oauth }, 'resealed share tokens and secrets of former secret keys');
 }

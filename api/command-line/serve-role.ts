@@ -117,9 +117,8 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
       },
       shutdown,
     );
-    if (config.formerSecretKeys !== undefined) {
-      await loaded.mainApiServices.resealValues(services, logger);
-    }
+    const { resealSecrets } = await import('./sealed-secrets.ts');
+    await resealSecrets(database, config, { secretKey, logger });
     // Printed at once: if a later part fails, the next start finds the key and does not print it.
     printAdminKey(await bootstrap(database, config), mainApi ? listener.url : mainApiUrl(config, config.port));
     if (role === 'all') operatorKey = await findOperatorKey(database);

@@ -4,10 +4,9 @@ import { openEncoderPool } from '../../infra/duckdb/encoder.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
-import { resealColumns } from '../../infra/sealing/reseal.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { createDestinationDeps, sealedCredentialsColumn } from '../../pipelines/exports/destinations/destination.ts';
+import { createDestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../pipelines/exports/destinations/open-destination.ts';
 import { getLeaseTimeoutMs } from '../../pipelines/exports/live-attempts.ts';
 import { createChunkSources } from '../../pipelines/exports/parquet-writer.ts';
@@ -39,10 +38,6 @@ export async function startExports(
   const encoderPool = openEncoderPool({ memoryLimitBytes: config.exportEncoderBytes });
   shutdown.add('encoders', () => encoderPool.close());
   const destinations = createDestinationDeps(config, database, secretKey);
-  if (config.formerSecretKeys !== undefined) {
-    const resealed = await resealColumns(database, [sealedCredentialsColumn], { ...destinations, logger });
-    logger.info({ resealed }, 'resealed credentials of former secret keys');
-  }
   const leaseDatabase = openDatabase({
     url: databaseUrl,
     authorities: readTrustedAuthorities(config),

@@ -14,16 +14,20 @@ export interface SystemCheck {
   readonly remedy: string | null;
 }
 
+export interface CheckedSystem {
+  readonly config: Config;
+  readonly addresses: Partial<StoreAddresses>;
+  readonly stores: Stores;
+  readonly secretKey: string;
+}
+
 /** Runs the checks of `runlake doctor` of the servers that this installation uses, at the same time. */
-export function checkSystem(
-  config: Config,
-  addresses: Partial<StoreAddresses>,
-  stores: Stores,
-): Promise<SystemCheck[]> {
+export function checkSystem({ config, addresses, stores, secretKey }: CheckedSystem): Promise<SystemCheck[]> {
   const servers = createServerChecks(config, addresses, stores).map((server) =>
     inspect(server, (error) => explainPart(error, server)),
   );
-  return Promise.all([...servers, ...createContentChecks(stores).map((each) => inspect(each))]);
+  const contents = createContentChecks({ config, stores, secretKey }).map((each) => inspect(each));
+  return Promise.all([...servers, ...contents]);
 }
 
 async function inspect(

@@ -57,3 +57,20 @@ export async function resealColumns(
   }
   return resealed;
 }
+
+/** Counts the secrets of `columns` that were encrypted with a key that the sealer does not have. @throws errors of the database. */
+export async function countUnreadable(
+  database: Pick<Sql, 'query'>,
+  columns: readonly SealedColumn[],
+  { keyIds }: Sealer,
+): Promise<number> {
+  let count = 0;
+  for (const { table, column } of columns) {
+    const [row] = await database.query<{ readonly count: number }>(
+      `SELECT count(*)::int AS count FROM ${table} WHERE split_part(${column}, '.', 2) <> ALL ($1::text[])`,
+      [keyIds],
+    );
+    count += row?.count ?? 0;
+  }
+  return count;
+}

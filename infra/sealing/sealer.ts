@@ -6,6 +6,8 @@ import { runlakeError } from '../errors/runlake-error.ts';
  * the row that it was encrypted for, and only if it was not changed.
  */
 export interface Sealer {
+  /** Ids of the keys that this process has: the current key and the former ones. */
+  readonly keyIds: readonly string[];
   /** @param row identifies the row that stores the secret, for example its id. */
   seal(text: string, row: string): string;
   /** @throws SEAL_KEY_UNKNOWN, SEAL_BROKEN; the errors never contain any part of the secret. */
@@ -55,6 +57,7 @@ export function createSealer({ secretKey, formerSecretKeys = '', purpose, what }
   const buildAssociatedData = (keyId: string, row: string) =>
     Buffer.from(JSON.stringify([formatVersion, keyId, purpose, row]));
   return {
+    keyIds: [...keys.keys()],
     seal(text, row) {
       const nonce = randomBytes(nonceBytes);
       const cipher = createCipheriv('aes-256-gcm', current.bytes, nonce, { authTagLength: tagBytes });

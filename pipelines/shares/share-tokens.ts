@@ -13,7 +13,7 @@ export function createShareSealer({ formerSecretKeys }: Pick<Config, 'formerSecr
     secretKey,
     formerSecretKeys,
     purpose: 'shares',
-    what: 'The token of the share',
+    what: 'The tokens of the share',
   });
 }
 

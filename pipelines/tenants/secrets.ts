@@ -7,7 +7,7 @@ import { createSealer, type Sealer } from '../../infra/sealing/sealer.ts';
 import { enforceLimit } from './enforce-limit.ts';
 
 export function createSecretSealer({ formerSecretKeys }: Pick<Config, 'formerSecretKeys'>, secretKey: string): Sealer {
-  return createSealer({ secretKey, formerSecretKeys, purpose: 'secrets', what: 'The secret' });
+  return createSealer({ secretKey, formerSecretKeys, purpose: 'secrets', what: 'The secrets' });
 }
 
 interface SecretDeps {

@@ -108,6 +108,14 @@ export interface DestinationDeps {
   readonly limits?: S3Limits | undefined;
 }
 
+export function createDestinationSealer(
+  { formerSecretKeys }: Pick<Config, 'formerSecretKeys'>,
+  secretKey: string,
+): Sealer {
+  const what = 'The credentials of the destination';
+  return createSealer({ secretKey, formerSecretKeys, purpose: 'destinations', what });
+}
+
 /**
  * Creates the dependencies of operations on destinations.
  *
@@ -115,12 +123,7 @@ export interface DestinationDeps {
  * @throws TLS_FILE_UNUSABLE
  */
 export function createDestinationDeps(config: Config, database: Database, secretKey: string): DestinationDeps {
-  const sealer = createSealer({
-    secretKey,
-    formerSecretKeys: config.formerSecretKeys,
-    purpose: 'destinations',
-    what: 'The credentials of the destination',
-  });
+  const sealer = createDestinationSealer(config, secretKey);
   return { database, sealer, config, checks: new CheckLimiter(), authorities: readTrustedAuthorities(config) };
 }
 

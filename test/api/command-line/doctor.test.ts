@@ -7,6 +7,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { requireVersion } from '../../../api/command-line/migrate.ts';
 import { Instance } from '../../crash/instance.ts';
 import { askPostgres } from '../../infra/embedded/processes.ts';
+import { startRunlake } from '../../runlake-process.ts';
 import { runCommand } from './run-command.ts';
 
 vi.setConfig({ testTimeout: 240_000 });
@@ -115,6 +116,36 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   const pending = await doctor(dataDir);
   expect(pending.code).toBe(1);
   expect(pending.text).toMatch(/error {2}Schema: lacks postgres\/\S+\n {7}→ run `runlake migrate`/);
+});
+
+test('reports stored secrets whose key is lost, until the former key is known', async () => {
+  const environment = { RUNLAKE_SECRET_KEY: 'the first secret key' };
+  const first = await startRunlake({ environment });
+  onTestFinished(() => first.remove());
+  const { dataDir, apiKey } = first;
+  const headers = { 'x-api-key': apiKey, 'content-type': 'application/json' };
+  const body = JSON.stringify([{ key: 'TOKEN', value: 'hunter2' }]);
+  const path = '/api/v1/workspaces/current/secrets';
+  expect(await fetch(`${first.url}${path}`, { method: 'POST', headers, body })).toMatchObject({ ok: true });
+  expect((await doctor(dataDir, environment)).text).toMatch(/ok {5}Secrets: /);
+  await first.stop();
+
+  const restart = async (settings: Record<string, string>) => {
+    const runlake = await startRunlake({ environment: settings, dataDir, apiKey });
+    const found = await doctor(dataDir, settings);
+    await runlake.stop();
+    return { ...found, output: runlake.output() };
+  };
+  const lost = await restart({});
+  expect(lost.output).toContain('stored secrets cannot be decrypted');
+  expect(lost.code).toBe(1);
+  expect(lost.text).toMatch(/error {2}Secrets: .*\(secrets of workspaces: 1\)\.?\n {7}→ Add that key to RUNLAKE_FORMER/);
+
+  const rotated = await restart({ RUNLAKE_FORMER_SECRET_KEYS: environment.RUNLAKE_SECRET_KEY });
+  expect(rotated.text).toMatch(/ok {5}Secrets: /);
+  const withoutFormer = await restart({});
+  expect(withoutFormer.text).toMatch(/ok {5}Secrets: /);
+  expect(withoutFormer.output).not.toContain('cannot be decrypted');
 });
 
 test.each([
