@@ -214,6 +214,13 @@ if (first !== undefined && !first.startsWith('-') && !knownCommands.includes(fir
   // Without this check, the default command would treat an unknown command as its own argument.
   program.error(`error: unknown command '${first}'. See \`runlake --help\``);
 }
+const isRole = first === undefined || first.startsWith('-') || roles.some(([role]) => role === first);
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  // The reader of the output may end early, as in `runlake audit | head`. A role continues without it.
+  if (isRole) return;
+  if (error.code !== 'EPIPE') console.error(`runlake: the output cannot be written: ${error.message}`);
+  process.exit(error.code === 'EPIPE' ? undefined : 1);
+});
 try {
   await program.parseAsync();
 } catch (error) {

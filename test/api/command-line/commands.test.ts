@@ -33,6 +33,18 @@ describe('runlake', () => {
       expect(output).toMatch(new RegExp(`^  ${name} `, 'm'));
   });
 
+  it('ends without a message if the reader of its output has ended', async () => {
+    const child = spawn(process.execPath, [builtProgram, 'doctor'], {
+      env: { PATH: process.env.PATH, RUNLAKE_DATA_DIR: folder },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    child.stdout.destroy();
+    let errors = '';
+    child.stderr.on('data', (chunk) => (errors += chunk));
+    await once(child, 'close');
+    expect(errors).toBe('');
+  });
+
   it.each(['api', 'ingest'])('%s reports which addresses it needs', async (role) => {
     const { code, errors } = await command([role]);
     expect(code).toBe(1);
