@@ -1,7 +1,8 @@
 import { accessSync, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { type Layout, readLayout, requireServersOfCluster } from '../../infra/clickhouse/layout.ts';
-import { inspectClickHouseRights, readClickHouseClockMs } from '../../infra/clickhouse/server-queries.ts';
+import { inspectClickHouseRights, readClickHouseClockMs, readDiskFreePercent } from '../../infra/clickhouse/server-queries.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
 import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';
@@ -34,6 +35,9 @@ export interface ServerCheck extends CheckedServer {
  */
 const maxClockDifferenceMs = 5_000;
 
+/** Minimum free space of the disks of ClickHouse. */
+const minFreePercent = 1;
+
 /** Returns a check for every server with a known address, in the order in which startup connects to the servers. */
 export function createServerChecks(config: Config, addresses: Partial<StoreAddresses>, stores: Stores): ServerCheck[] {
   const { clickhouse, database } = stores;
@@ -57,9 +61,11 @@ export function createServerChecks(config: Config, addresses: Partial<StoreAddre
       const check = async () => {
         const release = await server.version();
         requireVersion('ClickHouse', release);
+        // A full disk also refuses what the check of the rights writes.
+        const disk = await inspectDisk(server);
         await inspectClickHouseRights(server);
         await compareClock('ClickHouse', () => readClickHouseClockMs(server));
-        return `release ${release}, ${describeLayout(await readLayout(server))}`;
+        return `release ${release}, ${describeLayout(await readLayout(server))}, ${disk}`;
       };
       checks.push({ name: 'ClickHouse', address: serverAddresses[index] ?? clickhouseUrl, check });
     }
@@ -134,6 +140,17 @@ function describeLayout(layout: Layout): string {
     default:
       return layout satisfies never;
   }
+}
+
+/** @throws PART_UNUSABLE if the disk of a ClickHouse server is full. */
+async function inspectDisk(server: ClickHouse): Promise<string> {
+  const percent = await readDiskFreePercent(server);
+  if (percent >= minFreePercent) return `${Math.floor(percent)} % of its disk free`;
+  throw runlakeError('PART_UNUSABLE', {
+    reason: `The disk of ClickHouse is full: ${percent.toFixed(1)} % is free`,
+    remedy:
+      'Free disk space, or enlarge the disk. Meanwhile, requests that send runs get 503; Runlake then continues by itself.',
+  });
 }
 
 /**

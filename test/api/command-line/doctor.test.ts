@@ -6,7 +6,9 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { requireVersion } from '../../../api/command-line/migrate.ts';
 import { Instance } from '../../crash/instance.ts';
+import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { askPostgres } from '../../infra/embedded/processes.ts';
+import { mountDisk } from '../../infra/full-disk.ts';
 import { startRunlake } from '../../runlake-process.ts';
 import { runCommand } from './run-command.ts';
 
@@ -116,6 +118,23 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   const pending = await doctor(dataDir);
   expect(pending.code).toBe(1);
   expect(pending.text).toMatch(/error {2}Schema: lacks postgres\/\S+\n {7}→ run `runlake migrate`/);
+});
+
+test.runIf(isLinuxRoot('a full disk'))('reports a full disk', async () => {
+  const disk = mountDisk(400);
+  try {
+    const runlake = await startRunlake({ dataDir: join(disk.folder, 'data') });
+    try {
+      const { dataDir } = runlake;
+      expect((await doctor(dataDir)).text).toMatch(/ok {5}ClickHouse: .*, \d+ % of its disk free\n/);
+      disk.fill();
+      expect((await doctor(dataDir)).text).toMatch(/error {2}ClickHouse: The disk of ClickHouse is full: 0\.\d % is free/);
+    } finally {
+      await runlake.remove();
+    }
+  } finally {
+    disk.remove();
+  }
 });
 
 test('reports stored secrets whose key is lost, until the former key is known', async () => {

@@ -1,5 +1,4 @@
-import { execFileSync } from 'node:child_process';
-import { appendFileSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
@@ -7,6 +6,7 @@ import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embe
 import { killLeftoverProcess, recordProcess } from '../../../../infra/embedded/process-identity.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { isLinuxRoot } from '../../../house/prerequisites.ts';
+import { mountDisk } from '../../full-disk.ts';
 import { askClickhouse, listProcesses, temporaryFolder } from '../processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
@@ -68,13 +68,12 @@ it('has the given settings', async () => {
 });
 
 it.runIf(isLinuxRoot('a full disk'))('returns complete results while its disk is full', async () => {
-  const folder = temporaryFolder();
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', folder]);
+  const disk = mountDisk(64);
   try {
-    engine = await startClickhouse({ folder });
+    engine = await startClickhouse({ folder: disk.folder });
     const clickhouse = openClickHouse({ url: engine.url, logger: createLogger('silent', 'test'), timeoutMs: 30_000 });
     try {
-      fillDisk(join(folder, 'filler'));
+      disk.fill();
       await expect(clickhouse.query({ name: 'test', sql: 'SELECT 1 AS n' })).resolves.toEqual([{ n: 1 }]);
       const sql = "SELECT repeat('a', 1000) FROM numbers(20000)";
       const text = await clickhouse.queryText({ name: 'test', sql, format: 'TSV' });
@@ -84,19 +83,9 @@ it.runIf(isLinuxRoot('a full disk'))('returns complete results while its disk is
     }
     await engine.stop();
   } finally {
-    execFileSync('umount', ['--lazy', folder]);
+    disk.remove();
   }
 });
-
-function fillDisk(path: string): void {
-  for (let size = 1024 * 1024; size >= 1; ) {
-    try {
-      appendFileSync(path, Buffer.alloc(size));
-    } catch {
-      size = Math.floor(size / 2);
-    }
-  }
-}
 
 it('restarts on the same address with its data after a crash', async () => {
   const folder = temporaryFolder();
