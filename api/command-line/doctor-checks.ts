@@ -2,7 +2,11 @@ import { accessSync, closeSync, constants, fstatSync, openSync, readSync, statSy
 import { dirname, resolve } from 'node:path';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { type Layout, readLayout, requireServersOfCluster } from '../../infra/clickhouse/layout.ts';
-import { inspectClickHouseRights, readClickHouseClockMs, readDiskFreePercent } from '../../infra/clickhouse/server-queries.ts';
+import {
+  inspectClickHouseRights,
+  readClickHouseClockMs,
+  readDiskFreePercent,
+} from '../../infra/clickhouse/server-queries.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
 import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';

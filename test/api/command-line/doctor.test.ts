@@ -128,7 +128,9 @@ test.runIf(isLinuxRoot('a full disk'))('reports a full disk', async () => {
       const { dataDir } = runlake;
       expect((await doctor(dataDir)).text).toMatch(/ok {5}ClickHouse: .*, \d+ % of its disk free\n/);
       disk.fill();
-      expect((await doctor(dataDir)).text).toMatch(/error {2}ClickHouse: The disk of ClickHouse is full: 0\.\d % is free/);
+      expect((await doctor(dataDir)).text).toMatch(
+        /error {2}ClickHouse: The disk of ClickHouse is full: 0\.\d % is free/,
+      );
     } finally {
       await runlake.remove();
     }
@@ -158,7 +160,9 @@ test('reports stored secrets whose key is lost, until the former key is known', 
   const lost = await restart({});
   expect(lost.output).toContain('stored secrets cannot be decrypted');
   expect(lost.code).toBe(1);
-  expect(lost.text).toMatch(/error {2}Secrets: .*\(secrets of workspaces: 1\)\.?\n {7}→ Add that key to RUNLAKE_FORMER/);
+  expect(lost.text).toMatch(
+    /error {2}Secrets: .*\(secrets of workspaces: 1\)\.?\n {7}→ Add that key to RUNLAKE_FORMER/,
+  );
 
   const rotated = await restart({ RUNLAKE_FORMER_SECRET_KEYS: environment.RUNLAKE_SECRET_KEY });
   expect(rotated.text).toMatch(/ok {5}Secrets: /);
