@@ -11,7 +11,7 @@ const backslash = 0x5c;
  */
 const maxLoopBytes = 64;
 
-/** Returns the index after the string whose opening quote is at `from`, in validated JSON. */
+/** Returns the index after the string whose opening quote is at `from`; the end of `bytes` if the string does not end. */
 export function skipString(bytes: Buffer, from: number): number {
   let index = from + 1;
   for (;;) {
@@ -21,19 +21,11 @@ export function skipString(bytes: Buffer, from: number): number {
       if (byte === quote) return index + 1;
       index += byte === backslash ? 2 : 1;
     }
-    index = findNextQuote(bytes, index);
+    index = bytes.indexOf(quote, index);
+    if (index < 0) return bytes.length;
     if (!isEscaped(bytes, index, from)) return index + 1;
     index++;
   }
-}
-
-/**
- * Returns the index of the first quote from `index` on, or the end of `bytes`. A quote at `index` itself is not
- * escaped, because the caller skips whole escapes.
- */
-function findNextQuote(bytes: Buffer, index: number): number {
-  const found = bytes.indexOf(quote, index);
-  return found < 0 ? bytes.length : found;
 }
 
 /** Returns whether an odd number of backslashes, all after `from`, precedes `index`. */

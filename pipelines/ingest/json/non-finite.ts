@@ -19,9 +19,15 @@ export function readWithNonFinite<T>(bytes: Buffer, read: (bytes: Buffer) => T, 
   }
 }
 
-const tokens = ['NaN', 'Infinity', '-Infinity'].map((name) => Buffer.from(name));
-const findToken = (bytes: Buffer, at: number) =>
-  tokens.find((token) => token.equals(bytes.subarray(at, at + token.length)));
+/** The numbers, each at the code of its first character. */
+const tokens = new Array<Buffer | undefined>(256).fill(undefined);
+for (const name of ['NaN', 'Infinity', '-Infinity']) tokens[name.charCodeAt(0)] = Buffer.from(name);
+
+function startsWith(bytes: Buffer, at: number, token: Buffer): boolean {
+  for (let index = 1; index < token.length; index++) if (bytes[at + index] !== token[index]) return false;
+  return true;
+}
+
 const nullText = Buffer.from('null');
 const quote = 0x22;
 /** Maximum size of a text that is copied in one step. It exceeds the size of the batches that SDKs send. */
@@ -45,8 +51,8 @@ export function replaceNonFinite(bytes: Buffer, error: unknown, reserve?: (bytes
       index = skipString(bytes, index);
       continue;
     }
-    const token = byte === 0x4e || byte === 0x49 || byte === 0x2d ? findToken(bytes, index) : undefined;
-    if (token === undefined) {
+    const token = tokens[byte];
+    if (token === undefined || !startsWith(bytes, index, token)) {
       index++;
       continue;
     }

@@ -23,12 +23,12 @@ test.each([
   expect(read(text)).toBe(json);
 });
 
-test.each(['nan', 'NaNs', '-NaN', '+Infinity', '[NaN', '{"a": "NaN}', '"NaN', '{NaN: 1}', '--Infinity', '1NaN'])(
-  '%s is refused',
-  (text) => {
-    expect(() => read(text)).toThrow(/Invalid JSON/);
-  },
-);
+test.each([
+  ...['nan', 'NaNs', '-NaN', '+Infinity', '[NaN', '{"a": "NaN}', '"NaN', '{NaN: 1}', '--Infinity', '1NaN', '[NaN, -'],
+  ...['"NaN\\', `"NaN\\"`, `"NaN${'x'.repeat(100)}\\`, `"NaN${'x'.repeat(100)}\\"`],
+])('%s is refused', (text) => {
+  expect(() => read(text)).toThrow(/Invalid JSON/);
+});
 
 test('valid JSON is not copied', () => {
   const bytes = Buffer.from('["NaN"]');
