@@ -8,6 +8,7 @@ import { findPath } from '../json/find.ts';
 import { replaceNonFinite } from '../json/non-finite.ts';
 import { requireEnd, requireOpening, ScanInput } from '../json/scan.ts';
 import { ChildCursor, KeySet, scanAny } from '../json/scan-any.ts';
+import { decodeStringBytes } from '../json/scan-string.ts';
 import type { OtlpDraft } from '../otlp/map-span.ts';
 import { readOtlp } from '../otlp/read-otlp.ts';
 import { formatDottedOrderSegment } from '../run-event/dotted-order.ts';
@@ -271,13 +272,13 @@ function* encodeAttachments(
 ): StepwiseWork<RelatedEvent[]> {
   const events: RelatedEvent[] = [];
   for (const { index, runId, attachments } of drafts) {
-    for (const { name, mimeType, base64 } of attachments) {
+    for (const { name, mimeType, content: json } of attachments) {
       const part = `span ${index}, attachment ${name}`;
       memory.addItem();
       // The decoded content and the message.
-      memory.take(2 * base64.length);
+      memory.take(2 * json.length);
       try {
-        const content = Buffer.from(base64.toString('latin1'), 'base64');
+        const content = Buffer.from(decodeStringBytes(json, 0, json.length), 'base64');
         const message = readAttachment(sender, { runId, name, mimeType, content }, deps);
         events.push({ topic: attachmentEvents, runId, part, message });
       } catch (error) {

@@ -10,8 +10,8 @@ import type { SpanContext } from './span-fields.ts';
 export interface SpanAttachment {
   readonly name: string;
   readonly mimeType: string;
-  /** The content in base64, as a view of the request. */
-  readonly base64: Buffer;
+  /** The content in base64, as a JSON string: a view of the request. */
+  readonly content: Buffer;
 }
 
 /** Maximum number of attachments of one span. */
@@ -45,10 +45,10 @@ function readAttachment(source: Buffer, start: number, end: number): SpanAttachm
   const find = (key: string) => findPath(source, start, end, [key]);
   const name = readShortText(source, find('name'));
   const content = find('content');
-  const mimeType = find('mime_type');
+  const mimeType = readShortText(source, find('mime_type')) ?? '';
   if (name === undefined || validateAttachmentName(name) !== undefined || content?.kind !== 'string') return undefined;
-  const base64 = source.subarray(content.start + 1, content.end - 1);
-  return isBase64(base64) ? { name, mimeType: readShortText(source, mimeType) ?? '', base64 } : undefined;
+  if (!isBase64(source, content.start + 1, content.end - 1)) return undefined;
+  return { name, mimeType, content: source.subarray(content.start, content.end) };
 }
 
 /** Returns a text that is not much longer than a name or a MIME type may be. */
@@ -57,13 +57,13 @@ function readShortText(source: Buffer, range: JsonRange | undefined): string | u
   return decodeStringBytes(source, range.start, range.end);
 }
 
-/** 1 for the characters of base64, and for the backslash that some JSON encoders write before a slash. */
+/** 1 for the characters of base64, and for the backslash, because some JSON encoders escape slashes and plus signs. */
 const isBase64Character = new Uint8Array(256);
 for (const character of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=\\') {
   isBase64Character[character.charCodeAt(0)] = 1;
 }
 
-function isBase64(text: Buffer): boolean {
-  for (let index = 0; index < text.length; index++) if (isBase64Character[text[index]!] === 0) return false;
+function isBase64(source: Buffer, start: number, end: number): boolean {
+  for (let index = start; index < end; index++) if (isBase64Character[source[index]!] === 0) return false;
   return true;
 }

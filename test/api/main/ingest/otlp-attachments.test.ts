@@ -41,10 +41,11 @@ const attachment = (name: string, content: string | Buffer, mimeType = 'audio/wa
 });
 
 test.each([json, protobuf])('attachments of a span are stored as those of its run (%s)', async (contentType) => {
-  const audio = Buffer.from([0, 255, 254, 10, 13, 63, 191]);
-  // Encoders such as that of PHP escape slashes.
+  const audio = Buffer.from([0, 255, 254, 251, 13, 63, 191]);
+  // Encoders such as that of PHP escape slashes, those of .NET plus signs, and MIME has lines of 76 characters.
   const text = JSON.stringify([attachment('ton "ä"', audio), attachment('empty', '', 'text/plain')]);
-  const { answer, urls, metadata } = await send(text.replaceAll('/', '\\/'), contentType);
+  const escaped = text.replace(/(?<=content":"....)/, '\\n').replaceAll('/', '\\/').replaceAll('+', '\\u002B');
+  const { answer, urls, metadata } = await send(escaped, contentType);
   expect(answer.status).toBe(200);
   expect(Object.keys(urls).sort()).toEqual(['attachment.empty', 'attachment.ton "ä"']);
   const { presigned_url: url, mime_type: mimeType } = urls['attachment.ton "ä"'] ?? { presigned_url: '' };
