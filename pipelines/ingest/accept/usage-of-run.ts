@@ -37,12 +37,18 @@ export function readUsage(values: RunValues): void {
   if (firstTokenTime !== undefined) values.firstTokenTimeMicros = firstTokenTime;
 }
 
-/** Adds the details and costs of the usage in the outputs to `values`, if it states the same numbers of tokens. */
+/**
+ * Adds what only the usage in the outputs states, such as details and costs, to `values`, if both state the same numbers of
+ * tokens.
+ */
 export function addUsageDetails(values: RunValues): void {
   const usage = findUsage({ outputs: values.outputs });
   if (usage === undefined) return;
-  const { input_tokens: promptTokens, output_tokens: completionTokens } = usage;
-  if (promptTokens === values.promptTokens && completionTokens === values.completionTokens) assignUsage(values, usage);
+  const stated: RunValues = {};
+  assignUsage(stated, usage);
+  const { promptTokens, completionTokens } = stated;
+  if (promptTokens !== values.promptTokens || completionTokens !== values.completionTokens) return;
+  Object.assign(values, { ...stated, ...values });
 }
 
 /** Adds the values of one usage object to `values`. Intended for callers that have already parsed the object. */
@@ -130,7 +136,11 @@ function assignCount(
   key: 'promptTokens' | 'completionTokens' | 'totalTokens',
   value: unknown,
 ): void {
-  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) values[key] = value;
+  if (isCount(value)) values[key] = value;
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
 function assignCost(values: RunValues, key: 'promptCost' | 'completionCost' | 'totalCost', value: unknown): void {
@@ -185,7 +195,7 @@ function readResponseDetails(usage: JsonObject, name: string): JsonObject | unde
   const details = responseDetailNames[name]?.map((key) => usage[key]).find(isJsonObject);
   const kinds = responseTokenKinds.flatMap(([from, to]) => {
     const count = details?.[from];
-    return typeof count === 'number' && count > 0 ? [[to, count]] : [];
+    return isCount(count) && count > 0 ? [[to, count]] : [];
   });
   return kinds.length > 0 ? (Object.fromEntries(kinds) as JsonObject) : undefined;
 }

@@ -29,6 +29,7 @@ describe('the usage of a model call', () => {
     ],
     ['a generation in one list', { generations: [{ message: { ...constructorFields, kwargs: message } }] }],
     ['a message as a member, as the Python SDK serialises it', { score: [1], message }],
+    ['a response as a member, with its message', { response: { message: { content: 'hi' }, usage_metadata: usage } }],
     ['a returned message, as the JavaScript SDK serialises it', { outputs: { ...constructorFields, kwargs: message } }],
   ])('is found in %s', (_place, outputs) => {
     expect(readTokens(outputs)).toEqual(found);
@@ -44,7 +45,7 @@ describe('the usage of a model call', () => {
         [output]: 4,
         total_tokens: 14,
         [`${input}_details`]: { cached_tokens: 8, audio_tokens: 0 },
-        [`${output}_details`]: { reasoning_tokens: 3, accepted_prediction_tokens: 1 },
+        [`${output}_details`]: { reasoning_tokens: 3, accepted_prediction_tokens: 1, audio_tokens: 1e300 },
       },
     };
     const details = '{"prompt_token_details":{"cache_read":8},"completion_token_details":{"reasoning":3}}';

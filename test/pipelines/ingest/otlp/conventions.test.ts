@@ -94,6 +94,21 @@ describe('usage', () => {
       [9, undefined, 9],
       undefined,
     ],
+    [
+      {
+        'gen_ai.usage.input_tokens': 9,
+        'gen_ai.usage.total_tokens': 12,
+        'gen_ai.completion':
+          '{"usage":{"prompt_tokens":9,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":8}}}',
+      },
+      [9, undefined, 12],
+      '{"prompt_token_details":{"cache_read":8}}',
+    ],
+    [
+      { 'gen_ai.usage.total_tokens': 12, 'gen_ai.completion': '{"usage":{"prompt_tokens":2,"completion_tokens":1}}' },
+      [undefined, undefined, 12],
+      undefined,
+    ],
     [{ 'ai.usage.tokens': 7 }, [7, undefined, 7], undefined],
     [
       { 'gen_ai.usage.input_tokens': 9, 'gen_ai.usage.details.cached_tokens': 8 },
