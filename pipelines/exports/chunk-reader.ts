@@ -204,12 +204,12 @@ const maxBlockListBytes = 2 * 1024 * 1024;
 interface RowLimits {
   /** Maximum number of rows that ClickHouse may process as one block when it writes the selected runs. */
   readonly block: number;
-  /** Maximum number of rows in a row group of the source file, because of its lists. */
+  /** Maximum number of rows in a row group of the source file, so that DuckDB can convert their lists. */
   readonly group: number;
 }
 
 /**
- * Computes how many rows may be together. The rows of a block form one row group of the file, and DuckDB holds a whole
+ * Computes the maximum sizes of blocks and row groups. The rows of a block form one row group of the file, and DuckDB holds a whole
  * row group in memory. Therefore blocks must be small where large runs are close together; elsewhere small blocks only
  * cost time. The query reads without `FINAL`; rows that are not merged yet only make the result smaller.
  */
@@ -225,7 +225,7 @@ async function computeRowLimits(
     name: 'size-blocks',
     sql: `SELECT max(near) AS bytes, max(near_lists) AS lists FROM (
             SELECT ${near('bytes')} AS near, ${near('list_bytes')} AS near_lists
-            FROM (SELECT ${memberOrder}, ${runBytes} AS bytes, ${sumListBytes(format)} AS list_bytes FROM runs WHERE ${sql}))`,
+            FROM (SELECT ${memberOrder}, ${runBytes} AS bytes, ${buildListBytesSql(format)} AS list_bytes FROM runs WHERE ${sql}))`,
     params,
     signal,
   });
@@ -235,12 +235,12 @@ async function computeRowLimits(
   return { block: Math.min(maxBlockRows, countRows(maxBlockBytes, row?.bytes), group), group };
 }
 
-/** SQL: size of the texts from which a run gets lists, in bytes. */
-function sumListBytes({ fields, version }: ExportFormat): string {
-  const columns =
-    version === 'v1'
-      ? []
-      : [...(fields.includes('parent_run_ids') ? ['dotted_order'] : []), ...(fields.includes('tags') ? ['tags'] : [])];
+/** Columns whose texts become lists, by field. */
+const listSources: Partial<Record<ExportField, string>> = { parent_run_ids: 'dotted_order', tags: 'tags' };
+
+/** Builds the SQL of the size of these texts in a run, in bytes. Files of version v1 have no lists. */
+function buildListBytesSql({ fields, version }: ExportFormat): string {
+  const columns = version === 'v1' ? [] : fields.flatMap((field) => listSources[field as ExportField] ?? []);
   return ['0', ...columns.map((column) => `ifNull(length(${column}), 0)`)].join(' + ');
 }
 

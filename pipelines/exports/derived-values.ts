@@ -105,8 +105,9 @@ const derivedFileName = 'derived.csv';
 /** Value of the first column of each line. Without this column, a line with only one empty value would be blank. */
 const presenceMarker = '1';
 const figuresTimeoutMs = 900_000;
-/** Number of rows whose ancestors are read at once, and of rows whose feedback, which may be larger, is read at once. */
+/** Number of rows whose ancestors are read at once. */
 const batchRows = 10_000;
+/** Number of rows whose feedback is read at once; feedback may be larger than ancestors. */
 const feedbackBatchRows = 1_000;
 
 /** One row of the chunk: the id of the run and, if the run has no dotted order, the data from which to derive one. */
@@ -282,7 +283,7 @@ function formatDerivedValue(field: ExportField, { ancestry, stats, figures }: De
 
 const maxInteger = 2n ** 63n - 1n;
 
-/** Formats a sum of tokens or costs. Tokens that exceed a 64-bit integer, which a column cannot hold, become the greatest. */
+/** Formats a sum of tokens or costs. More tokens than the greatest 64-bit integer become that integer. */
 function formatFigure(field: ExportField, sum: string | undefined): string | undefined {
   return sum !== undefined && chunkColumns[field].kind === 'integer' && BigInt(sum) > maxInteger
     ? String(maxInteger)

@@ -156,8 +156,8 @@ function buildRangesCondition(ranges: readonly TimeRange[]): string {
 
 const toSqlList = (names: readonly string[]) => `[${names.map((name) => `'${name}'`).join(', ')}]`;
 /**
- * Maximum number of keys of each details object of a model call that are summed, and of their length. Every key of every
- * call has a row for each of its ancestors, and providers report about ten keys.
+ * Maximum number and length of the keys that are summed of each details object of a model call. The query has a row for
+ * every key of every call and each of its ancestors; providers report about ten keys.
  */
 const maxDetailKeys = 32;
 const maxDetailKeyBytes = 128;

@@ -89,6 +89,19 @@ export function findPath(bytes: Buffer, start: number, end: number, path: readon
   return { kind: classifyByte(bytes[from]!), start: from, end: to };
 }
 
+/** Returns the string that is the member `key` of the object; undefined if its JSON has more than `maxBytes`. */
+export function findShortText(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  key: string,
+  maxBytes: number,
+): string | undefined {
+  const range = findPath(bytes, start, end, [key]);
+  if (range?.kind !== 'string' || range.end - range.start > maxBytes) return undefined;
+  return decodeStringBytes(bytes, range.start, range.end);
+}
+
 /** Returns the index of the value of `key` in the object at `from`; -1 if the object has no such key. */
 function findMember(bytes: Buffer, from: number, end: number, key: string): number {
   let found = -1;

@@ -1,7 +1,5 @@
 import { validateAttachmentName } from '../../attachments/read-attachment.ts';
-import { findPath } from '../json/find.ts';
-import type { JsonRange } from '../json/scan.ts';
-import { decodeStringBytes } from '../json/scan-string.ts';
+import { findPath, findShortText } from '../json/find.ts';
 import { readAttributeHead } from './any-value.ts';
 import { detectEmbeddedJson } from './json-text.ts';
 import type { SpanContext } from './span-fields.ts';
@@ -16,6 +14,8 @@ export interface SpanAttachment {
 
 /** Maximum number of attachments of one span. */
 const maxAttachments = 1_000;
+/** Maximum size of a name or a MIME type in JSON; more than a valid one has. */
+const maxTextBytes = 4_096;
 
 /**
  * Reads `langsmith.attachments`: a JSON array of objects with `name`, `content` in base64 and `mime_type`. If one of the
@@ -42,19 +42,12 @@ export function consumeAttachments(context: SpanContext): SpanAttachment[] {
 }
 
 function readAttachment(source: Buffer, start: number, end: number): SpanAttachment | undefined {
-  const find = (key: string) => findPath(source, start, end, [key]);
-  const name = readShortText(source, find('name'));
-  const content = find('content');
-  const mimeType = readShortText(source, find('mime_type')) ?? '';
+  const name = findShortText(source, start, end, 'name', maxTextBytes);
+  const mimeType = findShortText(source, start, end, 'mime_type', maxTextBytes) ?? '';
+  const content = findPath(source, start, end, ['content']);
   if (name === undefined || validateAttachmentName(name) !== undefined || content?.kind !== 'string') return undefined;
   if (!isBase64(source, content.start + 1, content.end - 1)) return undefined;
   return { name, mimeType, content: source.subarray(content.start, content.end) };
-}
-
-/** Returns a text that is not much longer than a name or a MIME type may be. */
-function readShortText(source: Buffer, range: JsonRange | undefined): string | undefined {
-  if (range?.kind !== 'string' || range.end - range.start > 4_096) return undefined;
-  return decodeStringBytes(source, range.start, range.end);
 }
 
 /** 1 for the characters of base64, and for the backslash, because some JSON encoders escape slashes and plus signs. */

@@ -1,5 +1,4 @@
-import { findPath } from '../json/find.ts';
-import { decodeStringBytes } from '../json/scan-string.ts';
+import { findShortText } from '../json/find.ts';
 import { formatTime } from '../run-event/times.ts';
 import { readAttributeHead, writeObject, writeUnwrappedValue } from './any-value.ts';
 import { type AttributeTree, addLeaf, type RenameRules, writeMembers } from './attribute-tree.ts';
@@ -94,7 +93,7 @@ export function writeListedEvents(context: SpanContext, side: 'input' | 'output'
   const opening = side === 'input' ? '{"messages":[' : '{"choices":[';
   let isEventList = true;
   const onEvent = (_kind: string, from: number, to: number) => {
-    const name = readListedName(reader.source, from, to);
+    const name = findShortText(reader.source, from, to, 'event.name', 64);
     const eventSide = name === 'gen_ai.choice' ? 'output' : 'input';
     isEventList &&= name !== undefined && (eventSide === 'output' || messageRoles.has(name));
     if (!isEventList || eventSide !== side) return;
@@ -109,12 +108,6 @@ export function writeListedEvents(context: SpanContext, side: 'input' | 'output'
   out.ascii(']}');
   span.take(index);
   return true;
-}
-
-function readListedName(source: Buffer, start: number, end: number): string | undefined {
-  const range = findPath(source, start, end, ['event.name']);
-  if (range?.kind !== 'string' || range.end - range.start > 64) return undefined;
-  return decodeStringBytes(source, range.start, range.end);
 }
 
 /** One Event of a span. */

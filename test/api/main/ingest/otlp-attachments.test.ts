@@ -44,7 +44,10 @@ test.each([json, protobuf])('attachments of a span are stored as those of its ru
   const audio = Buffer.from([0, 255, 254, 251, 13, 63, 191]);
   // Encoders such as that of PHP escape slashes, those of .NET plus signs, and MIME has lines of 76 characters.
   const text = JSON.stringify([attachment('ton "ä"', audio), attachment('empty', '', 'text/plain')]);
-  const escaped = text.replace(/(?<=content":"....)/, '\\n').replaceAll('/', '\\/').replaceAll('+', '\\u002B');
+  const escaped = text
+    .replace(/(?<=content":"....)/, '\\n')
+    .replaceAll('/', '\\/')
+    .replaceAll('+', '\\u002B');
   const { answer, urls, metadata } = await send(escaped, contentType);
   expect(answer.status).toBe(200);
   expect(Object.keys(urls).sort()).toEqual(['attachment.empty', 'attachment.ton "ä"']);
