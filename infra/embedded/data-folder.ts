@@ -187,8 +187,13 @@ function toReason(error: unknown): string {
  * base64url. The first call creates it in `secret.key` (mode 0600). The caller must hold the folder's lock.
  */
 export function loadOrCreateSecretKey(folder: string): string {
-  return loadOrCreateSecret(join(folder, 'secret.key'), 32);
+  return loadOrCreateSecret(secretKeyPath(folder), 32);
 }
+
+/** Returns the key of {@link loadOrCreateSecretKey}, or `undefined` if the folder has none. */
+export const readSecretKey = (folder: string) => readFileIfExists(secretKeyPath(folder))?.trim();
+
+const secretKeyPath = (folder: string) => join(folder, 'secret.key');
 
 const RunFile = Type.Object({
   pid: Type.Integer({ minimum: 1 }),

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -149,6 +149,10 @@ test('reports stored secrets whose key is lost, until the former key is known', 
   const path = '/api/v1/workspaces/current/secrets';
   expect(await fetch(`${first.url}${path}`, { method: 'POST', headers, body })).toMatchObject({ ok: true });
   expect((await doctor(dataDir, environment)).text).toMatch(/ok {5}Secrets: /);
+  // Without the setting of the process, the key is not known.
+  const withoutKey = await doctor(dataDir);
+  expect(existsSync(join(dataDir, 'secret.key'))).toBe(false);
+  expect(withoutKey).toMatchObject({ code: 0, text: expect.not.stringContaining('Secrets') });
   await first.stop();
 
   const restart = async (settings: Record<string, string>) => {
