@@ -1,7 +1,7 @@
 import { text as readAll } from 'node:stream/consumers';
 import { Value } from 'typebox/value';
 import type { Config } from '../../../infra/config/settings.ts';
-import { type DestinationSettings, loadOrCreateSecretKey, readRunFile } from '../../../infra/embedded/data-folder.ts';
+import { type DestinationSettings, readRunFile, readSecretKey } from '../../../infra/embedded/data-folder.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createDestinationDeps, type DestinationRecord } from '../../../pipelines/exports/destinations/destination.ts';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
@@ -92,8 +92,10 @@ export async function createDestinationWithOptions(options: DestinationOptions):
       throw runlakeError('BAD_REQUEST', { reason });
     }
     const workspace = await findWorkspace(access, options.workspace);
-    // The running process created its secret key before it wrote its run file.
-    const secretKey = config.secretKey ?? loadOrCreateSecretKey(config.dataDir);
+    const secretKey = config.secretKey ?? readSecretKey(config.dataDir);
+    if (secretKey === undefined) {
+      throw runlakeError('BAD_REQUEST', { reason: 'Set RUNLAKE_SECRET_KEY to the key of the running process.' });
+    }
     const made = await createDestination(createDestinationDeps(config, database, secretKey), workspace.id, {
       type: options.type,
       displayName: requested.display_name,

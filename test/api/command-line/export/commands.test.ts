@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -195,6 +195,16 @@ describe('credentials', () => {
     const words = ['export', 'destinations', 'create', '--name', 'bucket', '--bucket', 'some-bucket'];
     const end = await builtCommand(words, environment());
     expect(end).toMatchObject({ code: 1, output: '', errors: expect.stringContaining('Specify --credentials-stdin') });
+  });
+
+  it('are not sealed with a key that the instance does not have', async () => {
+    const key = join(runlake.dataDir, 'secret.key');
+    renameSync(key, `${key}.kept`);
+    const end = await command('destinations create --name sealed --type local --prefix sealed');
+    const isCreated = existsSync(key);
+    renameSync(`${key}.kept`, key);
+    expect(end).toMatchObject({ code: 1, output: '', errors: expect.stringContaining('Set RUNLAKE_SECRET_KEY') });
+    expect(isCreated).toBe(false);
   });
 
   const createBucket = async (input: string) => {
