@@ -182,12 +182,12 @@ export class BodyBudget {
   }
 }
 
-/** Budgets by configuration. A process has only one configuration and therefore only one budget. */
-const budgets = new WeakMap<object, BodyBudget>();
+/** Budgets by size. All servers of a process are configured with the same size and therefore share one budget. */
+const budgets = new Map<number, BodyBudget>();
 
-export function getBodyBudget(config: Pick<Config, 'maxCollectingBytes'>): BodyBudget {
-  const budget = budgets.get(config) ?? new BodyBudget(config.maxCollectingBytes);
-  budgets.set(config, budget);
+export function getBodyBudget({ maxCollectingBytes }: Pick<Config, 'maxCollectingBytes'>): BodyBudget {
+  const budget = budgets.get(maxCollectingBytes) ?? new BodyBudget(maxCollectingBytes);
+  budgets.set(maxCollectingBytes, budget);
   return budget;
 }
 

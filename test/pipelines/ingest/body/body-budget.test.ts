@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { BodyBudget, type BodyShare } from '../../../../pipelines/ingest/body/body-budget.ts';
+import { BodyBudget, type BodyShare, getBodyBudget } from '../../../../pipelines/ingest/body/body-budget.ts';
 import fc from '../../../house/fast-check.ts';
 
 /** Opens a body whose client is still sending; `displacedBy` is the error that ended the body. */
@@ -45,6 +45,15 @@ it('received bodies stay; a quarter more is available for organisations below th
   expect(arrived.displacedBy).toBeUndefined();
   arrived.share.close();
   quiet.share.take(75);
+});
+
+it('the servers of a process share one budget, although each has its own copy of the configuration', () => {
+  const config = { maxCollectingBytes: 100 };
+  getBodyBudget(config)
+    .open('a', () => undefined)
+    .take(60);
+  const share = getBodyBudget({ ...config }).open('a', () => undefined);
+  expect(() => share.take(60)).toThrow(overloaded);
 });
 
 it('an organisation above half of the budget is slowed down, even if it is alone, and others are not', () => {
