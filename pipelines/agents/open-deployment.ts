@@ -114,10 +114,12 @@ export function watchDeployment(
       { deploymentId, workspaceId },
       'workspace deleted: the agent server refuses requests and ends its runs',
     );
+    for (const end of ends) await callEnd(end);
+  }
+
+  async function callEnd(end: () => Promise<void>): Promise<void> {
     await Promise.allSettled(pendingPublishes);
-    for (const end of ends) {
-      await end().catch((err: unknown) => logger.error({ err }, 'a part of the agent server did not stop'));
-    }
+    await end().catch((err: unknown) => logger.error({ err }, 'a part of the agent server did not stop'));
   }
   const checks = startRepeating(check, {
     maxPauseMs: checkIntervalMs,
@@ -140,7 +142,8 @@ export function watchDeployment(
         await published.finally(() => pendingPublishes.delete(published));
       },
     }),
-    onDeleted: (end) => void ends.push(end),
+    // The deletion may be known before all parts of the agent server have started.
+    onDeleted: (end) => void (isDeleted ? callEnd(end) : ends.push(end)),
     stop: checks.stop,
   };
 }

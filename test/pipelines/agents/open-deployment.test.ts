@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { openDeployment } from '../../../pipelines/agents/open-deployment.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { openDeployment, watchDeployment } from '../../../pipelines/agents/open-deployment.ts';
 import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { until } from '../../infra/until.ts';
 
 let stores: Awaited<ReturnType<typeof freshStores>>;
 const organizations: { id: string; workspaceId: string }[] = [];
@@ -46,4 +48,19 @@ it('is the deployment that is named', async () => {
   const named = await addOrganizationDeployment(stores.database, { organizationId: id, workspaceId });
   expect(await opened(named)).toEqual([named, id, workspaceId]);
   await expect(opened(randomUUID())).rejects.toMatchObject({ code: 'NOT_FOUND' });
+});
+
+it('ends parts of the agent server that start before and after the deletion of its workspace is known', async () => {
+  const { database } = stores;
+  const { id, workspaceId } = organizations[0] as (typeof organizations)[number];
+  const deployment = await openDeployment(database, { agentsDeployment: id });
+  const ended: string[] = [];
+  const watch = watchDeployment(database, deployment, createLogger('silent', 'test'));
+  watch.onDeleted(async () => void ended.push('early'));
+  await database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceId]);
+  await until('the deletion to be known', () => watch.isDeleted);
+  watch.onDeleted(async () => void ended.push('late'));
+  await until('both parts to end', () => ended.length === 2);
+  await watch.stop();
+  expect(ended.sort()).toEqual(['early', 'late']);
 });
