@@ -55,12 +55,18 @@ export function registerOperation(
         const { caller, params, query, body } = request;
         const input = { caller, params, query, body, services, request };
         const work = () => (request.span ? request.span.run(() => handle(input)) : handle(input));
-        const result = await runForCaller(operation, request, work).finally(() => request.bodyShare?.close());
+        const result = await runForCaller(operation, request, work).finally(() => releaseBody(request));
         if (result instanceof RawResponse) return sendRawResponse(reply, result, schema.produces);
         return reply.code(status).send(result);
       },
     });
   }
+}
+
+/** Releases the body before the response, which can be a stream that takes long. */
+function releaseBody(request: FastifyRequest): void {
+  request.body = undefined;
+  request.bodyShare?.close();
 }
 
 /** Permissions of the frequent operations, which change nothing that the audit log contains. */

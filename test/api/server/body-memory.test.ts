@@ -1,10 +1,13 @@
 import { request as sendRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { PassThrough } from 'node:stream';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import type { FastifyInstance } from 'fastify';
 import { Type } from 'typebox';
 import { afterEach, expect, it } from 'vitest';
 import { buildServer } from '../../../api/server/build-server.ts';
-import { defineOperation } from '../../../api/server/operation.ts';
+import { defineOperation, RawResponse } from '../../../api/server/operation.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
@@ -13,10 +16,21 @@ import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 let server: FastifyInstance | undefined;
 afterEach(() => server?.close());
 
-/** Starts a server with a budget of 1 MB for bodies. The handler of its operation does not end before `release`. */
-async function start() {
+type Handler = (input: {
+  readonly body: { readonly values: readonly object[] };
+}) => Promise<{ count: number } | RawResponse>;
+
+/**
+ * Starts a server with a budget of 1 MB for bodies, and one operation. By default, its handler does not end before
+ * `releaseAll`.
+ */
+async function start(handler?: Handler) {
   const config = { ...loadConfig({}).config, maxCollectingBytes: 1024 ** 2 };
   const waiting: (() => void)[] = [];
+  const wait: Handler = async ({ body }) => {
+    await new Promise<void>((resolve) => waiting.push(resolve));
+    return { count: body.values.length };
+  };
   const operation = defineOperation({
     operationId: 'hold',
     method: 'POST',
@@ -28,10 +42,7 @@ async function start() {
       body: Type.Object({ values: Type.Array(Type.Object({})) }),
       response: { 200: Type.Object({ count: Type.Integer() }) },
     },
-    handler: async ({ body }) => {
-      await new Promise<void>((resolve) => waiting.push(resolve));
-      return { count: body.values.length };
-    },
+    handler: handler ?? wait,
   });
   const services = { authenticator: {} } as Services;
   server = await buildServer({
@@ -108,4 +119,25 @@ it('releases the memory of a body whose request is refused', async () => {
   await expect.poll(() => waiting.length).toBe(1);
   releaseAll();
   expect((await sent).status).toBe(200);
+});
+
+it('does not keep the body while a response is streamed', async () => {
+  setFlagsFromString('--expose-gc');
+  const collectGarbage = runInNewContext('gc') as () => void;
+  const stream = new PassThrough();
+  let values: WeakRef<object> | undefined;
+  const { send } = await start(async ({ body }) => {
+    values = new WeakRef(body.values);
+    return new RawResponse({ body: stream });
+  });
+  stream.write('first');
+  const { body } = await send(1);
+  await expect
+    .poll(() => {
+      collectGarbage();
+      return values?.deref();
+    })
+    .toBeUndefined();
+  stream.end();
+  await body?.cancel();
 });
