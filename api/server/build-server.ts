@@ -61,7 +61,7 @@ declare module 'fastify' {
     span: RequestSpan | undefined;
     /** Aborted when the client disconnects before the response is complete. */
     disconnected: AbortSignal;
-    /** Memory of the JSON body, which is released when the handler ends or the response is complete. */
+    /** Memory of the JSON body until the handler starts. Without a handler, it is released after the response. */
     bodyShare: BodyShare | undefined;
   }
 }

@@ -52,21 +52,23 @@ export function registerOperation(
         ignoreUnknownNames(request, reply, operation, customAccess === undefined);
       },
       handler: async (request, reply) => {
-        const { caller, params, query, body } = request;
+        const { caller, params, query, body, bodyShare } = request;
         const input = { caller, params, query, body, services, request };
+        // The handler holds the body until it ends, also if the client disconnects; the response does not need it.
+        request.body = undefined;
+        request.bodyShare = undefined;
         const work = () => (request.span ? request.span.run(() => handle(input)) : handle(input));
-        const result = await runForCaller(operation, request, work).finally(() => releaseBody(request));
+        let result: unknown;
+        try {
+          result = await runForCaller(operation, request, work);
+        } finally {
+          bodyShare?.close();
+        }
         if (result instanceof RawResponse) return sendRawResponse(reply, result, schema.produces);
         return reply.code(status).send(result);
       },
     });
   }
-}
-
-/** Releases the body before the response, which can be a stream that takes long. */
-function releaseBody(request: FastifyRequest): void {
-  request.body = undefined;
-  request.bodyShare?.close();
 }
 
 /** Permissions of the frequent operations, which change nothing that the audit log contains. */

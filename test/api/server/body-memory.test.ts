@@ -3,13 +3,14 @@ import type { AddressInfo } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { afterEach, expect, it } from 'vitest';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { defineOperation, RawResponse } from '../../../api/server/operation.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 
@@ -18,6 +19,7 @@ afterEach(() => server?.close());
 
 type Handler = (input: {
   readonly body: { readonly values: readonly object[] };
+  readonly request: FastifyRequest;
 }) => Promise<{ count: number } | RawResponse>;
 
 /**
@@ -27,7 +29,9 @@ type Handler = (input: {
 async function start(handler?: Handler) {
   const config = { ...loadConfig({}).config, maxCollectingBytes: 1024 ** 2 };
   const waiting: (() => void)[] = [];
-  const wait: Handler = async ({ body }) => {
+  const requests: FastifyRequest[] = [];
+  const wait: Handler = async ({ body, request }) => {
+    requests.push(request);
     await new Promise<void>((resolve) => waiting.push(resolve));
     return { count: body.values.length };
   };
@@ -54,8 +58,9 @@ async function start(handler?: Handler) {
   await server.listen({ port: 0, host: '127.0.0.1' });
   const { port } = server.server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}/api/v1/hold`;
-  const send = (values: number) =>
+  const send = (values: number, signal: AbortSignal | null = null) =>
     fetch(url, {
+      signal,
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ values: Array.from({ length: values }, () => ({})) }),
@@ -63,7 +68,7 @@ async function start(handler?: Handler) {
   const releaseAll = () => {
     for (const resolve of waiting.splice(0)) resolve();
   };
-  return { send, releaseAll, waiting, url, budget: getBodyBudget(config) };
+  return { send, releaseAll, waiting, requests, url, budget: getBodyBudget(config) };
 }
 
 it('refuses bodies whose values would need more memory than there is, until requests have ended', async () => {
@@ -76,6 +81,22 @@ it('refuses bodies whose values would need more memory than there is, until requ
   expect(await refused.json()).toMatchObject({ code: 'OVERLOADED' });
   releaseAll();
   expect(await (await first).json()).toEqual({ count: 3_000 });
+  const again = send(3_000);
+  await expect.poll(() => waiting.length).toBe(1);
+  releaseAll();
+  expect((await again).status).toBe(200);
+});
+
+it('holds the memory of a body until its handler ends, also if the client disconnects', async () => {
+  const { send, releaseAll, waiting, requests } = await start();
+  const client = new AbortController();
+  const sent = send(3_000, client.signal).catch((error: unknown) => error);
+  await expect.poll(() => waiting.length).toBe(1);
+  client.abort();
+  await sent;
+  await expect.poll(() => requests[0]?.disconnected.aborted).toBe(true);
+  expect((await send(3_000)).status).toBe(503);
+  releaseAll();
   const again = send(3_000);
   await expect.poll(() => waiting.length).toBe(1);
   releaseAll();
@@ -140,4 +161,11 @@ it('does not keep the body while a response is streamed', async () => {
     .toBeUndefined();
   stream.end();
   await body?.cancel();
+});
+
+it('releases the memory of a body whose handler throws', async () => {
+  const { send } = await start(() => {
+    throw runlakeError('BAD_REQUEST', { reason: 'test' });
+  });
+  for (let round = 0; round < 3; round += 1) expect((await send(3_000)).status).toBe(400);
 });
