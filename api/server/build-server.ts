@@ -33,6 +33,7 @@ import { parseJsonBody, readJsonBody } from './json-body.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { buildRoutePath, maskParameters, registerOperation, stripQuery } from './register-operation.ts';
+import { ResponseMemory } from './response-memory.ts';
 import { compileSerializer, compileValidator } from './schema-check.ts';
 import { dropOwnCookies } from './session-cookie.ts';
 import { takeTicket } from './session-ticket.ts';
@@ -63,6 +64,7 @@ declare module 'fastify' {
     disconnected: AbortSignal;
     /** Memory of the JSON body until the handler starts. Without a handler, it is released after the response. */
     bodyShare: BodyShare | undefined;
+    responseMemory: ResponseMemory;
   }
 }
 
@@ -150,6 +152,7 @@ export async function buildServer({
   );
   const drain = new Drain();
   const accessWatch = new AccessWatch();
+  const budget = getBodyBudget(config);
 
   const server = Fastify({
     loggerInstance: logger as unknown as FastifyBaseLogger,
@@ -231,6 +234,7 @@ export async function buildServer({
   server.decorateRequest('span', undefined);
   server.decorateRequest('disconnected', undefined as unknown as AbortSignal);
   server.decorateRequest('bodyShare', undefined);
+  server.decorateRequest('responseMemory', undefined as unknown as ResponseMemory);
   server.setValidatorCompiler(compileValidator);
   server.setSerializerCompiler(compileSerializer);
   server.setErrorHandler(sendError);
@@ -253,9 +257,11 @@ export async function buildServer({
     if (operation && isCounted && !operation.untraced) request.span = startSpan(request, operation);
     const disconnect = new AbortController();
     request.disconnected = disconnect.signal;
+    request.responseMemory = new ResponseMemory(budget, reply);
     finished(reply.raw, (error) => {
       if (isCounted) drain.leave();
       request.bodyShare?.close();
+      request.responseMemory.close();
       // If there is an error, the client disconnected before the response was complete.
       if (error) disconnect.abort(runlakeError('BAD_REQUEST', { reason: disconnectReason }));
       const status = error ? 'aborted' : reply.statusCode;
@@ -284,6 +290,11 @@ export async function buildServer({
     // Custom authentication of graph code is not called again while the response is sent.
     const recheck = form.customAccess && !form.customAccess.rechecks ? async () => rejectIfUnavailable() : authenticate;
     request.access = accessWatch.open(request, reply, renew, recheck);
+  });
+  server.addHook('onSend', (request, _reply, payload, done) => {
+    // If `onRequest` of another plugin refuses the request, it has no memory yet.
+    request.responseMemory?.keepOnly(payload);
+    done();
   });
   server.addHook('onClose', async () => accessWatch.close());
 

@@ -57,7 +57,7 @@ export function readJsonBody(
     stream
       .on('data', onData)
       .on('end', () => {
-        share.isArriving = false;
+        share.waitsForClient = false;
         resolve(chunks.join());
       })
       .on('error', reject);

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { getTenantContext, runForTenant } from '../../infra/fairness/tenant-context.ts';
+import { getTenantContext, runForTenant, runWithMemory } from '../../infra/fairness/tenant-context.ts';
 import { runAsActor } from '../../infra/postgres/actor.ts';
 import { toActor } from '../../pipelines/tenants/caller.ts';
 import type { Permission } from '../../pipelines/tenants/permissions.ts';
@@ -58,9 +58,10 @@ export function registerOperation(
         request.body = undefined;
         request.bodyShare = undefined;
         const work = () => (request.span ? request.span.run(() => handle(input)) : handle(input));
+        const reserve = (bytes: number) => request.responseMemory.reserve(bytes);
         let result: unknown;
         try {
-          result = await runForCaller(operation, request, work);
+          result = await runWithMemory(reserve, () => runForCaller(operation, request, work));
         } finally {
           bodyShare?.close();
         }

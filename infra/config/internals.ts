@@ -155,8 +155,8 @@ export const internals = {
 /** Shares of RUNLAKE_MEMORY_BYTES. The first three are for buffers of one process. */
 export const memoryShares = {
   /**
-   * Share for request bodies that are being received or processed. If it is exceeded, requests of organisations above
-   * their fair share get 503.
+   * Share for request bodies that are being received or processed, and for large pages of lists. If it is exceeded,
+   * requests of organisations above their fair share get 503.
    */
   maxCollectingBytes: 1 / 2,
   /** Share for accepted events that wait for the event log. If it is exceeded, requests get 503. */

@@ -128,7 +128,7 @@ export const agentErrors = {
   ),
   ANSWER_TOO_LARGE: caller(
     422,
-    'The response would be larger than {limitBytes} bytes.',
+    'The response would be larger than {limitBytes} bytes, or have too many JSON values.',
     'Request fewer items with `limit`, or fewer fields with `select` if the route has it. A single item is always returned.',
   ),
   FIELD_NOT_BUILT: caller(

@@ -45,3 +45,19 @@ export function runWithoutTenant<Result>(work: () => Result): Result {
 export function getTenantContext(): TenantContext | undefined {
   return storage.getStore();
 }
+
+const memoryStorage = new AsyncLocalStorage<(heapBytes: number) => void>();
+
+/** Runs `work`, whose calls of {@link reserveMemory} go to `reserve`. */
+export function runWithMemory<Result>(reserve: (heapBytes: number) => void, work: () => Result): Result {
+  return memoryStorage.run(reserve, work);
+}
+
+/**
+ * Reserves heap memory of the current request until its response is complete. Work without a request reserves nothing.
+ *
+ * @throws OVERLOADED
+ */
+export function reserveMemory(heapBytes: number): void {
+  memoryStorage.getStore()?.(heapBytes);
+}

@@ -1,19 +1,35 @@
 import { type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import { reserveMemory } from '../fairness/tenant-context.ts';
 import type { Sql } from './database.ts';
 
-/** Columns that the statement adds to those of the page. */
+/**
+ * Maximum number of JSON values of a page of several rows: more of them block the event loop for too long. The number
+ * is estimated from above by commas and opening brackets, also of texts; an empty object in a list counts twice.
+ */
+const maxPageValues = 4_000_000;
+/**
+ * Heap bytes of a page at most: for each of its bytes (text of the columns, parsed values, response, its encoded copy),
+ * and for each of its values, measured with empty objects.
+ */
+const heapBytes = { perByte: 4, perValue: 60 };
+/** Heap bytes for which a page does not reserve memory. */
+const unreservedHeapBytes = 4 * 1024 ** 2;
+
+/** Columns that the statement adds to those of the page. The sums end with the row that exceeds a limit. */
 interface PageMeasurement {
   readonly page_rows: number;
+  readonly page_bytes: number;
+  readonly page_values: number;
   readonly page_fits: boolean;
 }
 
 /**
  * Returns the rows of the SELECT `page`, in its order. Postgres measures the rows as JSON and returns none of them if
- * together they exceed `limitBytes`, so that Runlake never receives a page that is too large. A page of one row is
- * never too large.
+ * together they exceed `limitBytes` or have too many values, so that Runlake never receives a page that is too large. A
+ * page of one row is never too large. A page for which no memory is reserved yet is measured first, then read.
  *
  * @param cte an additional CTE; it can read `page` and `measured.page_fits`
- * @throws ANSWER_TOO_LARGE
+ * @throws ANSWER_TOO_LARGE; errors of {@link reserveMemory}
  */
 export async function queryPageWithinLimit<Row extends object>(
   sql: Sql,
@@ -22,22 +38,49 @@ export async function queryPageWithinLimit<Row extends object>(
   limitBytes: number = Number.MAX_SAFE_INTEGER,
   { cte }: { readonly cte?: string } = {},
 ): Promise<Row[]> {
-  const rows = await sql.query<Row & PageMeasurement>(
-    `WITH page AS MATERIALIZED (${page}),
+  const [bytes, values, reserved] = [1, 2, 3].map((index) => `$${params.length + index}::int8`);
+  const isTooLarge = `(page_rows > 1 AND (page_bytes > ${bytes} OR page_values > ${values}))`;
+  const neededBytes = `${heapBytes.perByte} * page_bytes + ${heapBytes.perValue} * page_values`;
+  // OFFSET 0 prevents that Postgres formats each row several times.
+  const statement = `WITH page AS MATERIALIZED (${page}),
      measured AS (
-       SELECT page_rows, page_rows < 2 OR NOT EXISTS (
-         SELECT FROM (
-           SELECT sum(octet_length(row_to_json(page)::text)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes_so_far FROM page
-         ) summed WHERE bytes_so_far > $${params.length + 1}
-       ) AS page_fits
-       FROM (SELECT count(*)::int AS page_rows FROM page) counted
+       SELECT *, NOT ${isTooLarge} AND ${neededBytes} <= ${reserved} AS page_fits FROM (
+         SELECT page_rows, coalesce(bytes_so_far, 0)::int8 AS page_bytes, coalesce(values_so_far, 0)::int8 AS page_values
+         FROM (SELECT count(*)::int AS page_rows FROM page) counted LEFT JOIN LATERAL (
+           SELECT bytes_so_far, values_so_far FROM (
+             SELECT row_number() OVER so_far AS rows_so_far,
+               sum(octet_length(json)) OVER so_far AS bytes_so_far,
+               sum(octet_length(json) - octet_length(translate(json, '[{,', ''))) OVER so_far AS values_so_far
+             FROM (SELECT row_to_json(page)::text AS json FROM page OFFSET 0) formatted
+             WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)
+           ) summed
+           WHERE rows_so_far = page_rows
+             OR (page_rows > 1 AND (bytes_so_far > ${bytes} OR values_so_far > ${values})) LIMIT 1
+         ) sums ON true
+       ) sized
      )
      ${cte === undefined ? '' : `, ${cte}`}
-     SELECT page.*, page_rows, page_fits FROM measured LEFT JOIN page ON page_fits`,
-    [...params, limitBytes],
-  );
-  if (rows[0]?.page_fits === false) throw createTooLargeError(limitBytes);
-  return rows.flatMap(({ page_rows, page_fits: _, ...row }) => (page_rows === 0 ? [] : [row as unknown as Row]));
+     SELECT page.*, page_rows, page_bytes, page_values, page_fits FROM measured LEFT JOIN page ON page_fits`;
+  for (let reservedBytes = unreservedHeapBytes; ; ) {
+    const rows = await sql.query<Row & PageMeasurement>(statement, [
+      ...params,
+      limitBytes,
+      maxPageValues,
+      reservedBytes,
+    ]);
+    const size = rows[0]!;
+    if (size.page_fits) return size.page_rows === 0 ? [] : rows.map(removeMeasurement);
+    requireWithin(size.page_rows, size.page_bytes, limitBytes);
+    if (size.page_rows > 1 && size.page_values > maxPageValues) throw createTooLargeError(limitBytes);
+    const needed = heapBytes.perByte * size.page_bytes + heapBytes.perValue * size.page_values;
+    reserveMemory(needed - reservedBytes);
+    reservedBytes = needed;
+  }
+}
+
+function removeMeasurement<Row extends object>(measuredRow: Row & PageMeasurement): Row {
+  const { page_rows: _rows, page_bytes: _bytes, page_values: _values, page_fits: _fits, ...row } = measuredRow;
+  return row as unknown as Row;
 }
 
 /**

@@ -1,5 +1,5 @@
 /**
- * The memory for request bodies of one process, shared fairly between organisations when it is scarce. Requests without
+ * The memory for request bodies and for large pages of stored values of one process, shared fairly between organisations when it is scarce. Requests without
  * a key count as one organisation.
  *
  * Invariant: at most 1.25 × `maxBytes` are held. An organisation that holds no more than its share (`maxBytes` divided
@@ -13,6 +13,7 @@
  *   3. Otherwise the request gets memory from organisations above their share. Their arriving bodies end with
  *      OVERLOADED, largest body first, starting with the organisation that holds the most memory, until that
  *      organisation is down to its share.
+ *      The same applies to responses with large pages that clients receive; their connections are closed.
  *   4. Bodies that have arrived completely are not ended, because they are processed quickly. Until their memory is
  *      released, requests use the additional quarter.
  */
@@ -23,7 +24,7 @@ import { counter, scrapedGauge } from '../../../infra/telemetry/metrics.ts';
 
 export const incompleteBodies = counter(
   'runlake_ingest_bodies_ended_total',
-  'Request bodies that were not read completely, by cause: no-room (the whole budget is in use), over-share (the organisation exceeds its share), displaced (ended in favour of another organisation), slow.',
+  'Request bodies that were not read completely, and large responses that were not sent, by cause: no-room (the whole budget is in use), over-share (the organisation exceeds its share), displaced (ended in favour of another organisation), slow.',
   ['cause'],
 );
 const heldBytes = scrapedGauge('runlake_ingest_body_bytes', 'Bytes of request bodies in memory.', []);
@@ -67,8 +68,8 @@ export class BodyShare {
   readonly #tenantId: string;
   readonly #onEvicted: (error: Error) => void;
   bytes = 0;
-  /** True while the client is still sending the body and thus determines how long the memory is held. */
-  isArriving = true;
+  /** True while the client sends the body, or receives the response, and thus determines how long the memory is held. */
+  waitsForClient = true;
   #isClosed = false;
   #items = 0;
   #values = 0;
@@ -96,6 +97,14 @@ export class BodyShare {
   addValue(): void {
     this.#values++;
     if (this.#values % valuesPerCharge === 0) this.take(valuesPerCharge * this.#budget.valueBytes);
+  }
+
+  /**
+   * Reserves memory for a page of stored values that needs `heapBytes`. A page never needs more than half of the budget,
+   * so that it can be read if there is nothing else. @throws OVERLOADED
+   */
+  takePage(heapBytes: number): void {
+    this.take(this.#budget.chargePage(heapBytes));
   }
 
   /** Returns how long to pause reading after the client has sent `bytes`, in milliseconds. */
@@ -152,6 +161,10 @@ export class BodyBudget {
     this.#bytes += bytes;
   }
 
+  chargePage(heapBytes: number): number {
+    return Math.min(computeCharge(this.#maxBytes, heapBytes), Math.floor(this.#maxBytes / 2));
+  }
+
   exceedsHalf(tenantId: string): boolean {
     return (this.#tenants.get(tenantId)?.bytes ?? 0) > this.#maxBytes / 2;
   }
@@ -171,7 +184,9 @@ export class BodyBudget {
     if (tenant.bytes + bytes > share) throw createBusyError(this.#tenants.size === 1 ? 'no-room' : 'over-share');
     const others = [...this.#tenants.values()].filter((other) => other !== tenant && other.bytes > share);
     for (const other of others.sort((a, b) => b.bytes - a.bytes)) {
-      for (const body of [...other.bodies].filter(({ isArriving }) => isArriving).sort((a, b) => b.bytes - a.bytes)) {
+      for (const body of [...other.bodies]
+        .filter(({ waitsForClient }) => waitsForClient)
+        .sort((a, b) => b.bytes - a.bytes)) {
         if (this.#bytes + bytes <= this.#maxBytes) return;
         if (other.bytes <= share) break;
         incompleteBodies.inc({ cause: 'displaced' });

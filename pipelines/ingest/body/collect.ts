@@ -157,7 +157,7 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
       for (const decoder of decoders) decoder.destroy();
     });
     const collected = readWireChunks(stream, options, release).then((received) => {
-      if (options.share) options.share.isArriving = false;
+      if (options.share) options.share.waitsForClient = false;
       return decoders.length === 0 ? received.join() : decode(received.list(), decoders, options);
     });
     const body = await withTimeout(raceWithAbort(collected, signal), timeoutMs);

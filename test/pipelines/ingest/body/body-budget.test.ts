@@ -38,7 +38,7 @@ it('bodies that are still arriving are refused for an organisation below its sha
 it('received bodies stay; a quarter more is available for organisations below their share', () => {
   const budget = new BodyBudget(100);
   const arrived = openBody(budget, 'a', 100);
-  arrived.share.isArriving = false;
+  arrived.share.waitsForClient = false;
   const quiet = openBody(budget, 'b', 25);
   expect(() => quiet.share.take(1)).toThrow(overloaded);
   expect(() => openBody(budget, 'a', 1)).toThrow(overloaded);
@@ -89,7 +89,7 @@ it('any sequence keeps the limit, refuses an organisation below its share only a
         if (next.do === 'open') open.push({ tenant: next.tenant, body: openBody(budget, next.tenant) });
         else if (open.length > 0) {
           const chosen = open[next.which % open.length] as (typeof open)[number];
-          if (next.do === 'arrive') chosen.body.share.isArriving = false;
+          if (next.do === 'arrive') chosen.body.share.waitsForClient = false;
           else if (next.do === 'close') {
             chosen.body.share.close();
             open.splice(open.indexOf(chosen), 1);
