@@ -15,8 +15,14 @@ export const jsonMediaType = 'application/json; charset=utf-8';
  */
 const timestampPattern = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$/i;
 
+/** Postgres rounds to microseconds. It would store such a time of the last millisecond as a time of the year 10000. */
+const roundsUpPattern = /\.999999[5-9]/;
+const lastMillisecond = parseTime('9999-12-31T23:59:59.999Z')!;
+
 function isTimestamp(text: string): boolean {
-  return timestampPattern.test(text) && parseTime(text) !== undefined;
+  if (!timestampPattern.test(text)) return false;
+  const micros = parseTime(text);
+  return micros !== undefined && !(micros >= lastMillisecond && roundsUpPattern.test(text));
 }
 
 /**

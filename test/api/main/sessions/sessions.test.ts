@@ -128,6 +128,14 @@ describe('POST /sessions', () => {
     expect((await create({ start_time: '2026-02-03T04:05:06+02:00' })).start_time).toBe('2026-02-03T02:05:06.000000Z');
   });
 
+  it('rejects times that Postgres would round to the year 10000', async () => {
+    for (const time of ['9999-12-31T23:59:59.9999995Z', '9999-12-31T22:59:59.999999999-01:00']) {
+      expect((await ask('POST', '/sessions', { name: randomUUID(), start_time: time })).status).toBe(422);
+    }
+    const { start_time } = await create({ start_time: '9999-12-31T23:59:59.999999499Z' });
+    expect(start_time).toBe('9999-12-31T23:59:59.999999Z');
+  });
+
   it('returns extra unchanged, whatever it contains', async () => {
     const text =
       '{"__proto__":{"polluted":1},"nul":"\\u0000","half":"\\ud800","deep":[[{}]],"metadata":{"nul":"\\u0000","a":1}}';
