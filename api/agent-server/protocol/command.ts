@@ -1,5 +1,6 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type BodyShare, getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 import { JsonObject, optional } from '../../server/formats.ts';
 import { compileValidator } from '../../server/schema-check.ts';
 import type { AgentAccess } from '../access/agent-access.ts';
@@ -93,4 +94,22 @@ export function createParamsReader<const S extends TSchema>(schema: S): (params:
     if (error !== undefined) throw error;
     return (params ?? {}) as Static<S>;
   };
+}
+
+export type MessageMemory = Pick<BodyShare, 'addValue' | 'close'>;
+
+/** Reserves memory for a message of a socket, until it is processed. Calls `refuse` if there is none, also later. */
+export function reserveMessageMemory(
+  { agents: { config }, caller }: CommandContext,
+  bytes: number,
+  refuse: () => void,
+): MessageMemory | undefined {
+  const share = getBodyBudget(config).open(caller.organizationId, refuse);
+  try {
+    share.take(bytes);
+    return share;
+  } catch {
+    refuse();
+    return undefined;
+  }
 }

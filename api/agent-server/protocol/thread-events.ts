@@ -34,6 +34,8 @@ import {
   type CommandError,
   CommandRejectedError,
   createParamsReader,
+  type MessageMemory,
+  reserveMessageMemory,
 } from './command.ts';
 import { handleCommand, postThreadCommand, readCommand } from './post-command.ts';
 
@@ -246,9 +248,7 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
     },
     Math.max(config.agentsHeartbeatMs * 3, 5_000),
   );
-  socket.on('pong', () => {
-    isAlive = true;
-  });
+  socket.on('pong', () => (isAlive = true));
   socket.on('close', () => {
     isClosed = true;
     clearInterval(pingTimer);
@@ -259,8 +259,10 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
   socket.on('message', (data, isBinary) => {
     isAlive = true;
     if (++queuedCommands > maxQueuedCommands) return close(1008, `more than ${maxQueuedCommands} commands queued`);
+    const memory = reserveMessageMemory(commandContext, data.length, () => close(1013, 'OVERLOADED'));
+    if (memory === undefined) return;
     lastCommand = lastCommand.then(async () => {
-      await handleMessage(data, isBinary);
+      await handleMessage(data, isBinary, memory).finally(() => memory.close());
       queuedCommands--;
     });
   });
@@ -268,13 +270,13 @@ function serveThreadSocket(socket: Socket, commandContext: CommandContext): void
 
   const send = (message: string) => new Promise<void>((resolve) => socket.send(message, () => resolve()));
 
-  async function handleMessage(data: Buffer, isBinary: boolean): Promise<void> {
+  async function handleMessage(data: Buffer, isBinary: boolean, memory: MessageMemory): Promise<void> {
     let id: number | null = null;
     let begin: (() => void) | undefined;
     let accessError: RunlakeError | undefined;
     try {
       if (isBinary) throw new CommandRejectedError('invalid_argument', 'Messages must be text, not binary.');
-      const readResult = readCommand(parseJsonBody(data, config.maxJsonDepth));
+      const readResult = readCommand(parseJsonBody(data, config.maxJsonDepth, memory));
       if ('errorResponse' in readResult) return await send(JSON.stringify(readResult.errorResponse));
       id = readResult.command.id;
       const caller = await request.access?.renew().catch((err) => {

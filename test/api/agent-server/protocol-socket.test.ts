@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { WebSocket } from 'undici';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 import { addOrganization } from '../start-api.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -46,6 +47,22 @@ it('responds to invalid messages with errors and stays open; a message that is t
   ]);
   socket.send(JSON.stringify({ id: 10, method: 'run.start', params: { text: 'x'.repeat(1024 * 1024) } }));
   expect(await closed).toBe(1009);
+});
+
+it('counts messages against the memory for request bodies', async () => {
+  const { socket, seen, opened, closed } = open();
+  await opened;
+  const share = getBodyBudget(agents.services.agents.config).open(agents.owner.id, () => undefined);
+  share.take(agents.services.agents.config.maxCollectingBytes - 1_000);
+  for (let id = 1; id <= 3; id++) {
+    socket.send(
+      JSON.stringify({ id, method: 'subscription.unsubscribe', params: { subscription_id: 'x'.repeat(500) } }),
+    );
+    await vi.waitFor(() => expect(seen).toHaveLength(id), 10_000);
+  }
+  socket.send(JSON.stringify({ id: 4, method: 'x'.repeat(1_000) }));
+  expect(await closed).toBe(1013);
+  share.close();
 });
 
 it('receives the events of all subscriptions in one order', async () => {

@@ -39,7 +39,7 @@ it.each(lists)('%s', async (url, table, column, create) => {
   expect([status, JSON.stringify(body).length > 30_000_000]).toEqual([200, true]);
 });
 
-it.each(lists.filter(([, , column]) => column !== 'readme'))(
+it.each(lists.filter(([url]) => url === '/datasets' || url === '/sessions'))(
   '%s with very many values',
   async (url, table, column, create) => {
     for (let made = 0; made < 2; made++) expect((await api.ask(key, 'POST', url, create())).status).toBeLessThan(300);
