@@ -109,6 +109,7 @@ export function reserveMessageMemory(
     share.take(bytes);
     return share;
   } catch {
+    share.close();
     refuse();
     return undefined;
   }

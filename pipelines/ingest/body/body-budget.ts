@@ -1,6 +1,6 @@
 /**
- * The memory for request bodies and for large pages of stored values of one process, shared fairly between organisations when it is scarce. Requests without
- * a key count as one organisation.
+ * The memory of one process for request bodies and for large pages of stored values, shared fairly between organisations
+ * when it is scarce. Requests without a key count as one organisation.
  *
  * Invariant: at most 1.25 × `maxBytes` are held. An organisation that holds no more than its share (`maxBytes` divided
  * by the number of organisations that currently hold memory) is refused only if the additional quarter is used up as
@@ -12,8 +12,8 @@
  *   2. If the budget is used up, a request is refused if its organisation would exceed its share.
  *   3. Otherwise the request gets memory from organisations above their share. Their arriving bodies end with
  *      OVERLOADED, largest body first, starting with the organisation that holds the most memory, until that
- *      organisation is down to its share.
- *      The same applies to responses with large pages that clients receive; their connections are closed.
+ *      organisation is down to its share. In the same way, the connections of responses with large pages are closed
+ *      while their clients receive them.
  *   4. Bodies that have arrived completely are not ended, because they are processed quickly. Until their memory is
  *      released, requests use the additional quarter.
  */
