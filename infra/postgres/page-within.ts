@@ -15,11 +15,13 @@ const heapBytes = { perByte: 4, perValue: 60 };
 /** Heap bytes for which a page does not reserve memory. */
 const unreservedHeapBytes = 4 * 1024 ** 2;
 
-/** Columns that the statement adds to those of the page. The sums end with the row that exceeds a limit. */
+/** Columns that the statement adds to those of the page. */
 interface PageMeasurement {
   readonly page_rows: number;
-  readonly page_bytes: number;
-  readonly page_values: number;
+  readonly page_is_too_large: boolean;
+  /** Heap bytes that the page needs; of a page that is too large, only of its first rows. */
+  readonly page_heap_bytes: number;
+  /** Whether the rows of the page are returned. */
   readonly page_fits: boolean;
 }
 
@@ -39,13 +41,13 @@ export async function queryPageWithinLimit<Row extends object>(
   { cte }: { readonly cte?: string } = {},
 ): Promise<Row[]> {
   const [bytes, values, reserved] = [1, 2, 3].map((index) => `$${params.length + index}::int8`);
-  const isTooLarge = `(page_rows > 1 AND (page_bytes > ${bytes} OR page_values > ${values}))`;
-  const neededBytes = `${heapBytes.perByte} * page_bytes + ${heapBytes.perValue} * page_values`;
+  const isTooLarge = `page_rows > 1 AND (bytes_so_far > ${bytes} OR values_so_far > ${values})`;
   // OFFSET 0 prevents that Postgres formats each row several times.
   const statement = `WITH page AS MATERIALIZED (${page}),
      measured AS (
-       SELECT *, NOT ${isTooLarge} AND ${neededBytes} <= ${reserved} AS page_fits FROM (
-         SELECT page_rows, coalesce(bytes_so_far, 0)::int8 AS page_bytes, coalesce(values_so_far, 0)::int8 AS page_values
+       SELECT *, NOT page_is_too_large AND page_heap_bytes <= ${reserved} AS page_fits FROM (
+         SELECT page_rows, ${isTooLarge} AS page_is_too_large,
+           coalesce(${heapBytes.perByte} * bytes_so_far + ${heapBytes.perValue} * values_so_far, 0) AS page_heap_bytes
          FROM (SELECT count(*)::int AS page_rows FROM page) counted LEFT JOIN LATERAL (
            SELECT bytes_so_far, values_so_far FROM (
              SELECT row_number() OVER so_far AS rows_so_far,
@@ -54,13 +56,12 @@ export async function queryPageWithinLimit<Row extends object>(
              FROM (SELECT row_to_json(page)::text AS json FROM page OFFSET 0) formatted
              WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)
            ) summed
-           WHERE rows_so_far = page_rows
-             OR (page_rows > 1 AND (bytes_so_far > ${bytes} OR values_so_far > ${values})) LIMIT 1
+           WHERE rows_so_far = page_rows OR ${isTooLarge} LIMIT 1
          ) sums ON true
        ) sized
      )
      ${cte === undefined ? '' : `, ${cte}`}
-     SELECT page.*, page_rows, page_bytes, page_values, page_fits FROM measured LEFT JOIN page ON page_fits`;
+     SELECT page.*, page_rows, page_is_too_large, page_heap_bytes, page_fits FROM measured LEFT JOIN page ON page_fits`;
   for (let reservedBytes = unreservedHeapBytes; ; ) {
     const rows = await sql.query<Row & PageMeasurement>(statement, [
       ...params,
@@ -68,18 +69,22 @@ export async function queryPageWithinLimit<Row extends object>(
       maxPageValues,
       reservedBytes,
     ]);
-    const size = rows[0]!;
-    if (size.page_fits) return size.page_rows === 0 ? [] : rows.map(removeMeasurement);
-    requireWithin(size.page_rows, size.page_bytes, limitBytes);
-    if (size.page_rows > 1 && size.page_values > maxPageValues) throw createTooLargeError(limitBytes);
-    const needed = heapBytes.perByte * size.page_bytes + heapBytes.perValue * size.page_values;
-    reserveMemory(needed - reservedBytes);
-    reservedBytes = needed;
+    const { page_rows, page_is_too_large, page_heap_bytes, page_fits } = rows[0]!;
+    if (page_fits) return page_rows === 0 ? [] : rows.map(removeMeasurement);
+    if (page_is_too_large) throw createTooLargeError(limitBytes);
+    reserveMemory(page_heap_bytes - reservedBytes);
+    reservedBytes = page_heap_bytes;
   }
 }
 
 function removeMeasurement<Row extends object>(measuredRow: Row & PageMeasurement): Row {
-  const { page_rows: _rows, page_bytes: _bytes, page_values: _values, page_fits: _fits, ...row } = measuredRow;
+  const {
+    page_rows: _rows,
+    page_is_too_large: _limit,
+    page_heap_bytes: _bytes,
+    page_fits: _fits,
+    ...row
+  } = measuredRow;
   return row as unknown as Row;
 }
 

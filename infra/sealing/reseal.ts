@@ -58,7 +58,11 @@ export async function resealColumns(
   return resealed;
 }
 
-/** Counts the secrets of `columns` that were encrypted with a key that the sealer does not have. @throws errors of the database. */
+/**
+ * Counts the secrets of `columns` that were encrypted with a key that the sealer does not have.
+ *
+ * @throws errors of the database.
+ */
 export async function countUnreadable(
   database: Pick<Sql, 'query'>,
   columns: readonly SealedColumn[],

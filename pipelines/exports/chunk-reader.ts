@@ -209,9 +209,9 @@ interface RowLimits {
 }
 
 /**
- * Computes the maximum sizes of blocks and row groups. The rows of a block form one row group of the file, and DuckDB holds a whole
- * row group in memory. Therefore blocks must be small where large runs are close together; elsewhere small blocks only
- * cost time. The query reads without `FINAL`; rows that are not merged yet only make the result smaller.
+ * Computes the maximum sizes of blocks and row groups. The rows of a block form one row group of the file, and DuckDB
+ * holds a whole row group in memory. Therefore blocks must be small where large runs are close together; elsewhere small
+ * blocks only cost time. The query reads without `FINAL`; rows that are not merged yet only make the result smaller.
  */
 async function computeRowLimits(
   clickhouse: ClickHouse,
