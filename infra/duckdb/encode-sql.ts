@@ -21,7 +21,7 @@ export interface EncodedColumn {
   readonly form: ColumnConversion;
   /** Column of the source file. If neither this property nor `derivedColumn` is set, all values are null. */
   readonly from?: string | undefined;
-  /** Column of the {@link DerivedFile}. Its non-null values override the values of the source file. */
+  /** Column of the {@link DerivedFiles}. Its non-null values override the values of the source file. */
   readonly derivedColumn?: string | undefined;
 }
 
@@ -35,20 +35,28 @@ export interface EncodeRequest {
   /** Names of files in `folder`. The source is a Parquet file; the order of its rows is preserved. */
   readonly source: string;
   readonly target: string;
-  /** Side file with one line for each row of the source. */
-  readonly derived?: DerivedFile | undefined;
+  readonly derived?: DerivedFiles | undefined;
   readonly columns: readonly EncodedColumn[];
   readonly compression: ParquetCompression;
   /** Number of rows in a row group, at least 1. A row group may have up to 2,047 additional rows. */
   readonly rowGroupRows: number;
 }
 
-/** A CSV file as in RFC 4180, but with `\n` line endings. An empty field is null. Lines must not be empty. */
-export interface DerivedFile {
-  readonly file: string;
+/**
+ * CSV files as in RFC 4180, but with `\n` line endings. Together they have one line for each row of the source, in the same
+ * order. An empty field is null. Lines must not be empty.
+ */
+export interface DerivedFiles {
+  readonly files: readonly { readonly name: string; readonly rows: number; readonly bytes: number }[];
   readonly columns: readonly string[];
   readonly maxLineBytes: number;
 }
+
+/**
+ * Maximum size of the JSON arrays that DuckDB converts to lists at once, which takes more than 20 times this size. DuckDB
+ * holds 2,048 rows in memory, or one row group of the source, or one derived file, whichever is less.
+ */
+export const maxListBytes = 2 * 1024 * 1024;
 
 /** Contents of the footer of a Parquet file. */
 export interface ParquetFooter {
@@ -152,14 +160,16 @@ export function buildEncodeSql(request: EncodeRequest): string {
     TO ${quoteText(join(folder, target))} (FORMAT parquet, COMPRESSION ${compressionSql[compression]}, ROW_GROUP_SIZE ${rowGroupRows}, USE_TMP_FILE false)`;
 }
 
-function buildSourceSql({ form, from, derivedColumn }: EncodedColumn, file: DerivedFile | undefined): string {
+function buildSourceSql({ form, from, derivedColumn }: EncodedColumn, derived: DerivedFiles | undefined): string {
   const values = [
-    ...(derivedColumn !== undefined && file?.columns.includes(derivedColumn) ? [`b.${quoteName(derivedColumn)}`] : []),
+    ...(derivedColumn !== undefined && derived?.columns.includes(derivedColumn)
+      ? [`b.${quoteName(derivedColumn)}`]
+      : []),
     ...(from === undefined ? [] : [`s.${quoteName(from)}`]),
   ];
   if (values.length === 0) return 'NULL';
   if (values.length === 1) return values.join();
-  // All columns of the side file are text.
+  // All derived columns are text.
   return `coalesce(${form === 'integer' ? values.map(conversionSql.integer).join(', ') : values.join(', ')})`;
 }
 
@@ -169,14 +179,15 @@ export function buildListSql({ folder, source, target, columns }: ListRequest): 
 }
 
 /**
- * Returns the SQL that joins the side file with the source by row position. DuckDB streams both files without sorting,
+ * Returns the SQL that joins the derived files with the source by row position. DuckDB streams all files without sorting,
  * hashing or buffering.
  */
-function buildDerivedSql(folder: string, derived: DerivedFile | undefined): string {
+function buildDerivedSql(folder: string, derived: DerivedFiles | undefined): string {
   if (derived === undefined) return '';
+  const paths = derived.files.map(({ name }) => quoteText(join(folder, name))).join(', ');
   const columns = derived.columns.map((column) => `${quoteText(column)}: 'VARCHAR'`).join(', ');
   const lineBytes = derived.maxLineBytes + 2;
-  return ` POSITIONAL JOIN read_csv(${quoteText(join(folder, derived.file))}, columns = {${columns}}, header = false, auto_detect = false,
+  return ` POSITIONAL JOIN read_csv([${paths}], columns = {${columns}}, header = false, auto_detect = false,
     delim = ',', quote = '"', escape = '"', new_line = '\\n', nullstr = '', allow_quoted_nulls = false, parallel = false,
     max_line_size = ${lineBytes}, buffer_size = ${Math.max(4 * 1024 * 1024, 2 * lineBytes)}) AS b`;
 }

@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { DerivedFile, ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
+import { type DerivedFiles, maxListBytes, type ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { runBytes } from '../runs/run-columns.ts';
@@ -198,8 +198,6 @@ async function findChunkEnd(
 const windowRows = 256;
 const maxBlockBytes = 8 * 1024 * 1024;
 const maxBlockRows = 1_024;
-/** DuckDB needs more than 20 times the size of a JSON array to convert it to a list. */
-const maxBlockListBytes = 2 * 1024 * 1024;
 
 interface RowLimits {
   /** Maximum number of rows that ClickHouse may process as one block when it writes the selected runs. */
@@ -231,7 +229,7 @@ async function computeRowLimits(
   });
   const countRows = (maxBytes: number, bytes = 0) =>
     Math.max(1, Math.floor((windowRows * maxBytes) / Math.max(bytes, 1)));
-  const group = countRows(maxBlockListBytes, row?.lists);
+  const group = countRows(maxListBytes, row?.lists);
   return { block: Math.min(maxBlockRows, countRows(maxBlockBytes, row?.bytes), group), group };
 }
 
@@ -263,7 +261,7 @@ export interface ChunkRequest {
 /** The files that contain a chunk that was read. File names are relative to the folder of the chunk. */
 export interface ChunkFiles {
   readonly source: string;
-  readonly derived: DerivedFile | undefined;
+  readonly derived: DerivedFiles | undefined;
   readonly rows: number;
   /** Row groups of the source file. */
   readonly groups: ParquetFooter['groups'];
@@ -284,52 +282,75 @@ const baseRowBytes = 600;
 /**
  * Reads a chunk into `<folder>/chunk.parquet`. The file contains the runs after `chunk.after` up to `chunk.last` that
  * are still members of the scope, in order and with their current values. If the rows do not contain the values of all
- * fields, a second file contains the derived values.
+ * fields, further files contain the derived values. If these are so large that fewer rows fit into the memory of DuckDB,
+ * the chunk is read again with smaller row groups.
  *
  * @returns the file names, and the row counts from the footer of the file.
  * @throws errors of ClickHouse and the encoder, WORK_FILE_UNUSABLE, or the reason of `signal`; in this case no file is
  *   left.
  */
-export async function readChunk(
-  { clickhouse, encoder }: ChunkDeps,
-  { scope, chunk, format, folder }: ChunkRequest,
-  signal: AbortSignal,
-): Promise<ChunkFiles> {
+export async function readChunk(deps: ChunkDeps, request: ChunkRequest, signal: AbortSignal): Promise<ChunkFiles> {
+  const { scope, chunk, format, folder } = request;
   const fields = format.fields as readonly ExportField[];
   const condition = buildMembersCondition(scope, chunk);
-  const filter = buildMembersFilter(scope, condition);
   const rowBytes = baseRowBytes + chunk.bytes / Math.max(chunk.rows, 1);
+  const fittingRows = Math.max(1, Math.floor(sourceGroupBytes / rowBytes));
   try {
-    const limits = await computeRowLimits(clickhouse, condition, format, signal);
-    const groupRows = Math.min(maxSourceGroupRows, limits.group, Math.max(1, Math.floor(sourceGroupBytes / rowBytes)));
-    await clickhouse.queryToFile({
-      name: 'read-chunk',
-      sql: `${filter.withSql} SELECT ${buildSelectList(fields)} FROM runs FINAL PREWHERE ${condition.sql}
-        WHERE ${[exportableCondition, memberCondition, ...filter.sql].join(' AND ')} ORDER BY ${memberOrder}`,
-      params: { ...condition.params, ...filter.params },
-      settings: {
-        ...filter.settings,
-        max_block_size: String(limits.block),
-        output_format_parquet_row_group_size: String(groupRows),
-        output_format_parquet_row_group_size_bytes: String(sourceGroupBytes),
-      },
-      format: 'Parquet',
-      path: join(folder, sourceFileName),
-      timeoutMs: readTimeoutMs,
-      signal,
-    });
-    const footer = await encoder.inspect({ folder, source: sourceFileName }, signal);
-    const derived =
-      footer.rows === 0
-        ? undefined
-        : await readDerivedValues(
-            { clickhouse, encoder },
-            { scope, condition, fields, folder, source: sourceFileName, footer },
-            signal,
-          );
-    return { source: sourceFileName, derived, rows: footer.rows, groups: footer.groups };
+    let limits = await computeRowLimits(deps.clickhouse, condition, format, signal);
+    limits = { ...limits, group: Math.min(maxSourceGroupRows, limits.group, fittingRows) };
+    for (;;) {
+      const footer = await readSource(deps, request, condition, limits, signal);
+      const derivedRequest = { scope, condition, fields, folder, source: sourceFileName, footer };
+      const derived = footer.rows === 0 ? undefined : await readDerivedValues(deps, derivedRequest, signal);
+      const rowsPerFile = countRowsPerFile(derived);
+      if (rowsPerFile >= Math.min(limits.group, vectorRows))
+        return { source: sourceFileName, derived, rows: footer.rows, groups: footer.groups };
+      await removeDerivedFiles(derived, folder);
+      limits = { block: Math.min(limits.block, rowsPerFile), group: rowsPerFile };
+    }
   } catch (error) {
     await rm(join(folder, sourceFileName), { force: true });
     throw error;
   }
+}
+
+/** Number of rows that DuckDB processes at once, unless a row group or a file ends. */
+const vectorRows = 2_048;
+
+/** Returns the number of rows of the full file that has the fewest. */
+function countRowsPerFile(derived: DerivedFiles | undefined): number {
+  const full = derived?.files.filter(({ bytes }) => bytes >= maxListBytes) ?? [];
+  return Math.min(...full.map(({ rows }) => rows));
+}
+
+/** Removes the files of derived values. */
+export async function removeDerivedFiles(derived: DerivedFiles | undefined, folder: string): Promise<void> {
+  for (const { name } of derived?.files ?? []) await rm(join(folder, name), { force: true });
+}
+
+async function readSource(
+  { clickhouse, encoder }: ChunkDeps,
+  { scope, format, folder }: ChunkRequest,
+  condition: MembersCondition,
+  limits: RowLimits,
+  signal: AbortSignal,
+): Promise<ParquetFooter> {
+  const filter = buildMembersFilter(scope, condition);
+  await clickhouse.queryToFile({
+    name: 'read-chunk',
+    sql: `${filter.withSql} SELECT ${buildSelectList(format.fields as readonly ExportField[])} FROM runs FINAL PREWHERE ${condition.sql}
+      WHERE ${[exportableCondition, memberCondition, ...filter.sql].join(' AND ')} ORDER BY ${memberOrder}`,
+    params: { ...condition.params, ...filter.params },
+    settings: {
+      ...filter.settings,
+      max_block_size: String(limits.block),
+      output_format_parquet_row_group_size: String(limits.group),
+      output_format_parquet_row_group_size_bytes: String(sourceGroupBytes),
+    },
+    format: 'Parquet',
+    path: join(folder, sourceFileName),
+    timeoutMs: readTimeoutMs,
+    signal,
+  });
+  return encoder.inspect({ folder, source: sourceFileName }, signal);
 }

@@ -2,19 +2,19 @@
  * Reads the values of a chunk that its rows do not contain: tokens and costs of runs that have model calls among their
  * descendants, dotted orders of runs that were sent without one, and feedback statistics.
  *
- * The values are written to a CSV file with one line for each row of the chunk, in the same order, so that the encoder
- * can read both files in parallel. Most chunks need no such values, and then there is no file. Lines are written in
- * batches, so that memory use does not grow with the chunk, except for the ids of runs with feedback, and for the
- * tokens and costs of runs with model calls among their descendants.
+ * The values are written to CSV files with one line for each row of the chunk, in the same order, so that the encoder can
+ * read them beside the chunk. Most chunks need no such values, and then there is no file. Memory use does not grow with
+ * the chunk, except for the ids of runs with feedback, and for the tokens and costs of runs with model calls among their
+ * descendants.
  */
 
 import { createReadStream } from 'node:fs';
-import { type FileHandle, open, rm } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { groupBy } from '../../infra/collections/group-by.ts';
-import type { DerivedFile, ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
+import { type DerivedFiles, maxListBytes, type ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import { toWorkFileError } from '../../infra/errors/work-file-error.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
@@ -38,37 +38,44 @@ function formatCsvLine(values: readonly (string | undefined)[]): string {
   return `${values.map((value) => (value === undefined ? '' : `"${value.replaceAll('"', '""')}"`)).join(',')}\n`;
 }
 
-/** A file to which lines are appended. Every method throws WORK_FILE_UNUSABLE if writing fails. */
-class LineFile {
+/** Lines in files of about {@link maxListBytes} each. */
+class LineFiles {
+  readonly files: DerivedFiles['files'][number][] = [];
   maxLineBytes = 0;
-  readonly #path: string;
-  #file: FileHandle | undefined;
+  readonly #folder: string;
+  #lines: string[] = [];
+  #bytes = 0;
 
-  constructor(path: string) {
-    this.#path = path;
+  constructor(folder: string) {
+    this.#folder = folder;
   }
 
-  /** Appends lines. Each line must include its line terminator. */
-  async write(lines: readonly string[]): Promise<void> {
-    for (const line of lines) this.maxLineBytes = Math.max(this.maxLineBytes, Buffer.byteLength(line));
+  /** @param line with its line terminator. @throws WORK_FILE_UNUSABLE. */
+  async add(line: string): Promise<void> {
+    const bytes = Buffer.byteLength(line);
+    this.#lines.push(line);
+    this.#bytes += bytes;
+    this.maxLineBytes = Math.max(this.maxLineBytes, bytes);
+    if (this.#bytes >= maxListBytes) await this.flush();
+  }
+
+  /** Writes the lines that are not in a file yet. @throws WORK_FILE_UNUSABLE. */
+  async flush(): Promise<void> {
+    if (this.#lines.length === 0) return;
+    const name = `derived-${this.files.length}.csv`;
+    const path = join(this.#folder, name);
+    this.files.push({ name, rows: this.#lines.length, bytes: this.#bytes });
     try {
-      this.#file ??= await open(this.#path, 'w', 0o600);
-      await this.#file.appendFile(lines.join(''));
+      await writeFile(path, this.#lines.join(''), { mode: 0o600 });
     } catch (error) {
-      throw toWorkFileError(this.#path, error);
+      throw toWorkFileError(path, error);
     }
-  }
-
-  async close(): Promise<void> {
-    await this.#file?.close().catch((error: unknown) => {
-      throw toWorkFileError(this.#path, error);
-    });
-    this.#file = undefined;
+    this.#lines = [];
+    this.#bytes = 0;
   }
 
   async remove(): Promise<void> {
-    await this.#file?.close().catch(() => {});
-    await rm(this.#path, { force: true });
+    for (const { name } of this.files) await rm(join(this.#folder, name), { force: true });
   }
 }
 
@@ -101,7 +108,6 @@ interface DerivedValueDeps {
 }
 
 const rowsFileName = 'rows.csv';
-const derivedFileName = 'derived.csv';
 /** Value of the first column of each line. Without this column, a line with only one empty value would be blank. */
 const presenceMarker = '1';
 const figuresTimeoutMs = 900_000;
@@ -117,16 +123,16 @@ interface ChunkRow {
 }
 
 /**
- * Reads the derived values of a chunk into a file.
+ * Reads the derived values of a chunk into files.
  *
- * @returns the file, or undefined if no row needs derived values.
+ * @returns the files, or undefined if no row needs derived values.
  * @throws the errors of `readChunk`; in this case no file is left.
  */
 export async function readDerivedValues(
   deps: DerivedValueDeps,
   request: DerivedRequest,
   signal: AbortSignal,
-): Promise<DerivedFile | undefined> {
+): Promise<DerivedFiles | undefined> {
   const { fields, folder, source, footer } = request;
   const derivedFields = fields.filter((field) => chunkColumns[field].derived !== undefined);
   const derivedKinds = listDerivedKinds(fields);
@@ -138,7 +144,7 @@ export async function readDerivedValues(
     ? await sumChunkFigures(deps.clickhouse, request, signal)
     : new Map<string, Figures>();
   if (!hasRunWithoutDottedOrder && runIdsWithFeedback.size === 0 && figures.size === 0) return undefined;
-  const lines = new LineFile(join(folder, derivedFileName));
+  const lines = new LineFiles(folder);
   try {
     const columns = derivedKinds.has('ancestry') ? [idColumn, missingOrderColumn] : [idColumn];
     await deps.encoder.list({ folder, source, target: rowsFileName, columns }, signal);
@@ -151,25 +157,20 @@ export async function readDerivedValues(
         const stats = await readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
           expiredAfterMicros: request.scope.membersUntilMicros,
         });
-        await lines.write(
-          runIds.map((runId) =>
-            formatCsvLine([
-              presenceMarker,
-              ...derivedFields.map((field) =>
-                formatDerivedValue(field, {
-                  ancestry: ancestries.get(runId),
-                  stats: stats.get(runId),
-                  figures: figures.get(runId),
-                }),
-              ),
-            ]),
-          ),
-        );
+        for (const runId of runIds) {
+          const values = {
+            ancestry: ancestries.get(runId)?.(),
+            stats: stats.get(runId),
+            figures: figures.get(runId),
+          };
+          const texts = derivedFields.map((field) => formatDerivedValue(field, values));
+          await lines.add(formatCsvLine([presenceMarker, ...texts]));
+        }
       }
     }
-    await lines.close();
+    await lines.flush();
     return {
-      file: derivedFileName,
+      files: lines.files,
       columns: ['there', ...derivedFields.map(getSourceColumnName)],
       maxLineBytes: lines.maxLineBytes,
     };
@@ -227,15 +228,19 @@ interface Ancestry {
 
 const noTree = new TraceTree([]);
 
+/** Ancestries are built one at a time: those of 10,000 runs in a deep trace take hundreds of megabytes. */
 async function deriveAncestries(
   clickhouse: ClickHouse,
   { tenantId, projectId }: ExportScope,
   batch: readonly ChunkRow[],
-): Promise<ReadonlyMap<string, Ancestry>> {
+): Promise<ReadonlyMap<string, () => Ancestry>> {
   const runs = batch.flatMap(({ runWithoutOrder }) => runWithoutOrder ?? []);
-  const ancestries = new Map<string, Ancestry>();
-  const derive = (run: RunWithoutDottedOrder, tree: TraceTree) =>
-    ancestries.set(run.runId, { dottedOrder: tree.buildDottedOrder(run), parentRunId: run.parentRunId });
+  const ancestries = new Map<string, () => Ancestry>();
+  const derive = (run: RunWithoutDottedOrder, tree: TraceTree) => {
+    const { runId, parentRunId } = run;
+    const buildDottedOrder = tree.findAncestors(run);
+    ancestries.set(runId, () => ({ dottedOrder: buildDottedOrder(), parentRunId }));
+  };
   for (const root of runs.filter(({ runId, traceId }) => runId === traceId)) derive(root, noTree);
   const descendants = runs.filter(({ runId, traceId }) => runId !== traceId);
   const byTrace = groupBy(descendants, ({ traceId }) => traceId);

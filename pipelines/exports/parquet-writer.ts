@@ -8,7 +8,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type ExportField, runParquetColumns } from '../../schemas/parquet/run-columns.ts';
 
 import { chunkColumns, getColumnType, getSourceColumnName } from './chunk-columns.ts';
-import { type ChunkFiles, type ChunkRequest, findChunk, readChunk } from './chunk-reader.ts';
+import { type ChunkFiles, type ChunkRequest, findChunk, readChunk, removeDerivedFiles } from './chunk-reader.ts';
 import type { ExportWorkerDeps } from './export-deps.ts';
 import type { ChunkSource } from './export-run.ts';
 import { countMembers } from './members.ts';
@@ -59,7 +59,7 @@ export async function encodeChunk(
 
 async function discardChunk({ source, derived }: ChunkFiles, folder: string): Promise<void> {
   await rm(join(folder, source), { force: true });
-  if (derived !== undefined) await rm(join(folder, derived.file), { force: true });
+  await removeDerivedFiles(derived, folder);
 }
 
 function buildEncodeRequest(
@@ -80,16 +80,19 @@ function buildEncodeRequest(
       derivedColumn: chunkColumns[field].derived === undefined ? undefined : getSourceColumnName(field),
     })),
     compression,
-    rowGroupRows: chooseGroupRows(files.groups),
+    rowGroupRows: Math.min(
+      chooseGroupRows(files.groups.map(({ rows, uncompressedBytes: bytes }) => ({ rows, bytes }))),
+      derived ? chooseGroupRows(derived.files) : maxGroupRows,
+    ),
   };
 }
 
 /**
- * Returns the number of rows per row group. By default a group of rows of average size has 32 MB. If large runs are
+ * Returns the number of rows per row group for consecutive rows of these sizes. By default a group of rows of average size has 32 MB. If large runs are
  * adjacent, such a group could be far larger; the number of rows is then reduced so that no group is much larger than
  * 32 MB.
  */
-function chooseGroupRows(source: ParquetFooter['groups']): number {
+function chooseGroupRows(source: readonly { readonly rows: number; readonly bytes: number }[]): number {
   let maxRows = maxGroupRows;
   let first = 0;
   let rows = 0;
@@ -98,13 +101,13 @@ function chooseGroupRows(source: ParquetFooter['groups']): number {
   let totalBytes = 0;
   for (const group of source) {
     totalRows += group.rows;
-    totalBytes += group.uncompressedBytes;
+    totalBytes += group.bytes;
     rows += group.rows;
-    bytes += group.uncompressedBytes;
+    bytes += group.bytes;
     for (; bytes >= maxGroupBytes; first++) {
       maxRows = Math.min(maxRows, rows);
       rows -= source[first]?.rows ?? 0;
-      bytes -= source[first]?.uncompressedBytes ?? 0;
+      bytes -= source[first]?.bytes ?? 0;
     }
   }
   return Math.max(1, Math.min(maxRows, Math.floor((maxGroupBytes * totalRows) / Math.max(totalBytes, 1))));

@@ -46,16 +46,18 @@ export class TraceTree {
 
   /** Returns the dotted_order of a run: its own, or one that is built from its ancestors. */
   buildDottedOrder(run: RunWithoutDottedOrder): string {
-    if (run.dottedOrder !== undefined) return run.dottedOrder;
+    return this.findAncestors(run)();
+  }
+
+  /** Returns a function that builds the dotted_order. It keeps only the ancestors of the run in memory, not the tree. */
+  findAncestors(run: RunWithoutDottedOrder): () => string {
+    const { traceId, dottedOrder } = run;
+    if (dottedOrder !== undefined) return () => dottedOrder;
     const own = segment(run.startTimeMicros, run.runId);
-    if (isEnd(run)) return own;
-    const rootOrder = this.#members.get(run.traceId)?.dottedOrder ?? segment(run.traceTimeMicros, run.traceId);
-    const segments = [own];
-    let place = this.#findParent(run);
-    for (; place?.parent !== undefined; place = place.parent) segments.push(formatSegment(place));
-    if (place === undefined || place.run.runId === run.traceId) segments.push(rootOrder);
-    else segments.push(place.run.dottedOrder ?? formatSegment(place));
-    return segments.reverse().join('.');
+    if (isEnd(run)) return () => own;
+    const rootOrder = this.#members.get(traceId)?.dottedOrder ?? segment(run.traceTimeMicros, traceId);
+    const parent = this.#findParent(run);
+    return () => joinSegments(own, parent, { traceId, rootOrder });
   }
 
   /** Returns the ids of the ancestors of a run, root first. */
@@ -126,6 +128,20 @@ export class TraceTree {
 /** An OpenTelemetry span without a parent is a root whose id differs from the trace id. */
 function isEnd({ runId, traceId, parentRunId, dottedOrder }: TraceMember): boolean {
   return runId === traceId || dottedOrder !== undefined || parentRunId === undefined;
+}
+
+/** Joins the segments of a run, of the places from its parent up, and of the root. */
+function joinSegments(
+  own: string,
+  parent: Place | undefined,
+  { traceId, rootOrder }: { readonly traceId: string; readonly rootOrder: string },
+): string {
+  const segments = [own];
+  let place = parent;
+  for (; place?.parent !== undefined; place = place.parent) segments.push(formatSegment(place));
+  if (place === undefined || place.run.runId === traceId) segments.push(rootOrder);
+  else segments.push(place.run.dottedOrder ?? formatSegment(place));
+  return segments.reverse().join('.');
 }
 
 function formatSegment(place: Place): string {

@@ -122,6 +122,34 @@ describe('long lists among short ones', () => {
   });
 });
 
+describe('a deep trace of runs without dotted_order', () => {
+  it('stays within the memory limit of the encoder', async () => {
+    const [levels, leaves] = [990, 4_000];
+    const scope = buildScope('deep');
+    const id = (number: string) => `toUUID(concat('00000000-0000-4000-8000-', leftPad(toString(${number}), 12, '0')))`;
+    await exporting.reading.stores.clickhouse.command({
+      name: 'test',
+      sql: `INSERT INTO run_events (version, location_version, tenant_id, session_id, start_time, trace_id, id, trace_time, first_received_at, user_id, key_id, parent_run_id)
+        SELECT 1, 1, {tenant:UUID}, {project:UUID}, fromUnixTimestamp64Micro({from:Int64} + number), ${id('0')}, ${id('number')},
+          fromUnixTimestamp64Micro({from:Int64}), now64(6), ${id('0')}, ${id('0')},
+          if(number = 0, NULL, ${id(`least(number - 1, ${levels - 1})`)})
+        FROM numbers(${levels + leaves})`,
+      params: { tenant: scope.tenantId, project: scope.projectId, from: scope.window.fromMicros },
+    });
+    const format = { ...everything, fields: ['id', 'dotted_order', 'parent_run_ids'] };
+    const [part, ...others] = await exportAllChunks(exporting, scope, format, {
+      rows: 240_000,
+      bytes: 256 * 1024 * 1024,
+    });
+    expect([part?.rows, others]).toEqual([levels + leaves, []]);
+    const { groups } = await exporting.encoder.inspect({
+      folder: part!.path.slice(0, part!.path.lastIndexOf('/')),
+      source: 'part.parquet',
+    });
+    for (const group of groups) expect(group.uncompressedBytes).toBeLessThan(100_000_000);
+  });
+});
+
 describe('aborts and concurrent changes', () => {
   it('leaves no file after an abort at any moment, and writes the next file completely', {
     timeout: 300_000,
