@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { getAttachment as readAttachment } from '../../pipelines/attachments/read-attachment.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
 
 /** Serves `GET /public/attachments/{token}`, the target of the links in `s3_urls`. */
 export const getAttachment = defineOperation({
@@ -11,7 +12,7 @@ export const getAttachment = defineOperation({
   summary: 'Get an attachment of a run',
   description: 'Needs no key: the token is part of the links in `s3_urls` of a run and expires after an hour.',
   access: { public: true, tenantScope: 'none' },
-  errors: ['NOT_FOUND', 'LINK_EXPIRED'],
+  errors: ['NOT_FOUND', 'LINK_EXPIRED', ...clickhouseErrors],
   schema: {
     params: Type.Object({ token: Type.String({ maxLength: 8_192 }) }),
     response: {

@@ -16,6 +16,7 @@ import {
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, jsonMediaType, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
+import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { requireJson, toSender, withBody } from './ingest.ts';
 
@@ -258,7 +259,7 @@ export const listFeedback = defineOperation({
   tag: 'feedback',
   summary: 'List the feedback of the workspace, newest first',
   access: { permission: 'feedback:read', tenantScope: 'workspace' },
-  errors: ['ANSWER_TOO_LARGE'],
+  errors: ['ANSWER_TOO_LARGE', ...clickhouseErrors],
   schema: { query: Query, response: { 200: Type.Array(Feedback) }, produces: jsonMediaType },
   handler: async ({ caller, query, services }) => {
     const page = await readPage(services, {

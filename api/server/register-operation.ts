@@ -58,7 +58,8 @@ export function registerOperation(
         request.body = undefined;
         request.bodyShare = undefined;
         const work = () => (request.span ? request.span.run(() => handle(input)) : handle(input));
-        const reserve = (bytes: number) => request.responseMemory.reserve(bytes);
+        const { responseMemory } = request;
+        const reserve = responseMemory.reserve.bind(responseMemory);
         let result: unknown;
         try {
           result = await runWithMemory(reserve, () => runForCaller(operation, request, work));

@@ -17,7 +17,7 @@ export class ResponseMemory {
   }
 
   /** Reserves memory for a page. Does nothing if the response is complete. @throws OVERLOADED */
-  reserve(heapBytes: number): void {
+  reserve(heapBytes: number, bufferBytes?: number): void {
     if (this.#isClosed) return;
     if (this.#share === undefined) {
       this.#share = this.#budget.open(this.#reply.request.caller?.organizationId ?? '', () =>
@@ -25,13 +25,14 @@ export class ResponseMemory {
       );
       this.#share.waitsForClient = false;
     }
-    this.#share.takePage(heapBytes);
+    this.#share.takePage(heapBytes, bufferBytes);
   }
 
-  /** Releases the memory of the pages except the text that is sent, of which the socket has an encoded copy. */
+  /** Releases the memory of the pages except the text that is sent. Of a string, the socket has an encoded copy. */
   keepOnly(payload: unknown): void {
     if (this.#share === undefined || (typeof payload !== 'string' && !Buffer.isBuffer(payload))) return;
-    this.#share.release(Math.max(0, this.#share.bytes - 2 * payload.length));
+    const sentBytes = typeof payload === 'string' ? 2 * payload.length : payload.length;
+    this.#share.release(Math.max(0, this.#share.bytes - sentBytes));
     this.#share.waitsForClient = true;
   }
 

@@ -155,7 +155,7 @@ export const internals = {
 /** Shares of RUNLAKE_MEMORY_BYTES. The first three are for buffers of one process. */
 export const memoryShares = {
   /**
-   * Share for request bodies that are being received or processed, and for large pages of lists. If it is exceeded,
+   * Share for request bodies that are being received or processed, and for large responses. If it is exceeded,
    * requests of organisations above their fair share get 503.
    */
   maxCollectingBytes: 1 / 2,

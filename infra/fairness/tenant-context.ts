@@ -46,18 +46,33 @@ export function getTenantContext(): TenantContext | undefined {
   return storage.getStore();
 }
 
-const memoryStorage = new AsyncLocalStorage<(heapBytes: number) => void>();
+type ReserveMemory = (heapBytes: number, bufferBytes?: number) => void;
+const memoryStorage = new AsyncLocalStorage<ReserveMemory>();
 
 /** Runs `work`, whose calls of {@link reserveMemory} go to `reserve`. */
-export function runWithMemory<Result>(reserve: (heapBytes: number) => void, work: () => Result): Result {
+export function runWithMemory<Result>(reserve: ReserveMemory, work: () => Result): Result {
   return memoryStorage.run(reserve, work);
 }
 
 /**
- * Reserves heap memory of the current request until its response is complete. Work without a request reserves nothing.
+ * Reserves memory of the current request until its response is complete. Work without a request reserves nothing.
+ *
+ * @param bufferBytes outside the heap
+ * @throws OVERLOADED
+ */
+export function reserveMemory(heapBytes: number, bufferBytes = 0): void {
+  memoryStorage.getStore()?.(heapBytes, bufferBytes);
+}
+
+/** Size of stored texts for which a request does not reserve memory. */
+const unreservedTextBytes = 2 * 1024 ** 2;
+
+/**
+ * Reserves memory for stored texts of `bytes` that the response contains as they are: as they are read, and in the
+ * response.
  *
  * @throws OVERLOADED
  */
-export function reserveMemory(heapBytes: number): void {
-  memoryStorage.getStore()?.(heapBytes);
+export function reserveTexts(bytes: number): void {
+  if (bytes > unreservedTextBytes) reserveMemory(0, 2 * bytes);
 }

@@ -4,6 +4,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { AvroWriter, buildWirePrefix } from '../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
+import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { attachmentEvents } from '../../schemas/topics.ts';
@@ -170,5 +171,6 @@ export async function getAttachment(
   });
   const [mimeType, content] = readNullableTextRows(response, 2)[0] ?? [];
   if (mimeType === undefined || content === undefined) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
+  reserveTexts(content.length);
   return { name, mimeType: mimeType.toString('latin1'), content };
 }

@@ -2,6 +2,7 @@ import type { ClickHouse, ExternalTable, QueryParameter } from '../../infra/clic
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
 import { requireWithin, splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
@@ -204,6 +205,7 @@ export async function listFeedback(deps: ListDeps, query: FeedbackQuery): Promis
   const keys = await findFeedbackKeys(clickhouse, query.tenantId, buildConditions(query.filter), query);
   const bytes = keys.reduce((sum, key) => sum + key.bytes, 0);
   requireWithin(keys.length, bytes, config.maxPageBytes);
+  reserveTexts(bytes);
   const events = await readEvents(clickhouse, query.tenantId, keys);
   const json = new JsonChunks();
   let before = '[';

@@ -1,6 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { ReadDeps } from './query-runs.ts';
 import { readRuns } from './read-runs.ts';
@@ -199,6 +200,7 @@ export async function getRun(deps: ReadDeps, request: RunRequest): Promise<Buffe
   if (live.length === 0 || row === undefined) throw createNotFoundError(runId);
   const json = new JsonChunks();
   writeRun(json, row, selected, related);
+  reserveTexts(json.bytes);
   return json.toBuffer();
 }
 

@@ -1,6 +1,7 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { reserveTexts, runWithMemory } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { findRequiredId } from './filter/run-filter.ts';
 import { type FoundRun, findPage, type PageRequest } from './find-page.ts';
@@ -88,7 +89,11 @@ export async function queryRuns(deps: ReadDeps, query: RunQuery, envelope: PageE
  */
 export async function* readAllRuns<Run>(deps: ReadDeps, query: Omit<RunQuery, 'cursor'>): AsyncGenerator<Run> {
   for (let cursor: string | undefined; ; ) {
-    const page = await queryRuns(deps, { ...query, cursor }, v1Envelope);
+    // Nothing is reserved: the memory of each page is released before the next is read.
+    const page = await runWithMemory(
+      () => {},
+      () => queryRuns(deps, { ...query, cursor }, v1Envelope),
+    );
     const { runs, cursors } = JSON.parse(page.toString()) as { runs: Run[]; cursors: { next: string | null } };
     yield* runs;
     if (cursors.next === null) return;
@@ -261,6 +266,7 @@ async function readPage(
     const matching = await findPage(deps.clickhouse, { ...request, after });
     const keys = truncateToSize(matching.slice(0, request.limitRows), maxBytes);
     const last = keys.length < matching.length ? keys.at(-1) : undefined;
+    if (isLong) reserveTexts(keys.reduce((sum, key) => sum + key.bytes, 0));
     const found = await readRuns(deps, tenantId, keys, selected);
     // All runs of the page may have been deleted after they were found.
     if (found.rows.length > 0 || last === undefined) return { found, last };

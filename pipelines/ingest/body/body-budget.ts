@@ -100,11 +100,11 @@ export class BodyShare {
   }
 
   /**
-   * Reserves memory for a page of stored values that needs `heapBytes`. A page never needs more than half of the budget,
-   * so that it can be read if there is nothing else. @throws OVERLOADED
+   * Reserves memory for a page of stored values that needs `heapBytes` of the heap, and `otherBytes`. A page never needs
+   * more than half of the budget, so that it can be read if there is nothing else. @throws OVERLOADED
    */
-  takePage(heapBytes: number): void {
-    this.take(this.#budget.chargePage(heapBytes));
+  takePage(heapBytes: number, otherBytes?: number): void {
+    this.take(this.#budget.chargePage(heapBytes, otherBytes));
   }
 
   /** Returns how long to pause reading after the client has sent `bytes`, in milliseconds. */
@@ -161,8 +161,8 @@ export class BodyBudget {
     this.#bytes += bytes;
   }
 
-  chargePage(heapBytes: number): number {
-    return Math.min(computeCharge(this.#maxBytes, heapBytes), Math.floor(this.#maxBytes / 2));
+  chargePage(heapBytes: number, otherBytes?: number): number {
+    return Math.min(computeCharge(this.#maxBytes, heapBytes, otherBytes), Math.floor(this.#maxBytes / 2));
   }
 
   exceedsHalf(tenantId: string): boolean {

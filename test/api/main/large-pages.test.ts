@@ -3,7 +3,7 @@
  * memory.
  */
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../start-api.ts';
 
@@ -53,17 +53,65 @@ it.each(lists.filter(([url]) => url === '/datasets' || url === '/sessions'))(
   },
 );
 
-it('refuses a large page while there is no memory for it, and releases the memory of a page', async () => {
-  await api.ask(key, 'POST', '/sessions', { name: name() });
-  await api.database.execute(`UPDATE projects SET extra = '{"big":"' || repeat('x', 5000000) || '"}'`);
-  const list = () => api.ask(key, 'GET', '/sessions?limit=1');
-  const { maxCollectingBytes } = api.services.config;
-  for (let round = 0; round < 2; round++) {
-    const share = getBodyBudget(api.services.config).open(organizationId, () => undefined);
-    share.take(maxCollectingBytes);
-    expect(await list()).toMatchObject({ status: 503, body: { code: 'OVERLOADED' } });
-    share.close();
-    expect((await list()).status).toBe(200);
-  }
-  await api.database.execute('UPDATE projects SET extra = NULL');
+describe('while there is no memory for it', () => {
+  const text = 'x'.repeat(3_000_000);
+  const runId = randomUUID();
+  let projectId: string;
+
+  beforeAll(async () => {
+    ({ id: projectId } = (await api.ask(key, 'POST', '/sessions', { name: name() })).body as { id: string });
+    await api.database.execute(`UPDATE projects SET extra = '{"big":"' || repeat('x', 5000000) || '"}' WHERE id = $1`, [
+      projectId,
+    ]);
+    const start = new Date().toISOString();
+    const run = {
+      ...{ id: runId, trace_id: runId, dotted_order: `${start.replace(/[-:.]/g, '').replace('Z', '000Z')}${runId}` },
+      ...{ name: 'run', run_type: 'chain', start_time: start, inputs: { text }, session_id: projectId },
+    };
+    const form = new FormData();
+    form.set(`post.${runId}`, new Blob([JSON.stringify(run)], { type: 'application/json' }));
+    form.set(`attachment.${runId}.file`, new Blob([text], { type: 'text/plain' }));
+    const multipart = new Response(form);
+    const headers = { 'x-api-key': key, 'content-type': multipart.headers.get('content-type') ?? '' };
+    const payload = Buffer.from(await multipart.arrayBuffer());
+    const sent = await api.server.inject({ method: 'POST', url: '/runs/multipart', headers, payload });
+    expect(sent.statusCode).toBe(202);
+    const feedback = { run_id: runId, key: 'k', comment: text };
+    expect((await api.ask(key, 'POST', '/feedback', feedback)).status).toBe(200);
+    await api.settled();
+  });
+
+  const readUrl = async () => {
+    const { body } = await api.ask(key, 'GET', `/runs/${runId}`);
+    const { s3_urls: urls } = body as { s3_urls: Record<string, { presigned_url: string }> };
+    const { pathname, search } = new URL(urls['attachment.file']!.presigned_url, 'http://runlake');
+    return pathname + search;
+  };
+  const ask = async (method: string, path: string, body?: object) => (await api.ask(key, method, path, body)).status;
+  it.each<[string, () => Promise<() => Promise<number>>, boolean?]>([
+    ['projects', async () => () => ask('GET', `/sessions?id=${projectId}`)],
+    ['runs', async () => () => ask('POST', '/runs/query', { session: [projectId] })],
+    ['a run', async () => () => ask('GET', `/runs/${runId}`)],
+    ['feedback', async () => () => ask('GET', '/feedback')],
+    [
+      'an attachment',
+      async () => {
+        const url = await readUrl();
+        return async () => (await api.server.inject({ url })).statusCode;
+      },
+      true,
+    ],
+  ])('refuses a large response: %s', async (_name, prepare, isPublic = false) => {
+    const read = await prepare();
+    for (let round = 0; round < 2; round++) {
+      const share = getBodyBudget(api.services.config).open(isPublic ? '' : organizationId, () => undefined);
+      try {
+        share.take(api.services.config.maxCollectingBytes);
+        expect(await read()).toBe(503);
+      } finally {
+        share.close();
+      }
+      expect(await read()).toBe(200);
+    }
+  });
 });
