@@ -293,6 +293,19 @@ describe('the state of a thread', () => {
     const { interrupts } = await threads.get(id);
     expect(Object.values(interrupts).flat()).toMatchObject([{ value: 'inside?' }]);
   });
+
+  it('of a subgraph is written while its thread waits for a reply', async () => {
+    const { thread_id: id } = await threads.create();
+    await agent.client.runs.wait(id, 'parent', { input: { ask: true } });
+    const { tasks } = await threads.getState(id, undefined, { subgraphs: true });
+    const { checkpoint } = tasks[0]?.state ?? {};
+    await threads.updateState(id, { values: { path: ['written'] }, ...(checkpoint && { checkpoint }) });
+    const written = await threads.getState(id, undefined, { subgraphs: true });
+    expect(written).toMatchObject({ next: ['child'], values: { path: ['outer'] } });
+    expect(written.tasks[0]?.state).toMatchObject({ next: ['inner'], values: { path: ['outer', 'written'] } });
+    const values = await agent.client.runs.wait(id, 'parent', { command: { resume: 'reply' } });
+    expect(values).toMatchObject({ path: ['outer', 'outer', 'written', 'inner', 'reply'] });
+  });
 });
 
 it.each([

@@ -81,9 +81,8 @@ export class ThreadSaver extends BaseCheckpointSaver {
     return this.#isAnswered;
   }
 
-  override getNextVersion(current: number | undefined): number {
-    return this.#saver.getNextVersion(current);
-  }
+  // LangGraph calls this method without its object when the state of a subgraph is updated.
+  override getNextVersion = (current: number | undefined): number => this.#saver.getNextVersion(current);
 
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     if (this.#startsWithoutState) return undefined;
