@@ -5,7 +5,9 @@
  * crash does not lose it.
  *
  *   1. One statement claims the webhooks that have been due longest and that no other process has locked (SKIP
- *      LOCKED). It increments `attempts` and sets `due_at` to a time after the longest possible attempt.
+ *      LOCKED). It increments `attempts` and sets `due_at` to a time after the longest possible attempt. It omits
+ *      receivers that fail and have {@link maxPerFailingReceiver} deliveries in flight, so that webhooks to others do
+ *      not wait for their timeouts.
  *   2. Each webhook is sent.
  *   3. The row of a delivered webhook is deleted. After a failure, the row gets its next due time or is marked as
  *      given up. Both statements change the row only if `attempts` still has the value of step 1, so a slow attempt
@@ -18,6 +20,7 @@
 import { createHmac, hkdfSync } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
+import { LRUCache } from 'lru-cache';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type GuardedAgents, openGuardedAgents } from '../../../infra/network/guarded-agents.ts';
 import type { ReadClock } from '../../../infra/postgres/clock.ts';
@@ -118,6 +121,8 @@ export interface DeliveryDeps extends SendDeps {
 interface ClaimedWebhook {
   readonly run_id: string;
   readonly url: string;
+  /** Scheme and host of `url`; empty for this server. */
+  readonly receiver: string;
   /** JSON text. */
   readonly body: string;
   /** Number of attempts, including this one. */
@@ -133,32 +138,36 @@ const webhookRetentionMs = 24 * 3_600_000;
 
 const toTimestamp = (ms: number) => new Date(ms).toISOString();
 
-/** Claims at most `count` webhooks that are due. */
+const receiverSql = `coalesce(substring(url FROM '(?i)^https?://[^/?#]*'), '')`;
+
+/** Claims at most `count` webhooks that are due, except those for `omittedReceivers`. */
 export async function claimWebhooks(
   { database, deploymentId, now, timeoutMs }: DeliveryDeps,
   count: number,
+  omittedReceivers: readonly string[] = [],
 ): Promise<readonly ClaimedWebhook[]> {
   const claimedAtMs = await now(database);
   const claimed = await database.query<Omit<ClaimedWebhook, 'claimedAtMs'>>(
     `UPDATE agents.webhooks SET attempts = attempts + 1, due_at = $4
      WHERE deployment_id = $1 AND run_id IN (
        SELECT run_id FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at IS NULL AND due_at <= $2
+         AND ${receiverSql} <> ALL ($5::text[])
        ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED)
-     RETURNING run_id, url, body::text, attempts`,
-    [deploymentId, toTimestamp(claimedAtMs), count, toTimestamp(claimedAtMs + timeoutMs * 3)],
+     RETURNING run_id, url, ${receiverSql} AS receiver, body::text, attempts`,
+    [deploymentId, toTimestamp(claimedAtMs), count, toTimestamp(claimedAtMs + timeoutMs * 3), omittedReceivers],
   );
   return claimed.map((webhook) => ({ ...webhook, claimedAtMs }));
 }
 
-/** Sends a claimed webhook and records the result. */
-export async function deliverWebhook(deps: DeliveryDeps, claimed: ClaimedWebhook): Promise<void> {
+/** Sends a claimed webhook and records the result. @returns whether the receiver failed in a way that may be temporary. */
+export async function deliverWebhook(deps: DeliveryDeps, claimed: ClaimedWebhook): Promise<boolean> {
   const { database, deploymentId, logger, now } = deps;
   const result = await attemptDelivery(deps, claimed);
   const own = [deploymentId, claimed.run_id, claimed.attempts];
   const condition = 'deployment_id = $1 AND run_id = $2 AND attempts = $3';
   if (result.ok) {
     await database.execute(`DELETE FROM agents.webhooks WHERE ${condition}`, own);
-    return;
+    return false;
   }
   const pauseSeconds = result.isFinal ? undefined : retryPausesSeconds[claimed.attempts - 1];
   const { run_id: runId, attempts } = claimed;
@@ -169,6 +178,7 @@ export async function deliverWebhook(deps: DeliveryDeps, claimed: ClaimedWebhook
     toTimestamp((await now(database)) + (pauseSeconds ?? 0) * 1_000),
     result.reason,
   ]);
+  return !result.isFinal;
 }
 
 async function attemptDelivery(deps: DeliveryDeps, { url, body, attempts, claimedAtMs }: ClaimedWebhook) {
@@ -192,12 +202,16 @@ async function attemptDelivery(deps: DeliveryDeps, { url, body, attempts, claime
 
 /**
  * Returns the time until the next webhook is due, in milliseconds: 0 if a webhook is due now, undefined if there is no
- * webhook to deliver.
+ * webhook to deliver. Ignores those for `omittedReceivers`.
  */
-export async function getMsToNextWebhook({ database, deploymentId, now }: DeliveryDeps): Promise<number | undefined> {
+export async function getMsToNextWebhook(
+  { database, deploymentId, now }: DeliveryDeps,
+  omittedReceivers: readonly string[] = [],
+): Promise<number | undefined> {
   const [row] = await database.query<{ due: string | null }>(
-    'SELECT min(due_at) AS due FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at IS NULL',
-    [deploymentId],
+    `SELECT min(due_at) AS due FROM agents.webhooks
+     WHERE deployment_id = $1 AND given_up_at IS NULL AND ${receiverSql} <> ALL ($2::text[])`,
+    [deploymentId, omittedReceivers],
   );
   return row?.due ? Math.max(0, Date.parse(row.due) - (await now(database))) : undefined;
 }
@@ -218,6 +232,9 @@ interface WebhookOptions extends Omit<DeliveryDeps, 'agents' | 'timeoutMs'> {
 }
 
 const maxConcurrentDeliveries = 16;
+/** Maximum number of concurrent deliveries to a receiver that failed at its last delivery. */
+const maxPerFailingReceiver = 2;
+const maxKnownFailures = 1_000;
 const timeoutMs = 10_000;
 
 /**
@@ -234,15 +251,17 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
   });
   const deps: DeliveryDeps = { ...options, agents, timeoutMs };
   const { logger } = options;
-  const inFlight = new Set<Promise<void>>();
+  /** Receivers by delivery. */
+  const inFlight = new Map<Promise<void>, string>();
+  const failing = new LRUCache<string, true>({ max: maxKnownFailures });
   /** Whether more webhooks may be due than the last claim returned. */
   let hasMore = false;
   const claims = startRepeating(
-    async () => {
-      await claimAndSend();
+    async (signal) => {
+      await claimAndSend(signal);
       await deleteOldWebhooks(deps);
       // If webhooks are already due, all slots are in use, and the end of the next delivery calls `wake`.
-      return (await getMsToNextWebhook(deps)) || undefined;
+      return (await getMsToNextWebhook(deps, listOmittedReceivers())) || undefined;
     },
     {
       maxPauseMs: 10_000,
@@ -250,26 +269,47 @@ export function startWebhooks({ allowPrivate, authorities, ...options }: Webhook
     },
   );
 
-  async function claimAndSend(): Promise<void> {
-    const freeSlots = maxConcurrentDeliveries - inFlight.size;
-    const webhooks = freeSlots === 0 ? [] : await claimWebhooks(deps, freeSlots);
-    hasMore = webhooks.length === freeSlots;
-    for (const claimed of webhooks) {
-      const delivery = deliverWebhook(deps, claimed)
-        .catch((err) => logger.warn({ err, runId: claimed.run_id }, 'result of a webhook could not be recorded'))
-        .finally(() => {
-          inFlight.delete(delivery);
-          if (hasMore) claims.wake();
-        });
-      inFlight.add(delivery);
+  function listOmittedReceivers(): string[] {
+    const used = [...inFlight.values()];
+    return [...new Set(used)].filter(
+      (receiver) => failing.has(receiver) && used.filter((each) => each === receiver).length >= maxPerFailingReceiver,
+    );
+  }
+
+  async function claimAndSend(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      hasMore = true;
+      const freeSlots = maxConcurrentDeliveries - inFlight.size;
+      if (freeSlots === 0) return;
+      const omittedReceivers = listOmittedReceivers();
+      // One by one while a receiver fails, because all that are due may be for it.
+      const count = failing.size === 0 ? freeSlots : 1;
+      const webhooks = await claimWebhooks(deps, count, omittedReceivers);
+      for (const claimed of webhooks) startDelivery(claimed);
+      hasMore = omittedReceivers.length > 0;
+      if (webhooks.length < count) return;
     }
+  }
+
+  function startDelivery(claimed: ClaimedWebhook): void {
+    const { run_id: runId, receiver } = claimed;
+    const delivery = deliverWebhook(deps, claimed)
+      .then(
+        (hasFailed) => void (hasFailed ? failing.set(receiver, true) : failing.delete(receiver)),
+        (err) => logger.warn({ err, runId }, 'result of a webhook could not be recorded'),
+      )
+      .finally(() => {
+        inFlight.delete(delivery);
+        if (hasMore) claims.wake();
+      });
+    inFlight.set(delivery, receiver);
   }
 
   return {
     wake: claims.wake,
     async stop() {
       await claims.stop();
-      await Promise.all(inFlight);
+      await Promise.all(inFlight.keys());
       agents.close();
     },
   };

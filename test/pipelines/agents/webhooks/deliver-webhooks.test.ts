@@ -308,4 +308,43 @@ describe('a webhook', () => {
       await sender.stop();
     }
   });
+
+  it('does not wait for webhooks of a receiver that fails', async () => {
+    const pending: ServerResponse[] = [];
+    let requests = 0;
+    const failing = createServer((_request, response) => {
+      requests += 1;
+      if (requests === 1) response.writeHead(503).end();
+      else pending.push(response);
+    }).listen(0, '127.0.0.1');
+    await once(failing, 'listening');
+    const failingUrl = `http://127.0.0.1:${(failing.address() as AddressInfo).port}/hook`;
+    const { database, deploymentId, rules, ownUrl: own } = deps();
+    const sender = startWebhooks({
+      ...{ database, deploymentId, rules, secret, ownUrl: own, logger, now: readDatabaseClock, allowPrivate: true },
+    });
+    try {
+      await endRun(failingUrl);
+      sender.wake();
+      await expect.poll(() => countWebhooks(failingUrl, 'last_error IS NOT NULL')).toBe(1);
+      for (let count = 0; count < 40; count += 1) await endRun(failingUrl);
+      await endRun(getHookUrl());
+      sender.wake();
+      await expect.poll(() => received.length, { timeout: 60_000 }).toBe(1);
+      expect(pending.length).toBeLessThan(40);
+      // The others are sent when the receiver has recovered.
+      failing.removeAllListeners('request');
+      failing.on('request', (_request, response: ServerResponse) => void response.end());
+      for (const response of pending) response.end();
+      await expect.poll(() => countWebhooks(failingUrl, 'attempts = 0'), { timeout: 60_000 }).toBe(0);
+    } finally {
+      failing.closeAllConnections();
+      await sender.stop();
+      failing.close();
+    }
+  });
+
+  async function countWebhooks(url: string, condition: string): Promise<number> {
+    return (await stores.database.query(`SELECT FROM agents.webhooks WHERE url = $1 AND ${condition}`, [url])).length;
+  }
 });
