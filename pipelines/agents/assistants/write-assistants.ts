@@ -5,7 +5,7 @@ import { enforceLimit } from '../../tenants/enforce-limit.ts';
 import { removeRuns } from '../runs/delete-run.ts';
 import { updateThreadStatus } from '../runs/lock-thread.ts';
 import type { GraphConfig } from '../runs/run.ts';
-import { removeThreads } from '../threads/delete-thread.ts';
+import { pruneThreads, removeThreads } from '../threads/delete-thread.ts';
 import { requireStorableJson } from '../threads/thread.ts';
 import {
   type Assistant,
@@ -174,7 +174,7 @@ export async function updateAssistant(
 
 /**
  * Deletes an assistant with its versions and runs. With `deleteThreads` it also deletes the threads whose metadata
- * names the assistant.
+ * names the assistant: most of them before the assistant, because one transaction for all could take too long.
  *
  * @throws ASSISTANT_NOT_FOUND
  */
@@ -184,6 +184,15 @@ export async function deleteAssistant(
   assistantId: string,
   { deleteThreads = false }: { readonly deleteThreads?: boolean | undefined },
 ): Promise<void> {
+  if (deleteThreads) {
+    const threads = await database.query<{ thread_id: string }>(
+      `SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND metadata @> $2
+         AND EXISTS (SELECT FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $3)`,
+      [deploymentId, { assistant_id: assistantId }, assistantId],
+    );
+    const threadIds = threads.map(({ thread_id }) => thread_id);
+    await pruneThreads(database, deploymentId, { threadIds, strategy: 'delete' });
+  }
   await database.transaction(async (tx) => {
     const deleted = await tx.execute('DELETE FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2', [
       deploymentId,

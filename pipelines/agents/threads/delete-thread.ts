@@ -1,9 +1,16 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { buildThreadKey, deleteCheckpoints, keepLatestCheckpoint } from '../checkpoints/copy-checkpoints.ts';
+import { deletionTimeoutMs } from '../delete-agent-rows.ts';
 import { removeRuns } from '../runs/delete-run.ts';
 import { recordDeletedThreads } from './deleted-threads.ts';
 import type { TtlStrategy } from './thread.ts';
+
+/**
+ * Maximum number of threads that one transaction deletes or prunes: their history can be large, and requests to these
+ * threads wait for the commit.
+ */
+const threadsPerTransaction = 50;
 
 /**
  * Deletes a thread with its runs and state. A run in progress loses its lease: the process that executes the run stops
@@ -47,8 +54,8 @@ export async function removeThreads(
 }
 
 /**
- * Deletes threads or, with `keep_latest`, only their history before the newest state. Ignores threads that do not exist
- * and, with `keep_latest`, busy threads.
+ * Deletes threads or, with `keep_latest`, only their history before the newest state, in several transactions. Ignores
+ * threads that do not exist and, with `keep_latest`, busy threads.
  *
  * @returns the number of deleted or pruned threads.
  */
@@ -56,6 +63,21 @@ export async function pruneThreads(
   database: Database,
   deploymentId: string,
   { threadIds, strategy }: { readonly threadIds: readonly string[]; readonly strategy: TtlStrategy },
+): Promise<number> {
+  const distinctIds = [...new Set(threadIds.map((id) => id.toLowerCase()))];
+  let count = 0;
+  for (let from = 0; from < distinctIds.length; from += threadsPerTransaction) {
+    const part = distinctIds.slice(from, from + threadsPerTransaction);
+    count += await pruneTogether(database, deploymentId, part, strategy);
+  }
+  return count;
+}
+
+function pruneTogether(
+  database: Database,
+  deploymentId: string,
+  threadIds: readonly string[],
+  strategy: TtlStrategy,
 ): Promise<number> {
   return database.transaction(async (tx) => {
     if (strategy === 'delete') return removeThreads(tx, deploymentId, threadIds);
@@ -73,17 +95,17 @@ export async function pruneThreads(
 }
 
 /**
- * Deletes or prunes up to 1,000 expired threads that are not busy.
+ * Deletes or prunes up to {@link threadsPerTransaction} expired threads that are not busy.
  *
  * @returns the number of these threads; call the function again until it returns 0.
  */
 export async function expireThreads(database: Database, deploymentId: string): Promise<number> {
-  return database.transaction(async (tx) => {
+  const expire = async (tx: Sql) => {
     const rows = await tx.query<{ thread_id: string; ttl_strategy: TtlStrategy }>(
       `SELECT thread_id, ttl_strategy FROM agents.threads
        WHERE deployment_id = $1 AND expires_at <= clock_timestamp() AND status <> 'busy'
          AND (write_until IS NULL OR write_until <= clock_timestamp())
-       ORDER BY expires_at LIMIT 1000 FOR UPDATE SKIP LOCKED`,
+       ORDER BY expires_at LIMIT ${threadsPerTransaction} FOR UPDATE SKIP LOCKED`,
       [deploymentId],
     );
     const selectThreadIds = (strategy: TtlStrategy) =>
@@ -102,5 +124,7 @@ export async function expireThreads(database: Database, deploymentId: string): P
       );
     }
     return rows.length;
-  });
+  };
+  // A sweep that fails would find the same threads again.
+  return database.transaction(expire, { timeoutMs: deletionTimeoutMs });
 }

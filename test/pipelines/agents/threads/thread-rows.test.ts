@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../../infra/postgres/database.ts';
+import { openDatabase } from '../../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
@@ -23,6 +25,7 @@ import {
 import { until } from '../../../infra/until.ts';
 import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
 
+const logger = createLogger('silent', 'test');
 let rows: Rows;
 let database: Database;
 let org: string;
@@ -179,7 +182,37 @@ describe('threads', () => {
     expect(await pruneThreads(database, org, { threadIds, strategy: 'delete' })).toBe(2);
     for (const id of [plain, busy]) await expect(readThread(database, org, id)).rejects.toMatchObject(missing);
   });
+
+  it('are deleted together with others in small transactions', async () => {
+    await database.execute('CREATE TABLE thread_deletions (thread_id uuid, transaction_id xid8)');
+    await onDeletion(
+      'agents.threads',
+      'INSERT INTO thread_deletions VALUES (old.thread_id, pg_current_xact_id())',
+      async () => {
+        const threadIds = await Promise.all(Array.from({ length: 120 }, async () => (await make()).thread_id));
+        const repeated = [...threadIds, ...threadIds.map((id) => id.toUpperCase())];
+        expect(await pruneThreads(database, org, { threadIds: repeated, strategy: 'delete' })).toBe(120);
+        const groups = await database.query<{ size: number }>(
+          'SELECT count(*)::int AS size FROM thread_deletions GROUP BY transaction_id ORDER BY 1',
+        );
+        expect(groups.map(({ size }) => size)).toEqual([20, 50, 50]);
+      },
+    );
+  });
 });
+
+/** Executes `sql` before each deletion of a row, while `work` runs. */
+async function onDeletion(table: string, sql: string, work: () => Promise<void>): Promise<void> {
+  await database.execute(`CREATE FUNCTION on_deletion() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN ${sql}; RETURN old; END $$`);
+  await database.execute(`CREATE TRIGGER on_deletion BEFORE DELETE ON ${table}
+    FOR EACH ROW EXECUTE FUNCTION on_deletion()`);
+  try {
+    await work();
+  } finally {
+    await database.execute('DROP FUNCTION on_deletion CASCADE');
+  }
+}
 
 describe('threads with a time to live', () => {
   beforeAll(async () => {
@@ -220,6 +253,21 @@ describe('threads with a time to live', () => {
     expect(await expireThreads(database, org)).toBe(1);
     await expect(readThread(database, org, leased)).rejects.toMatchObject(missing);
     expect(await readThread(database, org, busy)).toMatchObject({ status: 'idle' });
+  });
+
+  it('expire even if the deletion of their history takes longer than other statements may', async () => {
+    const { thread_id: id } = await make({ ttl: { minutes: 9, strategy: 'delete' } });
+    await rows.checkpoint(buildThreadKey(org, id), '1');
+    await expireNow(id);
+    const limited = openDatabase({ url: rows.stores.databaseUrl, logger, timeoutMs: 3_000 });
+    try {
+      await onDeletion('agents.checkpoints', 'PERFORM pg_sleep(4)', async () => {
+        expect(await expireThreads(limited, org)).toBe(1);
+      });
+    } finally {
+      await limited.close();
+    }
+    await expect(readThread(database, org, id)).rejects.toMatchObject(missing);
   });
 });
 
