@@ -1,6 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ExportReference } from '../graphs/graphs-file.ts';
-import { formatProjectError, importExport } from '../graphs/load-graph.ts';
+import { importExport } from '../graphs/load-graph.ts';
+import { formatProjectError } from '../workers/serialized-error.ts';
 import type { AuthIdentity, AuthorizationRequest, AuthRejection, AuthRequest, AuthVerdict } from './agent-user.ts';
 
 type Handler = (input: object) => unknown;

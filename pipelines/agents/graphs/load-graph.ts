@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { formatProjectError } from '../workers/serialized-error.ts';
 import { type CompiledGraph, isCompiledGraph, isGraphBuilder, isGraphWrapper } from './compiled-graph.ts';
 import { type GraphNodes, readNodes } from './graph-nodes.ts';
 import type { ExportReference, GraphSource, GraphsFile } from './graphs-file.ts';
@@ -83,11 +84,6 @@ function toCompiledGraph(value: unknown): CompiledGraph | undefined {
   if (!isGraphBuilder(value)) return undefined;
   const graph = value.compile();
   return isCompiledGraph(graph) ? graph : undefined;
-}
-
-/** Describes an error of project code, with its name. */
-export function formatProjectError(error: unknown): string {
-  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
 }
 
 const libraryPackage = '@langchain/langgraph';

@@ -7,7 +7,33 @@ import type { GraphRequest, SerializedError } from './messages.ts';
  */
 export function serializeError(request: GraphRequest, error: unknown): SerializedError {
   if (isRunlakeError(error)) return { code: error.code, params: error.parameters };
-  return serializeFailure(request, error instanceof Error ? `${error.name}: ${error.message}` : String(error));
+  return serializeFailure(request, formatProjectError(error));
+}
+
+/** Maximum length of an error message, in characters. The message is stored in an event, in rows and in the trace. */
+const maxMessageCharacters = 64 * 1024;
+
+/** Describes a value that project code threw. Reading such a value, or converting it to text, can throw as well. */
+export function describeProjectError(thrown: unknown): { readonly error: string; readonly message: string } {
+  try {
+    return thrown instanceof Error
+      ? { error: toText(thrown.name), message: toText(thrown.message) }
+      : { error: 'Error', message: toText(thrown) };
+  } catch {
+    return { error: 'Error', message: 'The graph threw a value that has no text.' };
+  }
+}
+
+/** Describes an error of project code, with its name. */
+export function formatProjectError(thrown: unknown): string {
+  const { error, message } = describeProjectError(thrown);
+  return thrown instanceof Error ? `${error}: ${message}` : message;
+}
+
+function toText(value: unknown): string {
+  const text = String(value);
+  if (text.length <= maxMessageCharacters) return text;
+  return `${text.slice(0, maxMessageCharacters)} … (${text.length} characters in total)`;
 }
 
 /** Returns the error to report if project code failed during a query: GRAPH_FAILED or STORE_EMBEDDER_UNUSABLE. */

@@ -7,6 +7,7 @@ import { type RunState, readStoredState, toStreamedState } from '../../graphs/co
 import type { LoadedGraph } from '../../graphs/load-graph.ts';
 import type { StoreFactory } from '../../store/agent-store.ts';
 import type { RunOutcome } from '../messages.ts';
+import { describeProjectError } from '../serialized-error.ts';
 import { beginAttempt, buildCheckpointMetadata, buildConfig, type Job } from './begin-attempt.ts';
 import { createWarningChunk, encodeEventChunk } from './event-chunk.ts';
 import type { EventLoopTurn } from './event-loop-turn.ts';
@@ -189,25 +190,10 @@ const isCausedByLostLease = (error: unknown) => hasCause(error, isLeaseLost);
 const isDatabaseUnavailable = (error: unknown) => isRunlakeError(error) && error.code === 'DATABASE_UNAVAILABLE';
 const databaseUnavailableMessage = 'The database for the state of the run was unavailable for too long.';
 
-/** Maximum length of an error message, in characters. The message is stored in an event, in rows and in the trace. */
-const maxMessageCharacters = 64 * 1024;
-
 function describeError(error: unknown): { readonly error: string; readonly message: string } {
-  if (isRunlakeError(error)) return { error: toClassName(error.code), message: error.message };
-  if (error instanceof Error) return { error: toText(error.name), message: toText(error.message) };
-  return { error: 'Error', message: toText(error) };
-}
-
-/** Converts a thrown value to text. `String` itself can throw for values that graph code throws. */
-function toText(value: unknown): string {
-  let text = 'The graph threw a value that has no text.';
-  try {
-    text = String(value);
-  } catch {
-    // Keep the default text.
-  }
-  if (text.length <= maxMessageCharacters) return text;
-  return `${text.slice(0, maxMessageCharacters)} … (${text.length} characters in total)`;
+  return isRunlakeError(error)
+    ? { error: toClassName(error.code), message: error.message }
+    : describeProjectError(error);
 }
 
 /** Converts an error code to a class name: `CHECKPOINT_NOT_FOUND` becomes `CheckpointNotFound`. */

@@ -30,7 +30,7 @@ import { openTracer } from '../../traces/run-tracer.ts';
 import { computeWorkerFrameLimits } from '../frames.ts';
 import type { MessageToWorker, WorkerSetup } from '../messages.ts';
 import { installTypescriptLoader, needsTypescript } from '../read-typescript.ts';
-import { serializeError } from '../serialized-error.ts';
+import { formatProjectError, serializeError } from '../serialized-error.ts';
 import { EventLoopTurn } from './event-loop-turn.ts';
 import { executeJob, NodeCounter } from './execute-job.ts';
 import { Outbox, openParentPipe, watchParent } from './outbox.ts';
@@ -211,7 +211,7 @@ async function executeAuth({ key, request }: Extract<MessageToWorker, { kind: 'a
 }
 
 function exitAfterError(error: unknown): void {
-  const reason = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  const reason = formatProjectError(error);
   // Exit even if the pipe is full and the message cannot be written.
   setTimeout(() => exit(70), 500).unref();
   outbox.send({ kind: 'dying', reason }, () => exit(70));

@@ -19,6 +19,7 @@ export async function makeGraph(config: RunnableConfig) {
   const node =
     config.configurable?.node === 'process' ? `process-${process.pid}` : String(config.configurable?.node ?? 'plain');
   if (node === 'refused') throw new Error('no such node');
+  if (node === 'textless') throw Object.create(null);
   if (config.configurable?.hangs === 'factory') return endless();
   const builder = new StateGraph(Annotation.Root({ answer: Annotation<string>, text: Annotation<string> }))
     .addNode(node, ({ text }) => ({ answer: `${config.configurable?.style ?? 'plain'}: ${text}` }))

@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest';
 import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
 
-/** Queries of a graph whose code never ends. */
+/** Queries of a graph whose code never ends, or throws what has no text. */
 
 let under: PoolUnderTest;
 afterEach(() => under?.close());
@@ -17,6 +17,14 @@ test('do not block queries of other graphs', async () => {
   // They stay in the worker until the pool closes.
   void hangMany(16);
   expect(JSON.parse(await query('steps'))).toMatchObject({ nodes: expect.anything() });
+});
+
+test('that throw a value without text fail alone', async () => {
+  under = await openPoolUnderTest('basic');
+  const process = await query('tailored', { node: 'process' });
+  const reason = { code: 'GRAPH_FAILED', parameters: { reason: 'The graph threw a value that has no text.' } };
+  await expect(query('tailored', { node: 'textless' })).rejects.toMatchObject(reason);
+  expect(await query('tailored', { node: 'process' })).toBe(process);
 });
 
 test('end the process when too many are unanswered; the next process answers queries', {
