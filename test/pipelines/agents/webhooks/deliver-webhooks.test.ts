@@ -248,6 +248,7 @@ describe('a webhook', () => {
 
   it('is claimed by one process, and by another after that one died', async () => {
     const runs = await Promise.all(Array.from({ length: 12 }, () => endRun(getHookUrl())));
+    clock = new Date(Date.now() + 1_000);
     const [first, second] = [deps(), deps({ database: other })];
     const claimed = (await Promise.all([first, second, first, second].map((some) => claimWebhooks(some, 5)))).flat();
     const ids = claimed.map(({ run_id }) => run_id);
