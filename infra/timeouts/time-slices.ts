@@ -1,17 +1,48 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+/**
+ * Divides long work into time slices, so that the event loop runs in between.
+ *
+ * Invariant: all such work together blocks a turn of the event loop for about one time slice, however many requests have
+ * such work at once.
+ *
+ *   1. The time slice of a turn begins with the first step of the turn, and the steps of all work share it.
+ *   2. Work that does not end within the time slice waits. Each turn resumes the work that has waited longest.
+ */
 
 /** Maximum time for which work may block the event loop, provided that its steps are short. */
 const sliceMs = 10;
 
+const waiting: (() => void)[] = [];
+/** Unset if nothing has used the time slice of this turn. */
+let sliceStartedMs: number | undefined;
+
 /**
  * For long work in an asynchronous function. Returns a function to be called between its steps: if the time slice is
- * over, it returns a promise that resolves after the event loop has run.
+ * over, it returns a promise that resolves in a later turn of the event loop.
  */
 export function createTimeSlices(): () => Promise<void> | undefined {
-  let sinceMs = performance.now();
-  const runEventLoop = async () => {
-    await nextTurn();
-    sinceMs = performance.now();
-  };
-  return () => (performance.now() - sinceMs < sliceMs ? undefined : runEventLoop());
+  return () =>
+    performance.now() - startSlice() < sliceMs ? undefined : new Promise((resolve) => runInLaterTurn(resolve));
+}
+
+/** Calls `work` in a later turn, in which no other work that has waited is resumed. */
+export function runInLaterTurn(work: () => void): void {
+  waiting.push(work);
+  startSlice();
+}
+
+/** Returns the start of the time slice of this turn. */
+function startSlice(): number {
+  if (sliceStartedMs === undefined) {
+    sliceStartedMs = performance.now();
+    setImmediate(endTurn);
+  }
+  return sliceStartedMs;
+}
+
+function endTurn(): void {
+  sliceStartedMs = undefined;
+  const next = waiting.shift();
+  if (next === undefined) return;
+  startSlice();
+  next();
 }

@@ -29,35 +29,32 @@ export interface Decoder {
   destroy(): void;
 }
 
-/** Maximum number of encodings of a body. More than one is legal but useless, and a long chain indicates an attack. */
-const maxEncodings = 2;
-
 /** Size of the output chunks of zlib; each chunk requires a round trip to the thread pool. */
 const chunkBytes = 128 * 1024;
 
 const acceptedEncodings = 'plain, with gzip or with zstd';
 
 /**
- * Returns the encodings that a Content-Encoding header names, in decoding order.
+ * Returns the encoding that a Content-Encoding header names; undefined if the body is not encoded. More than one is legal
+ * but useless: it only makes a small body long to decode, without an output that the limits could count.
  *
  * @throws UNSUPPORTED_ENCODING
  */
-function parseEncodings(header: string | undefined): Encoding[] {
+function parseEncoding(header: string | undefined): Encoding | undefined {
   const names = (header ?? '')
     .split(',')
     .map((name) => name.trim().toLowerCase())
     .filter((name) => name !== '' && name !== 'identity');
-  const encodings = names.map((name): Encoding => {
+  const [name] = names;
+  if (name === undefined) return undefined;
+  if (names.length === 1) {
     if (name === 'gzip' || name === 'x-gzip') return 'gzip';
     if (name === 'deflate' || name === 'zstd') return name;
-    throw runlakeError('UNSUPPORTED_ENCODING', { encoding: name.slice(0, 64), accepted: acceptedEncodings });
+  }
+  throw runlakeError('UNSUPPORTED_ENCODING', {
+    encoding: names.join(', ').slice(0, 64),
+    accepted: acceptedEncodings,
   });
-  if (encodings.length > maxEncodings)
-    throw runlakeError('UNSUPPORTED_ENCODING', {
-      encoding: names.join(', ').slice(0, 64),
-      accepted: acceptedEncodings,
-    });
-  return encodings.reverse();
 }
 
 function createDecoder(encoding: Encoding): Decoder {
@@ -106,7 +103,7 @@ class ZlibDecoder implements Decoder {
 export interface CollectOptions {
   /** Value of the header Content-Encoding. */
   readonly contentEncoding: string | undefined;
-  /** Maximum number of bytes on the wire, and of bytes after each decoder. */
+  /** Maximum number of bytes on the wire, and of bytes after decompression. */
   readonly maxBytes: number;
   /** Setting that configures `maxBytes`; named in the error. */
   readonly limitName: string;
@@ -152,13 +149,12 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
   const { timeoutMs, signal } = options;
   const release: (() => void)[] = [];
   try {
-    const decoders = parseEncodings(options.contentEncoding).map(createDecoder);
-    release.push(() => {
-      for (const decoder of decoders) decoder.destroy();
-    });
+    const encoding = parseEncoding(options.contentEncoding);
+    const decoder = encoding && createDecoder(encoding);
+    if (decoder) release.push(() => decoder.destroy());
     const collected = readWireChunks(stream, options, release).then((received) => {
       if (options.share) options.share.waitsForClient = false;
-      return decoders.length === 0 ? received.join() : decode(received.list(), decoders, options);
+      return decoder ? decode(received.list(), decoder, options) : received.join();
     });
     const body = await withTimeout(raceWithAbort(collected, signal), timeoutMs);
     if (body === timedOut) throw runlakeError('REQUEST_TIMEOUT', { limitMs: timeoutMs });
@@ -224,45 +220,33 @@ async function readWireChunks(
 /** Step 2 of {@link collectBody}: decompresses the bytes. */
 async function decode(
   wire: Buffer[],
-  decoders: readonly Decoder[],
+  decoder: Decoder,
   { maxBytes, limitName, share }: CollectOptions,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks = new BodyChunks();
-
-    /** Returns the sink for the output of decoder `step - 1`. The sink after the last decoder collects the body. */
-    const createDecoderOutput = (step: number) => {
-      const decoder = decoders[step];
-      let bytes = 0;
-      return {
-        data: (chunk: Buffer): void => {
-          bytes += chunk.length;
-          try {
-            if (bytes > maxBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
-            if (decoder !== undefined) return void decoder.write(chunk);
-            share?.take(chunk.length);
-            chunks.append(chunk);
-          } catch (error) {
-            reject(error);
-          }
-        },
-        end: () => {
-          if (decoder !== undefined) decoder.end();
-          else resolve(chunks.join());
-        },
-        error: reject,
-      };
-    };
-    for (const [index, decoder] of decoders.entries()) decoder.start(createDecoderOutput(index + 1));
-
-    const [first] = decoders as readonly [Decoder];
+    let bytes = 0;
+    decoder.start({
+      data: (chunk) => {
+        bytes += chunk.length;
+        try {
+          if (bytes > maxBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
+          share?.take(chunk.length);
+          chunks.append(chunk);
+        } catch (error) {
+          reject(error);
+        }
+      },
+      end: () => resolve(chunks.join()),
+      error: reject,
+    });
     const feed = () => {
       for (;;) {
         const chunk = wire.shift();
-        if (chunk === undefined) return first.end();
+        if (chunk === undefined) return decoder.end();
         share?.release(chunk.length);
-        if (first.write(chunk)) continue;
-        return first.onDrain(feed);
+        if (decoder.write(chunk)) continue;
+        return decoder.onDrain(feed);
       }
     };
     feed();

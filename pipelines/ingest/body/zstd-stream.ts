@@ -1,4 +1,5 @@
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { runInLaterTurn } from '../../../infra/timeouts/time-slices.ts';
 import type { Decoder, DecoderOutput } from './collect.ts';
 
 /** Maximum window size that decoders should support according to RFC 8878; encoders exceed it only on request. */
@@ -236,7 +237,7 @@ const sliceMs = 5;
 const maxWaitingBytes = 1024 * 1024;
 
 /**
- * A Zstandard decoder for one stage in the decoding of a body.
+ * A Zstandard decoder for a body.
  *
  * Invariant: at most one time slice is running or scheduled, and only this time slice uses the decoder. The first time
  * slice is scheduled when the library is loaded.
@@ -288,7 +289,7 @@ export class ZstdStream implements Decoder {
   #schedule(): void {
     if (this.#isScheduled || !this.#isLoaded) return;
     this.#isScheduled = true;
-    setImmediate(() => {
+    runInLaterTurn(() => {
       this.#isScheduled = false;
       try {
         this.#slice();

@@ -45,12 +45,32 @@ describe('bodies', () => {
     ['deflate', 'deflate', deflateSync(content), content],
     ['zstd', 'zstd', zstd, content],
     ['zstd in two frames', 'zstd', Buffer.concat([zstd, zstd]), Buffer.concat([content, content])],
-    ['gzip over zstd', 'zstd, gzip', gzipSync(zstd), content],
     ['zstd named beside identity', 'identity, zstd', zstd, content],
   ])('are decoded: %s', async (_, encoding, body, expected) => {
     for (const size of [11, 997, 65_536]) {
       expect((await collect(chunks(body, size), encoding)).equals(expected)).toBe(true);
     }
+  });
+
+  it('block the event loop no longer if many are decoded at once', async () => {
+    // Empty blocks, which take long in comparison with their output.
+    const frame = Buffer.alloc(6 + 300_000 * 3);
+    frame.set([0x28, 0xb5, 0x2f, 0xfd]);
+    const body = Buffer.concat([frame, Buffer.from([1, 0, 0])]);
+    const turns: number[] = [];
+    let before = process.cpuUsage();
+    const measureTurn = () => {
+      const { user, system } = process.cpuUsage(before);
+      turns.push((user + system) / 1_000);
+      before = process.cpuUsage();
+      turn = setImmediate(measureTurn);
+    };
+    const decoded = Array.from({ length: 100 }, () => collect([body], 'zstd', body.length));
+    let turn = setImmediate(measureTurn);
+    for (const each of decoded) expect(await each).toHaveLength(0);
+    clearImmediate(turn);
+    // The first turn reads all bodies. A time slice takes 5 ms.
+    expect(Math.max(...turns.slice(1))).toBeLessThan(120);
   });
 
   it('are kept in few buffers, whatever the size of their chunks', () => {
@@ -99,9 +119,7 @@ describe('bodies', () => {
     await expect(collect([gzipSync(Buffer.alloc(300_001))], 'gzip', 300_000)).rejects.toMatchObject(limit);
     expect(await collect([zstd], 'zstd', content.length)).toHaveLength(content.length);
     await expect(collect([zstd], 'zstd', content.length - 1)).rejects.toMatchObject({ code: 'BODY_TOO_LARGE' });
-    await expect(collect([gzipSync(sample('repeats'))], 'zstd, gzip', 10_000)).rejects.toMatchObject({
-      code: 'BODY_TOO_LARGE',
-    });
+    await expect(collect([sample('repeats')], 'zstd', 10_000)).rejects.toMatchObject({ code: 'BODY_TOO_LARGE' });
   });
 });
 
@@ -134,7 +152,6 @@ describe('errors', () => {
     ],
     ['invalid zstd', 'zstd', content, 'no frame begins where one is expected'],
     ['empty zstd', 'zstd', Buffer.alloc(0), 'the stream is empty'],
-    ['truncated zstd inside intact gzip', 'zstd, gzip', gzipSync(zstd.subarray(0, -1)), 'the stream ends early'],
   ])('%s', async (_, encoding, body, reason) => {
     for (const size of [100, 65_536]) {
       await expect(collect(chunks(body, size), encoding)).rejects.toMatchObject({
@@ -145,7 +162,7 @@ describe('errors', () => {
     }
   });
 
-  it.each(['br', 'gzip, br', 'compress', 'gzip;q=1', 'gzip, gzip, gzip', 'aes128gcm'])(
+  it.each(['br', 'gzip, br', 'compress', 'gzip;q=1', 'gzip, gzip', 'zstd, gzip', 'aes128gcm'])(
     'encoding %s',
     async (encoding) => {
       const stream = new PassThrough();
