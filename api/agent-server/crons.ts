@@ -4,6 +4,7 @@ import { toJsonObject } from '../../infra/json/json-value.ts';
 import { readDatabaseClock } from '../../infra/postgres/clock.ts';
 import { resolveAssistant, resolveAssistantId } from '../../pipelines/agents/assistants/assistant.ts';
 import { addRequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
+import { type AgentUser, removeAddedFields } from '../../pipelines/agents/auth/agent-user.ts';
 import {
   type CronFilter,
   countCrons as count,
@@ -209,6 +210,12 @@ const creationOperation = {
   ],
 } as const;
 
+/** Converts a cron, or its selected fields, to the form that clients receive. */
+function formatCron<Fields extends { readonly payload?: Readonly<Record<string, unknown>> }>(cron: Fields): Fields {
+  const user = cron.payload?.on_behalf_of as AgentUser | undefined;
+  return user === undefined ? cron : { ...cron, payload: { ...cron.payload, on_behalf_of: removeAddedFields(user) } };
+}
+
 async function createCronFromRequest(
   input: AgentInput & { readonly body: Static<typeof CronBody> },
   threadId: string | null,
@@ -219,7 +226,7 @@ async function createCronFromRequest(
   const access = request.agentAccess;
   const { assistant_id } = await resolveAssistant(database, deploymentId, body.assistant_id);
   requireValidPayload(services.agents, payload);
-  return create(
+  const created = await create(
     database,
     deploymentId,
     {
@@ -236,6 +243,7 @@ async function createCronFromRequest(
     },
     { maxCrons },
   );
+  return formatCron(created);
 }
 
 export const createCron = defineAgentOperation({
@@ -283,7 +291,8 @@ export const getCron = defineAgentOperation({
   rule: createCronRule('crons:read'),
   errors: ['CRON_NOT_FOUND'],
   schema: { params: CronParams, response: { 200: Cron } },
-  handler: ({ params, services: { agents } }) => readCron(agents.database, agents.deploymentId, params.cron_id),
+  handler: async ({ params, services: { agents } }) =>
+    formatCron(await readCron(agents.database, agents.deploymentId, params.cron_id)),
 });
 
 function buildFilter({
@@ -323,7 +332,7 @@ export const searchCrons = defineAgentOperation({
     const now = body.select?.includes('now')
       ? { now: new Date(await readDatabaseClock(agents.database)).toISOString() }
       : {};
-    return crons.map((cron) => selectFields({ ...cron, ...now }, body.select));
+    return crons.map((cron) => selectFields({ ...formatCron(cron), ...now }, body.select));
   },
 });
 
@@ -369,6 +378,6 @@ export const updateCron = defineAgentOperation({
       payload: readPayload(body, thread_id !== null),
     };
     requireValidPayload(agents, changes.payload);
-    return update(database, deploymentId, params.cron_id, changes);
+    return formatCron(await update(database, deploymentId, params.cron_id, changes));
   },
 });

@@ -13,6 +13,14 @@ export interface AgentUser {
   readonly [field: string]: unknown;
 }
 
+/**
+ * Returns the user without the fields that the project added. These are for its graphs and handlers, and may be tokens:
+ * neither records that clients read nor webhooks contain them.
+ */
+export function removeAddedFields({ identity, display_name, is_authenticated, permissions }: AgentUser): AgentUser {
+  return { identity, display_name, is_authenticated, permissions };
+}
+
 /** A request as the `authenticate` handler receives it, without a body. */
 export interface AuthRequest {
   readonly method: string;

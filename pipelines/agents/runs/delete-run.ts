@@ -64,7 +64,7 @@ export async function removeRuns(
     params,
   );
   for (const { run_id: runId, unfinished_kwargs: kwargs } of runs)
-    await recordWebhook(tx, { deploymentId, runId, webhook: kwargs?.webhook });
+    await recordWebhook(tx, { deploymentId, runId, kwargs });
   if (runs.length > 0)
     await tx.execute("SELECT pg_notify('agent_cancels', $1), pg_notify('agent_ends', $1)", [deploymentId]);
 }

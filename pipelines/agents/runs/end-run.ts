@@ -61,7 +61,7 @@ export async function endRun(database: Database, run: ClaimedRun, result: RunRes
     const ended = toEndedRun(run, row, result, threadStatus);
     const error = ended.error && `${ended.error.error}: ${ended.error.message}`;
     if (isLarge && !ended.removed) await storeFinalValues(sql, ended);
-    await recordWebhook(sql, { deploymentId, runId, webhook: ended.kwargs.webhook, values: ended.values, error });
+    await recordWebhook(sql, { deploymentId, runId, kwargs: ended.kwargs, values: ended.values, error });
     return ended;
   }
   // Without a webhook and large values, one statement is enough, which is a transaction by itself.
@@ -170,7 +170,7 @@ export async function endWaitingRuns(
   if (rows.length === 0) return 0;
   for (const row of rows) {
     if (remove && row.attempt > 0) await rollbackCheckpoints(tx, buildThreadKey(deploymentId, threadId), row.run_id);
-    await recordWebhook(tx, { deploymentId, runId: row.run_id, webhook: row.kwargs.webhook });
+    await recordWebhook(tx, { deploymentId, runId: row.run_id, kwargs: row.kwargs });
   }
   await tx.execute("SELECT pg_notify('agent_ends', $1)", [deploymentId]);
   return rows.length;
@@ -234,7 +234,7 @@ export async function requeueRun(
   }
   if (status !== 'pending') {
     const error = status === 'error' ? lostRunFailure.message : undefined;
-    await recordWebhook(tx, { deploymentId, runId, webhook: kwargs.webhook, error });
+    await recordWebhook(tx, { deploymentId, runId, kwargs, error });
   }
   await updateThreadStatus(tx, deploymentId, threadId);
   await tx.execute("SELECT pg_notify('agent_runs', $1), pg_notify('agent_ends', $1)", [deploymentId]);

@@ -1,8 +1,9 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
+import { type AgentUser, removeAddedFields } from '../auth/agent-user.ts';
 import { findProject } from '../traces/root-run.ts';
-import type { Run, RunStatus } from './run.ts';
+import type { Run, RunKwargs, RunStatus } from './run.ts';
 import { type GraphRunRow, runColumns } from './run-row.ts';
 
 /**
@@ -69,7 +70,16 @@ export interface RunResponse extends Run {
 
 /** Converts a run to the form that clients receive. */
 export function formatRun(run: Run): RunResponse {
-  return { ...run, langsmith_session_name: getRunProject(run) };
+  return { ...run, kwargs: formatKwargs(run.kwargs), langsmith_session_name: getRunProject(run) };
+}
+
+/** Returns the arguments of a run in the form that clients receive. */
+export function formatKwargs(kwargs: RunKwargs): RunKwargs {
+  const { configurable } = kwargs.config;
+  const user = configurable?.langgraph_auth_user as AgentUser | undefined;
+  if (user === undefined) return kwargs;
+  const formatted = { ...configurable, langgraph_auth_user: removeAddedFields(user) };
+  return { ...kwargs, config: { ...kwargs.config, configurable: formatted } };
 }
 
 /** Returns the project of a run's trace. The graph id is in the config of the run, where the server has stored it. */

@@ -2,6 +2,8 @@ import { isIP } from 'node:net';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { classifyAddress } from '../../../infra/network/address-range.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { formatKwargs } from '../runs/read-run.ts';
+import type { RunKwargs } from '../runs/run.ts';
 
 /** The section `webhooks` of a langgraph.json. Source: configuration file of the LangGraph CLI. */
 export interface WebhookSettings {
@@ -107,8 +109,8 @@ function redactUrl(webhook: string): string {
 interface EndedRunWithWebhook {
   readonly deploymentId: string;
   readonly runId: string;
-  /** Value of `kwargs.webhook`. If undefined, nothing is recorded. */
-  readonly webhook: string | undefined;
+  /** If undefined or without a webhook, nothing is recorded. */
+  readonly kwargs: RunKwargs | undefined | null;
   /** Final values of the run as JSON text. */
   readonly values?: string | undefined;
   /** Error of the run, if it failed. */
@@ -121,17 +123,25 @@ interface EndedRunWithWebhook {
  * run change nothing.
  */
 export async function recordWebhook(sql: Sql, ended: EndedRunWithWebhook): Promise<void> {
-  if (ended.webhook === undefined) return;
+  const { kwargs } = ended;
+  if (kwargs?.webhook === undefined) return;
   await sql.execute(
     `INSERT INTO agents.webhooks (deployment_id, run_id, url, body)
      SELECT deployment_id, run_id, $3, json_build_object(
        'run_id', run_id, 'thread_id', thread_id, 'assistant_id', assistant_id, 'created_at', created_at,
-       'updated_at', updated_at, 'status', status, 'metadata', metadata, 'kwargs', kwargs,
+       'updated_at', updated_at, 'status', status, 'metadata', metadata, 'kwargs', $6::json,
        'multitask_strategy', multitask_strategy, 'run_started_at', started_at, 'run_ended_at', coalesce(ended_at, now()),
        'values', $4::json, 'error', $5::text)
      FROM agents.runs WHERE deployment_id = $1 AND run_id = $2
      ON CONFLICT DO NOTHING`,
-    [ended.deploymentId, ended.runId, removeNul(ended.webhook), ended.values ?? null, removeNul(ended.error) ?? null],
+    [
+      ended.deploymentId,
+      ended.runId,
+      removeNul(kwargs.webhook),
+      ended.values ?? null,
+      removeNul(ended.error) ?? null,
+      JSON.stringify(formatKwargs(kwargs)),
+    ],
   );
   await sql.execute("SELECT pg_notify('agent_webhooks', $1)", [ended.deploymentId]);
 }

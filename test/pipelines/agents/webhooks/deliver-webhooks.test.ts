@@ -8,6 +8,7 @@ import { type GuardOptions, openGuardedAgents } from '../../../../infra/network/
 import { readDatabaseClock } from '../../../../infra/postgres/clock.ts';
 import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import {
   claimWebhooks,
   type DeliveryDeps,
@@ -95,6 +96,7 @@ function deps(changes: Partial<DeliveryDeps> = {}, guard: Partial<GuardOptions> 
 /** Ends a run with a webhook and deletes the run at once, like a stateless run. */
 async function endRun(webhook: string | undefined, ended: { values?: string; error?: string } = {}): Promise<string> {
   const runId = randomUUID();
+  const kwargs = { input: 'a\u0000b', config: {}, ...(webhook !== undefined && { webhook }) } as RunKwargs;
   await stores.database.transaction(async (tx) => {
     await tx.execute(
       `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, status, kwargs, metadata, started_at, ended_at)
@@ -105,10 +107,10 @@ async function endRun(webhook: string | undefined, ended: { values?: string; err
         runId,
         rows.assistantId,
         ended.error === undefined ? 'success' : 'error',
-        { input: 'a\u0000b', webhook },
+        kwargs,
       ],
     );
-    await recordWebhook(tx, { deploymentId: rows.deploymentId, runId, webhook, ...ended });
+    await recordWebhook(tx, { deploymentId: rows.deploymentId, runId, kwargs, ...ended });
     await tx.execute('DELETE FROM agents.runs WHERE deployment_id = $1 AND run_id = $2', [rows.deploymentId, runId]);
   });
   return runId;
@@ -157,7 +159,7 @@ describe('a webhook', () => {
       updated_at: expect.stringMatching(/^\d{4}-/),
       status: 'success',
       metadata: { team: 'a' },
-      kwargs: { input: 'a\u0000b', webhook: getHookUrl() },
+      kwargs: { config: {}, input: 'a\u0000b', webhook: getHookUrl() },
       multitask_strategy: 'enqueue',
       run_started_at: expect.stringMatching(/^\d{4}-/),
       run_ended_at: expect.stringMatching(/^\d{4}-/),
