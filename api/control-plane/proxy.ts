@@ -1,7 +1,7 @@
 /**
  * Serves deployments below `/deployments/{slug}` of the main port. Requests go to a replica unchanged: the replica
  * authenticates the caller, and its limits and CORS settings apply. Bodies are streamed in both directions, and neither
- * parsed nor buffered, except the first {@link maxKeptBodyBytes} of a request for another attempt.
+ * parsed nor buffered, except the first {@link maxKeptBytes} of a request for another attempt.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { Readable } from 'node:stream';
@@ -14,15 +14,19 @@ import { getRequestOrigin } from '../server/public-base.ts';
 import type { WebSocketAwareMessage } from '../server/web-sockets.ts';
 import { type ExchangeDeps, exchangeSession } from './exchange-session.ts';
 import { toClientHeaders, toReplicaHeaders } from './proxy-headers.ts';
-import { RequestBody } from './request-body.ts';
+import { type KeptBytes, RequestBody } from './request-body.ts';
 import { type ProxiedRequest, ReplicaDispatcher } from './send-to-replica.ts';
 import { openTunnel, routeUpgrades } from './tunnel.ts';
 
 /** First segment of the paths of deployments. */
 const deploymentsSegment = 'deployments';
 
-/** Maximum number of bytes of a request body that are kept until a replica has accepted the request. */
-const maxKeptBodyBytes = 256 * 1024;
+/**
+ * Limits of request bodies that are kept until a replica has accepted the request. The proxy does not know who sends
+ * them, so all requests together have a limit, too.
+ */
+const maxKeptBytes = 256 * 1024;
+const maxTotalKeptBytes = 32 * 1024 * 1024;
 
 /**
  * Splits a request target into the path of the deployment, the path within it, and the query. A target may be a whole
@@ -46,6 +50,7 @@ export function createDeploymentProxy(
     segment: deploymentsSegment,
     register: async (scope) => {
       const dispatcher = new ReplicaDispatcher();
+      const kept: KeptBytes = { maxBytes: maxKeptBytes, maxTotalBytes: maxTotalKeptBytes, usedBytes: 0 };
       scope.addHook('onClose', () => dispatcher.close());
       await scope.register(replyFrom, { undici: dispatcher as never, disableRequestLogging: true, disableCache: true });
       scope.removeAllContentTypeParsers();
@@ -66,7 +71,7 @@ export function createDeploymentProxy(
             const target = { ...readTarget(request, slug), ticket };
             if ((request.raw as WebSocketAwareMessage).upgrade)
               return openTunnel(request, reply, target, { replicas, stallTimeoutMs });
-            return forward(request, reply, target, { dispatcher, replicas });
+            return forward(request, reply, target, { dispatcher, replicas, kept });
           },
         });
       }
@@ -99,12 +104,16 @@ function forward(
   request: FastifyRequest,
   reply: FastifyReply,
   { slug, prefix, path, ticket }: ProxyTarget,
-  { dispatcher, replicas }: { readonly dispatcher: ReplicaDispatcher; readonly replicas: ReplicaFinder },
+  {
+    dispatcher,
+    replicas,
+    kept,
+  }: { readonly dispatcher: ReplicaDispatcher; readonly replicas: ReplicaFinder; readonly kept: KeptBytes },
 ): FastifyReply {
   const proxied: ProxiedRequest = {
     slug,
     replicas,
-    body: request.body instanceof Readable ? new RequestBody(request.body, maxKeptBodyBytes) : undefined,
+    body: request.body instanceof Readable ? new RequestBody(request.body, kept) : undefined,
     signal: request.disconnected,
     rewriteHeaders: (response, replicaUrl) =>
       toClientHeaders(response, { prefix, origins: [getRequestOrigin(request), replicaUrl] }),

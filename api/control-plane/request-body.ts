@@ -1,25 +1,37 @@
 import type { Readable } from 'node:stream';
 
+/** Maximum number of bytes that one request, and all requests together, keep. `usedBytes` are those that all keep now. */
+export interface KeptBytes {
+  readonly maxBytes: number;
+  readonly maxTotalBytes: number;
+  usedBytes: number;
+}
+
 /**
  * The body of a request that is sent to one replica after another until one accepts it.
  *
- * Invariant: each attempt reads the body from its start. The chunks that were read are kept for the next attempt, up to
- * `maxKeptBytes`; a longer body can no longer be sent again. An attempt that ends early does not end the source, so that
- * the client can still receive a response. At most one chunk is read beyond what the replica accepts.
+ * Invariant: each attempt reads the body from its start. The chunks that were read are kept for the next attempt, within
+ * the limits of {@link KeptBytes}; beyond them, the body can no longer be sent again. An attempt that ends early does not
+ * end the source, so that the client can still receive a response. At most one chunk is read beyond what the replica
+ * accepts.
  */
 export class RequestBody {
   readonly #source: AsyncIterator<Buffer>;
-  readonly #maxKeptBytes: number;
+  readonly #limits: KeptBytes;
+  /** Chunks from number `#dropped` on. */
   #kept: Buffer[] = [];
   #keptBytes = 0;
-  /** Number of chunks that are no longer kept. */
   #dropped = 0;
+  #attempts = 0;
+  /** Number of the next chunk that the current attempt reads. */
+  #position = 0;
+  #isKeeping = true;
   #ended = false;
   #reading: Promise<void> | undefined;
 
-  constructor(source: Readable, maxKeptBytes: number) {
+  constructor(source: Readable, limits: KeptBytes) {
     this.#source = source[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
-    this.#maxKeptBytes = maxKeptBytes;
+    this.#limits = limits;
   }
 
   /** Whether another attempt can read the body from its start. */
@@ -29,19 +41,30 @@ export class RequestBody {
 
   /** Returns the body for one attempt. The previous attempt must have ended. */
   async *read(): AsyncGenerator<Buffer> {
-    for (let position = 0; ; position += 1) {
-      while (position >= this.#dropped + this.#kept.length) {
+    const attempt = ++this.#attempts;
+    for (this.#position = 0; ; ) {
+      while (this.#position >= this.#dropped + this.#kept.length) {
         if (this.#ended) return;
         // A read that an earlier attempt started is continued, so that no chunk is lost.
         this.#reading ??= this.#readChunk().finally(() => {
           this.#reading = undefined;
         });
         await this.#reading;
+        if (attempt !== this.#attempts) return;
       }
-      const chunk = this.#kept[position - this.#dropped] as Buffer;
-      if (this.#keptBytes > this.#maxKeptBytes) this.#dropKept();
+      const chunk = this.#kept[this.#position - this.#dropped] as Buffer;
+      this.#position += 1;
+      if (!this.#isKeeping) this.#dropRead();
       yield chunk;
     }
+  }
+
+  /** Keeps chunks only until the current attempt has read them. There must be no further attempt. Idempotent. */
+  stopKeeping(): void {
+    if (!this.#isKeeping) return;
+    this.#isKeeping = false;
+    this.#limits.usedBytes -= this.#keptBytes;
+    this.#dropRead();
   }
 
   async #readChunk(): Promise<void> {
@@ -51,11 +74,15 @@ export class RequestBody {
       return;
     }
     this.#kept.push(value);
+    if (!this.#isKeeping) return;
     this.#keptBytes += value.length;
+    this.#limits.usedBytes += value.length;
+    const { maxBytes, maxTotalBytes, usedBytes } = this.#limits;
+    if (this.#keptBytes > maxBytes || usedBytes > maxTotalBytes) this.stopKeeping();
   }
 
-  #dropKept(): void {
-    this.#dropped += this.#kept.length;
-    this.#kept = [];
+  #dropRead(): void {
+    this.#kept.splice(0, this.#position - this.#dropped);
+    this.#dropped = Math.max(this.#dropped, this.#position);
   }
 }

@@ -73,10 +73,12 @@ export class ReplicaDispatcher {
     callback: (error: Error | null, response?: Dispatcher.ResponseData) => void,
   ): void {
     const request = this.#requests.getStore() as ProxiedRequest;
-    this.#send(request, options).then(
-      (response) => callback(null, response),
-      (error: Error) => callback(error),
-    );
+    this.#send(request, options)
+      .finally(() => request.body?.stopKeeping())
+      .then(
+        (response) => callback(null, response),
+        (error: Error) => callback(error),
+      );
   }
 
   close(): Promise<void> {
