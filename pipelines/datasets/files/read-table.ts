@@ -56,7 +56,7 @@ async function* readCsv(
   });
   const endSlice = createTimeSlices();
   const chunks = Readable.from(generateChunks(file, endSlice));
-  chunks.pipe(parser);
+  chunks.on('error', (error) => parser.destroy(error)).pipe(parser);
   let number = 0;
   let header: string[] | undefined;
   let places = new Map<string, number>();
@@ -94,19 +94,58 @@ async function* readCsv(
 
 /** A chunk may contain no complete record, so the event loop runs between chunks too. */
 async function* generateChunks(file: Buffer, endSlice: () => Promise<void> | undefined): AsyncGenerator<Buffer> {
+  const checkCells = createCellCheck(file);
   for (let at = 0; at < file.length; at += bytesPerChunk) {
-    yield file.subarray(at, at + bytesPerChunk);
+    const end = Math.min(at + bytesPerChunk, file.length);
+    checkCells(at, end);
+    yield file.subarray(at, end);
     await endSlice();
   }
+}
+
+const [quote, comma, carriageReturn, lineFeed] = [0x22, 0x2c, 0x0d, 0x0a];
+
+/**
+ * Returns a function that checks the next bytes of a CSV file before they are parsed. The parser limits only the
+ * characters of a row, and each cell needs memory, also if it is empty. As for the parser, the first line end determines
+ * which bytes end a row.
+ */
+function createCellCheck(file: Buffer): (start: number, end: number) => void {
+  let isQuoted = false;
+  let isEmpty = true;
+  let cells = 1;
+  let row = 1;
+  let rowEnd: number | undefined;
+  let isAfterReturn = false;
+  return (start, end) => {
+    for (let at = start; at < end; at++) {
+      const byte = file[at];
+      const isLineEnd = !isQuoted && (byte === lineFeed || byte === carriageReturn);
+      if (!isLineEnd) {
+        isEmpty = false;
+        if (byte === quote) isQuoted = !isQuoted;
+        else if (byte === comma && !isQuoted && ++cells > maxColumns)
+          throw refuse(row, `it has more than ${maxColumns} columns`);
+        continue;
+      }
+      if (rowEnd === undefined) {
+        isAfterReturn = byte === carriageReturn && file[at + 1] === lineFeed;
+        rowEnd = isAfterReturn ? lineFeed : byte;
+      }
+      if (byte !== rowEnd || (isAfterReturn && file[at - 1] !== carriageReturn)) continue;
+      if (!isEmpty) row++;
+      isEmpty = true;
+      cells = 1;
+    }
+  };
 }
 
 /**
  * Checks the header of a CSV file.
  *
- * @throws INVALID_FILE if there are too many columns, or a column is missing, or its name is repeated.
+ * @throws INVALID_FILE if a column is missing, or its name is repeated.
  */
 function findColumns(header: readonly string[], columns: readonly string[]): Map<string, number> {
-  if (header.length > maxColumns) throw refuse(1, `it has more than ${maxColumns} columns`);
   return new Map(
     columns.map((column) => {
       const place = header.indexOf(column);
@@ -130,7 +169,6 @@ function describeCsvError({ code }: CsvError): string {
   }
 }
 
-const lineFeed = 0x0a;
 /** Short lines are read many at a time, because reading the clock takes longer than skipping an empty line. */
 const bytesPerStep = 4 * 1024;
 

@@ -50,6 +50,23 @@ describe('number of CSV columns', () => {
       message: expect.stringContaining('10000 columns'),
     });
   });
+
+  // The open quotes show that the row was not read to its end.
+  it.each([
+    ['line feeds', `a,b\n\n1,2\n${','.repeat(20_000)}"`],
+    ['carriage returns and line feeds', `a,b\r\n\r\n1,2\r\n${',\n'.repeat(20_000)}"`],
+    ['carriage returns', `a,b\r1,"2\r"\r${',\n'.repeat(20_000)}"`],
+  ])('refuses them before they are read, after rows that end in %s', async (_, file) => {
+    await expect(read('csv', file)).rejects.toMatchObject({
+      code: 'INVALID_FILE',
+      message: 'Row 3 of the file: it has more than 10000 columns.',
+    });
+  });
+
+  it.each(['\n', '\r\n', '\r'])('does not count commas in quotes, and those of other rows (%j)', async (end) => {
+    const row = `"${','.repeat(20_000)}""${end}",${','.repeat(5_000)}${end}`;
+    expect((await read('csv', `a,${','.repeat(5_000)}${end}${row.repeat(4)}`)).rows).toBe(4);
+  });
 });
 
 it('counts empty lines in the numbers of JSONL rows', async () => {
