@@ -13,6 +13,7 @@ import {
 } from '../components/format.ts';
 import { Heading } from '../components/heading.tsx';
 import { PlainTable } from '../components/plain-table.tsx';
+import { SearchField } from '../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState, PartProblem, Permitted } from '../components/states.tsx';
 import { Time, Value } from '../components/text.tsx';
 import { FirstStart } from './first-start.tsx';
@@ -83,14 +84,10 @@ function ProjectList() {
         <Heading text="Projects" />
         <span className="muted">Figures of the last {statsDays} days</span>
         <span className="spacer" />
-        <input
-          className="input"
-          type="search"
-          placeholder="Find a project"
-          aria-label="Find a project"
-          data-shortcut="/"
+        <SearchField
+          label="Find a project"
           value={name}
-          onChange={({ target }) => void navigate({ search: { name: target.value || undefined }, replace: true })}
+          onChange={(text) => void navigate({ search: { name: text || undefined }, replace: true })}
         />
       </header>
       <PagesState

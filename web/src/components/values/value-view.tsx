@@ -1,5 +1,6 @@
 import { useDeferredValue, useMemo, useState } from 'react';
 import { CopyButton } from '../copy-button.tsx';
+import { SearchField } from '../search-field.tsx';
 import { showInvisible } from '../text.tsx';
 import { formatExact } from './exact-json.ts';
 import { JsonTree, LongText, PartialList } from './json-tree.tsx';
@@ -107,13 +108,12 @@ function SearchableText({ text, label }: { readonly text: string; readonly label
   return (
     <div className="stack">
       <div className="row">
-        <input
-          className="input"
-          type="search"
+        <SearchField
+          label={`Find in ${label.toLowerCase()}`}
           placeholder="Find in the text"
-          aria-label={`Find in ${label.toLowerCase()}`}
+          hasShortcut={false}
           value={search}
-          onChange={({ target }) => setSearch(target.value)}
+          onChange={setSearch}
         />
         {wanted !== '' && <span className="muted">{describeMatches((parts.length - 1) / 2)}</span>}
       </div>

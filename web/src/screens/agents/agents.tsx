@@ -5,6 +5,7 @@ import { usePermission } from '../../api/session.ts';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState, PartProblem, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { CreateDeployment } from './create-deployment.tsx';
@@ -51,14 +52,10 @@ function DeploymentList() {
       <header className="page-head">
         <Heading text="Agents" />
         <span className="spacer" />
-        <input
-          className="input"
-          type="search"
-          placeholder="Find a deployment"
-          aria-label="Find a deployment"
-          data-shortcut="/"
+        <SearchField
+          label="Find a deployment"
           value={name}
-          onChange={({ target }) => void navigate({ search: { name: target.value || undefined }, replace: true })}
+          onChange={(text) => void navigate({ search: { name: text || undefined }, replace: true })}
         />
         {canWrite && <CreateDeployment />}
       </header>

@@ -1,6 +1,7 @@
 import type { Thread } from '@langchain/langgraph-sdk';
 import { type FormEvent, useRef } from 'react';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { useThreads } from './agent-queries.ts';
@@ -92,15 +93,13 @@ function Filter() {
   };
   return (
     <form className="row wrap agents-filter" onSubmit={submit} aria-label="Filter threads">
-      <input
+      <SearchField
         ref={input}
         key={search.find}
         className="input agents-find"
-        type="search"
-        aria-label="Id or metadata"
+        label="Id or metadata"
         placeholder="Id, or key=value of the metadata"
         defaultValue={search.find}
-        data-shortcut="/"
       />
       <select
         className="input"

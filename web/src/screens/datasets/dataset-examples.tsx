@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, type ReactNode, useMemo } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, PartProblem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { ExampleDetail } from './example-detail.tsx';
@@ -131,17 +132,13 @@ function ExampleFilters({
   return (
     <div className="row wrap dataset-bar">
       <form onSubmit={find} role="search">
-        <input
+        <SearchField
           key={text}
-          className="input"
-          type="search"
           name="text"
-          placeholder="Find in inputs and outputs"
+          label="Find in inputs and outputs"
           size={26}
-          aria-label="Find in inputs and outputs"
           defaultValue={text}
           maxLength={1000}
-          data-shortcut="/"
         />
       </form>
       <select

@@ -5,6 +5,7 @@ import { call } from '../../api/client.ts';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './datasets.css';
@@ -54,14 +55,10 @@ function DatasetList() {
       <header className="page-head">
         <Heading text="Datasets" />
         <span className="spacer" />
-        <input
-          className="input"
-          type="search"
-          placeholder="Find a dataset"
-          aria-label="Find a dataset"
-          data-shortcut="/"
+        <SearchField
+          label="Find a dataset"
           value={name}
-          onChange={({ target }) => void navigate({ search: { name: target.value || undefined }, replace: true })}
+          onChange={(text) => void navigate({ search: { name: text || undefined }, replace: true })}
         />
       </header>
       <PagesState pages={datasets} rows={rows} label="Loading datasets" empty={empty}>

@@ -6,6 +6,7 @@ import { useSession, useWorkspaces } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState, Permitted } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { type PromptsSearch, type RepoKind, repoKinds } from './search.ts';
@@ -97,15 +98,11 @@ function PromptList() {
             </button>
           ))}
         </fieldset>
-        <input
-          className="input"
-          type="search"
-          placeholder="Find a prompt"
-          aria-label="Find a prompt"
-          data-shortcut="/"
+        <SearchField
+          label="Find a prompt"
           maxLength={1000}
           value={text}
-          onChange={({ target }) => change({ text: target.value || undefined })}
+          onChange={(next) => change({ text: next || undefined })}
         />
       </header>
       {isPublic && !areShared ? (

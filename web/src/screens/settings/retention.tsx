@@ -3,6 +3,7 @@ import { type FormEvent, useDeferredValue, useState } from 'react';
 import { type Answer, type Body, call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState, Problem } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
 
@@ -50,15 +51,7 @@ export function Retention() {
         RUNLAKE_RETENTION_LONGLIVED_DAYS; without these, traces are kept forever. Feedback makes a trace longlived. A
         change applies to traces that begin afterwards.
       </p>
-      <input
-        className="input settings-search"
-        type="search"
-        placeholder="Find a project"
-        aria-label="Find a project"
-        data-shortcut="/"
-        value={name}
-        onChange={({ target }) => setName(target.value)}
-      />
+      <SearchField className="input settings-search" label="Find a project" value={name} onChange={setName} />
       <Problem message={change.error?.message} />
       <PagesState pages={projects} rows={rows} empty={empty}>
         <PlainTable

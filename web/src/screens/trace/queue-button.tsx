@@ -5,6 +5,7 @@ import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
+import { SearchField } from '../../components/search-field.tsx';
 import { Problem, QueryState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 
@@ -46,14 +47,7 @@ function QueueMenu({ runId }: { readonly runId: string }) {
   const known = new Set(containing.data?.map(({ id }) => id));
   return (
     <div className="stack share-form">
-      <input
-        className="input"
-        type="search"
-        aria-label="Find a queue"
-        placeholder="Find a queue"
-        value={name}
-        onChange={({ target }) => setName(target.value)}
-      />
+      <SearchField label="Find a queue" hasShortcut={false} value={name} onChange={setName} />
       <Problem message={containing.error?.message ?? add.error?.message} />
       <QueryState query={queues}>
         {(found) =>

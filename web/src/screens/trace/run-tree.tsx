@@ -3,6 +3,7 @@ import { memo, useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { formatQuantity, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { RunType, Status } from '../../components/run-marks.tsx';
+import { SearchField } from '../../components/search-field.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { Value } from '../../components/text.tsx';
 import { findParent, listVisible, type Tree, type TreeNode } from './tree.ts';
@@ -85,15 +86,7 @@ export function RunTree({
   return (
     <section className="run-tree" aria-label="Runs of the trace">
       <div className="row run-tree-head">
-        <input
-          className="input"
-          type="search"
-          placeholder="Find a run"
-          aria-label="Find a run"
-          data-shortcut="/"
-          value={search}
-          onChange={({ target }) => setSearch(target.value)}
-        />
+        <SearchField label="Find a run" value={search} onChange={setSearch} />
         <span className="muted">
           {visible.length === tree.nodes.length ? '' : `${visible.length} of `}
           {formatQuantity(tree.nodes.length, 'run')}
