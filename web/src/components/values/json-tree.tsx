@@ -8,16 +8,19 @@ const maxItems = 100;
 /** Number of levels that are open at first. */
 const openLevels = 2;
 
-/** A JSON value as a tree. Only open nodes are rendered, and long lists and texts only in part until the viewer asks. */
-export function JsonTree({
-  value,
-  name,
-  level = 0,
-}: {
-  readonly value: unknown;
-  readonly name?: string;
-  readonly level?: number;
-}) {
+/**
+ * A JSON value as a tree. Only open nodes are rendered, and long lists and texts only in part until the viewer asks.
+ * Values from level {@link openLevels} on are closed at first.
+ */
+export function JsonTree({ value, level = 0 }: { readonly value: unknown; readonly level?: number }) {
+  return (
+    <div className="json mono">
+      <JsonNode value={value} level={level} />
+    </div>
+  );
+}
+
+function JsonNode({ value, name, level }: { readonly value: unknown; readonly name?: string; readonly level: number }) {
   const entries = listEntries(value);
   const isSmall = entries !== undefined && entries.length <= 30;
   const [isOpen, setOpen] = useState(level < openLevels && (level === 0 || isSmall));
@@ -50,7 +53,7 @@ export function JsonTree({
       {isOpen && (
         <div className="json-children">
           <PartialList items={entries}>
-            {([key, each]) => <JsonTree key={key} name={key} value={each} level={level + 1} />}
+            {([key, each]) => <JsonNode key={key} name={key} value={each} level={level + 1} />}
           </PartialList>
         </div>
       )}

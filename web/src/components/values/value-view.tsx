@@ -43,9 +43,7 @@ export function ValueView({ title, value }: { readonly title: string; readonly v
       {form === 'Messages' && messages ? (
         <Conversation messages={messages} />
       ) : form === 'JSON' ? (
-        <div className="json mono">
-          <JsonTree value={value} />
-        </div>
+        <JsonTree value={value} />
       ) : (
         <SearchableText text={toText(value)} label={title} />
       )}
@@ -71,9 +69,7 @@ export function Conversation({ messages }: { readonly messages: readonly Message
               {(each, at) => (
                 <div key={at} className="tool-call">
                   <span className="muted">calls</span> <code>{showInvisible(each.name)}</code>
-                  <div className="json mono">
-                    <JsonTree value={each.arguments} />
-                  </div>
+                  <JsonTree value={each.arguments} />
                 </div>
               )}
             </PartialList>
@@ -87,11 +83,7 @@ export function Conversation({ messages }: { readonly messages: readonly Message
 function Part({ part }: { readonly part: MessagePart }) {
   if (part.kind === 'text') return <LongText text={part.text} maxLength={maxText} />;
   if (part.kind === 'image') return <img src={part.url} alt="Part of the message" className="message-image" />;
-  return (
-    <div className="json mono">
-      <JsonTree value={part.value} />
-    </div>
-  );
+  return <JsonTree value={part.value} />;
 }
 
 /** Returns the only text of an object, such as `{"text": "…"}`, or else the value as JSON. */

@@ -178,9 +178,7 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
 const StepItem = memo(({ step: { name, value } }: { readonly step: Step }) => (
   <li>
     <code>{showInvisible(name)}</code>
-    <div className="json mono">
-      <JsonTree value={value} level={1} />
-    </div>
+    <JsonTree value={value} level={1} />
   </li>
 ));
 

@@ -42,9 +42,7 @@ function Side({ label, sign, value }: { readonly label: string; readonly sign: s
     <div className={`agents-side-value ${label}`}>
       <span aria-hidden="true">{sign}</span>
       <span className="visually-hidden">{label}: </span>
-      <div className="json mono">
-        <JsonTree value={value} />
-      </div>
+      <JsonTree value={value} />
     </div>
   );
 }

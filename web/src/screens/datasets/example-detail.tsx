@@ -104,9 +104,7 @@ function ExampleValues({ example }: { readonly example: Example }) {
       {Object.keys(metadata).length > 0 && (
         <section aria-label="Metadata">
           <h2>Metadata</h2>
-          <div className="json mono">
-            <JsonTree value={metadata} />
-          </div>
+          <JsonTree value={metadata} />
         </section>
       )}
       <Attachments urls={example.attachment_urls} />

@@ -61,11 +61,7 @@ export function CommitView({
         <div className="commit-body stack">
           {selected === 'Content' &&
             (isDirectory ? <Directory name={name} manifest={manifest} /> : <PromptValues manifest={manifest} />)}
-          {selected === 'JSON' && (
-            <div className="json mono">
-              <JsonTree value={manifest} />
-            </div>
-          )}
+          {selected === 'JSON' && <JsonTree value={manifest} />}
           {selected === 'Changes' && (
             <Suspense fallback={<LoadingState />}>
               <CommitDiff
@@ -92,9 +88,7 @@ function PromptValues({ manifest }: { readonly manifest: unknown }) {
     return (
       <>
         <p className="muted">The manifest has no messages that are known here. This is its JSON.</p>
-        <div className="json mono">
-          <JsonTree value={manifest} />
-        </div>
+        <JsonTree value={manifest} />
       </>
     );
   return (
@@ -117,17 +111,13 @@ function PromptValues({ manifest }: { readonly manifest: unknown }) {
           <h2>
             Model <Value text={model.name} />
           </h2>
-          <div className="json mono">
-            <JsonTree value={model.settings} />
-          </div>
+          <JsonTree value={model.settings} />
         </section>
       )}
       {schema && (
         <section aria-label="Output schema">
           <h2>Output schema</h2>
-          <div className="json mono">
-            <JsonTree value={schema} />
-          </div>
+          <JsonTree value={schema} />
         </section>
       )}
     </>

@@ -54,11 +54,7 @@ function FeedbackList({ run }: { readonly run: RatedRun }) {
                     <Time at={created_at} />
                   </div>
                   {comment && <LongText text={comment} maxLength={2000} />}
-                  {typeof value === 'object' && value !== null && (
-                    <div className="json mono">
-                      <JsonTree value={value} />
-                    </div>
-                  )}
+                  {typeof value === 'object' && value !== null && <JsonTree value={value} />}
                 </li>
               ))}
             </ul>

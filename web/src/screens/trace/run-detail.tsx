@@ -170,9 +170,7 @@ function Metadata({ run, isShared }: { readonly run: Run; readonly isShared: boo
       )}
       <section aria-label="Metadata">
         <h2>Metadata</h2>
-        <div className="json mono">
-          <JsonTree value={metadata ?? {}} />
-        </div>
+        <JsonTree value={metadata ?? {}} />
       </section>
       <section aria-label="Facts">
         <h2>Facts</h2>
@@ -210,9 +208,7 @@ function Metadata({ run, isShared }: { readonly run: Run; readonly isShared: boo
         value === null || value === undefined || JSON.stringify(value) === '{}' ? null : (
           <section key={String(label)} aria-label={String(label)}>
             <h2>{String(label)}</h2>
-            <div className="json mono">
-              <JsonTree value={value} level={2} />
-            </div>
+            <JsonTree value={value} level={2} />
           </section>
         ),
       )}
