@@ -12,6 +12,7 @@ import {
 import { watchReturns } from './api/read-time.ts';
 import { openWorkspace, sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
+import { readTexts } from './read-search.ts';
 import { readDeploymentSearch } from './screens/agents/search.ts';
 import { readCompareSearch, readDatasetSearch } from './screens/datasets/search.ts';
 import { readExportSearch, readExportsSearch, readNewExportSearch } from './screens/exports/search.ts';
@@ -34,16 +35,14 @@ const rootRoute = createRootRouteWithContext<{ readonly queries: QueryClient }>(
     </main>
   ),
 });
+/** Search parameters of a trace: the tab of the run and, of a shared trace, the selected run. */
+const readTraceSearch = readTexts('tab', 'run');
 const uuidPattern = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i;
-const optionalText = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined);
 
 const signIn = createRoute({
   getParentRoute: () => rootRoute,
   path: '/signin',
-  validateSearch: (search: Record<string, unknown>): { to?: string | undefined; error?: string | undefined } => ({
-    to: optionalText(search.to),
-    error: optionalText(search.error),
-  }),
+  validateSearch: readTexts('to', 'error'),
   component: lazyRouteComponent(() => import('./screens/sign-in.tsx'), 'SignIn'),
 });
 const sharedTrace = createRoute({
@@ -55,9 +54,7 @@ const sharedTrace = createRoute({
 const sharedDataset = createRoute({
   getParentRoute: () => rootRoute,
   path: '/public/$shareToken/d',
-  validateSearch: (search: Record<string, unknown>): { example?: string | undefined } => ({
-    example: optionalText(search.example),
-  }),
+  validateSearch: readTexts('example'),
   component: lazyRouteComponent(() => import('./screens/datasets/shared-dataset.tsx'), 'SharedDataset'),
 });
 const shell = createRoute({
@@ -80,9 +77,7 @@ const home = createRoute({
 const projects = createRoute({
   getParentRoute: () => shell,
   path: '/projects',
-  validateSearch: (search: Record<string, unknown>): { name?: string | undefined } => ({
-    name: optionalText(search.name),
-  }),
+  validateSearch: readTexts('name'),
   component: lazyRouteComponent(() => import('./screens/projects.tsx'), 'Projects'),
 });
 const traces = createRoute({
@@ -138,10 +133,7 @@ const queues = createRoute({
 const queue = createRoute({
   getParentRoute: () => shell,
   path: '/queues/$queueId',
-  validateSearch: (search: Record<string, unknown>): { item?: string | undefined; tab?: string | undefined } => ({
-    item: optionalText(search.item),
-    tab: optionalText(search.tab),
-  }),
+  validateSearch: readTexts('item', 'tab'),
   component: lazyRouteComponent(() => import('./screens/queues/queue.tsx'), 'AnnotationQueue'),
 });
 const usage = createRoute({
@@ -153,9 +145,7 @@ const usage = createRoute({
 const datasets = createRoute({
   getParentRoute: () => shell,
   path: '/datasets',
-  validateSearch: (search: Record<string, unknown>): { name?: string | undefined } => ({
-    name: optionalText(search.name),
-  }),
+  validateSearch: readTexts('name'),
   component: lazyRouteComponent(() => import('./screens/datasets/datasets.tsx'), 'Datasets'),
 });
 const dataset = createRoute({
@@ -236,9 +226,7 @@ const sdkDirectoryCommitLink = createRoute({
 const agents = createRoute({
   getParentRoute: () => shell,
   path: '/agents',
-  validateSearch: (search: Record<string, unknown>): { name?: string | undefined } => ({
-    name: optionalText(search.name),
-  }),
+  validateSearch: readTexts('name'),
   component: lazyRouteComponent(() => import('./screens/agents/agents.tsx'), 'Agents'),
 });
 const deployment = createRoute({
@@ -269,9 +257,7 @@ const exportDetail = createRoute({
 const settings = createRoute({
   getParentRoute: () => shell,
   path: '/settings',
-  validateSearch: (search: Record<string, unknown>): { tab?: string | undefined } => ({
-    tab: optionalText(search.tab),
-  }),
+  validateSearch: readTexts('tab'),
   component: lazyRouteComponent(() => import('./screens/settings/settings.tsx'), 'Settings'),
 });
 const system = createRoute({
@@ -279,11 +265,6 @@ const system = createRoute({
   path: '/system',
   component: lazyRouteComponent(() => import('./screens/system/system.tsx'), 'System'),
 });
-
-/** Search parameters of a trace: the tab of the run and, of a shared trace, the selected run. */
-function readTraceSearch(search: Record<string, unknown>): { tab?: string | undefined; run?: string | undefined } {
-  return { tab: optionalText(search.tab), run: optionalText(search.run) };
-}
 
 const routeTree = rootRoute.addChildren([
   signIn,

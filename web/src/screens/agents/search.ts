@@ -1,6 +1,8 @@
+import { readTexts } from '../../read-search.ts';
+
 export const deploymentTabs = ['Revisions', 'Assistants', 'Threads', 'Playground', 'Settings'] as const;
 export type DeploymentTab = (typeof deploymentTabs)[number];
-const threadStatuses = ['idle', 'busy', 'interrupted', 'error'] as const;
+export const threadStatuses = ['idle', 'busy', 'interrupted', 'error'] as const;
 
 /** Search parameters of a deployment: everything that its screen shows is in the address. */
 export interface DeploymentSearch {
@@ -18,21 +20,12 @@ export interface DeploymentSearch {
   readonly status?: (typeof threadStatuses)[number] | undefined;
 }
 
+const readDeploymentTexts = readTexts('revision', 'assistant', 'thread', 'checkpoint', 'compare', 'find');
+
 export function readDeploymentSearch(search: Record<string, unknown>): DeploymentSearch {
-  const text = (name: string) => {
-    const value = search[name];
-    return typeof value === 'string' && value !== '' ? value : undefined;
-  };
   return {
+    ...readDeploymentTexts(search),
     tab: deploymentTabs.find((each) => each === search.tab),
-    revision: text('revision'),
-    assistant: text('assistant'),
-    thread: text('thread'),
-    checkpoint: text('checkpoint'),
-    compare: text('compare'),
-    find: text('find'),
     status: threadStatuses.find((each) => each === search.status),
   };
 }
-
-export { threadStatuses };

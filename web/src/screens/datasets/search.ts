@@ -1,3 +1,5 @@
+import { readTexts } from '../../read-search.ts';
+
 /** Search parameters of the screen of a dataset: everything that it shows is in the address. */
 export interface DatasetSearch {
   /** Default: Examples. */
@@ -16,19 +18,16 @@ export interface DatasetSearch {
   readonly to?: string | undefined;
 }
 
-export function readDatasetSearch(search: Record<string, unknown>): DatasetSearch {
-  const { tab, version, split, text, example, chosen, from, to } = search;
-  return {
-    tab: readText(tab),
-    version: readText(version),
-    split: readText(split),
-    text: readText(text),
-    example: readText(example),
-    chosen: readText(chosen),
-    from: readText(from),
-    to: readText(to),
-  };
-}
+export const readDatasetSearch: (search: Record<string, unknown>) => DatasetSearch = readTexts(
+  'tab',
+  'version',
+  'split',
+  'text',
+  'example',
+  'chosen',
+  'from',
+  'to',
+);
 
 /** Search parameters of the comparison of experiments, with the names that links of the SDKs use. */
 export interface CompareSearch {
@@ -42,18 +41,12 @@ export interface CompareSearch {
   readonly example?: string | undefined;
 }
 
-export function readCompareSearch(search: Record<string, unknown>): CompareSearch {
-  const { selectedSessions, comparativeExperiment, show, example } = search;
-  return {
-    selectedSessions: readText(selectedSessions),
-    comparativeExperiment: readText(comparativeExperiment),
-    show: show === 'differences' || show === 'regressions' ? show : undefined,
-    example: readText(example),
-  };
-}
+const readCompareTexts = readTexts('selectedSessions', 'comparativeExperiment', 'example');
 
-/** Returns a parameter as text. The router reads texts such as `1` as a number. */
-function readText(value: unknown): string | undefined {
-  if (typeof value === 'number' || typeof value === 'boolean') return String(value);
-  return typeof value === 'string' && value !== '' ? value : undefined;
+export function readCompareSearch(search: Record<string, unknown>): CompareSearch {
+  const { show } = search;
+  return {
+    ...readCompareTexts(search),
+    show: show === 'differences' || show === 'regressions' ? show : undefined,
+  };
 }

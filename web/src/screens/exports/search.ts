@@ -1,3 +1,5 @@
+import { readTexts } from '../../read-search.ts';
+
 /** Search parameters of the list of exports. */
 export interface ExportsSearch {
   readonly tab?: ExportsTab | undefined;
@@ -24,19 +26,17 @@ export interface NewExportSearch {
   readonly columns?: string | undefined;
 }
 
+const readNewExportTexts = readTexts('project', 'destination', 'filter', 'columns');
+
 export function readNewExportSearch(search: Record<string, unknown>): NewExportSearch {
-  const text = (value: unknown) => (typeof value === 'string' && value !== '' ? value : undefined);
   const { every, version, compression } = search;
   return {
-    project: text(search.project),
-    destination: text(search.destination),
+    ...readNewExportTexts(search),
     from: readLocalTime(search.from),
     until: readLocalTime(search.until),
     every: typeof every === 'number' ? every : undefined,
-    filter: text(search.filter),
     version: version === 'v1' ? 'v1' : undefined,
     compression: (['none', 'gzip', 'snappy'] as const).find((each) => each === compression),
-    columns: text(search.columns),
   };
 }
 
@@ -50,10 +50,4 @@ export interface ExportSearch {
   readonly reader?: string | undefined;
 }
 
-export function readExportSearch(search: Record<string, unknown>): ExportSearch {
-  const { day, reader } = search;
-  return {
-    day: typeof day === 'string' ? day : undefined,
-    reader: typeof reader === 'string' ? reader : undefined,
-  };
-}
+export const readExportSearch: (search: Record<string, unknown>) => ExportSearch = readTexts('day', 'reader');

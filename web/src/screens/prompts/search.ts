@@ -1,3 +1,5 @@
+import { readText, readTexts } from '../../read-search.ts';
+
 /** Kinds of repos that the list can be limited to. */
 export const repoKinds = {
   prompt: 'Prompts',
@@ -30,12 +32,4 @@ export interface PromptSearch {
   readonly base?: string | undefined;
 }
 
-export function readPromptSearch({ tab, base }: Record<string, unknown>): PromptSearch {
-  return { tab: readText(tab), base: readText(base) };
-}
-
-/** Returns a parameter as text. The router reads a text such as `12345678` as a number. */
-function readText(value: unknown): string | undefined {
-  if (typeof value === 'number') return String(value);
-  return typeof value === 'string' && value !== '' ? value : undefined;
-}
+export const readPromptSearch: (search: Record<string, unknown>) => PromptSearch = readTexts('tab', 'base');

@@ -1,3 +1,4 @@
+import { readText } from '../../read-search.ts';
 import { readTracesSearch, type TracesSearch } from '../traces/search.ts';
 
 /** Search parameters of the threads screen. */
@@ -11,8 +12,7 @@ export interface ThreadsSearch extends Pick<TracesSearch, 'range' | 'from' | 'un
 
 export function readThreadsSearch(search: Record<string, unknown>): ThreadsSearch {
   const { range, from, until, filter } = readTracesSearch(search);
-  const { thread } = search;
-  return { range, from, until, filter, thread: typeof thread === 'string' && thread !== '' ? thread : undefined };
+  return { range, from, until, filter, thread: readText(search.thread) };
 }
 
 /** Returns the filter that selects the runs of a thread. */

@@ -1,3 +1,5 @@
+import { readText } from '../../read-search.ts';
+
 /** Search parameters of the traces screen: everything that the table shows is in the address. */
 export interface TracesSearch {
   /** A preset of {@link ranges}. Default: the last day. */
@@ -31,7 +33,7 @@ export function readTracesSearch(search: Record<string, unknown>): TracesSearch 
     range: typeof range === 'string' && range in ranges ? (range as RangeName) : undefined,
     from: readTime(search.from),
     until: readTime(search.until),
-    filter: typeof search.filter === 'string' && search.filter !== '' ? search.filter : undefined,
+    filter: readText(search.filter),
     quick: Array.isArray(quick) && quick.length > 0 ? quick.filter((item) => typeof item === 'string') : undefined,
     runs: runs === 'all' || runs === 'llm' ? runs : undefined,
     live: search.live === true ? true : undefined,
