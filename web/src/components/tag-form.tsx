@@ -1,5 +1,6 @@
 import { useMutation } from '@tanstack/react-query';
 import type { FormEvent } from 'react';
+import { readForm } from './read-form.ts';
 import { Problem } from './states.tsx';
 
 /** A form that moves a tag to an object of the kind `what`, such as a version. Only one object can have the tag. */
@@ -14,8 +15,7 @@ export function TagForm({
 }) {
   const set = useMutation({ mutationFn: onSet, onSuccess: onDone });
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    set.mutate(String(new FormData(event.currentTarget).get('tag')).trim());
+    set.mutate(readForm(event)('tag'));
   };
   return (
     <form className="stack" onSubmit={submit} aria-label="Set a tag">

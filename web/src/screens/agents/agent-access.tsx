@@ -1,6 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
 import { ApiError } from '../../api/client.ts';
+import { readForm } from '../../components/read-form.ts';
 import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
 import { type AgentClient, AgentClientContext, createAgentClient, type OwnHeader } from './agent-client.ts';
 
@@ -90,9 +91,8 @@ function WithClient({
 
 function HeaderForm({ reason, onHeader }: { readonly reason: string; readonly onHeader: (header: OwnHeader) => void }) {
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const data = new FormData(event.currentTarget);
-    onHeader({ name: String(data.get('name')).trim(), value: String(data.get('value')).trim() });
+    const read = readForm(event);
+    onHeader({ name: read('name'), value: read('value') });
   };
   return (
     <form className="agents-access stack" onSubmit={submit} aria-label="Header for this deployment">

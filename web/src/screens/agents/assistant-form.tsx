@@ -1,6 +1,7 @@
 import type { Assistant } from '@langchain/langgraph-sdk';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
+import { readForm } from '../../components/read-form.ts';
 import { Problem } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { isJsonObject } from '../../components/values/exact-json.ts';
@@ -40,9 +41,7 @@ export function AssistantForm({
     },
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const data = new FormData(event.currentTarget);
-    const read = (name: string) => String(data.get(name) ?? '').trim();
+    const read = readForm(event);
     const body: Record<string, unknown> = {};
     if (read('name') !== (assistant?.name ?? '')) body.name = read('name');
     if (read('description') !== (assistant?.description ?? '')) body.description = read('description');

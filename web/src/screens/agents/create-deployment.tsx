@@ -3,6 +3,7 @@ import { useNavigate } from '@tanstack/react-router';
 import { type FormEvent, useRef, useState } from 'react';
 import { call } from '../../api/client.ts';
 import { CodeBlock } from '../../components/copy-button.tsx';
+import { readForm } from '../../components/read-form.ts';
 import { Problem } from '../../components/states.tsx';
 
 type Source = 'github' | 'external_docker';
@@ -34,9 +35,7 @@ export function CreateDeployment() {
     },
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const data = new FormData(event.currentTarget);
-    const read = (name: string) => String(data.get(name) ?? '').trim();
+    const read = readForm(event);
     create.mutate({ name: read('name'), url: read('url'), ref: read('ref'), config: read('config') });
   };
   return (

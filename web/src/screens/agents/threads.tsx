@@ -1,6 +1,7 @@
 import type { Thread } from '@langchain/langgraph-sdk';
-import { type FormEvent, useRef } from 'react';
+import type { FormEvent } from 'react';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { readForm } from '../../components/read-form.ts';
 import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
@@ -86,16 +87,12 @@ function ThreadRow({ thread, onOpen }: { readonly thread: Thread; readonly onOpe
 
 function Filter() {
   const { search, change } = useDeploymentSearch();
-  const input = useRef<HTMLInputElement>(null);
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    change({ find: input.current?.value.trim() || undefined });
-  };
+  const submit = (event: FormEvent<HTMLFormElement>) => change({ find: readForm(event)('find') || undefined });
   return (
     <form className="row wrap agents-filter" onSubmit={submit} aria-label="Filter threads">
       <SearchField
-        ref={input}
         key={search.find}
+        name="find"
         className="input agents-find"
         label="Id or metadata"
         placeholder="Id, or key=value of the metadata"

@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, type ReactNode, useMemo } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { readForm } from '../../components/read-form.ts';
 import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, PartProblem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
@@ -125,8 +126,7 @@ function ExampleFilters({
       }),
   });
   const find = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    onChange({ text: String(new FormData(event.currentTarget).get('text')).trim() || undefined });
+    onChange({ text: readForm(event)('text') || undefined });
   };
   const known = splits.data ?? [];
   return (

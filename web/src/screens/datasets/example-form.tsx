@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
 import { v4 as createUuid } from 'uuid';
 import { fillPath, send } from '../../api/client.ts';
+import { readForm } from '../../components/read-form.ts';
 import { useFirstFieldFocus } from '../../components/shortcuts.tsx';
 import { Problem } from '../../components/states.tsx';
 import { formatExact, isJsonObject } from '../../components/values/exact-json.ts';
@@ -40,9 +41,7 @@ export function ExampleForm({
     },
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const data = new FormData(event.currentTarget);
-    const read = (name: string) => String(data.get(name) ?? '').trim();
+    const read = readForm(event);
     const found = Object.fromEntries(
       fields.flatMap((field) => {
         const isRequired = field === 'Inputs' || (field === 'Outputs' && example?.outputs != null);

@@ -6,6 +6,7 @@ import { usePermission } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { readForm } from '../../components/read-form.ts';
 import { EmptyState, MoreButton, PagesState, PartProblem, Permitted, Problem } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './queues.css';
@@ -35,10 +36,8 @@ function QueueList() {
     onSuccess: () => client.invalidateQueries({ queryKey: ['queues'] }),
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
     const form = event.currentTarget;
-    const data = new FormData(form);
-    const read = (name: string) => String(data.get(name)).trim();
+    const read = readForm(event);
     const keys = read('keys')
       .split(',')
       .map((key) => key.trim())

@@ -2,6 +2,7 @@ import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { readForm } from '../../components/read-form.ts';
 import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 
@@ -20,9 +21,8 @@ export function AuditLog() {
     placeholderData: keepPreviousData,
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const data = new FormData(event.currentTarget);
-    const [actor, action] = [String(data.get('actor')).trim(), String(data.get('action')).trim()];
+    const read = readForm(event);
+    const [actor, action] = [read('actor'), read('action')];
     setFilter({ ...(actor === '' ? {} : { actor }), ...(action === '' ? {} : { action }) });
   };
   const items = log.data?.pages.flatMap((page) => page.items) ?? [];

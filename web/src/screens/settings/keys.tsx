@@ -5,6 +5,7 @@ import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { readForm } from '../../components/read-form.ts';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 
@@ -36,14 +37,13 @@ export function Keys() {
     onSuccess: refresh,
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
     const form = event.currentTarget;
-    const data = new FormData(form);
-    const days = Number(data.get('days'));
+    const read = readForm(event);
+    const days = Number(read('days'));
     create.mutate(
       {
-        description: String(data.get('description')).trim(),
-        read_only: data.get('read-only') === 'on',
+        description: read('description'),
+        read_only: read('read-only') === 'on',
         expires_at: days === 0 ? null : new Date(Date.now() + days * dayMs).toISOString(),
       },
       { onSuccess: () => form.reset() },

@@ -4,6 +4,7 @@ import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { readForm } from '../../components/read-form.ts';
 import { Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 
@@ -26,11 +27,9 @@ export function Members() {
     onSuccess: refresh,
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
     const form = event.currentTarget;
-    const data = new FormData(form);
-    const name = String(data.get('name')).trim();
-    add.mutate({ email: String(data.get('email')).trim(), full_name: name || null }, { onSuccess: () => form.reset() });
+    const read = readForm(event);
+    add.mutate({ email: read('email'), full_name: read('name') || null }, { onSuccess: () => form.reset() });
   };
   const error = add.error ?? remove.error;
   return (

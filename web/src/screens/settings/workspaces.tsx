@@ -4,6 +4,7 @@ import { type Answer, call } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { readForm } from '../../components/read-form.ts';
 import { Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible, Time, Value } from '../../components/text.tsx';
 
@@ -34,10 +35,8 @@ export function Workspaces() {
     },
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
     const form = event.currentTarget;
-    const name = String(new FormData(form).get('name')).trim();
-    create.mutate({ display_name: name }, { onSuccess: () => form.reset() });
+    create.mutate({ display_name: readForm(event)('name') }, { onSuccess: () => form.reset() });
   };
   const error = create.error ?? rename.error ?? remove.error;
   return (
@@ -87,8 +86,7 @@ function WorkspaceRow({
 }) {
   const [isEdited, setEdited] = useState(false);
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const next = String(new FormData(event.currentTarget).get('name')).trim();
+    const next = readForm(event)('name');
     setEdited(false);
     if (next !== '' && next !== name) onRename?.(next);
   };

@@ -2,6 +2,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { readForm } from '../../components/read-form.ts';
 import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { JsonTree, LongText } from '../../components/values/json-tree.tsx';
@@ -81,17 +82,14 @@ function FeedbackForm({ run, onSent }: { readonly run: RatedRun; readonly onSent
     onSuccess: onSent,
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
     const form = event.currentTarget;
-    const data = new FormData(form);
-    const key = String(data.get('key')).trim();
-    const score = String(data.get('score')).trim();
+    const read = readForm(event);
+    const [key, score] = [read('key'), read('score')];
     if (key === '') return setProblem('Give the feedback a key, such as `correct`.');
     if (score !== '' && !Number.isFinite(Number(score))) return setProblem('The score must be a number.');
     setProblem(undefined);
-    const comment = String(data.get('comment')).trim();
     send.mutate(
-      { key, score: score === '' ? null : Number(score), comment: comment || null },
+      { key, score: score === '' ? null : Number(score), comment: read('comment') || null },
       { onSuccess: () => form.reset() },
     );
   };
