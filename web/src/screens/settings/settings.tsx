@@ -10,13 +10,22 @@ import './settings.css';
 import { Workspaces } from './workspaces.tsx';
 
 const route = getRouteApi('/shell/settings');
-const tabs = ['Keys', 'Members', 'Workspaces', 'Retention', 'Audit log'] as const;
+/** The tabs with the permission that each needs. */
+const tabs = {
+  Keys: ['api-keys:read', Keys],
+  Members: ['organization:read', Members],
+  Workspaces: ['workspaces:read', Workspaces],
+  Retention: ['projects:read', Retention],
+  'Audit log': ['audit-logs:read', AuditLog],
+} as const;
+const tabNames = Object.keys(tabs) as (keyof typeof tabs)[];
 
 /** Settings of the workspace and the organization. */
 export function Settings() {
   const { tab } = route.useSearch();
   const navigate = useNavigate({ from: '/settings' });
-  const selected = tabs.find((each) => each === tab) ?? 'Keys';
+  const selected = tabNames.find((each) => each === tab) ?? 'Keys';
+  const [permission, Content] = tabs[selected];
   return (
     <>
       <header className="page-head">
@@ -25,35 +34,13 @@ export function Settings() {
       <div className="settings">
         <Tabs
           label="Settings"
-          tabs={tabs}
+          tabs={tabNames}
           selected={selected}
           onSelect={(next) => void navigate({ search: { tab: next }, replace: true })}
         >
-          {selected === 'Keys' && (
-            <Permitted permission="api-keys:read" isPage={false}>
-              <Keys />
-            </Permitted>
-          )}
-          {selected === 'Members' && (
-            <Permitted permission="organization:read" isPage={false}>
-              <Members />
-            </Permitted>
-          )}
-          {selected === 'Workspaces' && (
-            <Permitted permission="workspaces:read" isPage={false}>
-              <Workspaces />
-            </Permitted>
-          )}
-          {selected === 'Retention' && (
-            <Permitted permission="projects:read" isPage={false}>
-              <Retention />
-            </Permitted>
-          )}
-          {selected === 'Audit log' && (
-            <Permitted permission="audit-logs:read" isPage={false}>
-              <AuditLog />
-            </Permitted>
-          )}
+          <Permitted permission={permission} isPage={false}>
+            <Content />
+          </Permitted>
         </Tabs>
       </div>
     </>
