@@ -8,12 +8,18 @@ export interface UsageSearch {
 
 /** Ranges by the size of their buckets. All of them end with the bucket of the present. */
 export const usageRanges = {
-  '24h': { label: 'Last 24 hours, by hour', note: 'hours in your time zone' },
-  '31d': { label: 'Last 31 days, by day', note: 'days in UTC' },
-  '13w': { label: 'Last 13 weeks, by week', note: 'weeks in UTC' },
-  '12m': { label: 'Last 12 months, by month', note: 'months in UTC' },
+  '24h': 'Last 24 hours, by hour',
+  '31d': 'Last 31 days, by day',
+  '13w': 'Last 13 weeks, by week',
+  '12m': 'Last 12 months, by month',
 } as const;
 export type UsageRange = keyof typeof usageRanges;
+export const usageRangeNotes: Readonly<Record<UsageRange, string>> = {
+  '24h': 'hours in your time zone',
+  '31d': 'days in UTC',
+  '13w': 'weeks in UTC',
+  '12m': 'months in UTC',
+};
 
 export const usageGroups = { workspace: 'Workspace', project: 'Project', user: 'User', api_key: 'API key' } as const;
 export type UsageGroup = keyof typeof usageGroups;

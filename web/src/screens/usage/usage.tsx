@@ -9,10 +9,11 @@ import { Value } from '../../components/text.tsx';
 import { listBuckets, readUsage } from './report.ts';
 import {
   type UsageGroup,
-  type UsageMetric,
   type UsageRange,
+  type UsageSearch,
   usageGroups,
   usageMetrics,
+  usageRangeNotes,
   usageRanges,
 } from './search.ts';
 import { buildSeries, metricFormats, type UsageSeries } from './series.ts';
@@ -35,6 +36,8 @@ export function Usage() {
 function UsageReport() {
   const { range = defaultUsageRange, group = defaultUsageGroup, show = 'traces' } = route.useSearch();
   const navigate = useNavigate({ from: '/usage' });
+  const change = (changes: UsageSearch) =>
+    void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   const { workspaces } = useWorkspaces();
   const ids = workspaces.map(({ id }) => id);
   const buckets = useMemo(() => listBuckets(range, Date.now()), [range]);
@@ -61,57 +64,12 @@ function UsageReport() {
     <>
       <header className="page-head">
         <Heading text="Usage" />
-        <span className="muted">Traces by start, {usageRanges[range].note}</span>
+        <span className="muted">Traces by start, {usageRangeNotes[range]}</span>
         <span className="spacer" />
-        <label className="row">
-          <span className="muted">Range</span>
-          <select
-            className="input"
-            value={range}
-            onChange={({ target }) =>
-              void navigate({ search: (before) => ({ ...before, range: target.value as UsageRange }), replace: true })
-            }
-          >
-            {Object.entries(usageRanges).map(([name, { label }]) => (
-              <option key={name} value={name}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label className="row">
-          <span className="muted">Group by</span>
-          <select
-            className="input"
-            value={group}
-            onChange={({ target }) =>
-              void navigate({ search: (before) => ({ ...before, group: target.value as UsageGroup }), replace: true })
-            }
-          >
-            {Object.entries(usageGroups).map(([name, label]) => (
-              <option key={name} value={name}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Choice label="Range" options={usageRanges} value={range} onChange={(next) => change({ range: next })} />
+        <Choice label="Group by" options={usageGroups} value={group} onChange={(next) => change({ group: next })} />
         {canReadRuns && (
-          <label className="row">
-            <span className="muted">Show</span>
-            <select
-              className="input"
-              value={show}
-              onChange={({ target }) =>
-                void navigate({ search: (before) => ({ ...before, show: target.value as UsageMetric }), replace: true })
-              }
-            >
-              {Object.entries(usageMetrics).map(([name, label]) => (
-                <option key={name} value={name}>
-                  {label}
-                </option>
-              ))}
-            </select>
-          </label>
+          <Choice label="Show" options={usageMetrics} value={show} onChange={(next) => change({ show: next })} />
         )}
         {series && (
           <button type="button" className="button" onClick={save}>
@@ -139,6 +97,31 @@ function UsageReport() {
         }
       </QueryState>
     </>
+  );
+}
+
+function Choice<Name extends string>({
+  label,
+  options,
+  value,
+  onChange,
+}: {
+  readonly label: string;
+  readonly options: Readonly<Record<Name, string>>;
+  readonly value: Name;
+  readonly onChange: (value: Name) => void;
+}) {
+  return (
+    <label className="row">
+      <span className="muted">{label}</span>
+      <select className="input" value={value} onChange={({ target }) => onChange(target.value as Name)}>
+        {Object.entries<string>(options).map(([name, text]) => (
+          <option key={name} value={name}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
   );
 }
 
