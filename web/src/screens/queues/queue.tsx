@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useRef, useState } from 'react';
+import { v4 as createUuid } from 'uuid';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Crumb } from '../../components/crumb.tsx';
@@ -278,17 +279,9 @@ interface NewFeedback {
 }
 
 async function sendFeedback({ run_id, project_id }: QueueItem, feedback: NewFeedback, ids: Map<string, string>) {
-  const id = ids.get(feedback.key) ?? createId();
+  // `crypto.randomUUID` is missing on http pages of other hosts than localhost.
+  const id = ids.get(feedback.key) ?? createUuid();
   ids.set(feedback.key, id);
   const body = { id, ...feedback, run_id, session_id: project_id, feedback_source: { type: 'app' } };
   await call('post', '/api/v1/feedback', { body });
-}
-
-/** Returns a random UUID (version 4). `crypto.randomUUID` is missing on http pages of other hosts than localhost. */
-function createId(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
-  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
-  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
