@@ -1,7 +1,7 @@
 import type { AssistantGraph } from '@langchain/langgraph-sdk';
 import { useId, useMemo } from 'react';
 import { showInvisible } from '../../components/text.tsx';
-import { layoutGraph, nodeHeight, nodeWidth } from './graph-layout.ts';
+import { type GraphEdge, layoutGraph, nodeHeight, nodeWidth } from './graph-layout.ts';
 
 const maxLabel = 20;
 const shorten = (text: string) => (text.length > maxLabel ? `${text.slice(0, maxLabel - 1)}…` : text);
@@ -82,9 +82,7 @@ function readLabel(id: string, data: unknown): string {
   return typeof name === 'string' && name !== '' && name.length < id.length ? name : id;
 }
 
-function describeTargets(
-  edges: readonly { readonly target: string; readonly conditional?: boolean | undefined; readonly data?: unknown }[],
-): string {
+function describeTargets(edges: readonly GraphEdge[]): string {
   if (edges.length === 0) return 'leads nowhere';
   return `leads to ${edges
     .map(({ target, conditional, data }) => {

@@ -9,7 +9,6 @@ export interface DrawnEdge {
   readonly from: DrawnNode;
   readonly to: DrawnNode;
   readonly isConditional: boolean;
-  readonly label: string;
   /** Path of the line, in SVG. */
   readonly path: string;
 }
@@ -73,7 +72,6 @@ export function layoutGraph(
     return [
       {
         ...{ from, to, isConditional: edge.conditional === true },
-        label: typeof edge.data === 'string' ? edge.data : '',
         path: isReturn ? drawReturn(from, to, right + returns * returnWidth) : drawDown(from, to),
       },
     ];
