@@ -1,15 +1,10 @@
 import type { FastifyRequest } from 'fastify';
 import { internals } from '../../infra/config/internals.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import type { Database } from '../../infra/postgres/database.ts';
-import type { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
-import type { GraphNodes } from '../../pipelines/agents/graphs/graph-nodes.ts';
-import type { HeaderRule } from '../../pipelines/agents/runs/run-request.ts';
+import type { RequestDeps } from '../../pipelines/agents/runs/request-run.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import type { StoreConfig } from '../../pipelines/agents/store/store-item.ts';
 import type { PublishState } from '../../pipelines/agents/streams/publish-state.ts';
-import type { StreamHub } from '../../pipelines/agents/streams/stream-types.ts';
-import type { ThreadTtl } from '../../pipelines/agents/threads/write-threads.ts';
 import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
 import type { WorkerPool } from '../../pipelines/agents/workers/front/worker-pool.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
@@ -85,7 +80,7 @@ const reads = (access: Access) => 'permission' in access && access.permission ==
  * @throws ROUTE_NOT_FOUND if the langgraph.json disables it.
  */
 export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request: FastifyRequest): void {
-  if (agents.protocols?.[protocol] === false) throw createRouteNotFoundError(request);
+  if (!agents.protocols[protocol]) throw createRouteNotFoundError(request);
 }
 
 /** A graph of the langgraph.json. */
@@ -107,48 +102,24 @@ export interface AgentInput {
   readonly services: AgentServices;
 }
 
-export interface Agents {
-  /**
-   * Id of the deployment that this server serves. Callers without access to the deployment's workspace get 403 before
-   * any handler runs.
-   */
-  readonly deploymentId: string;
-  /** Id of the organisation that the deployment belongs to. */
-  readonly organizationId: string;
-  /** Id of the workspace that the deployment belongs to. */
+/** The deployment that this server serves, and what its operations use. */
+export interface Agents extends RequestDeps {
+  /** Id of the workspace that the deployment belongs to. Callers without access to it get 403 before any handler runs. */
   readonly workspaceId: string;
   readonly config: Config;
-  readonly database: Database;
   /** Processes that execute queries which need graph code. */
   readonly pool: WorkerPool;
   /** Derives the schemas of graphs from their TypeScript types. */
   readonly types: GraphTypes;
-  /** Delivers the events of runs to readers. */
-  readonly hub: StreamHub;
   /** Publishes a state that was not written by a run to the readers of its thread. */
   readonly publishState: PublishState;
   /** Graphs by graph id. */
   readonly graphs: Readonly<Record<string, ServedGraph>>;
-  /** Returns the nodes of a graph if they are known before the graph runs. Unset: unknown for all graphs. */
-  readonly getNodes?: (graphId: string) => GraphNodes | undefined;
   /** Version of `@langchain/langgraph` that the graphs load. */
-  readonly libraryVersion?: string | undefined;
-  /** The configuration `store` in the langgraph.json. Unset: no index and no TTL. */
-  readonly store?: StoreConfig;
-  /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
-  readonly wake: () => void;
-  /** Cache of assistants, so that creating a run does not query its assistant. Unset: no cache. */
-  readonly recentAssistants?: RecentAssistants;
+  readonly libraryVersion: string | undefined;
+  /** The configuration `store` in the langgraph.json. */
+  readonly store: StoreConfig;
   /** Whether each protocol is enabled. False if `http` in the langgraph.json disables it. */
-  readonly protocols?: { readonly mcp: boolean; readonly a2a: boolean };
-  /** Validates the webhooks of runs. Unset: webhooks are not supported and are refused. */
-  readonly webhooks?: WebhookRules;
-  /** Decides which headers of a request are copied to its run. */
-  readonly copiesHeader?: HeaderRule;
-  /** Whether runs may have `feedback_keys`. They require a public URL for feedback. Unset: no. */
-  readonly acceptsFeedbackKeys?: boolean;
-  /** Tracing project of runs whose request names none. Unset: the project with the name of the graph. */
-  readonly project?: string | undefined;
-  /** Default TTL of new threads. Unset: new threads do not expire. */
-  readonly threadTtl?: ThreadTtl | undefined;
+  readonly protocols: { readonly mcp: boolean; readonly a2a: boolean };
+  readonly webhooks: WebhookRules;
 }

@@ -178,7 +178,7 @@ const CronFilterBody = ClosedObject(cronFilter);
 /**
  * Refuses a payload that would fail each time the cron fires.
  *
- * @throws WEBHOOK_INVALID; FIELD_NOT_BUILT if webhooks are not supported; FEEDBACK_ADDRESS_UNSET.
+ * @throws WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET
  */
 function requireValidPayload(
   { webhooks, acceptsFeedbackKeys }: Pick<Agents, 'webhooks' | 'acceptsFeedbackKeys'>,
@@ -186,9 +186,7 @@ function requireValidPayload(
 ): void {
   const { webhook, feedback_keys: keys } = payload;
   if (Array.isArray(keys) && keys.length > 0 && !acceptsFeedbackKeys) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
-  if (typeof webhook !== 'string') return;
-  if (webhooks === undefined) throw runlakeError('FIELD_NOT_BUILT', { field: 'webhook' });
-  webhooks.check(webhook);
+  if (typeof webhook === 'string') webhooks.check(webhook);
 }
 
 /** Maximum number of crons per deployment. Each cron needs a row, and is checked each time it fires. */

@@ -3,13 +3,13 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { containsRequiredMetadata, type RequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
 import type { AccessGrant } from '../../pipelines/agents/auth/auth-process.ts';
 import { getItems, listNamespaces, searchItems } from '../../pipelines/agents/store/read-items.ts';
-import { checkNamespace, type StoreConfig } from '../../pipelines/agents/store/store-item.ts';
+import { checkNamespace } from '../../pipelines/agents/store/store-item.ts';
 import { deleteItems, putItems } from '../../pipelines/agents/store/write-items.ts';
 import { JsonObject, nullable, optional, Text, Timestamp } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import type { Authorizer } from './access/authorizer.ts';
 import type { Values } from './access/rules.ts';
-import { type Agents, defineAgentOperation, readAccess, runAccess } from './agent-operation.ts';
+import { defineAgentOperation, readAccess, runAccess } from './agent-operation.ts';
 import { buildJsonResponse, ClosedObject, Limit, Offset, selectFields } from './agent-schema.ts';
 
 const fields = {
@@ -33,9 +33,6 @@ const RefreshTtl = () =>
   optional(Type.Boolean(), {
     description: 'Whether reading resets the TTL of items. Default: the setting in the langgraph.json, otherwise true.',
   });
-
-/** Returns the store configuration of the langgraph.json. If the file has no `store`, there is no index and no TTL. */
-const getStoreConfig = ({ store }: Agents): StoreConfig => store ?? { refreshOnRead: true };
 
 /*
  * Access rules. A handler can change the namespace and the key, and can return a filter. The server applies the filter
@@ -141,7 +138,7 @@ export const getStoreItem = defineAgentOperation({
   handler: async ({ query, services: { agents } }) => {
     const namespace = query.namespace.flatMap((labels) => labels.split('.'));
     checkNamespace(namespace);
-    const refresh = query.refresh_ttl ?? getStoreConfig(agents).refreshOnRead;
+    const refresh = query.refresh_ttl ?? agents.store.refreshOnRead;
     const keys = [{ namespace, key: query.key }];
     const [item] = await getItems(agents.database, agents.deploymentId, keys, refresh);
     // Sends the JSON text `null` instead of an empty body, because clients cannot parse an empty body.
@@ -240,7 +237,7 @@ export const putStoreItem = defineAgentOperation({
   },
   handler: async ({ body, services: { agents } }) => {
     const { index, ttl, ...item } = body;
-    const config = getStoreConfig(agents);
+    const config = agents.store;
     if (Array.isArray(index) && config.index === undefined)
       throw runlakeError('STORE_WITHOUT_INDEX', { field: 'index' });
     const put = { ...item, index: index ?? undefined, ttl: ttl ?? undefined };
@@ -290,7 +287,7 @@ export const searchStoreItems = defineAgentOperation({
     response: { 200: Type.Object({ items: Type.Array(FoundItem) }) },
   },
   handler: async ({ body, services: { agents }, request }) => {
-    const config = getStoreConfig(agents);
+    const config = agents.store;
     if (body.query && config.index === undefined) throw runlakeError('STORE_WITHOUT_INDEX', { field: 'query' });
     const items = await searchItems(agents.database, agents.deploymentId, config, {
       namespacePrefix: body.namespace_prefix ?? [],

@@ -37,7 +37,7 @@ export const getAgentInfo = defineAgentOperation({
     version: COMPATIBLE_VERSION,
     ...(agents.libraryVersion !== undefined && { langgraph_js_version: agents.libraryVersion }),
     context: 'js' as const,
-    flags: { ...flags, mcp: agents.protocols?.mcp ?? true, a2a: agents.protocols?.a2a ?? true },
+    flags: { ...flags, ...agents.protocols },
     metadata: { runlake_version: releaseVersion },
   }),
 });

@@ -34,7 +34,7 @@ import { expireThreads } from '../../pipelines/agents/threads/delete-thread.ts';
 import { createDeletedThreadPurge } from '../../pipelines/agents/threads/deleted-threads.ts';
 import { getDefaultTtl } from '../../pipelines/agents/threads/thread.ts';
 import { deriveWebhookSecret, startWebhooks } from '../../pipelines/agents/webhooks/deliver-webhooks.ts';
-import { buildWebhookRules, type WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
+import { buildWebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
 import { createCustomAccess } from '../agent-server/access/custom-access.ts';
 import { buildAgentApi } from '../agent-server/agent-api.ts';
 import type { Agents } from '../agent-server/agent-operation.ts';
@@ -139,7 +139,7 @@ function requireAllGraphs(loadErrors: ReadonlyMap<string, string>): void {
 }
 
 export interface OpenedAgents {
-  readonly agents: Agents & { readonly webhooks: WebhookRules };
+  readonly agents: Agents;
   readonly executor: Executor;
   /** Set if the langgraph.json has `auth`. Unset: requests are authenticated and authorised with API keys. */
   readonly ownAccess?: CustomAccess;
@@ -294,19 +294,12 @@ export async function startBackgroundWork(
   shutdown: ShutdownSteps,
 ): Promise<void> {
   const { config, logger, databaseUrl, secretKey } = parts;
-  const { database, deploymentId, organizationId, webhooks: rules, acceptsFeedbackKeys, threadTtl, project } = agents;
+  const { database, deploymentId, webhooks: rules } = agents;
   const authorities = readTrustedAuthorities(config);
   const crons = startCrons({
     database,
     deploymentId,
-    createCronRun: (tx, cron) =>
-      createCronRun(tx, deploymentId, cron, {
-        webhooks: rules,
-        acceptsFeedbackKeys,
-        threadTtl,
-        project,
-        organizationId,
-      }),
+    createCronRun: (tx, cron) => createCronRun(tx, deploymentId, cron, agents),
     logger,
     now: readDatabaseClock,
   });

@@ -24,12 +24,11 @@ import { type Repeater, startRepeating } from '../../../infra/timeouts/repeat.ts
 import { resolveAssistant } from '../assistants/assistant.ts';
 import { type AgentUser, registerEndUser } from '../auth/agent-user.ts';
 import { createRun } from '../runs/create-run.ts';
+import type { RequestDeps } from '../runs/request-run.ts';
 import type { GraphConfig } from '../runs/run.ts';
-import { readRunRequest } from '../runs/run-request.ts';
+import { type RunRules, readRunRequest } from '../runs/run-request.ts';
 import { findThreadHead } from '../threads/thread.ts';
 import { recordThreadConfig } from '../threads/update-thread-state.ts';
-import type { ThreadTtl } from '../threads/write-threads.ts';
-import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import { readSchedule } from './schedule.ts';
 import { type Cron, cronColumns } from './write-crons.ts';
 
@@ -162,14 +161,7 @@ export async function createCronRun(
   tx: Sql,
   deploymentId: string,
   cron: Cron,
-  rules: {
-    readonly webhooks?: Pick<WebhookRules, 'check'>;
-    readonly acceptsFeedbackKeys?: boolean | undefined;
-    readonly threadTtl?: ThreadTtl | undefined;
-    readonly project?: string | undefined;
-    /** The organisation of the deployment. */
-    readonly organizationId: string;
-  },
+  deps: RunRules & Pick<RequestDeps, 'organizationId' | 'threadTtl'>,
 ): Promise<string> {
   const assistant = await resolveAssistant(tx, deploymentId, cron.assistant_id);
   const isStateless = cron.thread_id === null;
@@ -189,17 +181,17 @@ export async function createCronRun(
     },
     {
       ...{ assistant, thread, ...ids, stateless: isStateless, userId: cron.user_id ?? 'cron', headers: {}, user },
-      ...{ webhooks: rules.webhooks, acceptsFeedbackKeys: rules.acceptsFeedbackKeys, project: rules.project },
+      rules: deps,
     },
   );
-  const endUser = user && { userId: await registerEndUser(tx, rules.organizationId, user.identity) };
+  const endUser = user && { userId: await registerEndUser(tx, deps.organizationId, user.identity) };
   await createRun(tx, deploymentId, {
     assistant,
     ...runRequest,
     ...ids,
     stateless: isStateless,
     threadAccess,
-    threadTtl: rules.threadTtl,
+    threadTtl: deps.threadTtl,
     sender: endUser,
     callerId: endUser?.userId,
   });

@@ -14,34 +14,29 @@ import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
 import { findThreadHead, type ThreadHead } from '../threads/thread.ts';
 import { recordThreadConfig } from '../threads/update-thread-state.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
-import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import { createRunIfAssistantUnchanged, type ThreadAccess } from './create-run.ts';
 import type { Run } from './run.ts';
-import { type HeaderRule, type RunRequest, readRunRequest } from './run-request.ts';
+import { type RunRequest, type RunRules, readRunRequest } from './run-request.ts';
 
-interface RequestDeps {
+/** What creates the runs of a deployment. */
+export interface RequestDeps extends RunRules {
   readonly deploymentId: string;
-  /** The organisation of the deployment. */
+  /** Id of the organisation that the deployment belongs to. */
   readonly organizationId: string;
   readonly database: Database;
+  /** Delivers the events of runs to readers. */
   readonly hub: StreamHub;
-  /** Makes the executor of this process look for due runs. */
+  /** Wakes the executor of this process to claim a run; other processes get a notification from Postgres. */
   readonly wake: () => void;
   /** Cache of assistants; a hit saves one query. */
-  readonly recentAssistants?: RecentAssistants;
-  /** Rules for webhooks. If undefined, requests with a webhook are refused. */
-  readonly webhooks?: WebhookRules;
-  readonly copiesHeader?: HeaderRule;
-  readonly acceptsFeedbackKeys?: boolean;
+  readonly recentAssistants: RecentAssistants;
   /**
    * Returns the nodes of a graph, against which the command of a request is checked. If they are not known yet, returns
    * undefined, and the worker checks the command instead.
    */
-  readonly getNodes?: (graphId: string) => GraphNodes | undefined;
-  /** Default TTL of new threads. */
-  readonly threadTtl?: ThreadTtl | undefined;
-  /** Tracing project of runs whose request names none. Unset: the project with the name of the graph. */
-  readonly project?: string | undefined;
+  readonly getNodes: (graphId: string) => GraphNodes | undefined;
+  /** Default TTL of new threads. Unset: new threads do not expire. */
+  readonly threadTtl: ThreadTtl | undefined;
 }
 
 export interface RequestedRun {
@@ -96,7 +91,7 @@ interface NewIds {
 
 async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids: NewIds): Promise<RequestedRunResult> {
   const { database, deploymentId, recentAssistants } = deps;
-  const cachedAssistant = recentAssistants?.get(deploymentId, requested.request.assistant_id);
+  const cachedAssistant = recentAssistants.get(deploymentId, requested.request.assistant_id);
   const thread = requested.threadId && (await findThreadHead(database, deploymentId, requested.threadId));
   const from = { ...requested, ...(thread && { thread }) };
   let failure: { readonly reason: unknown } | undefined;
@@ -111,7 +106,7 @@ async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids
   const assistant = await resolveAssistant(database, deploymentId, requested.request.assistant_id);
   // A stale cached assistant may have caused the error, so report the error only if the assistant has not changed.
   if (failure !== undefined && assistant.updated_at === cachedAssistant?.updated_at) throw failure.reason;
-  recentAssistants?.record(deploymentId, assistant);
+  recentAssistants.record(deploymentId, assistant);
   return (await createRunForAssistant(deps, from, ids, assistant)) as RequestedRunResult;
 }
 
@@ -123,12 +118,12 @@ async function createRunForAssistant(
   assistant: Assistant,
   seenAt?: string,
 ): Promise<RequestedRunResult | undefined> {
-  const { database, deploymentId, webhooks, copiesHeader, acceptsFeedbackKeys, threadTtl, project } = deps;
-  const nodes = deps.getNodes?.(assistant.graph_id);
+  const { database, deploymentId, threadTtl } = deps;
+  const nodes = deps.getNodes(assistant.graph_id);
   if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request.command);
   const isStateless = threadId === undefined;
-  const rules = { copiesHeader, acceptsFeedbackKeys, webhooks, project };
-  const origin = { assistant, thread, ...ids, stateless: isStateless, userId: sender.userId, headers, user, ...rules };
+  const from = { stateless: isStateless, userId: sender.userId, headers, user };
+  const origin = { assistant, thread, ...ids, ...from, rules: deps };
   const { cancelOnDisconnect, ...parsed } = readRunRequest(request, origin);
   const { checkpoint } = parsed.kwargs;
   if (checkpoint) await requireCheckpoint(database, deploymentId, ids.threadId, checkpoint);

@@ -1,4 +1,4 @@
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isJsonObject, toJsonObject } from '../../../infra/json/json-value.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { AgentUser } from '../auth/agent-user.ts';
@@ -93,6 +93,18 @@ export interface RunRequest {
   }>;
 }
 
+/** What a deployment allows and sets for its runs. */
+export interface RunRules {
+  /** Selects the headers of a request that are copied to its run. */
+  readonly copiesHeader: HeaderRule;
+  /** Checks webhooks. */
+  readonly webhooks: Pick<WebhookRules, 'check'>;
+  /** Whether the server has a public address for feedback links. If false, requests with `feedback_keys` are refused. */
+  readonly acceptsFeedbackKeys: boolean;
+  /** Tracing project of runs whose request names none. Unset: the project with the name of the graph. */
+  readonly project?: string | undefined;
+}
+
 /** The context of a run request: what the server adds to the fields that the client sends. */
 interface RunOrigin {
   readonly assistant: Assistant;
@@ -106,17 +118,7 @@ interface RunOrigin {
   /** The user according to custom authentication. Default: the user of the API key. */
   readonly user?: AgentUser | undefined;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
-  /** Selects the headers that are copied to the run. Default: {@link createHeaderRule} without a choice. */
-  readonly copiesHeader?: HeaderRule | undefined;
-  /** Checks webhooks. If undefined, requests with a webhook are refused. */
-  readonly webhooks?: Pick<WebhookRules, 'check'> | undefined;
-  /**
-   * Whether the server has a public address for feedback links. If false (the default), requests with `feedback_keys`
-   * are refused.
-   */
-  readonly acceptsFeedbackKeys?: boolean | undefined;
-  /** Tracing project of runs whose request names none. Unset: the project with the name of the graph. */
-  readonly project?: string | undefined;
+  readonly rules: RunRules;
 }
 
 /** Supported values of `stream_mode`. Source: `@langchain/langgraph-sdk`, `StreamMode`. */
@@ -133,16 +135,13 @@ export const streamModes = [
   'tools',
 ] as const;
 
-const defaultHeaderRule = createHeaderRule();
-
 /** Validates a request and fills in defaults. @throws FIELD_NOT_BUILT, WEBHOOK_INVALID, FEEDBACK_ADDRESS_UNSET */
 export function readRunRequest(request: RunRequest, origin: RunOrigin) {
-  const { stateless, webhooks } = origin;
+  const { stateless, rules } = origin;
   // Only a thread that was created for the run can be deleted with the run.
-  if (!stateless && request.on_completion === 'delete') rejectField('on_completion', request.on_completion);
-  if (request.feedback_keys?.length && !origin.acceptsFeedbackKeys) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
-  if (webhooks === undefined) rejectField('webhook', request.webhook);
-  else if (request.webhook) webhooks.check(request.webhook);
+  if (!stateless && request.on_completion === 'delete') throw createUnsupportedFieldError('on_completion');
+  if (request.feedback_keys?.length && !rules.acceptsFeedbackKeys) throw runlakeError('FEEDBACK_ADDRESS_UNSET');
+  if (request.webhook) rules.webhooks.check(request.webhook);
   const temporary = stateless && (request.on_completion ?? 'delete') === 'delete';
   const metadata = mergeMetadata(request, origin);
   return {
@@ -172,6 +171,7 @@ function buildKwargs(request: RunRequest, origin: RunOrigin, metadata: RunMetada
     ...dropNulls({ checkpoint_id: request.checkpoint_id }),
   };
   const context = mergeContext(origin.assistant.context, request.context);
+  const { project } = origin.rules;
   return {
     ...(request.input !== undefined && { input: request.input }),
     ...(command && { command }),
@@ -187,8 +187,8 @@ function buildKwargs(request: RunRequest, origin: RunOrigin, metadata: RunMetada
     ...dropNulls({ webhook: request.webhook }),
     ...(request.feedback_keys?.length && { feedback_keys: [...new Set(request.feedback_keys)] }),
     temporary,
-    ...((tracer || origin.project !== undefined) && {
-      langsmith_tracer: { ...(origin.project !== undefined && { project_name: origin.project }), ...dropNulls(tracer) },
+    ...((tracer || project !== undefined) && {
+      langsmith_tracer: { ...(project !== undefined && { project_name: project }), ...dropNulls(tracer) },
     }),
   };
 }
@@ -213,7 +213,7 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
     metadata: { ...toJsonObject(assistant.config.metadata), ...toJsonObject(requested?.metadata), ...metadata },
     configurable: {
       ...configurable,
-      ...selectCopiedHeaders(headers, origin.copiesHeader ?? defaultHeaderRule),
+      ...selectCopiedHeaders(headers, origin.rules.copiesHeader),
       run_id: runId,
       thread_id: threadId,
       graph_id: assistant.graph_id,
@@ -263,11 +263,10 @@ function parseDurability({ durability, checkpoint_during: during }: RunRequest):
   return durability ?? (during === false ? 'exit' : 'async');
 }
 
-function rejectField(field: string, value: unknown): void {
-  if (value === undefined || value === null || (Array.isArray(value) && value.length === 0)) return;
-  const error = runlakeError('FIELD_NOT_BUILT', { field });
-  const fields = [{ loc: ['body', field], msg: error.message, type: 'field_not_built' }];
-  throw runlakeError('FIELD_NOT_BUILT', { field }, { fields });
+function createUnsupportedFieldError(field: string): RunlakeError {
+  const { message } = runlakeError('FIELD_NOT_BUILT', { field });
+  const fields = [{ loc: ['body', field], msg: message, type: 'field_not_built' }];
+  return runlakeError('FIELD_NOT_BUILT', { field }, { fields });
 }
 
 function dropNulls<T extends object>(values: T | null | undefined): { [Key in keyof T]?: NonNullable<T[Key]> } {

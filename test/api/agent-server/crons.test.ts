@@ -25,7 +25,7 @@ const fireAll = (afterMs: number) =>
   fireCrons({
     database: agent.database,
     deploymentId: agent.owner.id,
-    createCronRun: (tx, cron) => createCronRun(tx, agent.owner.id, cron, { organizationId: agent.owner.id }),
+    createCronRun: (tx, cron) => createCronRun(tx, agent.owner.id, cron, agent.services.agents),
     logger: createLogger('silent', 'test'),
     now: async () => Date.now() + afterMs,
   });

@@ -38,11 +38,8 @@ it('threads of crons get the TTL of langgraph.json', async () => {
   const body = { schedule: '0 0 1 1 *', input: {}, onRunCompleted: 'keep' as const };
   const { cron_id: cronId } = (await crons.create('notes', body)) as unknown as { cron_id: string };
   const { database, owner, services } = agents;
-  const { threadTtl } = services.agents;
   const cron = await readCron(database, owner.id, cronId);
-  const runId = await database.transaction((tx) =>
-    createCronRun(tx, owner.id, cron, { threadTtl, organizationId: owner.id }),
-  );
+  const runId = await database.transaction((tx) => createCronRun(tx, owner.id, cron, services.agents));
   const [row] = await database.query<{ thread_id: string }>('SELECT thread_id FROM agents.runs WHERE run_id = $1', [
     runId,
   ]);

@@ -48,7 +48,7 @@ it('is counted by identity, for runs of users and of their crons', async () => {
   const { database, owner } = agent;
   const page = { sortBy: 'cron_id', sortOrder: 'asc', limitRows: 1, offsetRows: 0 } as const;
   const [cron] = await searchCrons(database, owner.id, {}, page);
-  await database.transaction((tx) => createCronRun(tx, owner.id, cron as Cron, { organizationId: owner.id }));
+  await database.transaction((tx) => createCronRun(tx, owner.id, cron as Cron, agent.services.agents));
   agent.services.agents.wake();
   const counted = [
     ['ada', 2],

@@ -15,7 +15,13 @@ const assistant: Assistant = {
   created_at: '2026-01-02T03:04:05.000000Z',
   updated_at: '2026-01-02T03:04:05.000000Z',
 };
-const origin = { assistant, runId: 'run-1', threadId: 'thread-1', stateless: false, userId: 'user-1', headers: {} };
+const rules = {
+  copiesHeader: createHeaderRule(),
+  webhooks: buildWebhookRules({ allowPrivate: false }),
+  acceptsFeedbackKeys: false,
+};
+const ids = { runId: 'run-1', threadId: 'thread-1' };
+const origin = { assistant, ...ids, stateless: false, userId: 'user-1', headers: {}, rules };
 const read = (request: Omit<RunRequest, 'assistant_id'>, more: Partial<Parameters<typeof readRunRequest>[1]> = {}) =>
   readRunRequest({ assistant_id: 'graph-1', ...request }, { ...origin, ...more });
 
@@ -100,10 +106,8 @@ describe('a run request', () => {
   });
 
   it('accepts feedback_keys if a feedback address is set, without duplicates', () => {
-    expect(read({ feedback_keys: ['a', 'b', 'a'] }, { acceptsFeedbackKeys: true }).kwargs.feedback_keys).toEqual([
-      'a',
-      'b',
-    ]);
+    const accepting = { rules: { ...rules, acceptsFeedbackKeys: true } };
+    expect(read({ feedback_keys: ['a', 'b', 'a'] }, accepting).kwargs.feedback_keys).toEqual(['a', 'b']);
     expect(read({ feedback_keys: [] }).kwargs).not.toHaveProperty('feedback_keys');
     expect(() => read({ feedback_keys: ['a'] })).toThrow(expect.objectContaining({ code: 'FEEDBACK_ADDRESS_UNSET' }));
   });
@@ -135,14 +139,12 @@ describe('a run request', () => {
     expect([rest.temporary, kwargs.temporary]).toEqual([temporary, temporary]);
   });
 
-  it('refuses fields without effect and names them', () => {
-    const refused = (field: string) =>
-      expect.objectContaining({ code: 'FIELD_NOT_BUILT', fields: [expect.objectContaining({ loc: ['body', field] })] });
-    expect(() => read({ webhook: 'https://a.example' })).toThrow(refused('webhook'));
-    const webhooks = buildWebhookRules({ allowPrivate: false });
-    expect(read({ webhook: 'https://a.example' }, { webhooks }).kwargs.webhook).toBe('https://a.example');
-    expect(() => read({ webhook: 'http://127.0.0.1' }, { webhooks })).toThrow(
-      expect.objectContaining({ code: 'WEBHOOK_INVALID' }),
+  it('refuses fields without effect and names them, and webhooks by their rules', () => {
+    const fields = [expect.objectContaining({ loc: ['body', 'on_completion'] })];
+    expect(() => read({ on_completion: 'delete' })).toThrow(
+      expect.objectContaining({ code: 'FIELD_NOT_BUILT', fields }),
     );
+    expect(read({ webhook: 'https://a.example' }).kwargs.webhook).toBe('https://a.example');
+    expect(() => read({ webhook: 'http://127.0.0.1' })).toThrow(expect.objectContaining({ code: 'WEBHOOK_INVALID' }));
   });
 });
