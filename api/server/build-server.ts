@@ -17,7 +17,7 @@ import type { RateLimiter } from '../../infra/rate-limit/rate-limiter.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics, counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/spans.ts';
-import { type BodyShare, getBodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
+import { type BodyBudget, type BodyShare, getBodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { AccessWatch } from './access-watch.ts';
@@ -312,7 +312,7 @@ export async function buildServer({
   }
 
   if (operations.some(({ socket }) => socket !== undefined)) await acceptWebSockets(server);
-  registerJsonParser(server, config, form);
+  registerJsonParser(server, { config, budget }, form);
   if (form.isDescribed !== false) await describeApi(server, form);
   for (const operation of operations)
     if (!operation.rawBody) registerOperation(server, operation, services, form.customAccess);
@@ -357,11 +357,10 @@ function startSpan(request: FastifyRequest, { operationId }: Operation): Request
 /** Replaces Fastify's body parsers. Accepts only uncompressed JSON. */
 function registerJsonParser(
   server: FastifyInstance,
-  config: Config,
+  { config, budget }: { readonly config: Config; readonly budget: BodyBudget },
   { acceptsAnyContentType, bodyLimit }: ApiProfile,
 ): void {
   // Fastify's own `parseAs` keeps each chunk as an object, which costs 200 bytes for a chunk of one byte.
-  const budget = getBodyBudget(config);
   const readJson = async (request: FastifyRequest, payload: Readable) => {
     const { headers, routeOptions, caller } = request;
     const ownLimit = routeOptions.config.operation?.maxBodyBytes;
