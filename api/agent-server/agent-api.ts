@@ -30,9 +30,12 @@ export interface AgentApiOptions {
 export function buildAgentApi(config: Config, workspaceId: string, parts?: AgentApiOptions): ApiProfile {
   const { ownAccess, app, watch, tickets, http = {} } = parts ?? {};
   const bodyLimit = { bytes: config.agentsMaxBodyBytes, setting: 'RUNLAKE_AGENTS_MAX_BODY_BYTES' };
-  const crossOrigin = buildSharedOrigins(config.agentsCorsOrigins, http.cors);
+  const { agentsCorsOrigins } = config;
+  const configuredOrigins =
+    agentsCorsOrigins === undefined ? readOrigins(http.cors ?? {}) : parseOrigins(agentsCorsOrigins);
+  const crossOrigin = buildCorsPolicy(configuredOrigins ?? loopbackOrigins, http.cors);
   // The app handles preflights for its own routes, unless the operator or the langgraph.json sets allowed origins.
-  const appCrossOrigin = hasConfiguredOrigins(config.agentsCorsOrigins, http.cors) ? crossOrigin : undefined;
+  const appCrossOrigin = configuredOrigins && crossOrigin;
   return {
     title: 'Runlake agent server',
     description:
@@ -64,18 +67,11 @@ const exposedHeaders = [
  */
 const maxOriginLength = 300;
 
-/** Returns true if the operator or the langgraph.json configures the allowed origins. */
-function hasConfiguredOrigins(operatorOrigins: string | undefined, cors: CorsSettings | undefined | null): boolean {
-  return operatorOrigins !== undefined || readOrigins(cors ?? {}) !== undefined;
-}
-
 /**
- * Returns the CORS configuration of the agent server. The allowed origins are `operatorOrigins` if set, otherwise the
+ * Returns the CORS configuration of the agent server. The allowed origins are those of the operator if set, otherwise the
  * origins in `http.cors` of the langgraph.json, otherwise loopback origins, which development servers use.
  */
-function buildSharedOrigins(configuredOrigins: string | undefined, cors: CorsSettings | undefined | null): CorsPolicy {
-  const origins =
-    configuredOrigins === undefined ? (readOrigins(cors ?? {}) ?? loopbackOrigins) : parseOrigins(configuredOrigins);
+function buildCorsPolicy(origins: CorsPolicy['origins'], cors: CorsSettings | undefined | null): CorsPolicy {
   const { allow_methods: allowed = ['*'], allow_headers: headers = ['*'], expose_headers: exposed = [] } = cors ?? {};
   return {
     origins,
