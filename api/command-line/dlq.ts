@@ -1,3 +1,4 @@
+import { OpenedOnce } from '../../infra/cache/opened-once.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { readSchemaId } from '../../infra/event-log/avro.ts';
 import type {
@@ -167,15 +168,14 @@ async function withDeadLetters(work: (access: DeadLetterAccess) => Promise<void>
     }
     const { SchemaRegistry } = await import('../../infra/event-log/kafka/schema-registry.ts');
     const registry = new SchemaRegistry(config);
-    let log: ReturnType<typeof openEventLog> | undefined;
+    const kafka = new OpenedOnce(async () => (await openEventLog({ config, logger, stores }, shutdown)).log);
     return work({
       deadLetters,
       stores,
       getSchema: (schemaId) => registry.getSchemaText(schemaId),
       publish: async ({ topic: name, key, value, headers }) => {
-        log ??= openEventLog({ config, logger, stores }, shutdown);
         const topic = topics.find((knownTopic) => knownTopic.name === name);
-        if (topic !== undefined) await (await log).log.publish(topic, [{ key, value, headers }]);
+        if (topic !== undefined) await (await kafka.get()).publish(topic, [{ key, value, headers }]);
       },
     });
   });

@@ -1,6 +1,6 @@
 import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { type RunningInstance, readRunFile, readSecretKey } from '../../infra/embedded/data-folder.ts';
+import { type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { formatHost } from '../../infra/network/format-host.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
@@ -10,7 +10,7 @@ import { createContentChecks, createServerChecks, listInspections, readLastEngin
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { formatError, inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
 import { inspectAgentPort, inspectToolPort } from './inspect-port.ts';
-import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
+import { findSecretKey, findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
 import { embedsEngines } from './role.ts';
 
 const timeoutMs = 5_000;
@@ -142,8 +142,7 @@ async function checkServers(stores: Stores, config: Config, addresses: Partial<S
   }
   const areBothKnown = addresses.clickhouseUrl !== undefined && addresses.databaseUrl !== undefined;
   if (!areBothKnown || !areStoresUp) return false;
-  const secretKey = config.secretKey ?? (embedsEngines(config) ? readSecretKey(config.dataDir) : undefined);
-  for (const { name, check } of createContentChecks({ config, stores, secretKey })) {
+  for (const { name, check } of createContentChecks({ config, stores, secretKey: findSecretKey(config) })) {
     const isPassed = await reportCheck(name, check);
     if (name === 'Schema' && !isPassed) return false;
   }

@@ -1,3 +1,4 @@
+import { OpenedOnce } from '../../infra/cache/opened-once.ts';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { EventLog } from '../../infra/event-log/event-log.ts';
@@ -54,7 +55,7 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
   const { config, logger, log, secretKey, healthChecks, jobs, countRuns } = parts;
   const { database } = parts.stores;
   const clickhouse = readOwnWrites(parts.stores.clickhouse, log);
-  let deadLetters: ReturnType<typeof openDeadLetters> | undefined;
+  const deadLetters = new OpenedOnce(() => openDeadLetters({ config, logger, stores: parts.stores }, shutdown));
   const authenticator = createAuthenticator({ database, logger });
   shutdown.add('authenticator', () => authenticator.close());
   const rateLimiter = openRateLimiter({
@@ -88,7 +89,7 @@ export function createMainApiServices(parts: MainApiDeps, shutdown: ShutdownStep
     system: {
       check: async () => (await import('./system-checks.ts')).checkSystem(parts),
       log,
-      openDeadLetters: () => (deadLetters ??= openDeadLetters({ config, logger, stores: parts.stores }, shutdown)),
+      openDeadLetters: () => deadLetters.get(),
     },
     oidc,
     signInLinks: new SignInLinks(),

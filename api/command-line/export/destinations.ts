@@ -1,11 +1,12 @@
 import { text as readAll } from 'node:stream/consumers';
 import { Value } from 'typebox/value';
 import type { Config } from '../../../infra/config/settings.ts';
-import { type DestinationSettings, readRunFile, readSecretKey } from '../../../infra/embedded/data-folder.ts';
+import { type DestinationSettings, readRunFile } from '../../../infra/embedded/data-folder.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createDestinationDeps, type DestinationRecord } from '../../../pipelines/exports/destinations/destination.ts';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import { formatDestination, NewDestination } from '../../main/export-destinations.ts';
+import { findSecretKey } from '../open-stores.ts';
 import { findWorkspaces } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 import { findWorkspace, listAllDestinations, withExports } from './export-access.ts';
@@ -92,7 +93,7 @@ export async function createDestinationWithOptions(options: DestinationOptions):
       throw runlakeError('BAD_REQUEST', { reason });
     }
     const workspace = await findWorkspace(access, options.workspace);
-    const secretKey = config.secretKey ?? readSecretKey(config.dataDir);
+    const secretKey = findSecretKey(config);
     if (secretKey === undefined) {
       throw runlakeError('BAD_REQUEST', { reason: 'Set RUNLAKE_SECRET_KEY to the key of the running process.' });
     }

@@ -1,6 +1,6 @@
+import { OpenedOnce } from '../../../infra/cache/opened-once.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import { readLogPosition } from '../../../infra/event-log/in-process/log-table.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { type DestinationRecord, listDestinations } from '../../../pipelines/exports/destinations/destination.ts';
@@ -33,21 +33,16 @@ export interface ExportAccess {
 export async function withExports<Result>(work: (access: ExportAccess) => Promise<Result>): Promise<Result> {
   return withStores('export', async ({ config, logger, stores, openJobs, shutdown }) => {
     const { database } = stores;
-    let kafkaLogPromise: Promise<EventLog> | undefined;
-    const openKafka = async () => {
+    const kafka = new OpenedOnce(async () => {
       const { openEventLog } = await import('../open-event-log.ts');
       return (await openEventLog({ config, logger, stores }, shutdown)).log;
-    };
-    const openKafkaOnce = () => {
-      kafkaLogPromise ??= openKafka();
-      return kafkaLogPromise;
-    };
+    });
     // Only the running process can open the in-process log.
     const log: ExportDeps['log'] = {
       position: async (topic) =>
         config.kafkaBrokers === undefined
           ? readLogPosition(stores.clickhouse, topic.name)
-          : (await openKafkaOnce()).position(topic),
+          : (await kafka.get()).position(topic),
     };
     const operator = await loadOperator(database);
     const deps: ExportDeps = {
