@@ -4,20 +4,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import type { Caller } from '../tenants/caller.ts';
 import { isOperator } from '../tenants/operator.ts';
 import { checkPod, findOperatorField } from './check-pod.ts';
-import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
-import type { SecretReference } from './driver.ts';
-
-/** The parts of a deployment or revision that determine what runs. */
-export interface SourceDescription {
-  readonly source: DeploymentSource;
-  readonly sourceConfig: SourceConfig;
-  readonly sourceRevisionConfig: SourceRevisionConfig;
-}
-
-/** What a deployment runs, and with which resources. */
-export interface RunDescription extends SourceDescription {
-  readonly secretReferences: readonly SecretReference[];
-}
+import type { DeploymentSource, RunDescription, SourceConfig, SourceDescription } from './deployment.ts';
 
 const createError = (field: string, reason: string) => runlakeError('DEPLOYMENT_INVALID', { field, reason });
 

@@ -7,11 +7,11 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
-import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
-import type { SecretReference } from './driver.ts';
+import type { RunDescription } from './deployment.ts';
+import type { HostLease } from './replicas.ts';
 import { type RevisionClaim, type RevisionStatus, unfinishedStatuses } from './states.ts';
 
-export interface ClaimedRevision extends RevisionClaim {
+export interface ClaimedRevision extends RevisionClaim, RunDescription {
   readonly deploymentId: string;
   readonly workspaceId: string;
   readonly status: RevisionStatus;
@@ -20,16 +20,7 @@ export interface ClaimedRevision extends RevisionClaim {
    * refused its result.
    */
   readonly attempts: number;
-  readonly source: DeploymentSource;
-  readonly sourceConfig: SourceConfig;
-  readonly sourceRevisionConfig: SourceRevisionConfig;
   readonly sealedSecrets: string | null;
-  readonly secretReferences: readonly SecretReference[];
-}
-
-interface HostLease {
-  readonly hostId: string;
-  readonly leaseMs: number;
 }
 
 /** SQL condition that a revision waits for a build slot or has one. */

@@ -31,20 +31,28 @@ export interface SourceRevisionConfig {
   readonly repo_commit_sha?: string | null;
 }
 
+/** The parts of a deployment or revision that determine what runs. */
+export interface SourceDescription {
+  readonly source: DeploymentSource;
+  readonly sourceConfig: SourceConfig;
+  readonly sourceRevisionConfig: SourceRevisionConfig;
+}
+
+/** What a deployment runs, and with which resources. */
+export interface RunDescription extends SourceDescription {
+  readonly secretReferences: readonly SecretReference[];
+}
+
 /** `READY`: created. `AWAITING_DELETE`: its replicas drain, then its rows are deleted. */
 export type DeploymentStatus = 'READY' | 'AWAITING_DELETE';
 
 /** A deployment. Times are ISO 8601 with microseconds. */
-export interface DeploymentRecord {
+export interface DeploymentRecord extends RunDescription {
   readonly id: string;
   readonly workspaceId: string;
   readonly name: string;
   readonly slug: string;
-  readonly source: DeploymentSource;
-  readonly sourceConfig: SourceConfig;
-  readonly sourceRevisionConfig: SourceRevisionConfig;
   readonly secretNames: readonly string[];
-  readonly secretReferences: readonly SecretReference[];
   readonly status: DeploymentStatus;
   readonly tracingProjectId: string | null;
   readonly latestRevisionId: string | null;

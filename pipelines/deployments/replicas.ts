@@ -7,8 +7,8 @@
  */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
-import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
-import type { ReplicaName, SecretReference } from './driver.ts';
+import type { RunDescription, SourceConfig } from './deployment.ts';
+import type { ReplicaName } from './driver.ts';
 import { removeControls } from './mask-secrets.ts';
 
 export interface ReplicaClaim {
@@ -18,17 +18,13 @@ export interface ReplicaClaim {
 }
 
 /** A claimed replica, with the data that is needed to start it. */
-export interface ClaimedReplica extends ReplicaClaim {
+export interface ClaimedReplica extends ReplicaClaim, RunDescription {
   readonly deploymentId: string;
   readonly workspaceId: string;
   readonly organizationId: string;
   readonly name: string;
   readonly slug: string;
-  readonly source: DeploymentSource;
-  readonly sourceConfig: SourceConfig;
-  readonly sourceRevisionConfig: SourceRevisionConfig;
   readonly sealedSecrets: string | null;
-  readonly secretReferences: readonly SecretReference[];
   readonly restarts: number;
   readonly failures: number;
 }
@@ -60,7 +56,8 @@ export async function addReplicas(
   );
 }
 
-interface HostLease {
+/** A host, and the time for which it holds what it claims. */
+export interface HostLease {
   readonly hostId: string;
   readonly leaseMs: number;
 }

@@ -11,7 +11,13 @@ import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 import { checkDeployment, removeReadOnly, requireOperatorForObjects } from './check-source.ts';
 import { createRevision } from './create-revision.ts';
-import type { DeploymentRecord, DeploymentSource, SourceConfig, SourceRevisionConfig } from './deployment.ts';
+import type {
+  DeploymentRecord,
+  DeploymentSource,
+  RunDescription,
+  SourceConfig,
+  SourceRevisionConfig,
+} from './deployment.ts';
 import {
   type DeploymentSecret,
   mergeSecrets,
@@ -32,13 +38,9 @@ export interface WriteDeps {
   readonly config: Pick<Config, 'deploymentsDriver' | 'maxDeployments'>;
 }
 
-export interface NewDeployment {
+export interface NewDeployment extends RunDescription {
   readonly name: string;
-  readonly source: DeploymentSource;
-  readonly sourceConfig: SourceConfig;
-  readonly sourceRevisionConfig: SourceRevisionConfig;
   readonly secrets: readonly DeploymentSecret[];
-  readonly secretReferences: readonly SecretReference[];
 }
 
 /**
@@ -245,14 +247,7 @@ export async function redeploy(
 ): Promise<DeploymentRecord> {
   return database.transaction(async (tx) => {
     await lockDeployment(tx, workspaceId, deploymentId);
-    const [revision] = await tx.query<{
-      source: DeploymentSource;
-      sourceConfig: SourceConfig;
-      sourceRevisionConfig: SourceRevisionConfig;
-      sealedSecrets: string | null;
-      secretReferences: readonly SecretReference[];
-      number: number;
-    }>(
+    const [revision] = await tx.query<RunDescription & { sealedSecrets: string | null; number: number }>(
       `SELECT source, source_config AS "sourceConfig", source_revision_config AS "sourceRevisionConfig",
          sealed_secrets AS "sealedSecrets", secret_references AS "secretReferences", number
        FROM deployment_revisions WHERE id = $1 AND deployment_id = $2 AND workspace_id = $3`,
@@ -267,11 +262,7 @@ export async function redeploy(
   });
 }
 
-interface Snapshot {
-  readonly source: DeploymentSource;
-  readonly sourceConfig: SourceConfig;
-  readonly sourceRevisionConfig: SourceRevisionConfig;
-  readonly secretReferences: readonly SecretReference[];
+interface Snapshot extends RunDescription {
   readonly secrets: SecretValues;
 }
 

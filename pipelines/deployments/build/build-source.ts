@@ -36,7 +36,7 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import { listPrivatePaths } from '../../agents/workers/front/graph-isolation.ts';
 import { parseUuid } from '../../ingest/run-event/uuid.ts';
-import type { DeploymentSource, SourceConfig, SourceRevisionConfig } from '../deployment.ts';
+import type { SourceDescription } from '../deployment.ts';
 import type { NeededFolders } from '../replicas.ts';
 import type { SourceStore } from '../source-store.ts';
 import { readSource } from '../uploads.ts';
@@ -64,13 +64,10 @@ export interface BuildDeps {
   >;
 }
 
-export interface BuildRequest {
+export interface BuildRequest extends SourceDescription {
   readonly revisionId: string;
   readonly deploymentId: string;
   readonly workspaceId: string;
-  readonly source: DeploymentSource;
-  readonly sourceConfig: SourceConfig;
-  readonly sourceRevisionConfig: SourceRevisionConfig;
   /** Token for a private repository. */
   readonly gitToken?: string | undefined;
 }
