@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
@@ -27,14 +28,9 @@ const useIntervalMs = 15_000;
 const wakeTimeoutMs = 60_000;
 const wakePollMs = 100;
 
-interface CachedAddresses {
-  readonly readAtMs: number;
-  readonly addresses: readonly ReplicaAddress[];
-}
-
 export function createReplicaFinder(database: Database): ReplicaFinder {
-  const cache = new Map<string, CachedAddresses>();
-  const usedAtMs = new Map<string, number>();
+  const cache = new LRUCache<string, readonly ReplicaAddress[]>({ max: maxCachedSlugs, ttl: cacheMs });
+  const used = new LRUCache<string, true>({ max: maxCachedSlugs, ttl: useIntervalMs });
   const waking = new Map<string, Promise<readonly ReplicaAddress[]>>();
   let next = 0;
 
@@ -42,18 +38,15 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
     const found = await readReplicaAddresses(database, slug);
     const active = found.filter(({ isActive }) => isActive);
     const addresses = active.length > 0 ? active : found;
-    if (cache.size >= maxCachedSlugs) cache.clear();
-    if (addresses.length > 0) cache.set(slug, { readAtMs: performance.now(), addresses });
+    if (addresses.length > 0) cache.set(slug, addresses);
     else cache.delete(slug);
     return addresses;
   }
 
   /** Records that the deployment is used, and ends its sleep. Writes only as often as necessary. */
   async function recordUse(slug: string): Promise<void> {
-    const nowMs = performance.now();
-    if (nowMs - (usedAtMs.get(slug) ?? Number.NEGATIVE_INFINITY) < useIntervalMs) return;
-    if (usedAtMs.size >= maxCachedSlugs) usedAtMs.clear();
-    usedAtMs.set(slug, nowMs);
+    if (used.has(slug)) return;
+    used.set(slug, true);
     await database.execute('UPDATE deployments SET last_used_at = now() WHERE slug = $1', [slug]);
   }
 
@@ -82,9 +75,7 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
 
   return {
     async find(slug, { avoid, signal } = {}) {
-      const cached = cache.get(slug);
-      const isFresh = cached !== undefined && !avoid?.size && performance.now() - cached.readAtMs < cacheMs;
-      let addresses = isFresh ? cached.addresses : await read(slug);
+      let addresses = (avoid?.size ? undefined : cache.get(slug)) ?? (await read(slug));
       if (addresses.length === 0) addresses = await raceWithAbort(wakeOnce(slug), signal);
       else await recordUse(slug);
       const candidates = addresses.filter(({ url }) => avoid?.has(url) !== true);
