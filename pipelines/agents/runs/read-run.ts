@@ -4,7 +4,7 @@ import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/p
 import { type AgentUser, removeAddedFields } from '../auth/agent-user.ts';
 import { findProject } from '../traces/root-run.ts';
 import type { Run, RunKwargs, RunStatus } from './run.ts';
-import { type GraphRunRow, runColumns } from './run-row.ts';
+import { runColumns } from './run-row.ts';
 
 /**
  * Reads a run, even if its thread is hidden.
@@ -16,7 +16,7 @@ export async function readRun(
   deploymentId: string,
   { threadId, runId }: { readonly threadId: string; readonly runId: string },
 ): Promise<Run> {
-  const [run] = await sql.query<GraphRunRow>(
+  const [run] = await sql.query<Run>(
     `SELECT ${runColumns} FROM agents.runs
      WHERE deployment_id = $1 AND thread_id = $2 AND run_id = $3 AND NOT removed`,
     [deploymentId, threadId, runId],

@@ -1,12 +1,9 @@
 import type { Interrupt } from '../threads/thread.ts';
-import type { MultitaskStrategy, Run, RunKwargs, RunStatus } from './run.ts';
+import type { MultitaskStrategy, RunKwargs, RunStatus } from './run.ts';
 
-/** Columns of `agents.runs` that form a {@link Run}. */
+/** Columns of `agents.runs` that form a `Run`. Each column has the name of its field. */
 export const runColumns =
   'run_id, thread_id, assistant_id, created_at, updated_at, status, metadata, kwargs, multitask_strategy';
-
-/** A row with {@link runColumns}. It needs no conversion. */
-export type GraphRunRow = Run;
 
 /** The sender of a graph run, for its trace. Missing fields default to those of the deployment. */
 export interface RunSender {
@@ -15,27 +12,31 @@ export interface RunSender {
   readonly keyId: string;
 }
 
-/** A run whose lease this process holds. */
-export interface ClaimedRun {
+/** What claimed and ended runs have in common. */
+interface StartedRun {
   readonly deploymentId: string;
   readonly threadId: string;
   readonly runId: string;
   readonly assistantId: string;
   readonly graphId: string;
-  /** Number of the attempt, starting at 1. */
+  /** Number of the last attempt, starting at 1; 0 if the run never started. */
   readonly attempt: number;
-  readonly leaseToken: string;
   /** Number of run starts on the thread so far, including this one. */
   readonly threadStart: number;
-  /** Newest checkpoint of the thread at the first start of the run; undefined if there was none. */
-  readonly baseCheckpointId: string | undefined;
-  /** Whether the run must be the only run in its worker. */
-  readonly alone: boolean;
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
   readonly sender?: Partial<RunSender>;
   /** Start time of the first attempt. */
   readonly startedAt: string;
+}
+
+/** A run whose lease this process holds. */
+export interface ClaimedRun extends StartedRun {
+  readonly leaseToken: string;
+  /** Newest checkpoint of the thread at the first start of the run; undefined if there was none. */
+  readonly baseCheckpointId: string | undefined;
+  /** Whether the run must be the only run in its worker. */
+  readonly alone: boolean;
 }
 
 /** The error of a failed run, as sent to clients. */
@@ -46,25 +47,13 @@ export interface RunFailure {
 }
 
 /** A run whose final state is committed. */
-export interface EndedRun {
-  readonly deploymentId: string;
-  readonly threadId: string;
-  readonly runId: string;
-  readonly assistantId: string;
-  readonly graphId: string;
-  /** Number of the last attempt; 0 if the run never started. */
-  readonly attempt: number;
-  readonly threadStart: number;
+export interface EndedRun extends StartedRun {
   readonly status: Exclude<RunStatus, 'pending' | 'running'>;
   readonly error?: RunFailure;
   /** JSON text of the final state, if the run has one. */
   readonly values?: string;
-  readonly kwargs: RunKwargs;
-  readonly metadata: Readonly<Record<string, unknown>>;
   readonly multitaskStrategy: MultitaskStrategy;
-  readonly sender?: Partial<RunSender>;
   readonly createdAt: string;
-  readonly startedAt: string;
   readonly endedAt: string;
   /** Whether the run was rolled back or deleted. */
   readonly removed: boolean;
@@ -76,7 +65,7 @@ export interface EndedRun {
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
 }
 
-/** Columns that claimed and ended runs have in common. */
+/** The columns of a {@link StartedRun}. */
 interface StartedRow {
   readonly deployment_id: string;
   readonly thread_id: string;
@@ -139,7 +128,7 @@ export function toEndedRun(row: EndedRow, values: string | null | undefined): En
   };
 }
 
-function toStartedRun(row: StartedRow) {
+function toStartedRun(row: StartedRow): StartedRun {
   return {
     deploymentId: row.deployment_id,
     threadId: row.thread_id,
