@@ -10,8 +10,8 @@ import { createContentChecks, createServerChecks, listInspections, readLastEngin
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { formatError, inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
 import { inspectAgentPort, inspectToolPort } from './inspect-port.ts';
-import { findSecretKey, findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
-import { embedsEngines } from './role.ts';
+import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
+import { embedsEngines, findSecretKey } from './role.ts';
 
 const timeoutMs = 5_000;
 

@@ -3,14 +3,13 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { readRunFile, readSecretKey } from '../../infra/embedded/data-folder.ts';
+import { readRunFile } from '../../infra/embedded/data-folder.ts';
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { findCommandActor, runAsActor } from '../../infra/postgres/actor.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { embedsEngines } from './role.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 
 export interface Stores {
@@ -62,16 +61,6 @@ export async function findStores(config: Config): Promise<StoreAddresses> {
     clickhouseUrl: config.clickhouseUrl ?? running.clickhouseUrl,
     databaseUrl: config.databaseUrl ?? running.databaseUrl,
   };
-}
-
-/**
- * Finds the secret key of an instance for a command that runs alongside it: the configured key or, if engines are
- * embedded, the key in the data folder.
- *
- * @returns undefined if neither is known.
- */
-export function findSecretKey(config: Config): string | undefined {
-  return config.secretKey ?? (embedsEngines(config) ? readSecretKey(config.dataDir) : undefined);
 }
 
 /** Dependencies of a command that runs alongside an instance. */

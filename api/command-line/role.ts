@@ -1,4 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
+import { readSecretKey } from '../../infra/embedded/data-folder.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
 export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents' | 'tools';
@@ -66,6 +67,16 @@ function findPortConflicts(role: Role, config: Config, part: AgentsPart): string
 /** Returns true if this process embeds an engine and therefore needs the data folder. */
 export function embedsEngines({ clickhouseUrl, databaseUrl }: Config): boolean {
   return clickhouseUrl === undefined || databaseUrl === undefined;
+}
+
+/**
+ * Finds the secret key of an instance for a command that runs alongside it: the configured key or, if engines are
+ * embedded, the key in the data folder.
+ *
+ * @returns undefined if neither is known.
+ */
+export function findSecretKey(config: Config): string | undefined {
+  return config.secretKey ?? (embedsEngines(config) ? readSecretKey(config.dataDir) : undefined);
 }
 
 /** Returns true if this process runs an agent server. */

@@ -6,9 +6,9 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import { createDestinationDeps, type DestinationRecord } from '../../../pipelines/exports/destinations/destination.ts';
 import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import { formatDestination, NewDestination } from '../../main/export-destinations.ts';
-import { findSecretKey } from '../open-stores.ts';
 import { findWorkspaces } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
+import { findSecretKey } from '../role.ts';
 import { findWorkspace, listAllDestinations, withExports } from './export-access.ts';
 
 export interface DestinationOptions {
