@@ -17,7 +17,8 @@ import { LastLines } from '../../infra/embedded/child-program.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { settlesBeforeTimeout } from '../../infra/timeouts/with-timeout.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica } from '../../pipelines/deployments/driver.ts';
-import { configureReplica, PortRange, respondsOk, toRevisionLogLine, toStartError } from './configure-replica.ts';
+import { respondsOk } from '../../pipelines/deployments/responds-ok.ts';
+import { configureReplica, PortRange, toRevisionLogLine, toStartError } from './configure-replica.ts';
 import { type ReportedError, retireMessage, startedMessage } from './follow-host.ts';
 import type { StoreAddresses } from './open-stores.ts';
 

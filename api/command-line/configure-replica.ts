@@ -48,17 +48,6 @@ export function toRevisionLogLine(
   return isWarning && typeof reason === 'string' ? `${message}: ${reason}` : undefined;
 }
 
-/** Whether the agent server responds. Never rejects. */
-export async function respondsOk(url: string, signal: AbortSignal): Promise<boolean> {
-  try {
-    const response = await fetch(`${url}/ok`, { signal });
-    await response.body?.cancel();
-    return response.ok;
-  } catch {
-    return false;
-  }
-}
-
 /**
  * Creates the error of a start. If the cause is in the deployment, this is DEPLOYMENT_START_FAILED, with the message of
  * `error` or else `fallbackReason`; otherwise `error` itself.

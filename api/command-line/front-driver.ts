@@ -7,9 +7,10 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { DeploymentDriver, StartedReplica } from '../../pipelines/deployments/driver.ts';
 import { createMask } from '../../pipelines/deployments/mask-secrets.ts';
+import { respondsOk } from '../../pipelines/deployments/responds-ok.ts';
 import type { Services } from '../server/services.ts';
 import type { AgentDeps } from './agent-work.ts';
-import { configureReplica, PortRange, respondsOk, toRevisionLogLine, toStartError } from './configure-replica.ts';
+import { configureReplica, PortRange, toRevisionLogLine, toStartError } from './configure-replica.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 import { startAgents } from './start-agents.ts';
 

@@ -243,7 +243,7 @@ async function watch(replica: StartedReplica, stopped: AbortSignal): Promise<str
   const finished = new AbortController();
   const signal = AbortSignal.any([stopped, finished.signal]);
   let reason = '';
-  const ended = replica.ended.then((text) => {
+  void replica.ended.then((text) => {
     reason = text;
     finished.abort();
   });
@@ -254,6 +254,5 @@ async function watch(replica: StartedReplica, stopped: AbortSignal): Promise<str
     failed = isHealthy ? 0 : failed + 1;
     if (failed === maxFailedChecks) reason = `It did not respond to ${maxFailedChecks} health checks.`;
   }
-  void ended;
   return stopped.aborted ? '' : reason;
 }

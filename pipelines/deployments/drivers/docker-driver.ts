@@ -19,6 +19,7 @@ import { readLines } from '../../../infra/isolation/read-lines.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
+import { respondsOk } from '../responds-ok.ts';
 import {
   buildImageEnvironment,
   createTimeoutError,
@@ -29,7 +30,6 @@ import {
   nameReplica,
   removeEach,
   requireImage,
-  respondsOk,
   startFailed,
   waitUntilOk,
 } from './image-replica.ts';

@@ -2,6 +2,7 @@
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
 import type { ReplicaSpec } from '../driver.ts';
+import { respondsOk } from '../responds-ok.ts';
 
 /** Port on which an image must serve its agent server. Also the default of the images that `langgraph build` makes. */
 export const imagePort = 8000;
@@ -98,19 +99,6 @@ function isTakenOver({ reason }: AbortSignal): boolean {
   return isRunlakeError(reason) && reason.code === 'REVISION_TAKEN_OVER';
 }
 
-/** Whether the agent server at `url` responds. Never rejects. */
-export async function respondsOk(url: string, signal: AbortSignal): Promise<boolean> {
-  try {
-    const response = await fetch(`${url}/ok`, {
-      signal: AbortSignal.any([signal, AbortSignal.timeout(requestTimeoutMs)]),
-    });
-    await response.body?.cancel();
-    return response.ok;
-  } catch {
-    return false;
-  }
-}
-
 /**
  * Resolves when the agent server at `url` responds. `checkAlive` is called before each attempt, and throws if the replica
  * can no longer start.
@@ -121,7 +109,7 @@ export async function waitUntilOk(url: string, signal: AbortSignal, checkAlive: 
   for (;;) {
     signal.throwIfAborted();
     await checkAlive();
-    if (await respondsOk(url, signal)) return;
+    if (await respondsOk(url, AbortSignal.any([signal, AbortSignal.timeout(requestTimeoutMs)]))) return;
     await pause(pollMs, signal);
   }
 }

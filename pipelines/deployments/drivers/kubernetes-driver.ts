@@ -22,6 +22,7 @@ import { poll } from '../../../infra/timeouts/poll.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import { containerName } from '../check-pod.ts';
 import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
+import { respondsOk } from '../responds-ok.ts';
 import {
   createTimeoutError,
   imagePort,
@@ -30,7 +31,6 @@ import {
   mustRemove,
   nameReplica,
   removeEach,
-  respondsOk,
   startFailed,
   waitUntilOk,
 } from './image-replica.ts';
