@@ -116,7 +116,7 @@ export const deleteFeedback = defineOperation({
   tag: 'feedback',
   summary: 'Delete feedback',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND', 'OVERLOADED', 'EVENT_LOG_UNAVAILABLE'],
+  errors: ['NOT_FOUND', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE', 'OVERLOADED', 'EVENT_LOG_UNAVAILABLE'],
   schema: { params: FeedbackParams, response: { 200: Type.Object({ message: Type.String() }) } },
   handler: async ({ caller, params, services }) => {
     await removeFeedback(toFeedbackDeps(services), caller.workspaceId, params.feedback_id.toLowerCase());
@@ -306,7 +306,7 @@ export const updateFeedback = defineOperation({
   description:
     'Absent fields stay unchanged; null removes the value. A `feedback_config` is kept as in `POST /feedback`.',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
-  errors: [...feedbackBodyErrors, 'NOT_FOUND'],
+  errors: [...feedbackBodyErrors, 'NOT_FOUND', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE'],
   rawBody: {
     contentTypes: ['application/json'],
     description: 'Any of `score`, `value`, `comment`, `correction`, `feedback_config`.',

@@ -119,7 +119,7 @@ const runErrors = [
 const batchErrors = [...runErrors, 'ALL_RUNS_INVALID', 'TOO_MANY_PARTS'] as const;
 
 /** Errors of the operation that patches a run. It must find the run. */
-const patchErrors = [...runErrors, ...clickhouseErrors, 'RUN_UNKNOWN'] as const;
+const patchErrors = [...runErrors, ...clickhouseErrors, 'RUN_UNKNOWN', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE'] as const;
 
 /** Returns the sender, which is stored with each run. */
 export function toSender({ workspaceId, userId, keyId }: WorkspaceCaller): Sender {
@@ -292,10 +292,10 @@ export const createRun = defineOperation({
   summary: 'Send one run',
   description:
     'Responds with 202 when the run is durable. Sending it again has no effect. A run without an id gets a new one each time it is sent. ' +
-    'Without trace_id and dotted_order, a run with a parent_run_id gets the trace of its parent, which must appear within 5 s, otherwise 422.',
+    'Without trace_id and dotted_order, a run with a parent_run_id gets the trace of its parent, which must appear within 5 s, otherwise 422; 503 while accepted events are not stored.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
-  errors: runErrors,
+  errors: [...runErrors, ...clickhouseErrors, 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE'],
   rawBody: { contentTypes: ['application/json'], description: 'A run.' },
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
@@ -317,7 +317,7 @@ export const updateRun = defineOperation({
   summary: 'Patch one run',
   description:
     'A field of the patch replaces that of the post, in whichever order they arrive. With trace_id and dotted_order the patch ' +
-    'may arrive before its post. Without them the run must appear within 5 s, otherwise 404.',
+    'may arrive before its post. Without them the run must appear within 5 s, otherwise 404; 503 while accepted events are not stored.',
   access: { permission: 'runs:write', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: patchErrors,

@@ -137,7 +137,7 @@ const createItems = defineOperation({
   summary: 'Add runs and threads to an annotation queue as items',
   description:
     'All or none. Items that are in the queue stay as they are. An item has a `run_id`, or a `thread_id` and the `project_id` of the thread.',
-  errors: ['NOT_FOUND', 'BAD_REQUEST', 'QUEUE_FULL', ...clickhouseErrors],
+  errors: ['NOT_FOUND', 'BAD_REQUEST', 'QUEUE_FULL', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE', ...clickhouseErrors],
   schema: {
     params: QueueParams,
     query: Type.Object({ extend_trace_retention: extendParameter }),

@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { findAcceptedRuns } from '../../pipelines/ingest/accept/run-locations.ts';
 import { readQueue } from '../../pipelines/queues/queue.ts';
 import { listItems } from '../../pipelines/queues/queue-items.ts';
 import {
@@ -87,21 +88,20 @@ interface ItemsToAdd {
   readonly keepsTraces?: boolean | undefined;
 }
 
-/** Adds runs and threads that are stored in the workspace. @throws NOT_FOUND if one is not. */
+/** Adds runs and threads that are stored in the workspace. @throws NOT_FOUND if one is not; errors of `findAcceptedRuns`. */
 export async function addRuns(
   services: Services,
   caller: WorkspaceCaller,
   queueId: string,
   { runs, threads = [], keepsTraces = false }: ItemsToAdd,
 ) {
-  const { accept, config, database } = services;
+  const { accept, database } = services;
   await readQueue(database, caller.workspaceId, queueId);
   // The runs may have been sent just before this request.
-  const found = await Promise.all(
-    runs.map(({ runId }) => accept.runLocations.find(caller.workspaceId, runId, config.patchWaitMs)),
-  );
-  if (found.includes(undefined)) throw runlakeError('NOT_FOUND', { what: 'Run' });
-  const traceIds = found.flatMap((location) => location?.traceId ?? []);
+  const runIds = runs.map(({ runId }) => runId);
+  const found = await findAcceptedRuns(caller.workspaceId, runIds, accept);
+  if (found === undefined) throw runlakeError('NOT_FOUND', { what: 'Run' });
+  const traceIds = found.map(({ traceId }) => traceId);
   await requireThreads(services, caller.workspaceId, threads);
   return insertQueueRuns(services, caller.workspaceId, queueId, [...runs, ...threads], keepsTraces ? traceIds : []);
 }
@@ -124,7 +124,7 @@ const addOperation = {
   method: 'POST',
   tag: 'annotation queues',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND', 'QUEUE_FULL', ...clickhouseErrors],
+  errors: ['NOT_FOUND', 'QUEUE_FULL', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE', ...clickhouseErrors],
 } as const;
 
 export const addQueueRuns = defineOperation({

@@ -14,7 +14,7 @@ import type { DestinationDeps } from '../../pipelines/exports/destinations/desti
 import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
 import type { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
 import type { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
-import type { AcceptDeps } from '../../pipelines/ingest/accept/accept-drafts.ts';
+import type { AcceptSingleDeps } from '../../pipelines/ingest/accept/accept-batch.ts';
 import type { OAuthDeps } from '../../pipelines/oauth/oauth-deps.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { ReadCounts } from '../../pipelines/prompts/read-counts.ts';
@@ -54,7 +54,7 @@ export interface Services {
   /** Connects to the destinations of bulk exports and checks them. */
   readonly destinations: DestinationDeps;
   /** Appends runs to the event log. */
-  readonly accept: AcceptDeps;
+  readonly accept: AcceptSingleDeps;
   /** Signs links that give access to attachments without a key. */
   readonly attachmentSigner: TokenSigner;
   /** Encrypts the tokens of shared traces and datasets. */

@@ -37,7 +37,7 @@ export function guaranteesPage(): Page {
         'attachments that are posted again, after restarts, and if another sink handles the repeat. It holds if the repeat is accepted ' +
         'within ten minutes of the first event. So a patch that is meant to restore old values within that time must differ in some ' +
         'field, for example `end_time`. Exceptions, in which the repeat is the newest event: the sink handles it more than a day after it ' +
-        'stored the first event; two sinks handle the two at the same time, which needs partitions that were added between them; the price of its model has ' +
+        'stored the first event; partitions were added, and events of the run are in two of them; the price of its model has ' +
         'changed between them; it is a post that repeats a post, of a root run without `dotted_order` or in a trace that the sink process has ' +
         'known since before its last 200,000 runs; ' +
         'it is a change of feedback (`PATCH /feedback/{id}`), or feedback without `created_at` and `modified_at`.',
@@ -90,7 +90,8 @@ export function guaranteesPage(): Page {
       '- **Order between traces.** Events of a run have an order, by which their values merge; events of two traces have none.',
       '- **Immediate visibility.** An accepted run is readable a little later, usually within a second; its usage follows. Without Kafka, ' +
         'a query waits until what its organisation sent before is stored, at most 5 s. ' +
-        '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` show how much later.',
+        '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` show how much later. A patch that names its run only by ' +
+        'id gets 503 instead of 404 while the sinks are behind, because its run may be among the events that are not stored.',
       '- **A trace without a project.** If no event of a trace names a project, its events are deferred for 24 hours and then moved to ' +
         'the dead-letter queue.',
     ].join('\n'),

@@ -239,6 +239,11 @@ export const catalogue = {
     'The event log did not acknowledge the batch.',
     'Retry; a retry never stores anything twice.',
   ),
+  NOT_STORED_YET: transient(
+    503,
+    'The request names something that is not stored, and accepted events are still waiting to be stored.',
+    'Retry after the time in Retry-After; see `runlake doctor`.',
+  ),
   KAFKA_UNAVAILABLE: transient(
     503,
     'Kafka at {brokers} cannot be reached, or did not respond in time: {reason}.',

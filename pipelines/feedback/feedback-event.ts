@@ -123,6 +123,6 @@ export interface FeedbackDeps extends FormatDeps {
   readonly sentConfigs: Pick<SentConfigs, 'keep' | 'findKnown'>;
   /** Maximum time that a change waits for feedback that another process may have just sent. */
   readonly waitMs: number;
-  readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
-  readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth'>;
+  readonly log: Pick<EventLog, 'publish' | 'schemaId' | 'position' | 'isStored'>;
+  readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth' | 'patchWaitMs'>;
 }

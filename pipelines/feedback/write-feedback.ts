@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { findAccepted } from '../../infra/event-log/event-log.ts';
 import { runExclusive } from '../../infra/fairness/run-exclusive.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
@@ -69,6 +70,17 @@ async function readLastEvent(
   return poll(ask, { intervalMs: pollIntervalMs, timeoutMs: waitMs });
 }
 
+/**
+ * Like {@link readLastEvent}, but waits for the sinks before it returns undefined.
+ *
+ * @throws NOT_STORED_YET if the feedback may be among the events that are not stored yet; errors of the stores and the log.
+ */
+function findLastAccepted(deps: FeedbackDeps, tenantId: string, id: string): Promise<FeedbackEvent | undefined> {
+  const { log, waitMs, config } = deps;
+  const wait = { log, topic: feedbackEvents, waitMs, storeWaitMs: config.patchWaitMs };
+  return findAccepted(wait, (ms) => readLastEvent(deps, { tenantId, id, waitMs: ms }));
+}
+
 const buildCacheKey = (tenantId: string, id: string) => `${tenantId}:${id}`;
 
 function estimateBytes(event: FeedbackEvent): number {
@@ -83,7 +95,7 @@ function estimateBytes(event: FeedbackEvent): number {
  */
 export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: string): Promise<void> {
   await runExclusive(`${tenantId}:${id}`, async () => {
-    const last = await readLastEvent(deps, { tenantId, id, waitMs: deps.waitMs });
+    const last = await findLastAccepted(deps, tenantId, id);
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
     await recordAuditLog(deps.database, {
@@ -184,7 +196,7 @@ export async function updateFeedback(
   const changes = readChangedValues(reader, members);
   const config = readSentConfig(reader);
   return runExclusive(`${tenantId}:${id}`, async () => {
-    const last = await readLastEvent(deps, { tenantId, id, waitMs: deps.waitMs });
+    const last = await findLastAccepted(deps, tenantId, id);
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
     await requireUndeleted(deps.clickhouse, last);

@@ -1,5 +1,6 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
 import type { BodyMemory } from '../body/body-budget.ts';
@@ -24,7 +25,7 @@ import {
   readRunMembers,
   toBatchDraft,
 } from './read-run.ts';
-import type { RunLocation } from './run-locations.ts';
+import { findAcceptedRuns, type RunLocation } from './run-locations.ts';
 
 interface Item {
   readonly kind: 'post' | 'patch';
@@ -144,18 +145,21 @@ function enforcePartLimit(count: number, maxParts: number): void {
 
 const listKeys = new KeySet(['post', 'patch']);
 
+/** Dependencies of {@link acceptSingle}, which may have to find a run. */
+export type AcceptSingleDeps = AcceptDeps & { readonly log: Pick<EventLog, 'position' | 'isStored'> };
+
 /**
  * Handles `POST /runs` and `PATCH /runs/{id}`. The body is one run, which can omit trace_id and dotted_order. For a
  * post without dotted_order, a dotted_order is created. A patch that contains only an id gets the location of its run,
  * and a post that contains only the id of its parent gets the trace of the parent; the request waits up to
- * `patchWaitMs` until that run is known.
+ * `patchWaitMs` until that run is known, and longer while the sinks are behind (`findAcceptedRuns`).
  *
- * @throws INVALID_RUN, RUN_UNKNOWN and the errors of `acceptDrafts`.
+ * @throws INVALID_RUN, RUN_UNKNOWN, NOT_STORED_YET and the errors of `acceptDrafts`.
  */
 export async function acceptSingle(
   sender: Sender,
   request: { kind: 'post' | 'patch'; pathId?: string; body: Buffer },
-  deps: AcceptDeps,
+  deps: AcceptSingleDeps,
 ): Promise<Acceptance> {
   const run = readJsonRun(request, deps.config);
   const draft = await toSingleDraft(sender, run, deps);
@@ -164,14 +168,17 @@ export async function acceptSingle(
   return acceptance;
 }
 
-async function toSingleDraft(sender: Sender, run: ParsedRun, deps: AcceptDeps): Promise<RunDraft> {
+async function toSingleDraft(sender: Sender, run: ParsedRun, deps: AcceptSingleDeps): Promise<RunDraft> {
   const { dottedOrder, traceId, ...rest } = run;
   if (dottedOrder !== undefined && traceId !== undefined) {
     const { text, startTimeMicros, traceTimeMicros } = dottedOrder;
     return { ...rest, traceId, startTimeMicros, traceTimeMicros, dottedOrder: text };
   }
-  const waitMs = run.kind === 'patch' ? deps.config.patchWaitMs : 0;
-  const location = await deps.runLocations.find(sender.workspaceId, run.runId, waitMs);
+  const { workspaceId } = sender;
+  const location =
+    run.kind === 'patch'
+      ? (await findAcceptedRuns(workspaceId, [run.runId], deps))?.[0]
+      : await deps.runLocations.find(workspaceId, run.runId, 0);
   if (location !== undefined) return toDraftAtLocation(run, location);
   if (run.kind === 'patch') throw runlakeError('RUN_UNKNOWN', { run: run.runId });
   return buildNewDraft(sender, run, deps);
@@ -203,7 +210,7 @@ function toDraftAtLocation({ dottedOrder: _none, ...run }: ParsedRun, location: 
 async function buildNewDraft(
   sender: Sender,
   { dottedOrder: _none, ...run }: ParsedRun,
-  deps: AcceptDeps,
+  deps: AcceptSingleDeps,
 ): Promise<RunDraft> {
   const { parentRunId, startedAtMicros } = run.values;
   const startTimeMicros = startedAtMicros ?? readUuidTimeMicros(run.runId) ?? Date.now() * 1_000;
@@ -215,8 +222,10 @@ async function buildNewDraft(
     const dottedOrder = formatDottedOrderSegment(startTimeMicros, run.runId);
     return { ...run, traceId: run.runId, startTimeMicros, traceTimeMicros: startTimeMicros, dottedOrder };
   }
-  const waitMs = run.traceId === undefined ? deps.config.patchWaitMs : 0;
-  const parent = await deps.runLocations.find(sender.workspaceId, parentRunId, waitMs);
+  const parent =
+    run.traceId === undefined
+      ? (await findAcceptedRuns(sender.workspaceId, [parentRunId], deps))?.[0]
+      : await deps.runLocations.find(sender.workspaceId, parentRunId, 0);
   const traceId = run.traceId ?? parent?.traceId;
   if (traceId === undefined) {
     const reason = `its parent ${parentRunId} is not stored: post the parent first, or send trace_id`;

@@ -1,6 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
+import { type EventLog, findAccepted } from '../../../infra/event-log/event-log.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
+import { runEvents } from '../../../schemas/topics.ts';
 
 /** The key of a stored run without its project; a patch must have the same key. */
 export interface RunLocation {
@@ -73,4 +75,27 @@ export class RunLocations {
     this.#gathering.set(workspaceId, lookup);
     return lookup;
   }
+}
+
+interface FindDeps {
+  readonly log: Pick<EventLog, 'position' | 'isStored'>;
+  readonly runLocations: RunLocations;
+  readonly config: { readonly patchWaitMs: number };
+}
+
+/**
+ * Returns the locations of accepted runs. Waits for them up to `patchWaitMs`, and as long for the sinks if one is missing.
+ *
+ * @returns undefined if one of the runs was not accepted.
+ * @throws NOT_STORED_YET if one may be among the events that are not stored yet; errors of the stores and the log.
+ */
+export function findAcceptedRuns(
+  workspaceId: string,
+  runIds: readonly string[],
+  { log, runLocations, config: { patchWaitMs: waitMs } }: FindDeps,
+): Promise<readonly RunLocation[] | undefined> {
+  return findAccepted({ log, topic: runEvents, waitMs, storeWaitMs: waitMs }, async (ms) => {
+    const found = await Promise.all(runIds.map((runId) => runLocations.find(workspaceId, runId, ms)));
+    return found.every((location) => location !== undefined) ? found : undefined;
+  });
 }

@@ -1,9 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { acceptSingle } from '../../../pipelines/ingest/accept/accept-batch.ts';
 import { RunLocations } from '../../../pipelines/ingest/accept/run-locations.ts';
 import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
+import { runEvents, topics } from '../../../schemas/topics.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
 
 let api: ApiUnderTest;
@@ -85,4 +88,33 @@ it('identical posts without a start time that reach two API processes at once ar
   const { body } = await api.ask(owner.workspaceKeys[0], 'POST', '/runs/query', { trace: id });
 
   expect(body.runs).toMatchObject([{ id, outputs: { done: true } }]);
+});
+
+it('a run that was accepted and is not stored yet is no unknown run: its client sends the patch again', async () => {
+  const { accept, clickhouse } = api.services;
+  const [workspaceId] = owner.workspaceIds;
+  const sender = { workspaceId, userId: owner.userId, keyId: randomUUID() };
+  // The log of a process whose sink does not store anything.
+  const logger = createLogger('silent', 'test');
+  const options = { clickhouse, database: api.database, topics, partitions: 1, maxPendingBytes: 1_000_000, logger };
+  const log = await openInProcessLog(options);
+  const restarted = {
+    ...accept,
+    log,
+    config: { ...accept.config, patchWaitMs: 50 },
+    runLocations: new RunLocations((workspace, runIds) => locateRuns(clickhouse, workspace, runIds)),
+  };
+  const id = randomUUID();
+  const body = (run: object) => Buffer.from(JSON.stringify(run));
+  await acceptSingle(sender, { kind: 'post', body: body({ id, name: 'late', run_type: 'chain' }) }, { ...accept, log });
+  const patch = { kind: 'patch', pathId: id, body: body({ outputs: {} }) } as const;
+  const child = { kind: 'post', body: body({ id: randomUUID(), parent_run_id: id }) } as const;
+
+  const notStored = { code: 'NOT_STORED_YET', status: 503, retryAfterSeconds: 2 };
+  await expect(acceptSingle(sender, patch, restarted)).rejects.toMatchObject(notStored);
+  await expect(acceptSingle(sender, child, restarted)).rejects.toMatchObject(notStored);
+
+  await log.subscribe({ topic: runEvents, group: 'test', limits: { rows: 1, bytes: 1 }, handle: async () => {} });
+  await expect(acceptSingle(sender, patch, restarted)).rejects.toMatchObject({ code: 'RUN_UNKNOWN' });
+  await log.close();
 });
