@@ -123,6 +123,7 @@ export const createQueue = defineOperation({
   access: { permission: 'annotation-queues:create', tenantScope: 'workspace' },
   description: 'With `session_ids`, the root runs of these projects are in the queue from the beginning: all or none.',
   errors: ['BAD_REQUEST', 'CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'QUEUE_FULL', ...clickhouseErrors],
+  exactFields: ['metadata'],
   schema: {
     body: Type.Object({
       id: optional(Uuid()),
@@ -225,6 +226,7 @@ export const updateQueue = defineOperation({
   description: 'Absent fields stay unchanged; null clears a field, except for the name.',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
   errors: ['BAD_REQUEST', 'NOT_FOUND'],
+  exactFields: ['metadata'],
   schema: {
     params: QueueParams,
     body: Type.Object({ name: optional(Name), ...fields }),

@@ -55,6 +55,7 @@ export const createComparison = defineOperation({
   description: 'A comparison of experiments on one dataset. Feedback names it in `comparative_experiment_id`.',
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'BAD_REQUEST', 'CONFLICT', 'LIMIT_REACHED'],
+  exactFields: ['extra'],
   schema: {
     body: Type.Object({
       id: optional(Uuid()),

@@ -105,6 +105,7 @@ export const createDataset = defineOperation({
   summary: 'Create a dataset',
   access: { permission: 'datasets:create', tenantScope: 'workspace' },
   errors: ['BAD_REQUEST', 'CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'INVALID_SCHEMA'],
+  exactFields: ['extra'],
   schema: { body: NewDataset, response: { 200: Dataset } },
   handler: async ({ caller, body, services }) => {
     if (body.tag_value_ids?.length) requirePermission(caller, 'tags:manage');
@@ -242,6 +243,7 @@ export const updateDataset = defineOperation({
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   unsupported: { body: ['patch_examples'] },
   errors: ['NOT_FOUND', 'BAD_REQUEST', 'CONFLICT', 'INVALID_SCHEMA'],
+  exactFields: ['metadata'],
   schema: { params: DatasetParams, body: DatasetChange, response: { 200: Dataset } },
   handler: async ({ caller, params, body, services }) => {
     const change = {

@@ -95,6 +95,7 @@ export const createEvaluator = defineOperation({
   description: 'Runlake does not execute evaluators. The definition is in the member for the type.',
   access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
   errors: ['BAD_REQUEST', 'LIMIT_REACHED'],
+  exactFields: ['metadata'],
   schema: {
     body: Type.Object({ name: Name, type: OneOf(evaluatorTypes), metadata: Metadata(), ...definitionFields }),
     response: { 201: EvaluatorResponse },
@@ -167,6 +168,7 @@ export const updateEvaluator = defineOperation({
   description: 'Absent fields stay unchanged, also within the definition. `metadata` is replaced, and removed by null.',
   access: { permission: 'evaluators:manage', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'BAD_REQUEST'],
+  exactFields: ['metadata'],
   schema: {
     params: EvaluatorParams,
     body: Type.Object({ name: optional(Name), metadata: Metadata(), ...definitionFields }),

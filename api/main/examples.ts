@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { formatExactJson } from '../../infra/json/exact-json.ts';
 import { deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
 import { allExampleFields, exampleFields } from '../../pipelines/datasets/example.ts';
 import {
@@ -147,6 +148,8 @@ const contentFields = {
   split: Split(),
 };
 
+const exactDocuments = ['inputs', 'outputs', 'metadata'];
+
 const NewExampleBody = Type.Object({
   dataset_id: Uuid(),
   id: optional(Uuid()),
@@ -161,7 +164,7 @@ const NewExampleBody = Type.Object({
   ...contentFields,
 });
 
-const toJson = (value: object | null | undefined) => (value == null ? undefined : JSON.stringify(value));
+const toJson = (value: object | null | undefined) => (value == null ? undefined : formatExactJson(value));
 
 function toNewExample(body: Static<typeof NewExampleBody>): NewExample {
   return {
@@ -197,6 +200,7 @@ export const createExample = defineOperation({
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   unsupported: { body: ['use_legacy_message_format'], flags: ['use_legacy_message_format'] },
   errors: exampleWriteErrors,
+  exactFields: exactDocuments,
   schema: { body: NewExampleBody, response: { 200: Example }, produces: jsonMediaType },
   handler: async ({ caller, body, services, request }) => {
     const example = toNewExample(body);
@@ -219,6 +223,7 @@ export const createExamples = defineOperation({
   description: 'All or none. All examples must belong to the same dataset.',
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   errors: exampleWriteErrors,
+  exactFields: exactDocuments,
   schema: {
     body: Type.Array(NewExampleBody, { minItems: 1, maxItems: maxExamples }),
     response: { 200: Type.Array(Example) },
@@ -284,6 +289,7 @@ export const updateExample = defineOperation({
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   unsupported: { body: ['overwrite'], flags: ['overwrite'] },
   errors: exampleWriteErrors,
+  exactFields: exactDocuments,
   schema: { params: ExampleParams, body: ExampleChangeBody, response: { 200: Example }, produces: jsonMediaType },
   handler: async ({ caller, params, body, services, request }) => {
     const { workspaceId } = caller;
@@ -306,6 +312,7 @@ export const updateExamples = defineOperation({
   description: 'All or none. All examples must belong to the same dataset.',
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   errors: exampleWriteErrors,
+  exactFields: exactDocuments,
   schema: {
     body: Type.Array(Type.Interface([ExampleChangeBody], { id: Uuid() }), { minItems: 1, maxItems: maxExamples }),
     response: { 200: Type.Object({ message: Type.String(), count: Type.Integer(), as_of: Timestamp() }) },

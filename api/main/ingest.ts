@@ -9,6 +9,7 @@ import { acceptMultipart } from '../../pipelines/ingest/accept/accept-multipart.
 import { type Acceptance, maxListedRejections, type RunDraft } from '../../pipelines/ingest/accept/draft.ts';
 import { type BodyMemory, getBodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
 import { collectBody } from '../../pipelines/ingest/body/collect.ts';
+import { readWithNonFinite } from '../../pipelines/ingest/json/non-finite.ts';
 import { buildOtlpResponse } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import { addressForm, nameAgentProject } from '../../pipelines/projects/agent-address.ts';
 import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
@@ -360,9 +361,10 @@ export function defineLargeJson<S extends TSchema>(schema: S, maxBytes: number):
         if (bytes.length > maxBytes) {
           throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: 'the limit of this operation' });
         }
-        const checkResult = check(parseJsonBody(bytes, config.maxJsonDepth)) as { value?: unknown; error?: Error };
+        const [parsed, valid] = readWithNonFinite(bytes, (text) => [parseJsonBody(text, config.maxJsonDepth), text]);
+        const checkResult = check(parsed) as { value?: unknown; error?: Error };
         if (checkResult.error) throw checkResult.error;
-        return work(checkResult.value as Static<S>, bytes);
+        return work(checkResult.value as Static<S>, valid);
       });
     },
   };

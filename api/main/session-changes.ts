@@ -106,6 +106,7 @@ export const createSession = defineOperation({
   ...creation,
   operationId: 'createSession',
   path: '/sessions',
+  exactFields: ['extra'],
   schema: { query: CreationQuery, body: NewSession, response: { 200: Session } },
   handler: async ({ caller, query, body, services }) =>
     formatSession(await storeSession(services, caller, body, query.upsert)),
@@ -123,6 +124,7 @@ export const createV2Session = defineOperation({
   operationId: 'createV2Session',
   path: '/v2/sessions',
   errorStyle: 'problem',
+  exactFields: ['extra'],
   schema: { query: CreationQuery, body: NewV2Session, response: { 200: V2Session } },
   handler: async ({ caller, query, body: { type, trace_tier: tier, ...fields }, services }) => {
     if (type !== (fields.reference_dataset_id ? 'EXPERIMENT' : 'PROJECT'))
@@ -156,6 +158,7 @@ export const updateSession = defineOperation({
   operationId: 'updateSession',
   path: '/sessions/:session_id',
   description: `Absent and null fields stay unchanged, except that a null \`longlived_ttl_days\` removes the value. ${afterRename}`,
+  exactFields: ['extra'],
   schema: { params: SessionParams, body: SessionChange, response: { 200: Session } },
   handler: async ({ caller, params, body, services }) => {
     const change = {
@@ -177,6 +180,7 @@ export const updateV2Session = defineOperation({
   path: '/v2/sessions/:session_id',
   description: `Absent fields stay unchanged; null clears a field. The keys of \`extra\` are merged with those that exist; null removes a key. ${afterRename}`,
   errorStyle: 'problem',
+  exactFields: ['extra'],
   schema: { params: SessionParams, body: V2SessionChange, response: { 200: V2Session } },
   handler: async ({ caller, params, body, services }) => {
     const change = {

@@ -18,6 +18,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics, counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/spans.ts';
 import { type BodyBudget, type BodyShare, getBodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
+import { readWithNonFinite } from '../../pipelines/ingest/json/non-finite.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { AccessWatch } from './access-watch.ts';
@@ -363,7 +364,7 @@ function registerJsonParser(
   // Fastify's own `parseAs` keeps each chunk as an object, which costs 200 bytes for a chunk of one byte.
   const readJson = async (request: FastifyRequest, payload: Readable) => {
     const { headers, routeOptions, caller } = request;
-    const ownLimit = routeOptions.config.operation?.maxBodyBytes;
+    const { maxBodyBytes: ownLimit, exactFields } = routeOptions.config.operation ?? {};
     const body = await readJsonBody(payload, {
       contentLength: headers['content-length'],
       bodyLimit: ownLimit === undefined ? bodyLimit : { bytes: ownLimit, setting: 'the limit of this operation' },
@@ -374,7 +375,11 @@ function registerJsonParser(
     const encoding = headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity')
       throw runlakeError('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });
-    return parseJsonBody(body, config.maxJsonDepth, request.bodyShare);
+    return readWithNonFinite(
+      body,
+      (bytes) => parseJsonBody(bytes, config.maxJsonDepth, request.bodyShare, exactFields),
+      (bytes) => request.bodyShare?.take(bytes),
+    );
   };
   const createMediaTypeError = ({ headers }: FastifyRequest) =>
     runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: headers['content-type'] ?? '', expected: 'application/json' });

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parsePartlyExactJson } from '../../infra/json/exact-json.ts';
 import type { BodyBudget, BodyShare } from '../../pipelines/ingest/body/body-budget.ts';
 import { BodyChunks } from '../../pipelines/ingest/body/body-chunks.ts';
 import { scanJson } from '../../pipelines/ingest/json/scan.ts';
@@ -69,9 +70,15 @@ export function readJsonBody(
  * results in undefined.
  *
  * @param memory Reserves memory for the values.
+ * @param exactFields Paths to values whose numbers stay exact; see `exact-json.ts`.
  * @throws INVALID_UTF8 or INVALID_JSON with the byte offset; TOO_DEEP; TOO_MANY_PARTS; OVERLOADED.
  */
-export function parseJsonBody(body: Buffer, maxDepth: number, memory?: Pick<BodyShare, 'addValue'>): unknown {
+export function parseJsonBody(
+  body: Buffer,
+  maxDepth: number,
+  memory?: Pick<BodyShare, 'addValue'>,
+  exactFields: readonly string[] = [],
+): unknown {
   if (body.length === 0) return undefined;
   const limit =
     maxDepth > maxParsedDepth
@@ -85,5 +92,8 @@ export function parseJsonBody(body: Buffer, maxDepth: number, memory?: Pick<Body
     memory?.addValue();
   };
   scanJson(body, 0, body.length, { part: 'body', ...limit, values: { add } });
-  return JSON.parse(body.toString('utf8'));
+  const addCopies = () => {
+    for (let copies = count; copies > 0; copies--) memory?.addValue();
+  };
+  return parsePartlyExactJson(body.toString('utf8'), exactFields, addCopies);
 }

@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parseExactJson } from '../../infra/json/exact-json.ts';
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 import type { Page } from '../../infra/postgres/list-page.ts';
 import { optional, Uuid } from './formats.ts';
@@ -43,7 +44,7 @@ export function parseMetadata(text: string | undefined): JsonObject | undefined 
   if (text === undefined) return undefined;
   try {
     const value = parseJsonBody(Buffer.from(text), maxParsedDepth);
-    if (isJsonObject(value)) return value;
+    if (isJsonObject(value)) return parseExactJson(text) as JsonObject;
   } catch {
     // Invalid and too deep JSON has the same error as JSON that is not an object.
   }

@@ -57,6 +57,11 @@ export interface Operation {
   readonly rawBody?: RawBody;
   /** Maximum size of the JSON body, instead of that of the API. */
   readonly maxBodyBytes?: number;
+  /**
+   * Paths to the JSON objects of the body that the handler stores. Their numbers stay exact; see `exact-json.ts`. A path
+   * leads into each item of a list.
+   */
+  readonly exactFields?: readonly string[];
   /** Errors that the handler throws, for the API description, which also contains the errors of the earlier steps. */
   readonly errors?: readonly ErrorCode[];
   /**

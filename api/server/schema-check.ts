@@ -3,6 +3,7 @@ import type { FastifySchemaCompiler, FastifySerializerCompiler } from 'fastify';
 import type { TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { restoreNumbers } from '../../infra/json/exact-json.ts';
 
 /**
  * An error of a compiled TypeBox schema. `Errors` returns at most eight errors per value, so that a hostile body cannot
@@ -188,6 +189,6 @@ export const compileSerializer: FastifySerializerCompiler<AnySchema> = ({ schema
   let write: ((response: unknown) => string) | undefined;
   return (response) => {
     write ??= fastJsonStringify(schema);
-    return write(response);
+    return restoreNumbers(write(response));
   };
 };

@@ -1,4 +1,5 @@
 import pg from 'pg';
+import { restoreNumbers } from '../json/exact-json.ts';
 
 /**
  * Format of `parseTimestamptz` in a session with UTC and ISO dates; other values (infinity, BC) are passed through
@@ -54,8 +55,13 @@ export const valueTypes = {
 
 /**
  * Serialises a value as JSON that `jsonb` accepts: NUL characters and lone surrogates, which `jsonb` rejects, become
- * U+FFFD.
+ * U+FFFD. Integers that JavaScript can represent only inexactly keep their digits; other numbers become those of
+ * JavaScript, because `jsonb` has a limit of their size.
  */
 export function toJsonb(value: object): string {
-  return JSON.stringify(value).replace(/(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][\da-f]{2})/gi, '$1\ufffd');
+  const formatNumber = (digits: string) => (/^-?\d{1,300}$/.test(digits) ? digits : JSON.stringify(Number(digits)));
+  return restoreNumbers(JSON.stringify(value), formatNumber).replace(
+    /(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][\da-f]{2})/gi,
+    '$1\ufffd',
+  );
 }

@@ -1,8 +1,10 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parsePartlyExactJson } from '../../infra/json/exact-json.ts';
 import { isJsonObject } from '../../infra/json/json-value.ts';
 import { type FormPart, parseForm } from '../ingest/body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
+import { readWithNonFinite } from '../ingest/json/non-finite.ts';
 import { scanValue } from '../ingest/json/scan.ts';
 import { formatTimeWithZone, parseTime } from '../ingest/run-event/times.ts';
 import { parseUuid } from '../ingest/run-event/uuid.ts';
@@ -68,7 +70,7 @@ function* readParts(
       throw createPartError(part, 'is not known');
     } else if (kind === undefined) {
       idsWithMainPart.add(id);
-      Object.assign(draft, readSmallFields(id, JSON.parse(json()) as Record<string, unknown>));
+      Object.assign(draft, readSmallFields(id, parsePartlyExactJson(json(), ['metadata']) as Record<string, unknown>));
     } else if (kind === 'inputs') draft.inputs = json();
     else if (kind === 'outputs') draft.outputs = json();
     else if (kind === 'attachments_operations') draft.attachmentsOperations = readOperations(id, JSON.parse(json()));
@@ -80,11 +82,13 @@ function* readParts(
   return [...drafts.values()];
 }
 
-/** Returns the JSON text of an object as the client sent it. */
+/** Returns the JSON text of an object as the client sent it, with null in place of NaN and infinities. */
 function readObject(body: Buffer, part: FormPart, maxDepth: number): string {
-  const value = scanValue(body, part.start, part.end, { part: part.name, maxDepth });
-  if (value.kind !== 'object') throw createPartError(part, 'must contain a JSON object');
-  return body.toString('utf8', value.start, value.end);
+  return readWithNonFinite(body.subarray(part.start, part.end), (bytes) => {
+    const value = scanValue(bytes, 0, bytes.length, { part: part.name, maxDepth });
+    if (value.kind !== 'object') throw createPartError(part, 'must contain a JSON object');
+    return bytes.toString('utf8', value.start, value.end);
+  });
 }
 
 /** Reads the small fields of an example. Unknown fields are ignored; null means that the field is absent. */

@@ -1,5 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { formatExactJson } from '../../infra/json/exact-json.ts';
 import { parseNullableJson } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { validateAttachmentName } from '../attachments/read-attachment.ts';
@@ -129,7 +130,7 @@ function checkDocuments(
 }
 
 function checkSizes({ id, inputs, outputs, metadata, attachments = [] }: CheckedExample, maxBytes: number): void {
-  const texts = [inputs ?? '', outputs ?? '', metadata ? JSON.stringify(metadata) : ''];
+  const texts = [inputs ?? '', outputs ?? '', metadata ? formatExactJson(metadata) : ''];
   const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
   if (Math.max(bytes, ...attachments.map(({ content }) => content.length)) > maxBytes) {
     throw runlakeError('EXAMPLE_TOO_LARGE', { example: id, limitBytes: maxBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });

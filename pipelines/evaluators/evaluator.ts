@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { type JsonObject, parseNullableJson } from '../../infra/json/json-value.ts';
+import { formatExactJson, parseNullableExactJson } from '../../infra/json/exact-json.ts';
+import type { JsonObject } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import {
   containsPairs,
@@ -52,7 +53,7 @@ type EvaluatorRow = Omit<EvaluatorRecord, 'definition' | 'metadata'> & {
 const toRecord = (row: EvaluatorRow): EvaluatorRecord => ({
   ...row,
   definition: JSON.parse(row.definition),
-  metadata: parseNullableJson(row.metadata),
+  metadata: parseNullableExactJson(row.metadata),
 });
 
 function selectEvaluators(workspaceId: string) {
@@ -119,7 +120,7 @@ export async function listEvaluators(
 
 /** Returns the values of the columns `metadata` and `searchable`. */
 const toMetadataColumns = (metadata: Readonly<JsonObject> | null): [string | null, string] => [
-  metadata && JSON.stringify(metadata),
+  metadata && formatExactJson(metadata),
   toJsonb(metadata ?? {}),
 ];
 
@@ -174,7 +175,7 @@ export async function updateEvaluator(
       throw runlakeError('BAD_REQUEST', { reason: `The evaluator has the type ${found.type}.` });
     }
     const changed = { ...JSON.parse(found.definition), ...definition?.fields };
-    const columns = toMetadataColumns(metadata === undefined ? parseNullableJson(found.metadata) : metadata);
+    const columns = toMetadataColumns(metadata === undefined ? parseNullableExactJson(found.metadata) : metadata);
     await tx.execute(
       `UPDATE evaluators SET updated_at = now(), name = coalesce($2, name), definition = $3, metadata = $4, searchable = $5
        WHERE id = $1`,

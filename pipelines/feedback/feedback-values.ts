@@ -1,6 +1,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type JsonValue, MemberReader } from '../ingest/accept/read-run.ts';
 import { findPath } from '../ingest/json/find.ts';
+import { readWithNonFinite } from '../ingest/json/non-finite.ts';
 import { type ScanOptions, scanObject } from '../ingest/json/scan.ts';
 import { KeySet } from '../ingest/json/scan-any.ts';
 import { decodeStringBytes } from '../ingest/json/scan-string.ts';
@@ -45,12 +46,14 @@ const knownKeys = new KeySet(feedbackKeys);
  * @throws INVALID_JSON, INVALID_UTF8, TOO_DEEP.
  */
 export function parseFeedbackMembers(bytes: Buffer, options: ScanOptions): FeedbackMembers {
-  const members: FeedbackMembers = {};
-  for (const [index, range] of scanObject(bytes, 0, bytes.length, knownKeys, options).entries()) {
-    const key = knownKeys.keys[index] as FeedbackKey;
-    if (range !== undefined) members[key] = { kind: range.kind, bytes: bytes.subarray(range.start, range.end) };
-  }
-  return members;
+  return readWithNonFinite(bytes, (text) => {
+    const members: FeedbackMembers = {};
+    for (const [index, range] of scanObject(text, 0, text.length, knownKeys, options).entries()) {
+      const key = knownKeys.keys[index] as FeedbackKey;
+      if (range !== undefined) members[key] = { kind: range.kind, bytes: text.subarray(range.start, range.end) };
+    }
+    return members;
+  });
 }
 
 /** Creates a reader for the members of a feedback entry. Its errors are INVALID_FEEDBACK. */
