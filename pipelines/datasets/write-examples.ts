@@ -5,10 +5,11 @@
  *   2. Store the content of new attachments in ClickHouse, under new ids; see `pending-attachments.ts`.
  *   3. Write the rows in one transaction.
  */
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { formatExactJson } from '../../infra/json/exact-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -20,6 +21,7 @@ import {
 } from '../attachments/attachment-sets.ts';
 import { listAttachments } from '../attachments/attachment-urls.ts';
 import { normaliseMimeType, validateAttachmentName } from '../attachments/read-attachment.ts';
+import { runInTimeSlices } from '../ingest/in-slices.ts';
 import { addSplits, createExampleError, splitKey } from './example.ts';
 import {
   type ChangedRow,
@@ -69,7 +71,8 @@ export interface WrittenExamples {
 }
 
 /**
- * Creates examples in a dataset.
+ * Creates examples in a dataset. A repeated request, which SDKs send if they lose the response, creates nothing and returns
+ * the version that the first request created; with attachments, it is a conflict.
  *
  * @throws NOT_FOUND; CONFLICT if an id already exists; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; BAD_REQUEST if the source runs
  *   are too large; DATASET_FULL; errors of the stores.
@@ -94,8 +97,44 @@ export async function createExamples(
     );
     return examples.length;
   };
-  const asOf = await writeVersion(deps.database, workspaceId, datasetId, write).catch(toIdConflict);
+  const asOf = await writeVersion(deps.database, workspaceId, datasetId, write)
+    .catch(toIdConflict)
+    .catch(async (error: unknown) => {
+      if (!isRunlakeError(error) || error.code !== 'CONFLICT' || attachments.sets.length > 0) throw error;
+      const repeated = await findRepeatedVersion(deps.database, { workspaceId, datasetId }, examples);
+      if (repeated === undefined) throw error;
+      return repeated;
+    });
   return { asOf, ids: sent.map(({ id }) => id) };
+}
+
+type CompleteExample = NewExample & { readonly inputs: string };
+
+/** Returns the newest version of the examples if one write created them all with the same content. */
+async function findRepeatedVersion(
+  database: Database,
+  { workspaceId, datasetId }: { readonly workspaceId: string; readonly datasetId: string },
+  examples: readonly CompleteExample[],
+): Promise<string | undefined> {
+  const hashes = await runInTimeSlices(hashContents(examples));
+  const [found] = await database.query<{ as_of: string }>(
+    `SELECT min(valid_from) AS as_of FROM examples JOIN unnest($3::uuid[], $4::text[]) AS sent (id, hash) USING (id)
+     WHERE workspace_id = $1 AND dataset_id = $2 AND valid_to = 'infinity' AND attachments = '{}'
+       AND md5(concat_ws(E'\\n', inputs, coalesce(outputs, 'null'), metadata)) = hash
+     HAVING count(*) = cardinality($3::uuid[]) AND min(valid_from) = max(valid_from)`,
+    [workspaceId, datasetId, examples.map(({ id }) => id), hashes],
+  );
+  return found?.as_of;
+}
+
+function* hashContents(examples: readonly CompleteExample[]) {
+  const hashes: string[] = [];
+  for (const { inputs, outputs, metadata, split } of examples) {
+    const content = [inputs, outputs ?? 'null', formatExactJson(addSplits(metadata ?? {}, split))];
+    hashes.push(createHash('md5').update(content.join('\n')).digest('hex'));
+    yield;
+  }
+  return hashes;
 }
 
 /** @throws CONFLICT if one of the examples is in any dataset of the workspace. */

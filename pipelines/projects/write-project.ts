@@ -92,6 +92,12 @@ export async function createProject(
       await requireProjectQuota(tx, workspaceId, maxProjects);
       return toProjectRecord(made);
     }
+    const [repeated] = await tx.query<ProjectRow>(
+      `SELECT ${projectColumns} FROM projects WHERE workspace_id = $1 AND name = $2 AND id = $3 AND deleted_at IS NULL
+         AND extra IS NOT DISTINCT FROM $4 AND reference_dataset_id IS NOT DISTINCT FROM $5`,
+      [workspaceId, project.name, project.id ?? null, extra, project.referenceDatasetId ?? null],
+    );
+    if (repeated && !upsert) return toProjectRecord(repeated);
     if (!upsert) throw runlakeError('CONFLICT', { reason: 'Session already exists.' });
     const [changed] = await tx.query<ProjectRow>(
       `UPDATE projects SET
