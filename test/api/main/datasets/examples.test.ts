@@ -118,7 +118,7 @@ describe('examples by JSON', () => {
       ['POST', '/examples', { dataset_id, inputs: [] }, 422],
       ['POST', '/examples', { inputs: {} }, 422],
       ['POST', '/examples', { dataset_id: randomUUID(), inputs: {} }, 404],
-      ['POST', '/examples', { dataset_id, id, inputs: {} }, 409],
+      ['POST', '/examples', { dataset_id, id, inputs: { n: 0 } }, 409],
       ['POST', '/examples', { dataset_id: other, id, inputs: {} }, 409],
       ['POST', '/examples', { dataset_id, inputs: { text: 'x'.repeat(100_001) } }, 413],
       ['POST', '/examples', { dataset_id, inputs: {}, use_source_run_io: true }, 422],
