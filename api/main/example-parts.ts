@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson } from '../../infra/json/exact-json.ts';
+import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import { changeMetadata, type MetadataChange, metadataOperations } from '../../pipelines/datasets/change-metadata.ts';
 import {
   deleteExampleOfDataset,
@@ -223,7 +223,7 @@ export const updateExampleMetadata = defineOperation({
     if (changes.filter(({ operation }) => operation !== 'SET').length > maxArrayChanges) {
       throw runlakeError('BAD_REQUEST', { reason: `At most ${maxArrayChanges} array operations are possible.` });
     }
-    if (changes.some(({ value }) => value !== undefined && formatExactJson(value).length > maxValueBytes)) {
+    if (changes.some(({ value }) => value !== undefined && formatMarkedJson(value).length > maxValueBytes)) {
       throw runlakeError('BAD_REQUEST', { reason: `A value has more than ${maxValueBytes} bytes.` });
     }
     const request = { exampleIds: body.example_ids, changes };

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson } from '../../infra/json/exact-json.ts';
+import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import { deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
 import { allExampleFields, exampleFields } from '../../pipelines/datasets/example.ts';
 import {
@@ -164,7 +164,7 @@ const NewExampleBody = Type.Object({
   ...contentFields,
 });
 
-const toJson = (value: object | null | undefined) => (value == null ? undefined : formatExactJson(value));
+const toJson = (value: object | null | undefined) => (value == null ? undefined : formatMarkedJson(value));
 
 function toNewExample(body: Static<typeof NewExampleBody>): NewExample {
   return {

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { parsePartlyExactJson } from '../../infra/json/exact-json.ts';
+import { parsePartlyMarkedJson } from '../../infra/json/marked-json.ts';
 import type { BodyBudget, BodyShare } from '../../pipelines/ingest/body/body-budget.ts';
 import { BodyChunks } from '../../pipelines/ingest/body/body-chunks.ts';
 import { scanJson } from '../../pipelines/ingest/json/scan.ts';
@@ -70,7 +70,7 @@ export function readJsonBody(
  * results in undefined.
  *
  * @param memory Reserves memory for the values.
- * @param exactFields Paths to values whose numbers stay exact; see `exact-json.ts`.
+ * @param exactFields Paths to values whose numbers stay exact; see `marked-json.ts`.
  * @throws INVALID_UTF8 or INVALID_JSON with the byte offset; TOO_DEEP; TOO_MANY_PARTS; OVERLOADED.
  */
 export function parseJsonBody(
@@ -95,5 +95,5 @@ export function parseJsonBody(
   const addCopies = () => {
     for (let copies = count; copies > 0; copies--) memory?.addValue();
   };
-  return parsePartlyExactJson(body.toString('utf8'), exactFields, addCopies);
+  return parsePartlyMarkedJson(body.toString('utf8'), exactFields, addCopies);
 }

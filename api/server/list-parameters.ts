@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { parseExactJson } from '../../infra/json/exact-json.ts';
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
+import { parseMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Page } from '../../infra/postgres/list-page.ts';
 import { optional, Uuid } from './formats.ts';
 import { maxParsedDepth, parseJsonBody } from './json-body.ts';
@@ -44,7 +44,7 @@ export function parseMetadata(text: string | undefined): JsonObject | undefined 
   if (text === undefined) return undefined;
   try {
     const value = parseJsonBody(Buffer.from(text), maxParsedDepth);
-    if (isJsonObject(value)) return parseExactJson(text) as JsonObject;
+    if (isJsonObject(value)) return parseMarkedJson(text) as JsonObject;
   } catch {
     // Invalid and too deep JSON has the same error as JSON that is not an object.
   }

@@ -58,7 +58,7 @@ export interface Operation {
   /** Maximum size of the JSON body, instead of that of the API. */
   readonly maxBodyBytes?: number;
   /**
-   * Paths to the JSON objects of the body that the handler stores. Their numbers stay exact; see `exact-json.ts`. A path
+   * Paths to the JSON objects of the body that the handler stores. Their numbers stay exact; see `marked-json.ts`. A path
    * leads into each item of a list.
    */
   readonly exactFields?: readonly string[];

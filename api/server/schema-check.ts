@@ -3,7 +3,7 @@ import type { FastifySchemaCompiler, FastifySerializerCompiler } from 'fastify';
 import type { TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { restoreNumbers } from '../../infra/json/exact-json.ts';
+import { restoreNumbers } from '../../infra/json/marked-json.ts';
 
 /**
  * An error of a compiled TypeBox schema. `Errors` returns at most eight errors per value, so that a hostile body cannot

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { restoreNumbers } from '../json/exact-json.ts';
+import { restoreNumbers } from '../json/marked-json.ts';
 
 /**
  * Format of `parseTimestamptz` in a session with UTC and ISO dates; other values (infinity, BC) are passed through

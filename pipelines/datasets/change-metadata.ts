@@ -1,6 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson } from '../../infra/json/exact-json.ts';
+import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { runInTimeSlices } from '../ingest/in-slices.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
@@ -71,7 +71,7 @@ function* changeRows(
       yield;
     }
     const result = addSplits(changed, undefined);
-    const bytes = Buffer.byteLength(formatExactJson(result));
+    const bytes = Buffer.byteLength(formatMarkedJson(result));
     if (bytes > config.maxRunBytes) {
       const limits = { limitBytes: config.maxRunBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' };
       throw runlakeError('EXAMPLE_TOO_LARGE', { example: id, ...limits });

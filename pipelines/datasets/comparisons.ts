@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson, parseNullableExactJson } from '../../infra/json/exact-json.ts';
+import { formatMarkedJson, parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import {
@@ -75,7 +75,7 @@ export async function createComparison(
         ids,
         comparison.name ?? null,
         comparison.description ?? null,
-        comparison.extra == null ? null : formatExactJson(comparison.extra),
+        comparison.extra == null ? null : formatMarkedJson(comparison.extra),
         comparison.createdAt ?? null,
       ],
     );
@@ -95,7 +95,7 @@ export async function createComparison(
   const [row] = await fetchRows(database, selectComparisons(workspaceId).where('id', '=', id));
   if (row === undefined) throw runlakeError('NOT_FOUND', { what: 'Comparative experiment' });
   const { experiment_ids: _, ...made } = row;
-  return { ...made, extra: parseNullableExactJson(row.extra) };
+  return { ...made, extra: parseNullableMarkedJson(row.extra) };
 }
 
 /** Returns the dataset to which all the experiments belong. */
@@ -174,7 +174,7 @@ export async function listComparisons(
     total,
     rows: rows.map(({ experiment_ids, ...row }) => ({
       ...row,
-      extra: parseNullableExactJson(row.extra),
+      extra: parseNullableMarkedJson(row.extra),
       experiments_info: experiment_ids.flatMap((id) => {
         const found = names.get(id);
         return found === undefined ? [] : [{ id, name: found }];

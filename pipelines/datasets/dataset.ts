@@ -1,7 +1,7 @@
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { parseNullableExactJson } from '../../infra/json/exact-json.ts';
 import { parseNullableJson } from '../../infra/json/json-value.ts';
+import { parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import {
   containsPairs,
@@ -48,7 +48,7 @@ function toDatasetRecord(row: DatasetRow): DatasetRecord {
     inputs_schema_definition: parseNullableJson(row.inputs_schema_definition),
     outputs_schema_definition: parseNullableJson(row.outputs_schema_definition),
     transformations: parseNullableJson(row.transformations),
-    metadata: parseNullableExactJson(row.metadata),
+    metadata: parseNullableMarkedJson(row.metadata),
   };
 }
 

@@ -1,7 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { parsePartlyExactJson } from '../../infra/json/exact-json.ts';
 import { isJsonObject } from '../../infra/json/json-value.ts';
+import { parsePartlyMarkedJson } from '../../infra/json/marked-json.ts';
 import { type FormPart, parseForm } from '../ingest/body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
 import { readWithNonFinite } from '../ingest/json/non-finite.ts';
@@ -70,7 +70,7 @@ function* readParts(
       throw createPartError(part, 'is not known');
     } else if (kind === undefined) {
       idsWithMainPart.add(id);
-      Object.assign(draft, readSmallFields(id, parsePartlyExactJson(json(), ['metadata']) as Record<string, unknown>));
+      Object.assign(draft, readSmallFields(id, parsePartlyMarkedJson(json(), ['metadata']) as Record<string, unknown>));
     } else if (kind === 'inputs') draft.inputs = json();
     else if (kind === 'outputs') draft.outputs = json();
     else if (kind === 'attachments_operations') draft.attachmentsOperations = readOperations(id, JSON.parse(json()));

@@ -1,7 +1,7 @@
 /** Rows of examples: reads the newest state, and writes the next one in a transaction that has locked the dataset. */
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson, parseExactJson } from '../../infra/json/exact-json.ts';
+import { formatMarkedJson, parseMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import type { AttachmentLocation } from '../attachments/attachment-sets.ts';
@@ -71,7 +71,7 @@ export async function findCurrentExamples(
 function* parseRows(rows: readonly (Pick<CurrentExample, 'attachments'> & { id: string; metadata: string })[]) {
   const parsed = new Map<string, CurrentExample>();
   for (const { id, metadata, attachments } of rows) {
-    parsed.set(id, { metadata: parseExactJson(metadata) as JsonObject, attachments });
+    parsed.set(id, { metadata: parseMarkedJson(metadata) as JsonObject, attachments });
     yield;
   }
   return parsed;
@@ -97,7 +97,14 @@ export async function insertExampleRows(tx: Sql, dataset: LockedDataset, rows: r
   const format = (row: NewRow) => {
     const metadata = addSplits(row.metadata ?? {}, row.split);
     return [
-      ...[row.id, row.createdAt ?? null, row.inputs, row.outputs ?? null, formatExactJson(metadata), toJsonb(metadata)],
+      ...[
+        row.id,
+        row.createdAt ?? null,
+        row.inputs,
+        row.outputs ?? null,
+        formatMarkedJson(metadata),
+        toJsonb(metadata),
+      ],
       ...[row.sourceRunId ?? null, toJsonb(row.attachments ?? {})],
     ];
   };
@@ -126,7 +133,7 @@ export interface ChangedRow {
 export async function replaceExampleRows(tx: Sql, dataset: LockedDataset, rows: Iterable<ChangedRow>): Promise<void> {
   const format = ({ id, inputs, outputs, metadata, attachments }: ChangedRow) => [
     ...[id, inputs ?? null, outputs ?? null],
-    ...[formatExactJson(metadata), toJsonb(metadata), toJsonb(attachments)],
+    ...[formatMarkedJson(metadata), toJsonb(metadata), toJsonb(attachments)],
   ];
   await writeInChunks(rows, format, (columns) =>
     tx.execute(

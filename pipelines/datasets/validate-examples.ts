@@ -1,7 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson } from '../../infra/json/exact-json.ts';
 import { parseNullableJson } from '../../infra/json/json-value.ts';
+import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { validateAttachmentName } from '../attachments/read-attachment.ts';
 import { runInTimeSlices } from '../ingest/in-slices.ts';
@@ -130,7 +130,7 @@ function checkDocuments(
 }
 
 function checkSizes({ id, inputs, outputs, metadata, attachments = [] }: CheckedExample, maxBytes: number): void {
-  const texts = [inputs ?? '', outputs ?? '', metadata ? formatExactJson(metadata) : ''];
+  const texts = [inputs ?? '', outputs ?? '', metadata ? formatMarkedJson(metadata) : ''];
   const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
   if (Math.max(bytes, ...attachments.map(({ content }) => content.length)) > maxBytes) {
     throw runlakeError('EXAMPLE_TOO_LARGE', { example: id, limitBytes: maxBytes, limit: 'RUNLAKE_MAX_RUN_BYTES' });

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson } from '../../infra/json/exact-json.ts';
+import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
@@ -41,7 +41,7 @@ export interface NewDataset {
 
 type SentTransformations = Parameters<typeof checkTransformations>[0] | null;
 
-const toText = (value: JsonObject | null | undefined) => (value == null ? null : formatExactJson(value));
+const toText = (value: JsonObject | null | undefined) => (value == null ? null : formatMarkedJson(value));
 
 /**
  * Creates a dataset and calls `fill`, which may add examples, in the same transaction.

@@ -9,7 +9,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson } from '../../infra/json/exact-json.ts';
+import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -130,7 +130,7 @@ async function findRepeatedVersion(
 function* hashContents(examples: readonly CompleteExample[]) {
   const hashes: string[] = [];
   for (const { inputs, outputs, metadata, split } of examples) {
-    const content = [inputs, outputs ?? 'null', formatExactJson(addSplits(metadata ?? {}, split))];
+    const content = [inputs, outputs ?? 'null', formatMarkedJson(addSplits(metadata ?? {}, split))];
     hashes.push(createHash('md5').update(content.join('\n')).digest('hex'));
     yield;
   }

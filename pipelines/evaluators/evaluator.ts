@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson, parseNullableExactJson } from '../../infra/json/exact-json.ts';
 import type { JsonObject } from '../../infra/json/json-value.ts';
+import { formatMarkedJson, parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import {
   containsPairs,
@@ -53,7 +53,7 @@ type EvaluatorRow = Omit<EvaluatorRecord, 'definition' | 'metadata'> & {
 const toRecord = (row: EvaluatorRow): EvaluatorRecord => ({
   ...row,
   definition: JSON.parse(row.definition),
-  metadata: parseNullableExactJson(row.metadata),
+  metadata: parseNullableMarkedJson(row.metadata),
 });
 
 function selectEvaluators(workspaceId: string) {
@@ -120,7 +120,7 @@ export async function listEvaluators(
 
 /** Returns the values of the columns `metadata` and `searchable`. */
 const toMetadataColumns = (metadata: Readonly<JsonObject> | null): [string | null, string] => [
-  metadata && formatExactJson(metadata),
+  metadata && formatMarkedJson(metadata),
   toJsonb(metadata ?? {}),
 ];
 
@@ -175,7 +175,7 @@ export async function updateEvaluator(
       throw runlakeError('BAD_REQUEST', { reason: `The evaluator has the type ${found.type}.` });
     }
     const changed = { ...JSON.parse(found.definition), ...definition?.fields };
-    const columns = toMetadataColumns(metadata === undefined ? parseNullableExactJson(found.metadata) : metadata);
+    const columns = toMetadataColumns(metadata === undefined ? parseNullableMarkedJson(found.metadata) : metadata);
     await tx.execute(
       `UPDATE evaluators SET updated_at = now(), name = coalesce($2, name), definition = $3, metadata = $4, searchable = $5
        WHERE id = $1`,

@@ -1,7 +1,7 @@
 import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson, parseNullableExactJson } from '../../infra/json/exact-json.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
+import { formatMarkedJson, parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { statements } from '../../infra/postgres/list-page.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
@@ -40,7 +40,7 @@ export const projectColumns = `id, workspace_id AS tenant_id, name, description,
   default_dataset_id, reference_dataset_id, trace_tier, longlived_ttl_days, num_examples, num_repetitions, evaluator_keys`;
 
 export function toProjectRecord(row: ProjectRow): ProjectRecord {
-  return { ...row, extra: parseNullableExactJson(row.extra) };
+  return { ...row, extra: parseNullableMarkedJson(row.extra) };
 }
 
 /** Returns the values of the columns `extra` and `metadata` for a given `extra`; both are null if `extra` is absent. */
@@ -49,7 +49,7 @@ export function toExtraColumns(
 ): [string | null, string | null] {
   if (extra === null || extra === undefined) return [null, null];
   const metadata = Object.hasOwn(extra, 'metadata') ? extra.metadata : undefined;
-  return [formatExactJson(extra), toJsonb(toJsonObject(metadata))];
+  return [formatMarkedJson(extra), toJsonb(toJsonObject(metadata))];
 }
 
 /** Name of the project for runs that name no project. */

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { formatExactJson, parseNullableExactJson } from '../../infra/json/exact-json.ts';
 import { parseNullableJson } from '../../infra/json/json-value.ts';
+import { formatMarkedJson, parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import {
@@ -71,7 +71,7 @@ type QueueRow = Omit<QueueRecord, 'rubric_items' | 'metadata' | 'assigned_review
 const toQueueRecord = (row: QueueRow): QueueRecord => ({
   ...row,
   rubric_items: parseNullableJson(row.rubric_items),
-  metadata: parseNullableExactJson(row.metadata),
+  metadata: parseNullableMarkedJson(row.metadata),
   assigned_reviewers: JSON.parse(row.assigned_reviewers),
 });
 
@@ -179,7 +179,7 @@ function toColumns(fields: Partial<QueueFields>): [column: string, value: unknow
   const isJson = (value: unknown) => typeof value === 'object' && value !== null;
   return Object.entries(fields)
     .filter(([, value]) => value !== undefined)
-    .map(([column, value]) => [column, isJson(value) ? formatExactJson(value) : value]);
+    .map(([column, value]) => [column, isJson(value) ? formatMarkedJson(value) : value]);
 }
 
 /**

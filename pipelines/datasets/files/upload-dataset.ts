@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { parseExactJson } from '../../../infra/json/exact-json.ts';
+import { parseMarkedJson } from '../../../infra/json/marked-json.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { DatasetRecord } from '../dataset.ts';
 import { maxExampleDepth } from '../example.ts';
@@ -113,7 +113,7 @@ function toExample(row: TableRow, columns: UploadedColumns): RowExample {
     row: row.number,
     inputs: formatObject(row, columns.inputs) ?? '{}',
     outputs: formatObject(row, columns.outputs),
-    metadata: metadata === undefined ? undefined : (parseExactJson(metadata) as Record<string, unknown>),
+    metadata: metadata === undefined ? undefined : (parseMarkedJson(metadata) as Record<string, unknown>),
   };
 }
 

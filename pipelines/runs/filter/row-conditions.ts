@@ -1,5 +1,5 @@
 import { type RawBuilder, type SqlBool, sql } from 'kysely';
-import { parseExactJson } from '../../../infra/json/exact-json.ts';
+import { parseMarkedJson } from '../../../infra/json/marked-json.ts';
 import { containsText } from '../../../infra/postgres/list-page.ts';
 import { toJsonb } from '../../../infra/postgres/value-types.ts';
 import { formatTimeWithZone } from '../../ingest/run-event/times.ts';
@@ -79,7 +79,7 @@ function writeComparison<Name extends string>(
   if (type === 'object') {
     return operator === 'exists'
       ? writePairExists(metadataColumn, [{ operator: 'eq', field: 'metadata_key', value }])
-      : sql`(${sql.ref(metadataColumn)} @> ${toJsonb(parseExactJson(String(value)) as object)}::jsonb)`;
+      : sql`(${sql.ref(metadataColumn)} @> ${toJsonb(parseMarkedJson(String(value)) as object)}::jsonb)`;
   }
   const column = sql.ref(columns?.[field] ?? field);
   if (value === null) return operator === 'eq' ? sql`(${column} IS NULL)` : sql`(${column} IS NOT NULL)`;

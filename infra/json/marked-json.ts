@@ -6,7 +6,7 @@ import { markNumbers } from './mark-numbers.ts';
  * JSON values that keep the digits of numbers that JavaScript would change, such as 12345678901234567890 or 1.0.
  *
  * In a value, such a number is a text that begins with {@link mark}. Everything that formats the value must use
- * {@link formatExactJson}; responses of the APIs and columns of the type `jsonb` do.
+ * {@link formatMarkedJson}; responses of the APIs and columns of the type `jsonb` do.
  */
 
 /** Random, and never part of a response or a stored value, so that no client can send it. */
@@ -18,17 +18,17 @@ const maxMarks = 100_000;
 const isChanged = (digits: string) => String(Number(digits)) !== digits;
 
 /** Parses JSON. @throws SyntaxError */
-export function parseExactJson(text: string): unknown {
+export function parseMarkedJson(text: string): unknown {
   return JSON.parse(markNumbers(text, mark, isChanged, { maxMarks }) ?? text);
 }
 
 /** Parses the JSON text of a column; null stays null. */
-export function parseNullableExactJson<T = Record<string, unknown>>(text: string | null): T | null {
-  return text === null ? null : (parseExactJson(text) as T);
+export function parseNullableMarkedJson<T = Record<string, unknown>>(text: string | null): T | null {
+  return text === null ? null : (parseMarkedJson(text) as T);
 }
 
 /** Formats a value as JSON, with the numbers as they were sent. */
-export const formatExactJson = (value: unknown): string => restoreNumbers(JSON.stringify(value));
+export const formatMarkedJson = (value: unknown): string => restoreNumbers(JSON.stringify(value));
 
 /**
  * Replaces marked numbers in a JSON text by numbers.
@@ -51,7 +51,7 @@ export function restoreNumbers(text: string, format = (digits: string) => digits
  * @param onCopy Called before the text is parsed a second time.
  * @throws SyntaxError; errors of `onCopy`.
  */
-export function parsePartlyExactJson(text: string, paths: readonly string[], onCopy?: () => void): unknown {
+export function parsePartlyMarkedJson(text: string, paths: readonly string[], onCopy?: () => void): unknown {
   const value: unknown = JSON.parse(text);
   const marked = paths.length > 0 ? markNumbers(text, mark, isChanged, { maxMarks }) : undefined;
   if (marked === undefined) return value;
