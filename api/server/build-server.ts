@@ -18,7 +18,6 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { collectProcessMetrics, counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { type RequestSpan, startRequestSpan } from '../../infra/telemetry/tracing/spans.ts';
 import { type BodyBudget, type BodyShare, getBodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
-import { readWithNonFinite } from '../../pipelines/ingest/json/non-finite.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { AccessWatch } from './access-watch.ts';
@@ -30,7 +29,7 @@ import { anyOriginCors, applyCorsHeaders, type CorsPolicy } from './cross-origin
 import { Drain } from './drain.ts';
 import { refusalHeader, renderError, retryAfterSeconds, toRunlakeError } from './error-response.ts';
 import { registerTimestampFormat } from './formats.ts';
-import { parseJsonBody, readJsonBody } from './json-body.ts';
+import { parseRequestBody, readJsonBody } from './json-body.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { buildRoutePath, maskParameters, registerOperation, stripQuery } from './register-operation.ts';
@@ -375,11 +374,7 @@ function registerJsonParser(
     const encoding = headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity')
       throw runlakeError('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });
-    return readWithNonFinite(
-      body,
-      (bytes) => parseJsonBody(bytes, config.maxJsonDepth, request.bodyShare, exactFields),
-      (bytes) => request.bodyShare?.take(bytes),
-    );
+    return parseRequestBody(body, config.maxJsonDepth, request.bodyShare, exactFields);
   };
   const createMediaTypeError = ({ headers }: FastifyRequest) =>
     runlakeError('UNSUPPORTED_MEDIA_TYPE', { type: headers['content-type'] ?? '', expected: 'application/json' });

@@ -3,6 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { parsePartlyMarkedJson } from '../../infra/json/marked-json.ts';
 import type { BodyBudget, BodyShare } from '../../pipelines/ingest/body/body-budget.ts';
 import { BodyChunks } from '../../pipelines/ingest/body/body-chunks.ts';
+import { readWithNonFinite } from '../../pipelines/ingest/json/non-finite.ts';
 import { scanJson } from '../../pipelines/ingest/json/scan.ts';
 import type { RequestLimits } from './error-response.ts';
 
@@ -97,3 +98,20 @@ export function parseJsonBody(
   };
   return parsePartlyMarkedJson(body.toString('utf8'), exactFields, addCopies);
 }
+
+/**
+ * Like {@link parseJsonBody}, with null in place of NaN and infinities, which Python writes.
+ *
+ * @throws as {@link parseJsonBody}.
+ */
+export const parseRequestBody = (
+  body: Buffer,
+  maxDepth: number,
+  memory: Pick<BodyShare, 'addValue' | 'take'> | undefined,
+  exactFields: readonly string[] | undefined,
+): unknown =>
+  readWithNonFinite(
+    body,
+    (bytes) => parseJsonBody(bytes, maxDepth, memory, exactFields),
+    (bytes) => memory?.take(bytes),
+  );
