@@ -1,4 +1,5 @@
 import type { FastifyReply } from 'fastify';
+import { getTenantContext } from '../../infra/fairness/tenant-context.ts';
 import type { BodyBudget, BodyShare } from '../../pipelines/ingest/body/body-budget.ts';
 
 /**
@@ -16,13 +17,15 @@ export class ResponseMemory {
     this.#reply = reply;
   }
 
-  /** Reserves memory for a page. Does nothing if the response is complete. @throws OVERLOADED */
+  /**
+   * Reserves memory for a page on behalf of the current organisation. Does nothing if the response is complete.
+   *
+   * @throws OVERLOADED
+   */
   reserve(heapBytes: number, bufferBytes?: number): void {
     if (this.#isClosed) return;
     if (this.#share === undefined) {
-      this.#share = this.#budget.open(this.#reply.request.caller?.organizationId ?? '', () =>
-        this.#reply.raw.destroy(),
-      );
+      this.#share = this.#budget.open(getTenantContext()?.organizationId ?? '', () => this.#reply.raw.destroy());
       this.#share.waitsForClient = false;
     }
     this.#share.takePage(heapBytes, bufferBytes);

@@ -50,6 +50,8 @@ export interface DerivedFiles {
   readonly files: readonly { readonly name: string; readonly rows: number; readonly bytes: number }[];
   readonly columns: readonly string[];
   readonly maxLineBytes: number;
+  /** Number of rows that fit into memory with their lists, if this is less than DuckDB processes at once. */
+  readonly rowsAtOnce: number;
 }
 
 /**

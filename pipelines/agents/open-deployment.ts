@@ -6,7 +6,7 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { startRepeating } from '../../infra/timeouts/repeat.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { loadOperator } from '../tenants/operator.ts';
-import { isLiveWorkspace } from '../tenants/workspaces.ts';
+import { findOrganizationId } from '../tenants/workspaces.ts';
 
 /** The deployment that an agent server process serves. */
 export interface ServedDeployment {
@@ -107,7 +107,7 @@ export function watchDeployment(
   let isDeleted = false;
 
   async function check(): Promise<void> {
-    isDeleted = !(await isLiveWorkspace(database, workspaceId));
+    isDeleted = (await findOrganizationId(database, workspaceId)) === undefined;
     if (!isDeleted) return;
     void checks.stop();
     logger.error(

@@ -4,13 +4,13 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { AvroWriter, buildWirePrefix } from '../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
-import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
+import { reserveTexts, runForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { attachmentEvents } from '../../schemas/topics.ts';
 import type { Sender } from '../ingest/accept/accept-drafts.ts';
 import { isLiveShare } from '../shares/share-tokens.ts';
-import { isLiveWorkspace } from '../tenants/workspaces.ts';
+import { findOrganizationId } from '../tenants/workspaces.ts';
 import { openAttachmentToken } from './attachment-urls.ts';
 
 /**
@@ -159,18 +159,21 @@ export async function getAttachment(
       opened satisfies never;
   }
   const { tenantId, runId, name, share } = opened.key;
-  if (!(await isLiveWorkspace(database, tenantId))) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
+  const organizationId = await findOrganizationId(database, tenantId);
+  if (organizationId === undefined) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
   if (share !== undefined && !(await isLiveShare(database, tenantId, share)))
     throw runlakeError('NOT_FOUND', { what: 'Attachment' });
-  const response = await clickhouse.queryText({
-    name: 'read-attachment',
-    sql: `SELECT CAST(mime_type AS Nullable(String)), CAST(content AS Nullable(String)) FROM attachments FINAL
-          WHERE tenant_id = {tenant:UUID} AND run_id = {run:UUID} AND name = {name:String} ORDER BY version DESC LIMIT 1`,
-    params: { tenant: tenantId, run: runId, name },
-    format: 'RowBinary',
+  return runForTenant({ organizationId }, async () => {
+    const response = await clickhouse.queryText({
+      name: 'read-attachment',
+      sql: `SELECT CAST(mime_type AS Nullable(String)), CAST(content AS Nullable(String)) FROM attachments FINAL
+            WHERE tenant_id = {tenant:UUID} AND run_id = {run:UUID} AND name = {name:String} ORDER BY version DESC LIMIT 1`,
+      params: { tenant: tenantId, run: runId, name },
+      format: 'RowBinary',
+    });
+    const [mimeType, content] = readNullableTextRows(response, 2)[0] ?? [];
+    if (mimeType === undefined || content === undefined) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
+    reserveTexts(content.length);
+    return { name, mimeType: mimeType.toString('latin1'), content };
   });
-  const [mimeType, content] = readNullableTextRows(response, 2)[0] ?? [];
-  if (mimeType === undefined || content === undefined) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
-  reserveTexts(content.length);
-  return { name, mimeType: mimeType.toString('latin1'), content };
 }

@@ -302,11 +302,10 @@ export async function readChunk(deps: ChunkDeps, request: ChunkRequest, signal: 
       const footer = await readSource(deps, request, condition, limits, signal);
       const derivedRequest = { scope, condition, fields, folder, source: sourceFileName, footer };
       const derived = footer.rows === 0 ? undefined : await readDerivedValues(deps, derivedRequest, signal);
-      const rowsPerFile = countRowsPerFile(derived);
-      if (rowsPerFile >= Math.min(limits.group, vectorRows))
+      if (derived === undefined || derived.rowsAtOnce >= Math.min(limits.group, vectorRows))
         return { source: sourceFileName, derived, rows: footer.rows, groups: footer.groups };
       await removeDerivedFiles(derived, folder);
-      limits = { block: Math.min(limits.block, rowsPerFile), group: rowsPerFile };
+      limits = { block: Math.min(limits.block, derived.rowsAtOnce), group: derived.rowsAtOnce };
     }
   } catch (error) {
     await rm(join(folder, sourceFileName), { force: true });
@@ -316,12 +315,6 @@ export async function readChunk(deps: ChunkDeps, request: ChunkRequest, signal: 
 
 /** Number of rows that DuckDB processes at once, unless a row group or a file ends. */
 const vectorRows = 2_048;
-
-/** Returns the number of rows of the full file that has the fewest. */
-function countRowsPerFile(derived: DerivedFiles | undefined): number {
-  const full = derived?.files.filter(({ bytes }) => bytes >= maxListBytes) ?? [];
-  return Math.min(...full.map(({ rows }) => rows));
-}
 
 /** Removes the files of derived values. */
 export async function removeDerivedFiles(derived: DerivedFiles | undefined, folder: string): Promise<void> {

@@ -38,25 +38,39 @@ function formatCsvLine(values: readonly (string | undefined)[]): string {
   return `${values.map((value) => (value === undefined ? '' : `"${value.replaceAll('"', '""')}"`)).join(',')}\n`;
 }
 
-/** Lines in files of about {@link maxListBytes} each. */
+/** Maximum size of the lines that are kept in memory. */
+const maxPendingBytes = 8 * 1024 * 1024;
+
+/** Lines in files whose ancestries DuckDB can hold in memory. */
 class LineFiles {
   readonly files: DerivedFiles['files'][number][] = [];
   maxLineBytes = 0;
+  /** Number of rows of the files that are full of ancestries, the lowest. */
+  rowsAtOnce = Number.POSITIVE_INFINITY;
   readonly #folder: string;
   #lines: string[] = [];
   #bytes = 0;
+  #ancestryBytes = 0;
 
   constructor(folder: string) {
     this.#folder = folder;
   }
 
-  /** @param line with its line terminator. @throws WORK_FILE_UNUSABLE. */
-  async add(line: string): Promise<void> {
+  /**
+   * @param line with its line terminator.
+   * @param ancestryBytes size of the ancestry of which the line has values.
+   * @throws WORK_FILE_UNUSABLE.
+   */
+  async add(line: string, ancestryBytes: number): Promise<void> {
     const bytes = Buffer.byteLength(line);
     this.#lines.push(line);
     this.#bytes += bytes;
     this.maxLineBytes = Math.max(this.maxLineBytes, bytes);
-    if (this.#bytes >= maxListBytes) await this.flush();
+    this.#ancestryBytes += ancestryBytes;
+    if (this.#ancestryBytes >= maxListBytes) {
+      this.rowsAtOnce = Math.min(this.rowsAtOnce, this.#lines.length);
+      await this.flush();
+    } else if (this.#bytes >= maxPendingBytes) await this.flush();
   }
 
   /** Writes the lines that are not in a file yet. @throws WORK_FILE_UNUSABLE. */
@@ -72,6 +86,7 @@ class LineFiles {
     }
     this.#lines = [];
     this.#bytes = 0;
+    this.#ancestryBytes = 0;
   }
 
   async remove(): Promise<void> {
@@ -164,7 +179,7 @@ export async function readDerivedValues(
             figures: figures.get(runId),
           };
           const texts = derivedFields.map((field) => formatDerivedValue(field, values));
-          await lines.add(formatCsvLine([presenceMarker, ...texts]));
+          await lines.add(formatCsvLine([presenceMarker, ...texts]), values.ancestry?.dottedOrder.length ?? 0);
         }
       }
     }
@@ -173,6 +188,7 @@ export async function readDerivedValues(
       files: lines.files,
       columns: ['there', ...derivedFields.map(getSourceColumnName)],
       maxLineBytes: lines.maxLineBytes,
+      rowsAtOnce: lines.rowsAtOnce,
     };
   } catch (error) {
     await lines.remove();

@@ -266,12 +266,20 @@ async function readPage(
     const matching = await findPage(deps.clickhouse, { ...request, after });
     const keys = truncateToSize(matching.slice(0, request.limitRows), maxBytes);
     const last = keys.length < matching.length ? keys.at(-1) : undefined;
-    if (isLong) reserveTexts(keys.reduce((sum, key) => sum + key.bytes, 0));
     const found = await readRuns(deps, tenantId, keys, selected);
+    reserveTexts(measureTexts(found, selected));
     // All runs of the page may have been deleted after they were found.
     if (found.rows.length > 0 || last === undefined) return { found, last };
     after = last;
   }
+}
+
+/** Returns the size of the texts of any length that were read. */
+function measureTexts({ rows }: LoadedRuns, { columns }: Selection): number {
+  const selected = longColumns.filter((column) => columns.has(column));
+  let bytes = 0;
+  for (const row of rows) for (const column of selected) bytes += row.bytes(column)?.length ?? 0;
+  return bytes;
 }
 
 /** Returns the longest prefix of `found` whose JSON fits into `maxBytes`, but at least one run. */

@@ -23,10 +23,13 @@ export const maxHandleLength = 64;
 const workspaceColumns =
   'id, organization_id, created_at, display_name, tenant_handle, deleted_at IS NOT NULL AS is_deleted';
 
-/** Returns whether the workspace exists and is not deleted. Used for links, which contain no API key. */
-export async function isLiveWorkspace(database: Database, workspaceId: string): Promise<boolean> {
-  const rows = await database.query('SELECT FROM workspaces WHERE id = $1 AND deleted_at IS NULL', [workspaceId]);
-  return rows.length > 0;
+/** Finds the organisation of a workspace that is not deleted. Used for links, which contain no API key. */
+export async function findOrganizationId(database: Database, workspaceId: string): Promise<string | undefined> {
+  const [workspace] = await database.query<{ organization_id: string }>(
+    'SELECT organization_id FROM workspaces WHERE id = $1 AND deleted_at IS NULL',
+    [workspaceId],
+  );
+  return workspace?.organization_id;
 }
 
 /**

@@ -1,19 +1,22 @@
 import type { FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildAgentApi } from '../../../api/agent-server/agent-api.ts';
-import type { AgentServices } from '../../../api/agent-server/agent-operation.ts';
+import type { AgentServices, Agents } from '../../../api/agent-server/agent-operation.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { openEventLog } from '../../../api/command-line/open-event-log.ts';
 import { ShutdownSteps } from '../../../api/command-line/shutdown-steps.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
+import { RecentAssistants } from '../../../pipelines/agents/assistants/assistant.ts';
 import { createAssistant, ensureSystemAssistants } from '../../../pipelines/agents/assistants/write-assistants.ts';
 import { createCron } from '../../../pipelines/agents/crons/write-crons.ts';
 import { createRun } from '../../../pipelines/agents/runs/create-run.ts';
+import { createHeaderRule } from '../../../pipelines/agents/runs/run-request.ts';
 import { putItems } from '../../../pipelines/agents/store/write-items.ts';
 import { openStreamHub } from '../../../pipelines/agents/streams/stream-hub.ts';
 import { createThread } from '../../../pipelines/agents/threads/write-threads.ts';
+import { buildWebhookRules } from '../../../pipelines/agents/webhooks/webhook-rules.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -232,7 +235,15 @@ beforeAll(async () => {
   ends.add('stream hub', () => hub.close());
   const authenticator = createAuthenticator({ database, logger: errors.logger });
   const graphs = { echo: { name: 'echo', description: null } };
-  const agents = { deploymentId: stranger.id, config, database, hub, graphs, wake: () => undefined };
+  // No operation of the test needs a process that runs graph code.
+  const agents: Omit<Agents, 'pool' | 'types' | 'publishState'> = {
+    ...{ deploymentId: stranger.id, organizationId: stranger.id, workspaceId: stranger.workspaceIds[0] },
+    ...{ config, database, hub, graphs, wake: () => undefined, recentAssistants: new RecentAssistants() },
+    ...{ getNodes: () => undefined, threadTtl: undefined, libraryVersion: undefined },
+    ...{ store: { refreshOnRead: true }, protocols: { mcp: true, a2a: true } },
+    ...{ webhooks: buildWebhookRules({ allowPrivate: false }), copiesHeader: createHeaderRule() },
+    acceptsFeedbackKeys: false,
+  };
   const services = { authenticator, agents } as unknown as AgentServices;
   const form = buildAgentApi(config, stranger.workspaceIds[0]);
   server = await buildServer({ config, services, logger: errors.logger, operations: agentOperations, form });

@@ -146,7 +146,12 @@ describe('encoding', () => {
     await writeFile(join(folder, 'beside.csv'), lines.map((line) => `${line}\n`).join(''));
     await encoder.encode(
       request({
-        derived: { files: [{ name: 'beside.csv', rows: 0, bytes: 0 }], columns: ['there', 's'], maxLineBytes: 100 },
+        derived: {
+          files: [{ name: 'beside.csv', rows: 0, bytes: 0 }],
+          columns: ['there', 's'],
+          maxLineBytes: 100,
+          rowsAtOnce: 3_000,
+        },
         columns: [
           { name: 's', form: 'text', from: 's', derivedColumn: 's' },
           { name: 'alone', form: 'text', derivedColumn: 's' },
