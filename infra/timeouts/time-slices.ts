@@ -16,12 +16,11 @@ const waiting: (() => void)[] = [];
 let sliceStartedMs: number | undefined;
 
 /**
- * For long work in an asynchronous function. Returns a function to be called between its steps: if the time slice is
- * over, it returns a promise that resolves in a later turn of the event loop.
+ * Called between the steps of long work in an asynchronous function. If the time slice of this turn is over, returns a
+ * promise that resolves in a later turn of the event loop.
  */
-export function createTimeSlices(): () => Promise<void> | undefined {
-  return () =>
-    performance.now() - startSlice() < sliceMs ? undefined : new Promise((resolve) => runInLaterTurn(resolve));
+export function endSlice(): Promise<void> | undefined {
+  return performance.now() - startSlice() < sliceMs ? undefined : new Promise((resolve) => runInLaterTurn(resolve));
 }
 
 /** Calls `work` in a later turn, in which no other work that has waited is resumed. */

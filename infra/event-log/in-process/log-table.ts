@@ -15,7 +15,7 @@
 import type { ClickHouse } from '../../clickhouse/clickhouse.ts';
 import { type Layout, runOnEachShard } from '../../clickhouse/layout.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import { createTimeSlices } from '../../timeouts/time-slices.ts';
+import { endSlice } from '../../timeouts/time-slices.ts';
 import { AvroContainer, AvroWriter, buildContainerSchema, buildWirePrefix } from '../avro.ts';
 import type { LogPosition, LogRecord } from '../event-log.ts';
 import { sumValueBytes } from '../event-log-metrics.ts';
@@ -234,7 +234,6 @@ async function encodeRows(segments: ReadonlyMap<string, Segment>, logged: readon
   for (const { records } of logged) bytes += sumValueBytes(records) + rowOverheadBytes * records.length;
   const container = new AvroContainer(schema, bytes);
   const row = new AvroWriter();
-  const endSlice = createTimeSlices();
   for (const { topic, tenantId = '', records } of logged) {
     const segment = BigInt(segments.get(topic)?.id ?? 0);
     for (const { partition, offset, key, headers, value } of records) {

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { Readable } from 'node:stream';
 import { CsvError, parse } from 'csv-parse';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createTimeSlices } from '../../../infra/timeouts/time-slices.ts';
+import { endSlice } from '../../../infra/timeouts/time-slices.ts';
 import { scanObject, scanValue } from '../../ingest/json/scan.ts';
 import { KeySet, skipSpace } from '../../ingest/json/scan-any.ts';
 
@@ -54,8 +54,7 @@ async function* readCsv(
     skip_empty_lines: true,
     max_record_size: maxRowBytes,
   });
-  const endSlice = createTimeSlices();
-  const chunks = Readable.from(generateChunks(file, endSlice));
+  const chunks = Readable.from(generateChunks(file));
   chunks.on('error', (error) => parser.destroy(error)).pipe(parser);
   let number = 0;
   let header: string[] | undefined;
@@ -93,7 +92,7 @@ async function* readCsv(
 }
 
 /** A chunk may contain no complete record, so the event loop runs between chunks too. */
-async function* generateChunks(file: Buffer, endSlice: () => Promise<void> | undefined): AsyncGenerator<Buffer> {
+async function* generateChunks(file: Buffer): AsyncGenerator<Buffer> {
   const checkCells = createCellCheck(file);
   for (let at = 0; at < file.length; at += bytesPerChunk) {
     const end = Math.min(at + bytesPerChunk, file.length);
@@ -179,7 +178,6 @@ async function* readJsonLines(
 ): AsyncGenerator<TableRow> {
   const keys = new KeySet([...new Set(columns)]);
   const hasByteOrderMark = file.length >= 3 && file[0] === 0xef && file[1] === 0xbb && file[2] === 0xbf;
-  const endSlice = createTimeSlices();
   for (let number = 1, start = hasByteOrderMark ? 3 : 0, stepEnd = 0; start < file.length; number++) {
     if (start >= stepEnd) {
       stepEnd = start + bytesPerStep;

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createTimeSlices } from '../../../infra/timeouts/time-slices.ts';
+import { endSlice } from '../../../infra/timeouts/time-slices.ts';
 
 const stepMs = 3;
 
@@ -13,7 +13,6 @@ it('all work together blocks a turn of the event loop for one time slice', async
   };
   let turn = setImmediate(countTurns);
   const work = async () => {
-    const endSlice = createTimeSlices();
     for (let step = 0; step < 10; step += 1) {
       for (const untilMs = performance.now() + stepMs; performance.now() < untilMs; );
       stepsInTurn += 1;
