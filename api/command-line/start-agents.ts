@@ -203,8 +203,6 @@ export async function openAgents(
 
   const hub = await openStreamHub({ log, clickhouse, deploymentId, gapTimeoutMs: config.agentsLeaseMs + 10_000 });
   shutdown.add('streams', () => hub.close());
-  const { executor, publisher } = startWork(parts, { servedDeployment: deployment, file, watch }, pool, shutdown);
-  if (app) watch.onDeleted(() => app.close());
   const sweepers = [
     { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
     { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
@@ -222,7 +220,10 @@ export async function openAgents(
       },
     ),
   );
+  // Added before the graph runs, so that a sweep in progress does not delay their drain.
   shutdown.add('expiry', async () => void (await Promise.all(sweepers.map((sweeper) => sweeper.stop()))));
+  const { executor, publisher } = startWork(parts, { servedDeployment: deployment, file, watch }, pool, shutdown);
+  if (app) watch.onDeleted(() => app.close());
 
   const graphs = Object.fromEntries(served.map(({ graphId, name, description }) => [graphId, { name, description }]));
   const types = readTypesInBackground({

@@ -95,36 +95,65 @@ function pruneTogether(
 }
 
 /**
- * Deletes or prunes up to {@link threadsPerTransaction} expired threads that are not busy.
+ * Deletes or prunes the expired threads that are not busy, each in a transaction of its own, so that requests to the
+ * others do not wait. When `signal` is aborted, the transaction in progress is rolled back.
  *
- * @returns the number of these threads; call the function again until it returns 0.
+ * @returns the number of these threads.
  */
-export async function expireThreads(database: Database, deploymentId: string): Promise<number> {
+export async function expireThreads(database: Database, deploymentId: string, signal?: AbortSignal): Promise<number> {
+  let count = 0;
+  while (!signal?.aborted && (await expireThread(database, deploymentId, signal))) count += 1;
+  return count;
+}
+
+/** @returns whether there was an expired thread. */
+function expireThread(database: Database, deploymentId: string, signal: AbortSignal | undefined): Promise<boolean> {
   const expire = async (tx: Sql) => {
-    const rows = await tx.query<{ thread_id: string; ttl_strategy: TtlStrategy }>(
+    const [thread] = await tx.query<{ thread_id: string; ttl_strategy: TtlStrategy }>(
       `SELECT thread_id, ttl_strategy FROM agents.threads
        WHERE deployment_id = $1 AND expires_at <= clock_timestamp() AND status <> 'busy'
          AND (write_until IS NULL OR write_until <= clock_timestamp())
-       ORDER BY expires_at LIMIT ${threadsPerTransaction} FOR UPDATE SKIP LOCKED`,
+       ORDER BY expires_at LIMIT 1 FOR UPDATE SKIP LOCKED`,
       [deploymentId],
     );
-    const selectThreadIds = (strategy: TtlStrategy) =>
-      rows.filter((row) => row.ttl_strategy === strategy).map((row) => row.thread_id);
-    const [deleted, pruned] = [selectThreadIds('delete'), selectThreadIds('keep_latest')];
-    if (deleted.length > 0) await removeThreads(tx, deploymentId, deleted, { hidden: true });
-    if (pruned.length > 0) {
-      await keepLatestCheckpoint(
-        tx,
-        pruned.map((threadId) => buildThreadKey(deploymentId, threadId)),
-      );
+    if (thread === undefined) return false;
+    const { thread_id: threadId, ttl_strategy: strategy } = thread;
+    if (strategy === 'delete') await removeThreads(tx, deploymentId, [threadId], { hidden: true });
+    else {
+      await keepLatestCheckpoint(tx, [buildThreadKey(deploymentId, threadId)]);
       // A pruned thread needs no further pruning until its next run, which sets a new expiry.
-      await tx.execute(
-        'UPDATE agents.threads SET expires_at = NULL WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[])',
-        [deploymentId, pruned],
-      );
+      await tx.execute('UPDATE agents.threads SET expires_at = NULL WHERE deployment_id = $1 AND thread_id = $2', [
+        deploymentId,
+        threadId,
+      ]);
     }
-    return rows.length;
+    return true;
   };
-  // A sweep that fails would find the same threads again.
-  return database.transaction(expire, { timeoutMs: deletionTimeoutMs });
+  // A sweep that fails would find the same thread again.
+  return database.transaction((tx) => endOnAbort(database, tx, signal, () => expire(tx)), {
+    timeoutMs: deletionTimeoutMs,
+  });
+}
+
+/** Runs `work` in `tx`. When `signal` is aborted, ends the connection of `tx`, so that no statement delays a shutdown. */
+async function endOnAbort<Result>(
+  database: Database,
+  tx: Sql,
+  signal: AbortSignal | undefined,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const [backend] = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+  signal?.throwIfAborted();
+  let ending: Promise<unknown> | undefined;
+  const end = () => {
+    ending = database.query('SELECT pg_terminate_backend($1)', [backend?.pid]).catch(() => undefined);
+  };
+  signal?.addEventListener('abort', end, { once: true });
+  try {
+    return await work();
+  } finally {
+    signal?.removeEventListener('abort', end);
+    // Another user must not get the connection before it ends.
+    await ending;
+  }
 }

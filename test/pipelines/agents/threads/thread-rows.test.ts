@@ -269,6 +269,28 @@ describe('threads with a time to live', () => {
     }
     await expect(readThread(database, org, id)).rejects.toMatchObject(missing);
   });
+
+  it('expire one after the other, until the sweep is stopped', async () => {
+    const large = (await make({ ttl: { minutes: 9, strategy: 'delete' } })).thread_id;
+    const other = (await make({ ttl: { minutes: 9, strategy: 'delete' } })).thread_id;
+    await rows.checkpoint(buildThreadKey(org, large), '1');
+    for (const id of [large, other]) await expireNow(id);
+    const stopping = new AbortController();
+    await onDeletion('agents.checkpoints', 'PERFORM pg_sleep(3600)', async () => {
+      const sweep = expireThreads(database, org, stopping.signal).catch(() => 'stopped');
+      await until('the deletion is in progress', async () => {
+        const sleeping = await database.query(`SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'`);
+        return sleeping.length > 0;
+      });
+      expect(await updateThread(database, org, other, { metadata: { a: 1 } })).toMatchObject({ metadata: { a: 1 } });
+      stopping.abort();
+      expect(await sweep).toBe('stopped');
+    });
+    expect(await readThread(database, org, large)).toMatchObject({ thread_id: large });
+    expect(await rows.listCheckpointIds(buildThreadKey(org, large))).toEqual(['1']);
+    expect(await expireThreads(database, org, stopping.signal)).toBe(0);
+    expect(await expireThreads(database, org)).toBe(1);
+  });
 });
 
 describe('search', () => {
