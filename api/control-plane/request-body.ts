@@ -1,5 +1,8 @@
 import type { Readable } from 'node:stream';
 
+/** Approximate memory of a chunk in addition to its bytes: a chunk may have one byte. */
+const chunkOverheadBytes = 200;
+
 /** Maximum number of bytes that one request, and all requests together, keep. `usedBytes` are those that all keep now. */
 export interface KeptBytes {
   readonly maxBytes: number;
@@ -75,8 +78,9 @@ export class RequestBody {
     }
     this.#kept.push(value);
     if (!this.#isKeeping) return;
-    this.#keptBytes += value.length;
-    this.#limits.usedBytes += value.length;
+    const bytes = value.length + chunkOverheadBytes;
+    this.#keptBytes += bytes;
+    this.#limits.usedBytes += bytes;
     const { maxBytes, maxTotalBytes, usedBytes } = this.#limits;
     if (this.#keptBytes > maxBytes || usedBytes > maxTotalBytes) this.stopKeeping();
   }
