@@ -93,6 +93,8 @@ export class ReplicaDispatcher {
     for (;;) {
       signal.throwIfAborted();
       const { url } = await replicas.find(slug, { avoid: tried, signal });
+      // A read that the previous attempt started may have exceeded the limit of the body meanwhile.
+      if (body?.canRestart === false) throw runlakeError('DEPLOYMENT_NOT_SERVING', { deployment: slug });
       tried.add(url);
       const mayRetry = () => tried.size < maxAttempts && !signal.aborted && body?.canRestart !== false;
       try {
