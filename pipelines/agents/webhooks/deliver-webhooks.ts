@@ -138,7 +138,8 @@ const webhookRetentionMs = 24 * 3_600_000;
 
 const toTimestamp = (ms: number) => new Date(ms).toISOString();
 
-const receiverSql = `coalesce(substring(url FROM '(?i)^https?://[^/?#]*'), '')`;
+/** Scheme and host of a normalised URL, without user name and password; empty for this server. */
+const receiverSql = `coalesce(regexp_replace(substring(url FROM '^https?://[^/?#]*'), '//.*@', '//'), '')`;
 
 /** Claims at most `count` webhooks that are due, except those for `omittedReceivers`. */
 export async function claimWebhooks(

@@ -70,7 +70,7 @@ export function buildWebhookRules(options: WebhookRuleOptions): WebhookRules {
 function findFlaw(webhook: string, { settings = {}, allowPrivate }: WebhookRuleOptions): string | undefined {
   const limits = settings.url ?? {};
   const maxLength = limits.max_url_length ?? defaultMaxUrlLength;
-  if (webhook.length > maxLength) return `it is longer than ${maxLength} characters`;
+  if (normalizeUrl(webhook).length > maxLength) return `it is longer than ${maxLength} characters`;
   if (/[\s\p{Control}\p{Surrogate}]/u.test(webhook)) return 'it contains characters that a URL cannot have';
   if (webhook.startsWith('/')) {
     if (limits.disable_loopback) return 'the langgraph.json disables paths of this server';
@@ -99,6 +99,11 @@ function isOwnPath(path: string): boolean {
 function isInDomain(host: string, domain: string): boolean {
   const name = domain.toLowerCase();
   return name.startsWith('*.') ? host.endsWith(name.slice(1)) : host === name;
+}
+
+/** Normalises a URL as it is sent, so that all spellings of a host are equal. A path of this server stays as it is. */
+function normalizeUrl(webhook: string): string {
+  return URL.canParse(webhook) ? new URL(webhook).href : webhook;
 }
 
 /** Removes the credentials from a URL and truncates it, for use in error messages. */
@@ -137,7 +142,7 @@ export async function recordWebhook(sql: Sql, ended: EndedRunWithWebhook): Promi
     [
       ended.deploymentId,
       ended.runId,
-      removeNul(kwargs.webhook),
+      normalizeUrl(kwargs.webhook.replaceAll('\0', '')),
       ended.values ?? null,
       removeNul(ended.error) ?? null,
       JSON.stringify(formatKwargs(kwargs)),

@@ -248,6 +248,30 @@ describe('a webhook', () => {
     }
   });
 
+  it.each([
+    ...[
+      'https:hang.test/x',
+      'https:\\\\hang.test',
+      'HTTPS://Hang.test',
+      'https://hang.test:443',
+      'https://1@hang.test',
+    ],
+    ...['https://1:2@hang.test/@x', 'https://1@2@hang.test?@', 'https://hang.test#a@b'],
+  ])('to %s is one for https://hang.test', async (webhook) => {
+    await endRun(webhook);
+    expect(await claimWebhooks(deps(), 1, ['https://hang.test'])).toEqual([]);
+    expect(await claimWebhooks(deps(), 1)).toMatchObject([{ receiver: 'https://hang.test' }]);
+  });
+
+  it.each([
+    ['/hook', ''],
+    ['http://hang.test', 'http://hang.test'],
+    ['https://hang.test:444/', 'https://hang.test:444'],
+  ])('to %s is one for "%s"', async (webhook, expected) => {
+    await endRun(webhook);
+    expect(await claimWebhooks(deps(), 1)).toMatchObject([{ receiver: expected }]);
+  });
+
   it('is claimed by one process, and by another after that one died', async () => {
     const runs = await Promise.all(Array.from({ length: 12 }, () => endRun(getHookUrl())));
     clock = new Date(Date.now() + 1_000);
