@@ -76,7 +76,12 @@ export function formatWithRemedy({ message, remedy }: RunlakeError): string {
 }
 
 export function isRunlakeError(value: unknown): value is RunlakeError {
-  return value instanceof RunlakeError;
+  try {
+    return value instanceof RunlakeError;
+  } catch {
+    // The value is a revoked proxy, or a proxy that throws.
+    return false;
+  }
 }
 
 function fillTemplate(template: string, parameters: ErrorParameters): string {

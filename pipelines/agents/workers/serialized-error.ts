@@ -15,19 +15,24 @@ const maxMessageCharacters = 64 * 1024;
 
 /** Describes a value that project code threw. Reading such a value, or converting it to text, can throw as well. */
 export function describeProjectError(thrown: unknown): { readonly error: string; readonly message: string } {
-  try {
-    return thrown instanceof Error
-      ? { error: toText(thrown.name), message: toText(thrown.message) }
-      : { error: 'Error', message: toText(thrown) };
-  } catch {
-    return { error: 'Error', message: 'The graph threw a value that has no text.' };
-  }
+  return { error: 'Error', ...readThrown(thrown) };
 }
 
 /** Describes an error of project code, with its name. */
 export function formatProjectError(thrown: unknown): string {
-  const { error, message } = describeProjectError(thrown);
-  return thrown instanceof Error ? `${error}: ${message}` : message;
+  const { error, message } = readThrown(thrown);
+  return error === undefined ? message : `${error}: ${message}`;
+}
+
+/** `error` is set if `thrown` is an `Error` with text. */
+function readThrown(thrown: unknown): { readonly error?: string; readonly message: string } {
+  try {
+    return thrown instanceof Error
+      ? { error: toText(thrown.name), message: toText(thrown.message) }
+      : { message: toText(thrown) };
+  } catch {
+    return { message: 'The graph threw a value that has no text.' };
+  }
 }
 
 function toText(value: unknown): string {

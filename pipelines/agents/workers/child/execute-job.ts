@@ -175,10 +175,15 @@ function toAbortOutcome(reason: unknown, state: LeftState | undefined): RunOutco
  * tasks fail.
  */
 function hasCause(error: unknown, matches: (each: unknown) => boolean, depth = 0): boolean {
-  if (!(error instanceof Error) || depth > 5) return false;
-  if (matches(error)) return true;
-  const inner = error instanceof AggregateError ? error.errors : [];
-  return [error.cause, ...inner].some((each) => hasCause(each, matches, depth + 1));
+  try {
+    if (!(error instanceof Error) || depth > 5) return false;
+    if (matches(error)) return true;
+    const inner = error instanceof AggregateError ? error.errors : [];
+    return [error.cause, ...inner].some((each) => hasCause(each, matches, depth + 1));
+  } catch {
+    // Reading a value that project code threw can throw as well.
+    return false;
+  }
 }
 
 const isCausedByLostLease = (error: unknown) => hasCause(error, isLeaseLost);
