@@ -1,8 +1,8 @@
 /**
  * Delivers webhooks that are due according to the clock of Postgres.
  *
- * Invariant: a recorded webhook is delivered at least once, unless it is refused permanently or all attempts fail. A
- * crash does not lose it.
+ * Invariant: a recorded webhook is delivered at least once, unless it is refused permanently, all attempts fail, or it is
+ * still not delivered after {@link maxAgeMs}. A crash does not lose it.
  *
  *   1. One statement claims the webhooks that have been due longest and that no other process has locked (SKIP
  *      LOCKED). It increments `attempts` and sets `due_at` to a time after the longest possible attempt. It omits
@@ -131,9 +131,14 @@ interface ClaimedWebhook {
   readonly claimedAtMs: number;
 }
 
-/** Pauses between attempts after a failure. The tenth and last attempt takes place an hour after the first attempt. */
+/**
+ * Pauses between attempts after a failure. The tenth and last attempt takes place an hour after the first attempt, or
+ * later if the webhook waits for others to the same receiver.
+ */
 const retryPausesSeconds = [5, 15, 45, 120, 240, 480, 720, 900, 1_080];
 const maxAttempts = retryPausesSeconds.length + 1;
+/** Webhooks to a receiver that does not answer can arrive faster than their attempts end. */
+const maxAgeMs = 24 * 3_600_000;
 const webhookRetentionMs = 24 * 3_600_000;
 
 const toTimestamp = (ms: number) => new Date(ms).toISOString();
@@ -217,11 +222,18 @@ export async function getMsToNextWebhook(
   return row?.due ? Math.max(0, Date.parse(row.due) - (await now(database))) : undefined;
 }
 
-/** Deletes webhooks that were marked as given up more than a day ago. */
-export async function deleteOldWebhooks({ database, deploymentId, now }: DeliveryDeps): Promise<void> {
+/** Gives up webhooks that are older than {@link maxAgeMs}, and deletes those that were given up more than a day ago. */
+export async function deleteOldWebhooks({ database, deploymentId, logger, now }: DeliveryDeps): Promise<void> {
+  const nowMs = await now(database);
+  const count = await database.execute(
+    `UPDATE agents.webhooks SET given_up_at = $2, last_error = 'it was not delivered within a day'
+     WHERE deployment_id = $1 AND given_up_at IS NULL AND created_at < $3`,
+    [deploymentId, toTimestamp(nowMs), toTimestamp(nowMs - maxAgeMs)],
+  );
+  if (count > 0) logger.warn({ count }, 'webhooks given up that were not delivered within a day');
   await database.execute('DELETE FROM agents.webhooks WHERE deployment_id = $1 AND given_up_at < $2', [
     deploymentId,
-    toTimestamp((await now(database)) - webhookRetentionMs),
+    toTimestamp(nowMs - webhookRetentionMs),
   ]);
 }
 

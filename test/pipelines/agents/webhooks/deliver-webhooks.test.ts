@@ -272,6 +272,21 @@ describe('a webhook', () => {
     expect(await claimWebhooks(deps(), 1)).toMatchObject([{ receiver: expected }]);
   });
 
+  it('is given up after a day without an attempt', async () => {
+    const runId = await endRun(getHookUrl());
+    for (const [hours, state] of [
+      [23, [0, expect.any(Number), null]],
+      [2, [0, 'given up', 'it was not delivered within a day']],
+      [23, [0, 'given up', 'it was not delivered within a day']],
+      [2, 'gone'],
+    ] as const) {
+      clock = new Date(clock.getTime() + hours * 3_600_000);
+      await deleteOldWebhooks(deps());
+      expect(await readWebhookState(runId)).toEqual(state);
+    }
+    expect(await claimWebhooks(deps(), 1)).toEqual([]);
+  });
+
   it('is claimed by one process, and by another after that one died', async () => {
     const runs = await Promise.all(Array.from({ length: 12 }, () => endRun(getHookUrl())));
     clock = new Date(Date.now() + 1_000);
