@@ -153,7 +153,7 @@ test('small events count with their overhead: a run that exceeds the stream buff
     // No event is acknowledged before that.
     await vi.waitFor(() => expect(lines).toContain('stopped'), waitOptions);
     resume();
-    expect(await handle.outcome).toEqual({
+    expect(await handle.outcome).toMatchObject({
       kind: 'failed',
       error: 'StreamBufferFull',
       message: expect.stringContaining('limit: 4194304'),
