@@ -84,7 +84,7 @@ export interface Command extends Query {
   readonly profile?: CommandProfile;
 }
 
-export type QueryParameter = string | number | boolean | null | readonly (string | number | null)[];
+export type QueryParameter = string | number | bigint | boolean | null | readonly (string | number | bigint | null)[];
 
 export interface ExternalTable {
   readonly name: string;

@@ -64,7 +64,7 @@ function formatParameter(value: QueryParameter): string {
   if (value === null) return '\\N';
   if (typeof value === 'string') return escapeText(value);
   if (typeof value === 'boolean') return value ? '1' : '0';
-  if (typeof value === 'number') return String(value);
+  if (typeof value === 'number' || typeof value === 'bigint') return String(value);
   return `[${value.map((item) => (typeof item === 'string' ? `'${escapeText(item)}'` : String(item ?? 'NULL'))).join(',')}]`;
 }
 
@@ -96,9 +96,9 @@ function bindText(text: string, bind: Bind): string {
     .join(', ')})`;
 }
 
-function bindArray(items: readonly (string | number | null)[], type: string, bind: Bind): string {
+function bindArray(items: readonly (string | number | bigint | null)[], type: string, bind: Bind): string {
   const expressions: string[] = [];
-  let part: (string | number | null)[] = [];
+  let part: (string | number | bigint | null)[] = [];
   let characters = 0;
   const bindPart = () => {
     if (part.length > 0) expressions.push(bind(type, part));

@@ -7,9 +7,11 @@ import {
   type Comparison,
   type Condition,
   createFilterError,
+  ExactNumber,
   type Expression,
   type FieldName,
   type Literal,
+  type Operand,
   type Scalar,
   suggestName,
 } from './syntax.ts';
@@ -93,7 +95,7 @@ const getLiteralValue = (literal: Literal): Scalar | readonly Literal[] => liter
 const isList = (value: Scalar | readonly Literal[]): value is readonly Literal[] => Array.isArray(value);
 
 /** Returns the value in the form of {@link Comparison}. */
-function checkValue(literal: Literal, name: string, field: Field): Scalar {
+function checkValue(literal: Literal, name: string, field: Field): Operand {
   const { value } = literal;
   const createExpectationError = (expected: string) => createValueError(literal, name, expected);
   switch (field.type) {
@@ -136,7 +138,7 @@ function checkValue(literal: Literal, name: string, field: Field): Scalar {
     }
     case 'pair-value':
       if (isList(value) || value === null) throw createExpectationError('a string, a number, `true` or `false`');
-      return value;
+      return literal.digits === undefined ? value : new ExactNumber(literal.digits);
     case 'document':
       throw createExpectationError('no value');
   }

@@ -2,6 +2,7 @@ import { scoreSql } from '../../feedback/feedback-stats.ts';
 import { toPlainText } from '../json-sql.ts';
 import { getField, type PairFamily } from './fields.ts';
 import { buildComparisonSql, definePairs, type FilterContext, type RunComparison } from './sql-terms.ts';
+import { ExactNumber, isNumeric, type Operand } from './syntax.ts';
 
 /** Writes the SQL of one comparison on a pair. `neq` is written as `eq`, and the caller negates the result. */
 type WritePair = (comparison: RunComparison) => string;
@@ -75,29 +76,36 @@ function writeText(left: string, comparison: RunComparison, context: FilterConte
   return buildComparisonSql(left, removeNegation(comparison), comparison.value, 'String', context);
 }
 
+/** Integers that fit into Int256. */
+const integerPattern = '^-?[0-9]{1,76}$';
 const numberPattern = '^-?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$';
 
 /**
  * Writes the comparison of a value. A value is compared with a string or a boolean as text, and with a number as a
  * number if its text is a number. Whether the value was sent as a string or as a number makes no difference, because
- * metadata often comes from environment variables.
+ * metadata often comes from environment variables. Large integers are compared by all their digits.
  */
 function writeValue(text: string, comparison: RunComparison, context: FilterContext): string {
   const operator = removeNegation(comparison);
   const number = `if(match(ifNull(${text}, ''), '${numberPattern}'), toFloat64OrNull(${text}), NULL)`;
-  const compare = (value: RunComparison['value'], isNumber: boolean) =>
-    isNumber
-      ? buildComparisonSql(number, operator, value, 'Float64', context)
-      : buildComparisonSql(text, operator, value, 'String', context);
-  if (!Array.isArray(comparison.value)) {
-    const { value } = comparison;
-    return typeof value === 'number' ? compare(value, true) : compare(String(value), false);
-  }
-  const numbers = comparison.value.filter((item) => typeof item === 'number');
-  const texts = comparison.value.filter((item) => typeof item !== 'number').map(String);
+  const integer = `if(match(ifNull(${text}, ''), '${integerPattern}'), toInt256OrNull(${text}), NULL)`;
+  const compareWith = (left: string, type: string, list: readonly Operand[]) =>
+    buildComparisonSql(left, operator, Array.isArray(comparison.value) ? list : list[0]!, type, context);
+  const compareIntegers = (list: readonly ExactNumber[]) => {
+    const asFloats = compareWith(number, 'Float64', list.map(Number));
+    return `if(isNull(${integer}), ${asFloats}, ${compareWith(integer, 'Int256', list)})`;
+  };
+  const values = [comparison.value].flat();
+  const integers = values.filter(isExactInteger);
+  const numbers = values.filter((item) => isNumeric(item) && !isExactInteger(item)).map(Number);
+  const texts = values.filter((item) => !isNumeric(item)).map(String);
   const lists = [
-    ...(numbers.length > 0 ? [compare(numbers, true)] : []),
-    ...(texts.length > 0 ? [compare(texts, false)] : []),
+    ...(integers.length > 0 ? [compareIntegers(integers)] : []),
+    ...(numbers.length > 0 ? [compareWith(number, 'Float64', numbers)] : []),
+    ...(texts.length > 0 ? [compareWith(text, 'String', texts)] : []),
   ];
   return `(${lists.join(' OR ')})`;
 }
+
+const isExactInteger = (value: Operand): value is ExactNumber =>
+  value instanceof ExactNumber && !value.digits.includes('.');

@@ -18,6 +18,9 @@ const constants: ReadonlyMap<string, boolean | null> = new Map([
   ['null', null],
 ]);
 
+/** Matches numbers that may have more than 15 digits, which a JavaScript number keeps, and that stores can compare. */
+const longNumber = /^(?=.{16})-?\d{1,76}(?:\.\d{1,76})?$/;
+
 /**
  * Parses an expression.
  *
@@ -117,7 +120,8 @@ class Parser {
     if (token.kind === 'string' || token.kind === 'number') {
       if (token.kind === 'number' && !Number.isFinite(token.value)) throw this.#expected('a smaller number');
       this.#advance();
-      return { at, value: token.value };
+      const isLong = token.kind === 'number' && longNumber.test(token.text);
+      return { at, value: token.value, ...(isLong && { digits: token.text }) };
     }
     const constant = token.kind === 'name' ? constants.get(token.text) : undefined;
     if (constant !== undefined) {

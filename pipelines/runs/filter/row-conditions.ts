@@ -5,7 +5,7 @@ import { toJsonb } from '../../../infra/postgres/value-types.ts';
 import { formatTimeWithZone } from '../../ingest/run-event/times.ts';
 import type { Field, FieldType } from './fields.ts';
 import { toLikePattern } from './sql-terms.ts';
-import type { Comparison, Condition, Operator } from './syntax.ts';
+import { type Comparison, type Condition, isNumeric, type Operator } from './syntax.ts';
 
 /**
  * Translates conditions in the filter language to SQL for the rows of a Postgres table. The value of each SQL
@@ -157,7 +157,7 @@ function listJsonParts({ operator, field, value }: PairComparison): string[] | u
   const values = [value].flat();
   if (operator !== 'eq' && operator !== 'in') return undefined;
   // Equal numbers may have different texts.
-  if (field === 'metadata_value' && values.some((each) => typeof each === 'number')) return undefined;
+  if (field === 'metadata_value' && values.some(isNumeric)) return undefined;
   const escaped = values.map((each) => JSON.stringify(toStorableText(each)).slice(1, -1));
   // A key may contain dots itself, so it ends at least with what follows the last dot of the path.
   return field === 'metadata_key' ? escaped.map((path) => `${path.slice(path.lastIndexOf('.') + 1)}": `) : escaped;
@@ -183,12 +183,12 @@ function writePair({ operator, field, value }: PairComparison): RawBuilder<SqlBo
       textType,
     );
   if (!Array.isArray(value)) {
-    return typeof value === 'number'
-      ? writeNullSafeComparison(valueNumberSql, operator, value, numberType)
+    return isNumeric(value)
+      ? writeNullSafeComparison(valueNumberSql, operator, String(value), numberType)
       : writeNullSafeComparison(valueTextSql, operator, toStorableText(value), textType);
   }
-  const numbers = value.filter((item) => typeof item === 'number');
-  const texts = value.filter((item) => typeof item !== 'number').map(toStorableText);
+  const numbers = value.filter(isNumeric).map(String);
+  const texts = value.filter((item) => !isNumeric(item)).map(toStorableText);
   return join(
     [
       writeNullSafeComparison(valueNumberSql, 'in', numbers, numberType),

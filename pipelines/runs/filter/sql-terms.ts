@@ -1,7 +1,7 @@
 import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { toPairs, toReadableJson } from '../json-sql.ts';
 import type { RunFilterField } from './fields.ts';
-import type { Comparison, Condition, Scalar } from './syntax.ts';
+import { type Comparison, type Condition, ExactNumber, type Operand } from './syntax.ts';
 
 export type RunCondition = Condition<RunFilterField>;
 export type RunComparison = Comparison<RunFilterField>;
@@ -62,9 +62,10 @@ export class FilterContext {
    * Binds a value and returns its placeholder, so that text from a caller is never part of the SQL. The client encodes
    * texts as UTF-8, so that a lone surrogate becomes U+FFFD, as in stored texts.
    */
-  bind(type: string, value: Scalar | readonly Scalar[]): string {
+  bind(type: string, value: Operand | readonly Operand[]): string {
     const name = `filter_${Object.keys(this.params).length}`;
-    this.params[name] = value as QueryParameter;
+    const toParameter = (each: unknown) => (each instanceof ExactNumber ? BigInt(each.digits) : each);
+    this.params[name] = (Array.isArray(value) ? value.map(toParameter) : toParameter(value)) as QueryParameter;
     return `{${name}:${type}}`;
   }
 }
@@ -78,7 +79,7 @@ const signs = { eq: '=', gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
 export function buildComparisonSql(
   left: string,
   operator: RunComparison['operator'],
-  value: Scalar | readonly Scalar[],
+  value: Operand | readonly Operand[],
   type: string,
   context: FilterContext,
 ): string {

@@ -25,7 +25,25 @@ export type Scalar = string | number | boolean | null;
 
 export interface Literal extends Positioned {
   readonly value: Scalar | readonly Literal[];
+  /** The number as it was written, if a JavaScript number may lose digits of it. */
+  readonly digits?: string;
 }
+
+/** A number that a JavaScript number may not represent exactly, such as 1234567890123456789. */
+export class ExactNumber {
+  readonly digits: string;
+
+  constructor(digits: string) {
+    this.digits = digits;
+  }
+
+  toString(): string {
+    return this.digits;
+  }
+}
+
+export const isNumeric = (value: unknown): value is number | ExactNumber =>
+  typeof value === 'number' || value instanceof ExactNumber;
 
 /** A field name as written, with or without quotes. */
 export interface FieldName extends Positioned {
@@ -40,6 +58,9 @@ export type Expression = Positioned &
     | { readonly kind: 'search'; readonly field: FieldName | undefined; readonly text: Literal }
   );
 
+/** A checked value. Only comparisons of the values of pairs, such as `metadata_value`, contain exact numbers. */
+export type Operand = Scalar | ExactNumber;
+
 /**
  * A checked comparison. Times and durations are in microseconds, and ids are in lower case; the value of `in` is a
  * list.
@@ -48,7 +69,7 @@ export interface Comparison<Field extends string> {
   readonly kind: 'compare';
   readonly operator: Operator;
   readonly field: Field;
-  readonly value: Scalar | readonly Scalar[];
+  readonly value: Operand | readonly Operand[];
 }
 
 /** A checked expression over the fields of a resource. */

@@ -109,6 +109,18 @@ it('finds exactly the rows with such a pair, whatever characters keys and values
 const isAboveOne = (value: Json) => typeof value === 'number' && value > 1;
 
 it.each([
+  ['eq', '1234567890123456789', [0, 1]],
+  ['neq', '1234567890123456789', [2, 3]],
+  ['in', '[1234567890123456789, 0.12345678901234567890, 5]', [0, 1, 3]],
+  ['gt', '1234567890123456788', [0, 1]],
+])('compares numbers by all their digits: %s %s', async (operator, value, places) => {
+  const numbers = ['1234567890123456789', '"1234567890123456789"', '1234567890123456788', '0.1234567890123456789'];
+  const rows = numbers.map((number) => `{"guild":${number}}`);
+  const filter = `and(eq(metadata_key, "guild"), ${operator}(metadata_value, ${value}))`;
+  expect(await find(filter, rows)).toEqual(places.map((place) => ({ place })));
+});
+
+it.each([
   'and(eq(metadata_key, "a.b.c"), eq(metadata_value, "x"))',
   'exists(metadata, "c")',
   'in(metadata_key, ["a.b.c", "d"])',

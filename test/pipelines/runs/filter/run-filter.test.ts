@@ -36,6 +36,8 @@ const stored: [name: string, values: RunValues, parent?: string][] = [
     { runType: 'chain', extra: metadata({ user_id: 'u2', conversation_id: 'y', tenant_id: 'z', n: { deep: 5 } }) },
   ],
   ['thread', { runType: 'chain', extra: metadata({ thread_id: 't1', foo: 'bar' }) }],
+  ['guild 88', { runType: 'chain', extra: Buffer.from('{"metadata":{"guild":1234567890123456788}}') }],
+  ['guild 89', { runType: 'chain', extra: Buffer.from('{"metadata":{"guild":1234567890123456789}}') }],
 ];
 
 async function storeRuns(): Promise<void> {
@@ -126,7 +128,7 @@ describe('filter: every expression of the reference', () => {
     ['gt(total_tokens, 5000)', ['extractor']],
     ['neq(error, null)', ['failed']],
     ['eq(error, null)', namesExcept('failed')],
-    ['gt(start_time, "2026-03-05T12:00:06Z")', ['thread']],
+    ['gt(start_time, "2026-03-05T12:00:06Z")', ['thread', 'guild 88', 'guild 89']],
     ['and(gt(start_time, "2026-03-05T12:00:02"), lt(start_time, "2026-03-05T12:00:05Z"))', ['slow', 'failed']],
     ['search("image classification")', ['failed']],
     ['search("MESSAGES.CONTENT")', ['ChatOpenAI']],
@@ -163,6 +165,15 @@ describe('filter: every expression of the reference', () => {
     // Expressions that are not in the reference.
     ['neq(tags, "beta")', namesExcept('extractor')],
     ['and(eq(metadata_key, "n.deep"), eq(metadata_value, 5))', ['user 2']],
+    ['and(eq(metadata_key, "guild"), eq(metadata_value, 1234567890123456789))', ['guild 89']],
+    ['and(eq(metadata_key, "guild"), eq(metadata_value, "1234567890123456789"))', ['guild 89']],
+    ['and(eq(metadata_key, "guild"), neq(metadata_value, 1234567890123456789))', ['guild 88']],
+    ['and(eq(metadata_key, "guild"), gt(metadata_value, 1234567890123456788))', ['guild 89']],
+    [
+      'and(eq(metadata_key, "guild"), in(metadata_value, [1234567890123456787, 1234567890123456789, 0.12345678901234567, 5, "x"]))',
+      ['guild 89'],
+    ],
+    ['and(eq(metadata_key, "n.deep"), lt(metadata_value, 1234567890123456789))', ['user 2']],
     ['and(eq(feedback_key, "prompt_intent"), eq(feedback_value, "question"))', ['failed']],
     ['eq(execution_order, 1)', namesExcept('ExpandQuery', 'ChatOpenAI')],
     ['search(name, "QUERY")', ['ExpandQuery']],
