@@ -45,6 +45,7 @@ interface NewProject {
 /**
  * Creates a project. With `upsert`, an existing project with this name is changed instead: the given fields replace its
  * fields, except that an empty `extra` is ignored.
+ * Without `upsert`, a repeated request returns the project if it still has all given fields.
  *
  * @throws CONFLICT if the name is taken and `upsert` is not set, or if the id is taken; LIMIT_REACHED; NOT_FOUND for an
  *   unknown tag value.
@@ -93,9 +94,12 @@ export async function createProject(
       return toProjectRecord(made);
     }
     const [repeated] = await tx.query<ProjectRow>(
-      `SELECT ${projectColumns} FROM projects WHERE workspace_id = $1 AND name = $2 AND id = $3 AND deleted_at IS NULL
-         AND extra IS NOT DISTINCT FROM $4 AND reference_dataset_id IS NOT DISTINCT FROM $5`,
-      [workspaceId, project.name, project.id ?? null, extra, project.referenceDatasetId ?? null],
+      `SELECT ${projectColumns} FROM projects WHERE workspace_id = $1 AND name = $2 AND id = $15 AND deleted_at IS NULL
+         AND metadata = coalesce($5::jsonb, '{}') AND start_time = coalesce($6, start_time)
+         AND (description, extra, end_time, default_dataset_id, reference_dataset_id, trace_tier, num_examples,
+           num_repetitions, evaluator_keys, longlived_ttl_days) IS NOT DISTINCT FROM ($3, $4, $7, $8, $9, $10, $11, $12, $13, $14)
+         AND $16::uuid[] <@ array(SELECT tag_value_id FROM taggings WHERE resource_id = projects.id)`,
+      [...fields, project.id ?? null, project.tagValueIds ?? []],
     );
     if (repeated && !upsert) return toProjectRecord(repeated);
     if (!upsert) throw runlakeError('CONFLICT', { reason: 'Session already exists.' });

@@ -12,7 +12,7 @@ let key: string;
 let lostResponses = 0;
 
 beforeAll(async () => {
-  api = await startApi();
+  api = await startApi({ config: { retentionLonglivedDays: 400 } });
   ({ adminKey: key } = await addOrganization(api.database, 'acme'));
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   const fetchImplementation: typeof fetch = async (input, init) => {
@@ -26,6 +26,12 @@ beforeAll(async () => {
 afterAll(() => api.close());
 
 const ask = (url: string, body: object) => api.ask(key, 'POST', url, body);
+
+async function createTagValue(): Promise<string> {
+  const tagKeys = '/workspaces/current/tag-keys';
+  const { id } = (await ask(tagKeys, { key: randomUUID() })).body;
+  return (await ask(`${tagKeys}/${id}/tag-values`, { value: 'search' })).body.id;
+}
 
 describe('a repeated request to create examples', () => {
   it('creates them once, and returns their version', async () => {
@@ -60,13 +66,40 @@ describe('a repeated request to create examples', () => {
   });
 });
 
+it('a repeated request to create a project with every field returns it', async () => {
+  const [dataset, tag_value_ids] = [(await client.createDataset(randomUUID())).id, [await createTagValue()]];
+  const project = {
+    ...{ id: randomUUID(), name: randomUUID(), description: 'one', extra: { metadata: { a: 1 }, b: [1.5] } },
+    ...{ start_time: '2026-01-01T00:00:00.123456Z', end_time: '2026-01-02T00:00:00+02:00', tag_value_ids },
+    ...{ default_dataset_id: dataset, trace_tier: 'longlived', longlived_ttl_days: 400 },
+    ...{ num_examples: 1, num_repetitions: 2, evaluator_keys: ['a', 'b'] },
+  };
+  const made = await ask('/sessions', project);
+  expect(made.status).toBe(200);
+  expect(await ask('/sessions', project)).toEqual(made);
+});
+
 it('a repeated request to create an experiment returns it, and another experiment of the name is a conflict', async () => {
   const { id: reference_dataset_id } = await client.createDataset(randomUUID());
   const experiment = { id: randomUUID(), name: randomUUID(), reference_dataset_id, extra: { metadata: { a: 1 } } };
   const made = await ask('/sessions', experiment);
   expect(made.status).toBe(200);
   expect(await ask('/sessions', experiment)).toEqual(made);
-  for (const change of [{ id: randomUUID() }, { name: randomUUID() }, { extra: {} }, { reference_dataset_id: null }]) {
+  const tag_value_ids = [await createTagValue()];
+  for (const change of [
+    { id: randomUUID() },
+    { name: randomUUID() },
+    { extra: {} },
+    { reference_dataset_id: null },
+    { description: 'other' },
+    { start_time: '2026-01-01T00:00:00Z' },
+    { trace_tier: 'longlived' },
+    { default_dataset_id: reference_dataset_id },
+    { longlived_ttl_days: 20 },
+    { num_repetitions: 2 },
+    { evaluator_keys: ['a'] },
+    { tag_value_ids },
+  ]) {
     expect(await ask('/sessions', { ...experiment, ...change })).toMatchObject({ status: 409 });
   }
 });
