@@ -25,8 +25,9 @@ export const internals = {
   /** Maximum pause between two roll-up runs of the usage counts. It limits the age of usage reports. */
   rollupIntervalMs: 1_000,
   /**
-   * Time that a request waits for a run that it names only by id: a patch for its run, a post for its parent. The other
-   * request may arrive later, or another process may have accepted it.
+   * Time that a request waits for what it names only by id, such as a patch for its run and a post for its parent. The
+   * other request may arrive later, or another process may have accepted it. If it is not found, the request waits as long
+   * again for accepted events to be stored.
    */
   patchWaitMs: 5_000,
 

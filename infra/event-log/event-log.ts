@@ -187,35 +187,6 @@ export async function waitUntilStored(
 }
 
 /**
- * Looks for something that an accepted event contains. Before it returns undefined, it waits at most `storeWaitMs` until the
- * events of `topic` are stored that the log has accepted so far: another process may have accepted this one.
- *
- * @param find Waits up to `waitMs` until it is found.
- * @throws NOT_STORED_YET if these events are not stored in time; errors of `find` and of the log.
- */
-export async function findAccepted<Found>(
-  {
-    log,
-    topic,
-    waitMs,
-    storeWaitMs,
-  }: {
-    readonly log: Pick<EventLog, 'position' | 'isStored'>;
-    readonly topic: Topic;
-    readonly waitMs: number;
-    readonly storeWaitMs: number;
-  },
-  find: (waitMs: number) => Promise<Found | undefined>,
-): Promise<Found | undefined> {
-  const found = await find(waitMs);
-  if (found !== undefined) return found;
-  const isStored = await waitUntilStored(log, topic, { timeoutMs: storeWaitMs });
-  const late = await find(0);
-  if (late === undefined && !isStored) throw runlakeError('NOT_STORED_YET', {}, { retryAfterSeconds: 2 });
-  return late;
-}
-
-/**
  * Creates the error that {@link EventLog.publish} and {@link EventLog.follow} throw after {@link EventLog.close} was
  * called.
  */

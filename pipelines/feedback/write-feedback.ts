@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { findAccepted } from '../../infra/event-log/event-log.ts';
+import { findAccepted } from '../../infra/event-log/find-accepted.ts';
 import { runExclusive } from '../../infra/fairness/run-exclusive.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import { type EventLog, findAccepted } from '../../../infra/event-log/event-log.ts';
+import type { EventLog } from '../../../infra/event-log/event-log.ts';
+import { findAccepted } from '../../../infra/event-log/find-accepted.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 

@@ -114,6 +114,21 @@ it('a run that was accepted and is not stored yet is no unknown run: its client 
   await expect(acceptSingle(sender, patch, restarted)).rejects.toMatchObject(notStored);
   await expect(acceptSingle(sender, child, restarted)).rejects.toMatchObject(notStored);
 
+  // Requests that wait together ask the log together.
+  let positions = 0;
+  const counted: typeof log = Object.create(log, {
+    position: {
+      value: (topic: typeof runEvents) => {
+        positions += 1;
+        return log.position(topic);
+      },
+    },
+    isStored: { value: log.isStored.bind(log) },
+  });
+  const patches = Array.from({ length: 20 }, () => acceptSingle(sender, patch, { ...restarted, log: counted }));
+  for (const end of await Promise.allSettled(patches)) expect(end).toMatchObject({ reason: notStored });
+  expect(positions).toBeLessThan(patches.length);
+
   await log.subscribe({ topic: runEvents, group: 'test', limits: { rows: 1, bytes: 1 }, handle: async () => {} });
   await expect(acceptSingle(sender, patch, restarted)).rejects.toMatchObject({ code: 'RUN_UNKNOWN' });
   await log.close();

@@ -1,0 +1,55 @@
+import type { Topic } from '../../schemas/topics.ts';
+import { runlakeError } from '../errors/runlake-error.ts';
+import { type EventLog, waitUntilStored } from './event-log.ts';
+
+type StorageLog = Pick<EventLog, 'position' | 'isStored'>;
+
+/** A wait until the events are stored that a topic had when it began. */
+interface StorageWait {
+  readonly beganAtMs: number;
+  readonly isStored: Promise<boolean>;
+}
+
+/** The newest wait for each topic of a log. */
+const waits = new WeakMap<StorageLog, Map<Topic, StorageWait>>();
+/** Time in which callers join a wait. Each wait sends requests to Kafka, whose client all of them share. */
+const joinMs = 500;
+
+interface Search {
+  readonly log: StorageLog;
+  readonly topic: Topic;
+  readonly waitMs: number;
+  readonly storeWaitMs: number;
+}
+
+/**
+ * Looks for something that an accepted event contains. Before it returns undefined, it waits at most `storeWaitMs` until the
+ * events of `topic` are stored that the log had accepted at the time of the call: another process may have accepted this one.
+ *
+ * @param find Waits up to `waitMs` until it is found.
+ * @throws NOT_STORED_YET if these events are not stored in time; errors of `find` and of the log.
+ */
+export async function findAccepted<Found>(
+  search: Search,
+  find: (waitMs: number) => Promise<Found | undefined>,
+): Promise<Found | undefined> {
+  const calledAtMs = performance.now();
+  const found = await find(search.waitMs);
+  if (found !== undefined) return found;
+  const isStored = await joinStorageWait(search, calledAtMs);
+  const late = await find(0);
+  if (late === undefined && !isStored) throw runlakeError('NOT_STORED_YET', {}, { retryAfterSeconds: 2 });
+  return late;
+}
+
+/** Waits until the events are stored that the log had accepted at `calledAtMs`, together with other recent callers. */
+function joinStorageWait({ log, topic, storeWaitMs }: Search, calledAtMs: number): Promise<boolean> {
+  const waitsOfLog = waits.get(log) ?? new Map<Topic, StorageWait>();
+  waits.set(log, waitsOfLog);
+  const newest = waitsOfLog.get(topic);
+  const beganAtMs = performance.now();
+  if (newest && newest.beganAtMs >= Math.max(calledAtMs, beganAtMs - joinMs)) return newest.isStored;
+  const isStored = waitUntilStored(log, topic, { timeoutMs: storeWaitMs });
+  waitsOfLog.set(topic, { beganAtMs, isStored });
+  return isStored;
+}
