@@ -41,12 +41,6 @@ function isInexact(token: string): boolean {
 
 const hasFraction = (value: number) => Number.isFinite(value) && !Number.isInteger(value);
 
-/** Matches a text that may have numbers for which {@link isInexact} is true. */
-const mayBeInexact = /(?:^|[[:,\s])-?(?:\d{16}|\d+\.0*(?!\d)|\d+(?:\.\d+)?[eE])/;
-
-/** Matches the numbers for which {@link isInexact} may be true, and no part of another number. */
-const candidate = /(?<![\d.eE+-])-?(?:\d{16,}(?:\.\d+)?(?:[eE][+-]?\d+)?|\d+\.0+(?![\deE])|\d+(?:\.\d+)?[eE][+-]?\d+)/g;
-
 /**
  * Maximum number of {@link ExactNumber}s of a text, each of which takes as much memory as fifty plain ones. So many do
  * not fit into a page, which then has only a preview.
@@ -67,9 +61,7 @@ const depthMarker = `… (nested deeper than ${maxDepth} levels)`;
  * @throws SyntaxError
  */
 export function parseExactly(text: string): unknown {
-  const marked = mayBeInexact.test(text)
-    ? markNumbers(text, mark, isInexact, { numbers: candidate, maxMarks: maxExactNumbers })
-    : undefined;
+  const marked = markNumbers(text, mark, isInexact, maxExactNumbers);
   return replaceMembers(JSON.parse(marked ?? text), marked !== undefined);
 }
 

@@ -1,26 +1,36 @@
 /** Numbers that JavaScript would change, such as 12345678901234567890 or 0.10, survive `JSON.parse` as marked texts. */
 
-const anyNumber = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
-
-export interface MarkLimits {
-  /** Matches whole numbers; those that it does not match are not replaced. Global. */
-  readonly numbers?: RegExp;
-  /** Further numbers are not replaced. */
-  readonly maxMarks?: number;
-}
+/**
+ * Matches the numbers that JavaScript may change, and no part of another number: those with at least 16 digits, with an
+ * exponent, with a fraction that ends in 0 or begins with six zeros, and -0. Numbers of more than 10,000 digits are not
+ * matched: they could overflow the stack of the regular expression.
+ */
+const changeableNumber = new RegExp(
+  [
+    '(?<![\\d.eE+-])-?(?:\\d{16,N}(?:\\.\\d{1,N})?(?:[eE][+-]?\\d{1,N})?',
+    '\\d{1,15}(?:\\.\\d{1,N})?[eE][+-]?\\d{1,N}',
+    '\\d{1,15}\\.\\d{0,N}0',
+    '(?=[\\d.]{17}|0\\.0{6})\\d{1,15}\\.\\d{1,N}',
+    '(?<=-)0)(?![\\d.eE+-])',
+  ]
+    .join('|')
+    .replaceAll('N', '10000'),
+  'g',
+);
 
 /**
- * Replaces numbers outside the texts of a JSON document by texts that begin with `mark`, which no other text of the
- * document may contain. Takes linear time.
+ * Replaces numbers that JavaScript would change, outside the texts of a JSON document, by texts that begin with `mark`,
+ * which no other text of the document may contain. Takes linear time.
  *
- * @param isMarked returns whether a number, as it is written in the document, is to be replaced.
+ * @param isMarked returns whether such a number, as it is written in the document, is to be replaced.
+ * @param maxMarks Further numbers are not replaced.
  * @returns undefined if no number is to be replaced. JSON that is not valid stays not valid.
  */
 export function markNumbers(
   text: string,
   mark: string,
   isMarked: (token: string) => boolean,
-  { numbers = anyNumber, maxMarks = Number.POSITIVE_INFINITY }: MarkLimits = {},
+  maxMarks = Number.POSITIVE_INFINITY,
 ): string | undefined {
   let marks = 0;
   let copiedTo = 0;
@@ -29,8 +39,12 @@ export function markNumbers(
     const quote = text.indexOf('"', at);
     const start = quote === -1 ? text.length : quote;
     const between = text.slice(at, start);
-    numbers.lastIndex = 0;
-    for (let found = numbers.exec(between); found !== null && marks < maxMarks; found = numbers.exec(between)) {
+    changeableNumber.lastIndex = 0;
+    for (
+      let found = changeableNumber.exec(between);
+      found !== null && marks < maxMarks;
+      found = changeableNumber.exec(between)
+    ) {
       const [token] = found;
       if (!isMarked(token)) continue;
       const tokenAt = at + found.index;

@@ -12,14 +12,14 @@ import { markNumbers } from './mark-numbers.ts';
 /** Random, and never part of a response or a stored value, so that no client can send it. */
 const mark = `number-${randomUUID()}:`;
 
-/** Further numbers of a text may lose digits. A marked number takes as much memory as ten plain ones. */
+/** Further numbers of a text may lose digits, as may numbers of more than 10,000 digits. A marked number takes as much memory as ten plain ones. */
 const maxMarks = 100_000;
 
 const isChanged = (digits: string) => String(Number(digits)) !== digits;
 
 /** Parses JSON. @throws SyntaxError */
 export function parseMarkedJson(text: string): unknown {
-  return JSON.parse(markNumbers(text, mark, isChanged, { maxMarks }) ?? text);
+  return JSON.parse(markNumbers(text, mark, isChanged, maxMarks) ?? text);
 }
 
 /** Parses the JSON text of a column; null stays null. */
@@ -53,7 +53,7 @@ export function restoreNumbers(text: string, format = (digits: string) => digits
  */
 export function parsePartlyMarkedJson(text: string, paths: readonly string[], onCopy?: () => void): unknown {
   const value: unknown = JSON.parse(text);
-  const marked = paths.length > 0 ? markNumbers(text, mark, isChanged, { maxMarks }) : undefined;
+  const marked = paths.length > 0 ? markNumbers(text, mark, isChanged, maxMarks) : undefined;
   if (marked === undefined) return value;
   onCopy?.();
   const exact: unknown = JSON.parse(marked);

@@ -18,6 +18,7 @@ import type { AttachmentsOperations, ExampleChange, NewExample } from './write-e
 type SentExample = NewExample &
   Pick<ExampleChange, 'attachmentsOperations'> & { readonly datasetId?: string | undefined };
 type ExampleDraft = { -readonly [K in keyof SentExample]: SentExample[K] } & { attachments: NewAttachments };
+type PartsConfig = Pick<Config, 'maxParts' | 'maxJsonDepth' | 'maxRunBytes'>;
 type NewAttachments = Exclude<NewExample['attachments'], undefined>[number][];
 
 /**
@@ -25,11 +26,11 @@ type NewAttachments = Exclude<NewExample['attachments'], undefined>[number][];
  * `<id>.inputs`, `<id>.outputs`, `<id>.attachment.<name>` and `<id>.attachments_operations`.
  *
  * @throws INVALID_MULTIPART, TOO_MANY_PARTS, UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_UTF8, TOO_DEEP,
- *   INVALID_EXAMPLE.
+ *   INVALID_EXAMPLE, EXAMPLE_TOO_LARGE.
  */
 export function readExampleParts(
   { body, contentType }: { readonly body: Buffer; readonly contentType: string },
-  config: Pick<Config, 'maxParts' | 'maxJsonDepth'>,
+  config: PartsConfig,
 ): Promise<SentExample[]> {
   return runInTimeSlices(readParts(body, contentType, config));
 }
@@ -52,7 +53,7 @@ export function findCommonDataset(examples: readonly SentExample[]): string {
 function* readParts(
   body: Buffer,
   contentType: string,
-  { maxParts, maxJsonDepth }: Pick<Config, 'maxParts' | 'maxJsonDepth'>,
+  { maxParts, maxJsonDepth, maxRunBytes }: PartsConfig,
 ): StepwiseWork<SentExample[]> {
   const drafts = new Map<string, ExampleDraft>();
   const idsWithMainPart = new Set<string>();
@@ -70,6 +71,12 @@ function* readParts(
       throw createPartError(part, 'is not known');
     } else if (kind === undefined) {
       idsWithMainPart.add(id);
+      if (part.end - part.start > maxRunBytes)
+        throw runlakeError('EXAMPLE_TOO_LARGE', {
+          example: id,
+          limitBytes: maxRunBytes,
+          limit: 'RUNLAKE_MAX_RUN_BYTES',
+        });
       Object.assign(draft, readSmallFields(id, parsePartlyMarkedJson(json(), ['metadata']) as Record<string, unknown>));
     } else if (kind === 'inputs') draft.inputs = json();
     else if (kind === 'outputs') draft.outputs = json();

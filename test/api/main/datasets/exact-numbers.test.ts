@@ -6,10 +6,11 @@ import { sendExampleParts } from './send-example-parts.ts';
 /** Numbers that JavaScript would change, as Python writes them. */
 const exact = '{"id":1234567890123456789,"list":[98765432109876543210],"float":1.0,"huge":1e400}';
 
+const maxRunBytes = 100_000;
 let api: ApiUnderTest;
 let key: string;
 beforeAll(async () => {
-  api = await startApi();
+  api = await startApi({ config: { maxRunBytes } });
   ({ adminKey: key } = await addOrganization(api.database, 'acme'));
 });
 afterAll(() => api.close());
@@ -77,6 +78,17 @@ test('examples that are sent as JSON keep the numbers of inputs and outputs', as
   const third = await create('/examples', `{${content('{}')}}`);
   await send('PATCH', '/examples/bulk', `[{"id":"${third}",${content(exact)}}]`);
   for (const part of expected) expect(await send('GET', `/examples/${third}`)).toContain(part);
+});
+
+test('the fields of an example in a part are read only if the part is small enough', async () => {
+  const [url, id] = [`/v1/platform/datasets/${await createDataset()}/examples`, randomUUID()];
+  const parts = [
+    [id, `{"metadata":[${'1,'.repeat(maxRunBytes / 2)}`],
+    [`${id}.inputs`, {}],
+  ] as const;
+  const refused = { status: 413, body: { code: 'EXAMPLE_TOO_LARGE' } };
+  // The part is not valid JSON.
+  expect(await sendExampleParts(api, { key, url }, parts)).toMatchObject(refused);
 });
 
 describe('numbers that only Python writes are read as null', () => {

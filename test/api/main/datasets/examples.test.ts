@@ -214,10 +214,7 @@ describe('examples by multipart', () => {
     ];
     const cases: [readonly ExamplePart[], number][] = [
       [good, 422],
-      [
-        main(JSON.stringify({ source_run_id: id, use_source_run_attachments: Array(150).fill('a'.repeat(1_000)) })),
-        422,
-      ],
+      [main(JSON.stringify({ source_run_id: id, use_source_run_attachments: Array(150).fill('a'.repeat(500)) })), 422],
       [[[id, '{}']], 422],
       [
         [
