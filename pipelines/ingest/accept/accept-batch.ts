@@ -6,7 +6,7 @@ import { readAttachment } from '../../attachments/read-attachment.ts';
 import type { BodyMemory } from '../body/body-budget.ts';
 import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { findPath } from '../json/find.ts';
-import { replaceNonFinite } from '../json/non-finite.ts';
+import { chooseError, replaceNonFinite } from '../json/non-finite.ts';
 import { requireEnd, requireOpening, ScanInput } from '../json/scan.ts';
 import { ChildCursor, KeySet, scanAny } from '../json/scan-any.ts';
 import { decodeStringBytes } from '../json/scan-string.ts';
@@ -48,7 +48,9 @@ export async function acceptBatch(
   const drafts = await runInTimeSlices(readItems(body, memory, deps.config, rejected)).catch((error: unknown) => {
     const replaced = replaceNonFinite(body, error, (bytes) => memory.take(bytes));
     if (replaced === undefined) throw error;
-    return runInTimeSlices(readItems(replaced, memory, deps.config, rejected));
+    return runInTimeSlices(readItems(replaced, memory, deps.config, rejected)).catch((later: unknown) => {
+      throw chooseError(error, later);
+    });
   });
   return acceptDrafts(sender, drafts, rejected, deps);
 }

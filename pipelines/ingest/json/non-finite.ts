@@ -15,9 +15,18 @@ export function readWithNonFinite<T>(bytes: Buffer, read: (bytes: Buffer) => T, 
   } catch (error) {
     const replaced = replaceNonFinite(bytes, error, reserve);
     if (replaced === undefined) throw error;
-    return read(replaced);
+    try {
+      return read(replaced);
+    } catch (later) {
+      throw chooseError(error, later);
+    }
   }
 }
+
+/** Returns the error to throw if the replaced copy cannot be read either: an offset in the copy would mislead the client. */
+export const chooseError = (first: unknown, later: unknown) => (isInvalidJson(later) ? first : later);
+
+const isInvalidJson = (error: unknown) => isRunlakeError(error) && error.code === 'INVALID_JSON';
 
 /** The numbers, each at the code of its first character. */
 const tokens = new Array<Buffer | undefined>(256).fill(undefined);
@@ -35,7 +44,7 @@ const maxCopiedBytes = 32 * 1024 * 1024;
 
 /** Returns a copy of `bytes` with null in place of these numbers; undefined if the error has another cause. */
 export function replaceNonFinite(bytes: Buffer, error: unknown, reserve?: (bytes: number) => void): Buffer | undefined {
-  if (!isRunlakeError(error) || error.code !== 'INVALID_JSON') return undefined;
+  if (!isInvalidJson(error)) return undefined;
   if (bytes.length > maxCopiedBytes) return undefined;
   if (!bytes.includes('NaN') && !bytes.includes('Infinity')) return undefined;
   // A token of three bytes becomes four.

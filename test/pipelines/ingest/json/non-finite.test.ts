@@ -50,6 +50,10 @@ test('errors of another kind are not hidden', () => {
   expect(() => readWithNonFinite(Buffer.from('NaN'), fail)).toThrow(failure);
 });
 
+test('the error names a byte of the text that was sent', () => {
+  expect(() => read('[NaN, -Infinity, x]')).toThrow(/Invalid JSON in the text at byte 1:/);
+});
+
 test('any text is read or refused', () => {
   const part = fc.constantFrom('NaN', 'Infinity', '-', '"', '\\', '{', '}', '[', ']', ':', ',', ' ', '1', 'a');
   fc.assert(
