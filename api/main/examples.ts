@@ -50,6 +50,8 @@ export const exampleWriteErrors = [
   'INVALID_SCHEMA',
   'EXAMPLE_TOO_LARGE',
   'DATASET_FULL',
+  'NOT_STORED_YET',
+  'KAFKA_UNAVAILABLE',
   ...clickhouseErrors,
 ] as const;
 

@@ -1,5 +1,8 @@
 import type { Config } from '../../infra/config/settings.ts';
+import { findAccepted } from '../../infra/event-log/find-accepted.ts';
 import { parseNullableJson, toJsonObject } from '../../infra/json/json-value.ts';
+import { runEvents } from '../../schemas/topics.ts';
+import type { AcceptSingleDeps } from '../ingest/accept/accept-batch.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import type { RunExtras } from '../runs/run-columns.ts';
 import { selectFields } from '../runs/run-select.ts';
@@ -14,6 +17,11 @@ interface SourceRun {
   readonly outputs: string | null;
   /** Tool definitions in the invocation parameters of the run. */
   readonly tools?: unknown;
+}
+
+export interface SourceRunDeps extends Omit<ReadDeps, 'extras'> {
+  readonly config: Pick<Config, 'maxBodyBytes' | 'maxPageBytes'>;
+  readonly accept: Pick<AcceptSingleDeps, 'log' | 'config'>;
 }
 
 export interface ExampleWithSource {
@@ -35,10 +43,11 @@ const noExtras: RunExtras = {
  * Reads the runs from which examples copy inputs and outputs, as they are stored.
  *
  * @throws INVALID_EXAMPLE if a run does not exist; BAD_REQUEST if the copies together exceed `maxBodyBytes`, or if a
- *   hundred runs are larger than 64 MiB; errors of the stores.
+ *   hundred runs are larger than 64 MiB; NOT_STORED_YET if a run may be among the events that are not stored yet; errors of
+ *   the stores and the log.
  */
 export async function readSourceRuns(
-  deps: Omit<ReadDeps, 'extras'> & { readonly config: Pick<Config, 'maxBodyBytes'> },
+  deps: SourceRunDeps,
   tenantId: string,
   examples: readonly ExampleWithSource[],
   { withTools }: { readonly withTools: boolean },
@@ -54,14 +63,14 @@ export async function readSourceRuns(
   const found = new Map<string, SourceRun>();
   const selected = selectFields([...documentFields, ...(withTools ? (['extra'] as const) : [])]);
   let bytes = 0;
-  for (let at = 0; at < runIds.length; at += runsPerQuery) {
-    const query = {
-      tenantId,
-      runIds: runIds.slice(at, at + runsPerQuery),
-      filter: {},
-      selected,
-      order: 'asc',
-    } as const;
+  const readMissing = async () => {
+    const missingIds = runIds.filter((id) => !found.has(id));
+    for (let at = 0; at < missingIds.length; at += runsPerQuery)
+      await readInto(missingIds.slice(at, at + runsPerQuery));
+    return found.size === runIds.length || undefined;
+  };
+  const readInto = async (ids: readonly string[]) => {
+    const query = { tenantId, runIds: ids, filter: {}, selected, order: 'asc' } as const;
     for (const { row } of await readEachRun({ ...deps, extras: noExtras }, query)) {
       const run = { inputs: row.text('inputs') ?? '{}', outputs: row.text('outputs') ?? null };
       const tools = withTools ? readTools(row.text('extra')) : undefined;
@@ -70,7 +79,9 @@ export async function readSourceRuns(
       requireWriteSize(bytes, deps.config);
       found.set(row.key.runId, { ...run, tools });
     }
-  }
+  };
+  const { log, config } = deps.accept;
+  await findAccepted({ log, topic: runEvents, waitMs: 0, storeWaitMs: config.patchWaitMs }, readMissing);
   const unknown = examplesWithSource.find(({ sourceRunId }) => !found.has(sourceRunId as string));
   if (unknown) throw createExampleError(unknown.id, `its source run ${unknown.sourceRunId} does not exist`);
   return found;

@@ -31,7 +31,7 @@ import {
   replaceExampleRows,
 } from './example-rows.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
-import type { ExampleWithSource } from './source-runs.ts';
+import type { ExampleWithSource, SourceRunDeps } from './source-runs.ts';
 import { createExamplePreparer, prepareExamples, readExampleRules, requireInputs } from './validate-examples.ts';
 import { type LockedDataset, writeVersion } from './versions.ts';
 
@@ -39,6 +39,7 @@ export interface ExampleDeps {
   readonly database: Database;
   readonly clickhouse: ClickHouse;
   readonly config: Pick<Config, 'maxRunBytes' | 'maxPageBytes' | 'maxBodyBytes'>;
+  readonly accept: SourceRunDeps['accept'];
 }
 
 type JsonObject = Readonly<Record<string, unknown>>;

@@ -1,4 +1,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { findAccepted } from '../../infra/event-log/find-accepted.ts';
+import { runEvents } from '../../schemas/topics.ts';
+import type { AcceptSingleDeps } from '../ingest/accept/accept-batch.ts';
 import { type LocatedRun, locateLiveRuns, readLiveProjectIds, requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
@@ -52,17 +55,29 @@ export async function listStoredQueueRuns(
   return (await listStoredItems(deps, caller, queueId, sections)).filter(isStoredRun);
 }
 
-/** @throws NOT_FOUND unless each thread has a stored trace in its project, and the workspace has the project. */
+/**
+ * @throws NOT_FOUND unless each thread has a stored trace in its project, and the workspace has the project; NOT_STORED_YET
+ *   if one may be among the events that are not stored yet; errors of the stores and the log.
+ */
 export async function requireThreads(
-  { clickhouse, database }: Pick<ReadDeps, 'clickhouse' | 'database'>,
+  {
+    clickhouse,
+    database,
+    accept,
+  }: Pick<ReadDeps, 'clickhouse' | 'database'> & { readonly accept: Pick<AcceptSingleDeps, 'log' | 'config'> },
   tenantId: string,
   threads: readonly ThreadKey[],
 ): Promise<void> {
   if (threads.length === 0) return;
   const projectIds = [...new Set(threads.map(({ projectId }) => projectId))];
   await requireProjects(database, tenantId, projectIds);
-  const stored = new Set(await findStoredThreads(clickhouse, tenantId, threads));
-  const missing = threads.find((thread) => !stored.has(thread));
+  let missing: ThreadKey | undefined;
+  const { log, config } = accept;
+  await findAccepted({ log, topic: runEvents, waitMs: 0, storeWaitMs: config.patchWaitMs }, async () => {
+    const stored = new Set(await findStoredThreads(clickhouse, tenantId, threads));
+    missing = threads.find((thread) => !stored.has(thread));
+    return missing === undefined || undefined;
+  });
   if (missing !== undefined) throw runlakeError('NOT_FOUND', { what: `Thread ${missing.threadId}` });
 }
 

@@ -3,8 +3,10 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { readSourceRuns } from '../../../pipelines/datasets/source-runs.ts';
 import { acceptSingle } from '../../../pipelines/ingest/accept/accept-batch.ts';
 import { RunLocations } from '../../../pipelines/ingest/accept/run-locations.ts';
+import { requireThreads } from '../../../pipelines/queues/read-queue-runs.ts';
 import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
 import { runEvents, topics } from '../../../schemas/topics.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
@@ -90,7 +92,7 @@ it('identical posts without a start time that reach two API processes at once ar
   expect(body.runs).toMatchObject([{ id, outputs: { done: true } }]);
 });
 
-it('a run that was accepted and is not stored yet is no unknown run: its client sends the patch again', async () => {
+it('a run that was accepted and is not stored yet is no unknown run: its client sends the request again', async () => {
   const { accept, clickhouse } = api.services;
   const [workspaceId] = owner.workspaceIds;
   const sender = { workspaceId, userId: owner.userId, keyId: randomUUID() };
@@ -113,6 +115,13 @@ it('a run that was accepted and is not stored yet is no unknown run: its client 
   const notStored = { code: 'NOT_STORED_YET', status: 503, retryAfterSeconds: 2 };
   await expect(acceptSingle(sender, patch, restarted)).rejects.toMatchObject(notStored);
   await expect(acceptSingle(sender, child, restarted)).rejects.toMatchObject(notStored);
+  const services = { ...api.services, accept: restarted };
+  const copy = [{ id: randomUUID(), sourceRunId: id, useSourceRunIo: true }];
+  const readSources = () => readSourceRuns(services, workspaceId, copy, { withTools: false });
+  await expect(readSources()).rejects.toMatchObject(notStored);
+  const projectId = (await api.ask(owner.workspaceKeys[0], 'POST', '/sessions', { name: 'threads' })).body.id;
+  const addThread = () => requireThreads(services, workspaceId, [{ projectId, threadId: 'late' }]);
+  await expect(addThread()).rejects.toMatchObject(notStored);
 
   // Requests that wait together ask the log together.
   let positions = 0;
@@ -131,5 +140,7 @@ it('a run that was accepted and is not stored yet is no unknown run: its client 
 
   await log.subscribe({ topic: runEvents, group: 'test', limits: { rows: 1, bytes: 1 }, handle: async () => {} });
   await expect(acceptSingle(sender, patch, restarted)).rejects.toMatchObject({ code: 'RUN_UNKNOWN' });
+  await expect(readSources()).rejects.toMatchObject({ code: 'INVALID_EXAMPLE' });
+  await expect(addThread()).rejects.toMatchObject({ code: 'NOT_FOUND' });
   await log.close();
 });
