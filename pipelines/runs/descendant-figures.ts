@@ -16,6 +16,7 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
+import { selectColumn } from '../costs/cost-sql.ts';
 import { TraceTree } from './dotted-orders.ts';
 import { isModelCallSql, type RunColumn } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
@@ -206,6 +207,7 @@ async function sumCalls(
   ranges: readonly TimeRange[],
   walked: readonly WalkedParent[],
 ): Promise<FigureSums[]> {
+  const columns = [...Object.keys(figureColumns), ...(request.withDetails ? ['usage_details'] : [])];
   return clickhouse.query<FigureSums>({
     ...bindRequest(request),
     name: 'sum-descendants',
@@ -216,8 +218,7 @@ async function sumCalls(
         calls AS (
           SELECT id, trace_id, placed, parent, ${request.withDetails ? `${detailsSql} AS details, ` : ''}${buildFiguresSql(request.withDetails)} AS figures
           FROM (
-            -- Planning expands the expressions of costs wherever they are used, so they are used once.
-            SELECT id, trace_id, dotted_order AS placed, parent_run_id AS parent, usage_details, ${Object.keys(figureColumns).join(', ')}
+            SELECT id, trace_id, dotted_order AS placed, parent_run_id AS parent, ${columns.map(selectColumn).join(', ')}
             FROM runs FINAL
             PREWHERE tenant_id = {tenant:UUID} AND (${buildRangesCondition(ranges)}) AND trace_id IN ${request.traces}
             WHERE isNull(deleted_at) AND ${isModelCallSql})
@@ -350,9 +351,10 @@ export function buildFigureCondition(
   return `id IN (
     SELECT target FROM (SELECT target, sum(leaf_value) AS total FROM (
       SELECT node.1 AS leaf, any(value) AS leaf_value, any(node.3) AS leaf_ancestors FROM (
-        SELECT id AS call, assumeNotNull(toDecimal256OrNull(toString(${figure}), 20)) AS value, ${statedAncestorsSql} AS ancestors
-        FROM runs FINAL PREWHERE ${traceRange}
-        WHERE isNull(deleted_at) AND ${isModelCallSql} AND isNotNull(toDecimal256OrNull(toString(${figure}), 20)))
+        SELECT id AS call, assumeNotNull(stated) AS value, ancestors FROM (
+          SELECT id, toDecimal256OrNull(toString(${figure}), 20) AS stated, ${statedAncestorsSql} AS ancestors, ${selectColumn(figure)}
+          FROM runs FINAL PREWHERE ${traceRange} WHERE isNull(deleted_at) AND ${isModelCallSql})
+        WHERE isNotNull(stated))
       ARRAY JOIN ${buildNodesSql('call', 'ancestors')} AS node
       GROUP BY leaf HAVING min(node.2))
     ARRAY JOIN arrayConcat([leaf], leaf_ancestors) AS target

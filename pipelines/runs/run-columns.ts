@@ -1,3 +1,4 @@
+import { costSql } from '../costs/cost-sql.ts';
 import type { RunType } from '../ingest/run-event/run-event.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { neverSeconds, traceTiers } from '../retention/lifetimes.ts';
@@ -91,10 +92,10 @@ export const runColumns = {
   promptTokens: restrictToModelCalls('prompt_tokens'),
   completionTokens: restrictToModelCalls('completion_tokens'),
   totalTokens: restrictToModelCalls('total_tokens'),
-  promptCost: restrictToModelCalls('prompt_cost'),
-  completionCost: restrictToModelCalls('completion_cost'),
-  totalCost: restrictToModelCalls('total_cost'),
-  usageDetails: restrictToModelCalls('usage_details'),
+  promptCost: restrictToModelCalls(costSql.prompt_cost),
+  completionCost: restrictToModelCalls(costSql.completion_cost),
+  totalCost: restrictToModelCalls(costSql.total_cost),
+  usageDetails: restrictToModelCalls(costSql.usage_details),
   /** Entry of the price map from which the costs are computed; null if the run states its costs. */
   priceModelId: restrictToModelCalls('price_model_id'),
   firstTokenTimeMicros: toMicrosSql(restrictToModelCalls('first_token_time')),

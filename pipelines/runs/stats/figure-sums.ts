@@ -14,6 +14,7 @@
  *   3. The figures of a call that no call below it states are summed by the topmost matching run.
  */
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
+import { selectColumn } from '../../costs/cost-sql.ts';
 import { buildNodesSql, detailsSql, figureColumns, statedAncestorsSql } from '../descendant-figures.ts';
 import { isModelCallSql } from '../run-columns.ts';
 import { buildStatRows, type CallRange, findCallRange, type RunSet } from './matching-runs.ts';
@@ -29,11 +30,11 @@ export type FigureRow = { readonly grp: string } & {
 const toDecimal = (sql: string) => `toDecimal256OrNull(${sql}, 20)`;
 
 const figureNames = Object.keys(figureColumns) as readonly FigureName[];
-/** SQL over `runs FINAL`: figures of a model call as numbers. */
+/** SQL over the columns that {@link selectColumn} selects: figures of a model call as numbers. */
 export const figureValues = Object.fromEntries(
   figureNames.map((name) => [name, name.endsWith('cost') ? toDecimal(name) : name]),
 ) as Readonly<Record<FigureName, string>>;
-/** SQL over `runs FINAL`: details of a model call as pairs of kind and decimal. */
+/** SQL over the column `usage_details`: details of a model call as pairs of kind and decimal. */
 export const detailPairsSql = `arrayMap(pair -> (pair.1, assumeNotNull(pair.2)), arrayFilter(pair -> isNotNull(pair.2),
   arrayMap(pair -> (pair.1, ${toDecimal('pair.2')}), ${detailsSql})))`;
 
@@ -79,7 +80,7 @@ export function buildDetailQuery(set: RunSet): Query {
 }
 
 interface CallSelection {
-  /** Columns of `runs` that `values` use. Planning expands the expressions of costs wherever they are used. */
+  /** Columns that `values` use, see {@link selectColumn}. */
   readonly columns: readonly string[];
   /** Figures of a model call, as SQL over `columns`. */
   readonly values: readonly string[];
@@ -105,7 +106,7 @@ function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelectio
   const select = (sqls: readonly string[]) =>
     `trace_id, id, ancestors, ${groupSql} AS call_grp ${kind}, ${sqls.map((sql, index) => `${sql} AS value_${index}`).join(', ')}`;
   const stored = `SELECT ${select(values)}
-    FROM (SELECT trace_id, ${statedAncestorsSql} AS ancestors, session_id, id, ${columns.join(', ')} FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
+    FROM (SELECT trace_id, ${statedAncestorsSql} AS ancestors, session_id, id, ${columns.map(selectColumn).join(', ')} FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
       WHERE ${[...range.values, isModelCallSql].join(' AND ')})`;
   if (range.facts === undefined) return { calls: stored };
   /** Rows of `run_facts` joined with the elements of one of its lists, `calls` or `traces`. */

@@ -52,6 +52,15 @@ it('views of a cluster read and write local tables', () => {
   ]);
 });
 
+it('columns of a table of a cluster change in the local tables as well', () => {
+  const alter = 'ALTER TABLE t\n  DROP COLUMN IF EXISTS c';
+  expect(buildClusterStatements(alter, layouts.single, 0)).toEqual([alter]);
+  expect(buildClusterStatements(alter, layouts.replicas, 2)).toEqual([
+    'ALTER TABLE t_local\n  DROP COLUMN IF EXISTS c',
+    alter,
+  ]);
+});
+
 it('every migration has a form for every layout', () => {
   const statements = loadMigrations('clickhouse').flatMap(({ sql }) => splitStatements(sql));
   for (const layout of Object.values(layouts)) {
@@ -63,5 +72,5 @@ it('every migration has a form for every layout', () => {
   expect(engines.filter((engine) => !/^(Replicated\w*MergeTree|Distributed|Null)$/.test(engine ?? ''))).toEqual([
     'MergeTree',
   ]);
-  expect(() => buildClusterStatements('ALTER TABLE t ADD COLUMN c UInt8', layouts.shards, 2)).toThrow('no form');
+  expect(() => buildClusterStatements('RENAME TABLE t TO u', layouts.shards, 2)).toThrow('no form');
 });
