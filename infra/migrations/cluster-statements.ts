@@ -48,7 +48,8 @@ ENGINE = Distributed('${layout.cluster}', currentDatabase(), '${toLocalTable(nam
   if (table !== undefined) return [toLocalTable(table), table].map((each) => `ALTER TABLE ${each}${change}`);
   throw runlakeError('PART_UNUSABLE', {
     reason: `A statement of a migration has no form for a cluster: ${sql.slice(0, 80)}`,
-    remedy: 'Write it as CREATE TABLE … SHARD BY, or as a view of one table, or as ALTER TABLE of a table with SHARD BY.',
+    remedy:
+      'Write it as CREATE TABLE … SHARD BY, or as a view of one table, or as ALTER TABLE of a table with SHARD BY.',
   });
 }
 

@@ -4,9 +4,10 @@
  * A query with `FINAL` cannot stop early, so it reads only time slices that each contain about as many rows as needed:
  *   1. The time range is divided into consecutive windows, each wider than the one before. A probe without `FINAL`
  *      reads the start times of a window in key order, stops after some thousand rows and returns the time range of
- *      these rows, which is the slice. A window with fewer rows is one slice; an empty window is skipped.
+ *      these rows, which is the slice. A window with fewer rows is one slice; an empty window is skipped. A window with
+ *      very few rows does not show how dense the runs are, so the next one is probed as well.
  *   2. A slice is read with `FINAL`: only keys and filter columns, with the conditions on values.
- *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
+ *   3. If a slice of many rows did not fill the page, few runs match. Further slices are not probed; each is eight times
  *      as wide as the one before, or 64 times if the filter is evaluated on the merged runs from the beginning.
  *
  * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys of
@@ -192,11 +193,15 @@ async function* generateSlices(
   for (const window of generateTimeWindows(range, order, Date.now() * 1_000)) {
     const { rows, oldest, newest } = await probe(clickhouse, request, window, slicing.probedRows);
     if (rows === 0) continue;
-    if (rows < slicing.probedRows) {
+    if (rows * sliceGrowth < slicing.probedRows) {
       yield window;
       continue;
     }
-    const first = { fromMicros: oldest, untilMicrosExclusive: newest + 1 };
+    const isWhole = rows < slicing.probedRows;
+    const first = {
+      fromMicros: isWhole && order === 'desc' ? window.fromMicros : oldest,
+      untilMicrosExclusive: isWhole && order === 'asc' ? window.untilMicrosExclusive : newest + 1,
+    };
     yield first;
     const stored = isClipped ? range : await clipToStoredTimes(clickhouse, range);
     let slice = computeNextSlice(first, stored, order, slicing.growth);
