@@ -1,4 +1,4 @@
-/** Moves of traces that end early, and moves of traces that share the id of a run with others. */
+/** Moves of traces that end early, that share the id of a run with others, or whose rows are stored late. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { locateRun } from '../../../../pipelines/runs/locate-run.ts';
@@ -78,4 +78,38 @@ it('traces of more partitions than there are connections to Postgres are moved',
   await sink.close();
   for (const { runId } of roots)
     expect(await locateRun(stores.clickhouse, tenantId, runId)).toMatchObject({ projectId: higher });
+});
+
+it('rows that ClickHouse stores after their sink was killed move with the next event of their trace', async () => {
+  const { clickhouse } = stores;
+  const losing = runEvent({ ...times, projectId: lower });
+  const earlier = traceTimeMicros - 7_200_000_000;
+  const winning = () =>
+    runEvent({ traceTimeMicros: earlier, startTimeMicros: earlier, projectId: higher, traceId: losing.traceId });
+  let storeLate = async () => {};
+  const insertBody: typeof clickhouse.insertBody = async (insert) => {
+    if (insert.table !== 'event_versions') storeLate = () => clickhouse.insertBody(insert);
+    throw new Error('the sink is killed');
+  };
+  const killed = await openDrivenSink({
+    stores: { ...stores, clickhouse: { ...clickhouse, insertBody } },
+    isShared: true,
+  });
+  const batch = toRecordsAtOffset(1_002, [toLogMessage(losing)], 1);
+  await expect(killed.deliver(runEvents, batch)).rejects.toThrow('the sink is killed');
+  await killed.close();
+  const sink = await openDrivenSink({ stores, isShared: true });
+  await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(winning())]));
+  await sink.deliver(runEvents, batch);
+  const sql = 'SELECT count() AS traces FROM traces FINAL WHERE trace_id = {trace:UUID}';
+  const count = () => clickhouse.query({ name: 'test', sql, params: { trace: losing.traceId } });
+  expect(await count()).toEqual([{ traces: 1 }]);
+  await storeLate();
+  expect(await count()).toEqual([{ traces: 2 }]);
+  await sink.close();
+  // Only a sink that reads the locations again finds both.
+  const next = await openDrivenSink({ stores, isShared: true });
+  await next.deliver(runEvents, toRecordsAtOffset(1_003, [toLogMessage(winning())]));
+  await next.close();
+  expect(await count()).toEqual([{ traces: 1 }]);
 });
