@@ -3,7 +3,7 @@
  * (`, ` and `: `), in characters (Unicode code points).
  */
 
-import { ExactNumber } from './exact-json.ts';
+import { PythonNumber } from './python-numbers.ts';
 
 /** `unicode`: other characters than ASCII count as they are; `ascii`: they count as escapes (`\uXXXX`). */
 export type SizeForm = 'unicode' | 'ascii';
@@ -23,7 +23,7 @@ export function jsonLength(
   if (typeof value === 'number') return formatNumber(value).length;
   if (value === null) return 4;
   if (typeof value === 'boolean') return value ? 4 : 5;
-  if (value instanceof ExactNumber) return value.text.length;
+  if (value instanceof PythonNumber) return value.text.length;
   let length = 2;
   let count = 0;
   if (Array.isArray(value)) {

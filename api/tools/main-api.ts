@@ -7,7 +7,7 @@ import type { FastifyInstance } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
-import { parseExactly } from './exact-json.ts';
+import { parseWithPythonNumbers } from './python-numbers.ts';
 
 /** Key and workspace of a caller. */
 export interface ToolCredentials {
@@ -120,7 +120,7 @@ function joinFields(fields: readonly JsonObject[]): string {
 /** @throws TOOLS_ENDPOINT_UNAVAILABLE if the response is not JSON, for example an error page of a proxy. */
 function parseResponse(text: string, endpoint: string): unknown {
   try {
-    return parseExactly(text);
+    return parseWithPythonNumbers(text);
   } catch (cause) {
     throw runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint, reason: 'it does not answer with JSON' }, { cause });
   }

@@ -9,8 +9,9 @@
  *      fits.
  *   4. If there is no such length, the page has no items, and a preview of its JSON.
  */
-import { ExactNumber } from './exact-json.ts';
+
 import { characterCount, firstCharacters, formatNumber, jsonLength } from './json-size.ts';
+import { PythonNumber } from './python-numbers.ts';
 
 export const maxPageCharacters = 30_000;
 export const defaultPageCharacters = 25_000;
@@ -103,7 +104,7 @@ export function cutStrings(value: unknown, length: number): unknown {
 /** Returns a copy of `value` with the results of `cut` for its strings, except keys. */
 function mapStrings(value: unknown, cut: Cut): unknown {
   if (typeof value === 'string') return cut(value);
-  if (typeof value !== 'object' || value === null || value instanceof ExactNumber) return value;
+  if (typeof value !== 'object' || value === null || value instanceof PythonNumber) return value;
   if (Array.isArray(value)) return value.map((item) => mapStrings(item, cut));
   return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, mapStrings(member, cut)]));
 }
@@ -163,7 +164,7 @@ function writePython(value: unknown, count: number, cut: Cut): string {
   const write = (each: unknown): boolean => {
     if (typeof each === 'string') return add(escapeString(cut(each), count));
     if (typeof each === 'number') return add(formatNumber(each));
-    if (each instanceof ExactNumber) return add(each.text);
+    if (each instanceof PythonNumber) return add(each.text);
     if (typeof each !== 'object' || each === null) return add(JSON.stringify(each));
     return Array.isArray(each) ? writeList(each) : writeObject(each as Readonly<Record<string, unknown>>);
   };

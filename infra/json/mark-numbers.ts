@@ -1,4 +1,8 @@
 /** Numbers that JavaScript would change, such as 12345678901234567890 or 0.10, survive `JSON.parse` as marked texts. */
+import { randomUUID } from 'node:crypto';
+
+/** Begins a marked text. Random, and never part of a response or a stored value, so that no client can send it. */
+export const numberMark = `number-${randomUUID()}:`;
 
 /**
  * Matches the numbers that JavaScript may change, and no part of another number: those with at least 16 digits, with an
@@ -19,19 +23,14 @@ const changeableNumber = new RegExp(
 );
 
 /**
- * Replaces numbers that JavaScript would change, outside the texts of a JSON document, by texts that begin with `mark`,
- * which no other text of the document may contain. Takes linear time.
+ * Replaces numbers that JavaScript would change, outside the texts of a JSON document, by texts that begin with
+ * {@link numberMark}. Takes linear time.
  *
  * @param isMarked returns whether such a number, as it is written in the document, is to be replaced.
  * @param maxMarks Further numbers are not replaced.
  * @returns undefined if no number is to be replaced. JSON that is not valid stays not valid.
  */
-export function markNumbers(
-  text: string,
-  mark: string,
-  isMarked: (token: string) => boolean,
-  maxMarks = Number.POSITIVE_INFINITY,
-): string | undefined {
+export function markNumbers(text: string, isMarked: (token: string) => boolean, maxMarks: number): string | undefined {
   let marks = 0;
   let copiedTo = 0;
   const parts: string[] = [];
@@ -48,7 +47,7 @@ export function markNumbers(
       const [token] = found;
       if (!isMarked(token)) continue;
       const tokenAt = at + found.index;
-      parts.push(text.slice(copiedTo, tokenAt), `"${mark}${token}"`);
+      parts.push(text.slice(copiedTo, tokenAt), `"${numberMark}${token}"`);
       copiedTo = tokenAt + token.length;
       marks += 1;
     }

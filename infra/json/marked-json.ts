@@ -1,25 +1,26 @@
-import { randomUUID } from 'node:crypto';
 import { isJsonObject } from './json-value.ts';
-import { markNumbers } from './mark-numbers.ts';
+import { countBackslashes, markNumbers, numberMark } from './mark-numbers.ts';
 
 /**
  * JSON values that keep the digits of numbers that JavaScript would change, such as 12345678901234567890 or 1.0.
  *
- * In a value, such a number is a text that begins with {@link mark}. Everything that formats the value must use
+ * In a value, such a number is a text that begins with {@link numberMark}. Everything that formats the value must use
  * {@link formatMarkedJson}; responses of the APIs and columns of the type `jsonb` do.
  */
 
-/** Random, and never part of a response or a stored value, so that no client can send it. */
-const mark = `number-${randomUUID()}:`;
-
-/** Further numbers of a text may lose digits, as may numbers of more than 10,000 digits. A marked number takes as much memory as ten plain ones. */
-const maxMarks = 100_000;
+/** A marked number takes as much memory as ten plain ones. */
+const defaultMaxMarks = 100_000;
 
 const isChanged = (digits: string) => String(Number(digits)) !== digits;
 
-/** Parses JSON. @throws SyntaxError */
-export function parseMarkedJson(text: string): unknown {
-  return JSON.parse(markNumbers(text, mark, isChanged, maxMarks) ?? text);
+/**
+ * Parses JSON.
+ *
+ * @param maxMarks Further numbers may lose digits, as may numbers of more than 10,000 digits.
+ * @throws SyntaxError
+ */
+export function parseMarkedJson(text: string, maxMarks = defaultMaxMarks): unknown {
+  return JSON.parse(markNumbers(text, isChanged, maxMarks) ?? text);
 }
 
 /** Parses the JSON text of a column; null stays null. */
@@ -31,18 +32,26 @@ export function parseNullableMarkedJson<T = Record<string, unknown>>(text: strin
 export const formatMarkedJson = (value: unknown): string => restoreNumbers(JSON.stringify(value));
 
 /**
- * Replaces marked numbers in a JSON text by numbers.
+ * Replaces marked numbers in a JSON text by numbers, also within JSON that was formatted as a text of the value, where
+ * the quotes around them are escaped, and within longer texts. No regular expression finds the quotes, because it would
+ * take quadratic time for long runs of backslashes.
  *
  * @param format returns a number as JSON; by default its digits, as they were sent.
  */
 export function restoreNumbers(text: string, format = (digits: string) => digits): string {
-  const [start = '', ...others] = text.split(`"${mark}`);
-  if (others.length === 0) return text;
-  const parts = others.map((part) => {
-    const end = part.indexOf('"');
-    return format(part.slice(0, end)) + part.slice(end + 1);
-  });
-  return start + parts.join('');
+  const number = /-?\d[\d.eE+-]*/y;
+  const parts: string[] = [];
+  let copiedTo = 0;
+  for (let at = text.indexOf(numberMark); at >= 0; at = text.indexOf(numberMark, copiedTo)) {
+    number.lastIndex = at + numberMark.length;
+    const [digits = ''] = number.exec(text) ?? [];
+    const end = at + numberMark.length + digits.length;
+    const quote = text[at - 1] === '"' ? text.slice(at - 1 - countBackslashes(text, at - 1), at) : '';
+    const isQuoted = text.startsWith(quote, end);
+    parts.push(text.slice(copiedTo, isQuoted ? at - quote.length : at), format(digits));
+    copiedTo = isQuoted ? end + quote.length : end;
+  }
+  return parts.length > 0 ? parts.join('') + text.slice(copiedTo) : text;
 }
 
 /**
@@ -53,7 +62,7 @@ export function restoreNumbers(text: string, format = (digits: string) => digits
  */
 export function parsePartlyMarkedJson(text: string, paths: readonly string[], onCopy?: () => void): unknown {
   const value: unknown = JSON.parse(text);
-  const marked = paths.length > 0 ? markNumbers(text, mark, isChanged, maxMarks) : undefined;
+  const marked = paths.length > 0 ? markNumbers(text, isChanged, defaultMaxMarks) : undefined;
   if (marked === undefined) return value;
   onCopy?.();
   const exact: unknown = JSON.parse(marked);

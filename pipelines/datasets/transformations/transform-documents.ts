@@ -1,8 +1,8 @@
 import { isJsonObject, type JsonObject } from '../../../infra/json/json-value.ts';
+import { formatMarkedJson, parseMarkedJson } from '../../../infra/json/marked-json.ts';
 import type { StepwiseWork } from '../../ingest/in-slices.ts';
 import { readMessage } from '../../runs/openai-messages.ts';
 import { type DatasetTransformation, transformationTypes } from './dataset-transformation.ts';
-import { parseExactJson } from './exact-json.ts';
 import { convertMessages, convertTool } from './openai-forms.ts';
 import { createSchemaFinder, isListSchema, isRequired, listFields, type SchemaFinder } from './schema-fields.ts';
 
@@ -43,9 +43,9 @@ export function* createTransformer(
   }
   const transform = (text: string | null | undefined, name: DocumentName, runTools: unknown) => {
     if (text == null || changes[name].length === 0) return {};
-    const { value: document, format } = parseExactJson(text);
+    const document = parseMarkedJson(text, Number.POSITIVE_INFINITY);
     const changed = changes[name].reduce((value, change) => change(value, runTools), document);
-    return changed === document ? {} : { [name]: format(changed) };
+    return changed === document ? {} : { [name]: formatMarkedJson(changed) };
   };
   if (transformations.length === 0) return (example) => example;
   return (example, runTools) => ({

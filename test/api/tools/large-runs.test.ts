@@ -1,7 +1,7 @@
 /** The work for runs with large lists, which one call can read. All other requests of the process wait for it. */
 import { expect, it } from 'vitest';
-import { parseExactly } from '../../../api/tools/exact-json.ts';
 import { buildPage } from '../../../api/tools/pages.ts';
+import { parseWithPythonNumbers } from '../../../api/tools/python-numbers.ts';
 
 const options = { pageNumber: 1, maxCharsPerPage: 25_000, previewChars: 150 };
 const count = 300_000;
@@ -41,8 +41,8 @@ it.each([
     return performance.now() - startedAt;
   };
   const plain = Math.max(measure(JSON.parse), measure(JSON.parse));
-  expect(Math.min(measure(parseExactly), measure(parseExactly))).toBeLessThan(4 * plain + 200);
-  expect(JSON.stringify((parseExactly(text) as { list: number[] }).list.slice(-2))).toBe(
+  expect(Math.min(measure(parseWithPythonNumbers), measure(parseWithPythonNumbers))).toBeLessThan(4 * plain + 200);
+  expect(JSON.stringify((parseWithPythonNumbers(text) as { list: number[] }).list.slice(-2))).toBe(
     `[${Number(unit.slice(0, -1))},2]`,
   );
 });

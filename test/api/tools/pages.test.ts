@@ -1,8 +1,8 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { parseExactly } from '../../../api/tools/exact-json.ts';
 import { buildPage } from '../../../api/tools/pages.ts';
+import { parseWithPythonNumbers } from '../../../api/tools/python-numbers.ts';
 import fc from '../../house/fast-check.ts';
 import { skipWithout } from '../../house/prerequisites.ts';
 import { seed } from '../../house/seed.ts';
@@ -36,7 +36,7 @@ function buildReference(cases: readonly Case[]): unknown[] {
     maxBuffer: 512 * 1024 ** 2,
     env: { PYTHONIOENCODING: 'utf-8', PATH: process.env.PATH },
   };
-  const pages = parseExactly(execFileSync('python3', [script], options).toString());
+  const pages = parseWithPythonNumbers(execFileSync('python3', [script], options).toString());
   return JSON.parse(JSON.stringify(pages)) as unknown[];
 }
 
@@ -85,7 +85,7 @@ function checkCases(cases: readonly Case[]): void {
   const expected = buildReference(cases);
   for (const [index, each] of cases.entries()) {
     const [name, items, pageNumber, maxCharsPerPage, previewChars] = each;
-    const read = parseExactly(writeJson(items)) as unknown[];
+    const read = parseWithPythonNumbers(writeJson(items)) as unknown[];
     const page = buildPage(name, read, { pageNumber, maxCharsPerPage, previewChars });
     // Through JSON, as the client receives it: -0 becomes 0, and large integers are texts.
     expect(JSON.parse(JSON.stringify(page)), writeJson(each).slice(0, 2_000)).toEqual(expected[index]);

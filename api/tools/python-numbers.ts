@@ -1,13 +1,12 @@
 /**
- * JSON that keeps what JavaScript numbers lose: the digits of large integers, and the fraction of `1.0`, which
- * JavaScript writes as `1`. The original tool server is written in Python, which keeps both, so they count towards the
- * lengths of its pages (see `json-size.ts`).
+ * Numbers as Python writes them: with all digits of large integers, and with the fraction of `1.0`, which JavaScript
+ * writes as `1`. The original tool server is written in Python, so these characters count towards the lengths of its
+ * pages (see `json-size.ts`). What Runlake stores and returns keeps numbers as they were sent; see `marked-json.ts`.
  */
-import { randomUUID } from 'node:crypto';
-import { markNumbers } from '../../infra/json/mark-numbers.ts';
+import { markNumbers, numberMark } from '../../infra/json/mark-numbers.ts';
 
 /** A number that JavaScript would write differently from Python. */
-export class ExactNumber {
+export class PythonNumber {
   /** The number as Python writes it. */
   readonly text: string;
   readonly #value: number | string;
@@ -35,40 +34,37 @@ function writeFloat(value: number): string {
 }
 
 /** Returns whether JavaScript would write the number differently. */
-function isInexact(token: string): boolean {
+function isWrittenDifferently(token: string): boolean {
   return /[.eE]/.test(token) ? !hasFraction(Number(token)) : !Number.isSafeInteger(Number(token));
 }
 
 const hasFraction = (value: number) => Number.isFinite(value) && !Number.isInteger(value);
 
 /**
- * Maximum number of {@link ExactNumber}s of a text, each of which takes as much memory as fifty plain ones. So many do
+ * Maximum number of {@link PythonNumber}s of a text, each of which takes as much memory as fifty plain ones. So many do
  * not fit into a page, which then has only a preview.
  */
-const maxExactNumbers = 100_000;
-
-/** Begins the texts that stand for numbers while JSON is parsed. No other text begins with it. */
-const mark = randomUUID();
+const maxPythonNumbers = 100_000;
 
 /** Maximum nesting depth. JSON.parse reads more than the functions that walk a value, such as JSON.stringify. */
 const maxDepth = 500;
 const depthMarker = `… (nested deeper than ${maxDepth} levels)`;
 
 /**
- * Parses JSON. Numbers that JavaScript would write differently from Python become {@link ExactNumber}, the first
- * {@link maxExactNumbers} of them. Lists and objects below {@link maxDepth} others become a text that says so.
+ * Parses JSON. Numbers that JavaScript would write differently from Python become {@link PythonNumber}, the first
+ * {@link maxPythonNumbers} of them. Lists and objects below {@link maxDepth} others become a text that says so.
  *
  * @throws SyntaxError
  */
-export function parseExactly(text: string): unknown {
-  const marked = markNumbers(text, mark, isInexact, maxExactNumbers);
+export function parseWithPythonNumbers(text: string): unknown {
+  const marked = markNumbers(text, isWrittenDifferently, maxPythonNumbers);
   return replaceMembers(JSON.parse(marked ?? text), marked !== undefined);
 }
 
 /** Replaces the lists and objects in `value` that are nested too deeply, and marked texts with their numbers. */
 function replaceMembers(value: unknown, hasMarks: boolean, depth = 0): unknown {
   if (typeof value === 'string')
-    return hasMarks && value.startsWith(mark) ? new ExactNumber(value.slice(mark.length)) : value;
+    return hasMarks && value.startsWith(numberMark) ? new PythonNumber(value.slice(numberMark.length)) : value;
   if (typeof value !== 'object' || value === null) return value;
   if (depth >= maxDepth) return depthMarker;
   if (Array.isArray(value)) {
