@@ -166,6 +166,13 @@ export function writeUnwrappedValue(context: SpanContext, start: number, end: nu
   writeValue(context, start, end);
 }
 
+/** Writes the value of an attribute, and marks the attribute as taken. */
+export function consumeValue(context: SpanContext, index: number, write = writeUnwrappedValue): void {
+  const { attributes } = context.span;
+  write(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
+  context.span.take(index);
+}
+
 /** Like {@link writeValue}, but writes the JSON in a string, and in the strings of an array, instead of the string. */
 export function writeJsonTexts(context: SpanContext, start: number, end: number, depth = 0): void {
   const { reader, out } = context;

@@ -1,4 +1,5 @@
 import {
+  consumeValue,
   readAttributeHead,
   readText,
   readValueHead,
@@ -65,11 +66,10 @@ function writeParameterObject(context: SpanContext, inner: number, written: Set<
 
 function writeParameter(context: SpanContext, inner: number, written: Set<string>, index: number, key: string): void {
   if (index < 0 || written.has(key)) return;
-  const { out, span } = context;
+  const { out } = context;
   written.add(key);
   out.ascii(out.position === inner ? `"${key}":` : `,"${key}":`);
-  writeUnwrappedValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
-  span.take(index);
+  consumeValue(context, index);
 }
 
 /** Sources of the inputs or outputs of a run, most specific first. */
@@ -153,7 +153,7 @@ function writeMessages(context: SpanContext, side: Side): boolean {
   const whole = span.find(side.messages);
   if (whole >= 0) {
     out.ascii('{"messages":');
-    writeAttribute(context, whole);
+    consumeValue(context, whole);
   } else {
     const family = side.messageParts.find((role) => span.find(role) >= 0);
     const tree = family && consumeTree(context, family);
@@ -181,13 +181,13 @@ function writeMessages(context: SpanContext, side: Side): boolean {
   const instructions = side.key === 'input' ? span.find('systemInstructions') : -1;
   if (instructions >= 0) {
     out.ascii(out.position === start ? '{"system_instructions":' : ',"system_instructions":');
-    writeAttribute(context, instructions);
+    consumeValue(context, instructions);
   }
   if (out.position === start) return false;
   const complete = findWholeAttribute(context, side);
   if (complete >= 0) {
     out.ascii(`,"${side.key}":`);
-    writeAttribute(context, complete);
+    consumeValue(context, complete);
   }
   out.byte(0x7d);
   return true;
@@ -208,16 +208,10 @@ function writeSdkResponse(context: SpanContext): boolean {
     const index = span.find(role);
     if (index < 0) continue;
     out.ascii(out.position === start ? `{"${key}":` : `,"${key}":`);
-    writeAttribute(context, index);
+    consumeValue(context, index);
   }
   out.byte(0x7d);
   return true;
-}
-
-function writeAttribute(context: SpanContext, index: number): void {
-  const { attributes } = context.span;
-  writeUnwrappedValue(context, attributes.valueStarts[index]!, attributes.valueEnds[index]!);
-  context.span.take(index);
 }
 
 function findWholeAttribute({ span }: SpanContext, side: Side): number {
@@ -241,10 +235,12 @@ function writeWholeAttribute(context: SpanContext, side: Side): boolean {
   const isPlainText = hasMimeType && consumeMimeType(context, side) === 'text/plain';
   if (role === 'sdkValues' || role === 'sdkEmbeddings') {
     context.out.ascii(`{"${side.key}":`);
-    writeJsonTexts(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
+    consumeValue(context, index, writeJsonTexts);
     context.out.byte(0x7d);
-  } else writeWhole(context, side, span.attributes, index, isPlainText);
-  span.take(index);
+  } else {
+    writeWhole(context, side, span.attributes, index, isPlainText);
+    span.take(index);
+  }
   return true;
 }
 

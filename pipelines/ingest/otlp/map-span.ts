@@ -1,7 +1,7 @@
 import type { RunDraft } from '../accept/draft.ts';
 import { addUsageDetails, assignUsage, maxUsageBytes, readUsage } from '../accept/usage-of-run.ts';
 import { assignValue, type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
-import { consumeText, readFlag, readText, readValueHead, writeUnwrappedValue } from './any-value.ts';
+import { consumeText, consumeValue, readFlag, readText, readValueHead } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import { writeInputs, writeOutputs, writeParameters } from './inputs-outputs.ts';
 import { type SharedMetadata, writeMetadata } from './metadata.ts';
@@ -232,8 +232,7 @@ function writeExtra(context: SpanContext, shared: SharedMetadata, hasOwnIds: boo
   const runtime = span.find('runtime');
   if (runtime >= 0) {
     out.ascii(out.position === start + 1 ? '"runtime":' : ',"runtime":');
-    writeUnwrappedValue(context, span.attributes.valueStarts[runtime]!, span.attributes.valueEnds[runtime]!);
-    span.take(runtime);
+    consumeValue(context, runtime);
   }
   out.ascii(out.position === start + 1 ? '"metadata":' : ',"metadata":');
   // Metadata comes after the other fields, because it contains the attributes that no other field has taken.

@@ -1,4 +1,4 @@
-import { readAttributeHead, readAttributes, writeUnwrappedValue, writeValue } from './any-value.ts';
+import { consumeValue, readAttributeHead, readAttributes, writeUnwrappedValue, writeValue } from './any-value.ts';
 import { findEmbeddedMembers } from './json-text.ts';
 import type { ByteRange } from './span.ts';
 import type { SpanContext } from './span-fields.ts';
@@ -132,8 +132,7 @@ function writeRenamedAttributes(context: SpanContext, start: number): void {
     const { role, key } = span.attributes.names[index]!.role;
     if (role !== 'renamedMetadata' || key === undefined || !beginMember(context, start, key)) continue;
     context.out.ascii(`"${key}":`);
-    writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
-    span.take(index);
+    consumeValue(context, index, writeValue);
   }
 }
 

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { parseDottedOrder } from '../run-event/dotted-order.ts';
 import { parseUuid } from '../run-event/uuid.ts';
-import { consumeText, readAttributeHead, readFlag, readText, writeValue } from './any-value.ts';
+import { consumeText, consumeValue, readAttributeHead, readFlag, readText, writeValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import type { JsonText } from './json-text.ts';
 import type { ProtobufReader } from './protobuf.ts';
@@ -234,8 +234,7 @@ export function writeTags(context: SpanContext): Buffer | undefined {
   const { kind } = readAttributeHead(context, index);
   const start = out.position;
   if (kind === 'array') {
-    writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
-    span.take(index);
+    consumeValue(context, index, writeValue);
     return out.since(start);
   }
   const text = readText(context, index);
@@ -261,8 +260,7 @@ export function writeSerialized(context: SpanContext): Buffer | undefined {
     const index = span.find(role);
     if (index < 0) continue;
     out.ascii(out.position === start ? `{"${key}":` : `,"${key}":`);
-    writeValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
-    span.take(index);
+    consumeValue(context, index, writeValue);
   }
   if (out.position === start) return undefined;
   out.byte(0x7d);

@@ -1,4 +1,4 @@
-import { readAttributeHead, readNumber, writeUnwrappedValue } from './any-value.ts';
+import { consumeValue, readAttributeHead, readNumber } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import { detectEmbeddedJson } from './json-text.ts';
 import type { SpanContext } from './span-fields.ts';
@@ -47,8 +47,7 @@ export function writeUsage(context: SpanContext): boolean {
   const { span, out } = context;
   const whole = span.find('usage');
   if (whole >= 0 && isObject(context, whole)) {
-    writeUnwrappedValue(context, span.attributes.valueStarts[whole]!, span.attributes.valueEnds[whole]!);
-    span.take(whole);
+    consumeValue(context, whole);
     for (const [role] of countRoles) consumeIfPresent(context, role);
     for (const { whole: object, counts: parts } of detailGroups) {
       consumeIfPresent(context, object);
@@ -65,8 +64,7 @@ export function writeUsage(context: SpanContext): boolean {
     const before = out.position;
     out.ascii(before === empty ? `"${key}":` : `,"${key}":`);
     if (index >= 0 && isObject(context, index)) {
-      writeUnwrappedValue(context, span.attributes.valueStarts[index]!, span.attributes.valueEnds[index]!);
-      span.take(index);
+      consumeValue(context, index);
       continue;
     }
     out.byte(0x7b);
