@@ -14,7 +14,7 @@ import type { DestinationDeps } from '../../pipelines/exports/destinations/desti
 import type { ExportDeps } from '../../pipelines/exports/export-deps.ts';
 import type { SentConfigs } from '../../pipelines/feedback/sent-config.ts';
 import type { RecentFeedback } from '../../pipelines/feedback/write-feedback.ts';
-import type { AcceptSingleDeps } from '../../pipelines/ingest/accept/accept-batch.ts';
+import type { AcceptSingleDeps } from '../../pipelines/ingest/accept/accept-single.ts';
 import type { OAuthDeps } from '../../pipelines/oauth/oauth-deps.ts';
 import type { ProjectResolver } from '../../pipelines/projects/resolve-project.ts';
 import type { ReadCounts } from '../../pipelines/prompts/read-counts.ts';

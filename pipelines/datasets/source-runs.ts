@@ -2,7 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { findAccepted } from '../../infra/event-log/find-accepted.ts';
 import { parseNullableJson, toJsonObject } from '../../infra/json/json-value.ts';
 import { runEvents } from '../../schemas/topics.ts';
-import type { AcceptSingleDeps } from '../ingest/accept/accept-batch.ts';
+import type { AcceptSingleDeps } from '../ingest/accept/accept-single.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import type { RunExtras } from '../runs/run-columns.ts';
 import { selectFields } from '../runs/run-select.ts';

@@ -1,7 +1,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { findAccepted } from '../../infra/event-log/find-accepted.ts';
 import { runEvents } from '../../schemas/topics.ts';
-import type { AcceptSingleDeps } from '../ingest/accept/accept-batch.ts';
+import type { AcceptSingleDeps } from '../ingest/accept/accept-single.ts';
 import { type LocatedRun, locateLiveRuns, readLiveProjectIds, requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';

@@ -166,7 +166,7 @@ export interface AcceptDeps {
  * An attachment or a feedback entry in a request. If the request also contains events of the same run and all of these
  * are rejected, the attachment or feedback entry is rejected too.
  */
-export interface RelatedEvent {
+export interface Companion {
   readonly topic: Topic;
   readonly runId: string;
   /** Name of the multipart part that contains it, for rejections. */
@@ -187,7 +187,7 @@ export async function acceptDrafts(
   drafts: readonly RunDraft[],
   rejected: Rejections,
   deps: AcceptDeps,
-  companions: readonly RelatedEvent[] = [],
+  companions: readonly Companion[] = [],
   createError: (rejected: readonly Rejection[]) => RunlakeError = createAllRejectedError,
 ): Promise<Acceptance> {
   const timelyDrafts = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
@@ -197,14 +197,14 @@ export async function acceptDrafts(
   // Assign projects last, because this creates missing projects, and a rejected run must not leave an empty project.
   const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
   const remaining = rejectCompanionsOfRejectedRuns(companions, messages, rejected);
-  const acceptedRelated = addTraceHeaders(remaining, messages);
-  const accepted = messages.length + acceptedRelated.length;
+  const acceptedCompanions = addTraceHeaders(remaining, messages);
+  const accepted = messages.length + acceptedCompanions.length;
   if (accepted === 0 && rejected.items.length > 0) {
     deps.count(0, rejected.items);
     throw createError(rejected.items);
   }
   const topics = new Map<Topic, LogMessage[]>([[runEvents, [...messages]]]);
-  for (const { topic, message } of acceptedRelated) {
+  for (const { topic, message } of acceptedCompanions) {
     const topicMessages = topics.get(topic);
     if (topicMessages === undefined) topics.set(topic, [message]);
     else topicMessages.push(message);
@@ -233,10 +233,10 @@ export async function acceptDrafts(
  * companions of the run are accepted.
  */
 function rejectCompanionsOfRejectedRuns(
-  companions: readonly RelatedEvent[],
+  companions: readonly Companion[],
   accepted: readonly EncodedRun[],
   rejected: Rejections,
-): readonly RelatedEvent[] {
+): readonly Companion[] {
   if (companions.length === 0 || rejected.items.length === 0) return companions;
   const errors = new Map(rejected.items.map(({ run, error }) => [run, error]));
   for (const { runId } of accepted) errors.delete(runId);
@@ -247,7 +247,7 @@ function rejectCompanionsOfRejectedRuns(
   });
 }
 
-function addTraceHeaders(companions: readonly RelatedEvent[], runs: readonly EncodedRun[]): readonly RelatedEvent[] {
+function addTraceHeaders(companions: readonly Companion[], runs: readonly EncodedRun[]): readonly Companion[] {
   if (!companions.some(({ topic }) => topic === attachmentEvents)) return companions;
   const runsById = new Map<string, { readonly draft: RunDraft; readonly projectId: string }>();
   for (const { runId, draft, value } of runs) {

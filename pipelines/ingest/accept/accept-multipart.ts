@@ -11,7 +11,7 @@ import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { readWithNonFinite } from '../json/non-finite.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
-import { type AcceptDeps, acceptDrafts, type RelatedEvent, type Sender } from './accept-drafts.ts';
+import { type AcceptDeps, acceptDrafts, type Companion, type Sender } from './accept-drafts.ts';
 import { type Acceptance, Rejections, type RunDraft, requireRunSize } from './draft.ts';
 import { type PartKey, partKeys, type RunMembers, readRun, readRunMembers, toBatchDraft } from './read-run.ts';
 
@@ -66,7 +66,7 @@ function* readParts(
   { body, contentType, memory }: MultipartBody,
   { config, log }: AcceptDeps,
   rejected: Rejections,
-): StepwiseWork<{ drafts: RunDraft[]; feedback: SentFeedback[]; attachments: RelatedEvent[] }> {
+): StepwiseWork<{ drafts: RunDraft[]; feedback: SentFeedback[]; attachments: Companion[] }> {
   const parts = yield* parseMultipart(body, contentType, config.maxParts, () => memory.addItem());
   const groupedParts = groupParts(parts, rejected);
   const drafts = yield* collect(
@@ -107,11 +107,11 @@ async function prepareFeedback(
   { feedback, log, config }: AcceptDeps,
   rejected: Rejections,
   disconnected: AbortSignal | undefined,
-): Promise<RelatedEvent[]> {
+): Promise<Companion[]> {
   if (sent.length === 0 || feedback === undefined) return [];
   const entries = sent.map(({ entry }) => entry);
   const prepare = await openPreparation(feedback, workspaceId, entries, disconnected);
-  const accepted: RelatedEvent[] = [];
+  const accepted: Companion[] = [];
   for (const { part, entry } of sent) {
     try {
       const event = await prepare(entry);

@@ -144,13 +144,7 @@ interface RunSource {
  * A run as read from a request, before any lookup. If dotted_order is missing, the caller may have to look up the
  * location of the run.
  */
-export interface ParsedRun {
-  readonly kind: 'post' | 'patch';
-  readonly runId: string;
-  readonly projectId?: string | undefined;
-  readonly projectName?: string | undefined;
-  readonly agentProject?: string | undefined;
-  readonly values: RunValues;
+export interface ParsedRun extends Omit<RunDraft, 'traceId' | 'dottedOrder' | 'startTimeMicros' | 'traceTimeMicros'> {
   readonly traceId?: string | undefined;
   readonly dottedOrder?: DottedOrderKey | undefined;
 }
@@ -246,22 +240,27 @@ function isRunType(text: string): text is RunType {
   return (runTypes as readonly string[]).includes(text);
 }
 
+/** Converts a run that has trace_id and dotted_order; returns undefined for any other run. */
+export function toLocatedDraft(run: ParsedRun): RunDraft | undefined {
+  const { kind, runId, traceId, dottedOrder: order, projectId, projectName, agentProject, values } = run;
+  if (order === undefined || traceId === undefined) return undefined;
+  const { text: dottedOrder, startTimeMicros, traceTimeMicros } = order;
+  return {
+    ...{ kind, runId, traceId, projectId, projectName, agentProject },
+    ...{ values, dottedOrder, startTimeMicros, traceTimeMicros },
+  };
+}
+
 /**
  * Converts a run of a batch, which must have trace_id and dotted_order.
  *
  * @throws INVALID_RUN if one of them is missing.
  */
 export function toBatchDraft(run: ParsedRun): RunDraft {
-  if (run.dottedOrder === undefined || run.traceId === undefined) {
-    const reason = 'dotted_order is missing: runs of a batch need trace_id and dotted_order';
-    throw runlakeError('INVALID_RUN', { run: run.runId, reason });
-  }
-  const { kind, runId, traceId, projectId, projectName, agentProject, values } = run;
-  const { text: dottedOrder, startTimeMicros, traceTimeMicros } = run.dottedOrder;
-  return {
-    ...{ kind, runId, traceId, projectId, projectName, agentProject },
-    ...{ values, dottedOrder, startTimeMicros, traceTimeMicros },
-  };
+  const draft = toLocatedDraft(run);
+  if (draft !== undefined) return draft;
+  const reason = 'dotted_order is missing: runs of a batch need trace_id and dotted_order';
+  throw runlakeError('INVALID_RUN', { run: run.runId, reason });
 }
 
 const knownKeys = new KeySet(runKeys);

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { readSourceRuns } from '../../../pipelines/datasets/source-runs.ts';
-import { acceptSingle } from '../../../pipelines/ingest/accept/accept-batch.ts';
+import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
 import { RunLocations } from '../../../pipelines/ingest/accept/run-locations.ts';
 import { requireThreads } from '../../../pipelines/queues/read-queue-runs.ts';
 import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
