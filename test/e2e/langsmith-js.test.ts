@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client, RunTree } from 'langsmith';
 import { traceable } from 'langsmith/traceable';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { collect } from '../api/collect.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
 let runlake: RunlakeProcess;
@@ -14,12 +15,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await runlake?.remove();
 });
-
-async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const item of items) all.push(item);
-  return all;
-}
 
 test('stores nested functions as one trace, with errors, tags, metadata and attachments', async () => {
   const project = `js-${randomUUID()}`;

@@ -9,8 +9,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.close());
 
-const ask = async (url: string, payload: object) =>
-  (await server.api.ask(server.owner.workspaceKeys[0], 'POST', url, payload)).body;
+const ask = (url: string, payload: object) => server.ask('POST', url, payload);
 
 it('resources are runs, prompts and datasets', async () => {
   const run = rootRun('resources');

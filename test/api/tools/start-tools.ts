@@ -16,6 +16,9 @@ export interface ToolsUnderTest {
   /** Calls a tool as the first workspace of the owner, and returns the members of its result. */
   // biome-ignore lint/suspicious/noExplicitAny: each tool has its own result.
   call(name: string, args?: Record<string, unknown>, key?: string): Promise<any>;
+  /** Sends a request to the main API with the key of the first workspace, and returns the body of its response. */
+  // biome-ignore lint/suspicious/noExplicitAny: each operation has its own response.
+  ask(method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object): Promise<any>;
   close(): Promise<void>;
 }
 
@@ -58,6 +61,11 @@ export async function startToolServer(options: ToolServerOptions = {}): Promise<
       const client = connected.get(key) ?? connect(key);
       connected.set(key, client);
       return readResult((await (await client).callTool({ name, arguments: args })) as CallToolResult);
+    },
+    async ask(method, url, payload) {
+      const { status, body } = await api.ask(owner.workspaceKeys[0], method, url, payload);
+      if (status >= 300) throw new Error(`${method} ${url}: ${status} ${JSON.stringify(body)}`);
+      return body;
     },
     async close() {
       await Promise.all(clients.map((client) => client.close()));

@@ -9,12 +9,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.close());
 
-/** Asks the main API with the key of the first workspace. */
-const ask = async (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object) => {
-  const { status, body } = await server.api.ask(server.owner.workspaceKeys[0], method, url, payload);
-  expect(status, JSON.stringify(body)).toBeLessThan(300);
-  return body;
-};
+const ask = (...request: Parameters<ToolsUnderTest['ask']>) => server.ask(...request);
 const call = (name: string, args: Record<string, unknown> = {}) => server.call(name, args);
 const findProject = async (name: string) => (await ask('GET', `/sessions?name=${name}`))[0].id as string;
 

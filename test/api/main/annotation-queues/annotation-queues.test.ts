@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { asking } from '../../ask.ts';
+import { collect } from '../../collect.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -33,12 +34,6 @@ afterAll(() => api.close());
 const send = asking(() => api);
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 const ask = (method: Method, url: string, payload?: object, key = acme.adminKey) => send(key, method, url, payload);
-
-async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const item of items) all.push(item);
-  return all;
-}
 
 /** Sends runs; a number that JavaScript would round shows that stored JSON is not formatted again. */
 async function addRuns(count: number, project = 'reviewed') {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { asking } from '../../ask.ts';
+import { collect } from '../../collect.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -20,12 +21,6 @@ const send = asking(() => api);
 /** Sends a request with the key of the second workspace. */
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
   send(acme.workspaceKeys[1], method, url, payload);
-
-async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const item of items) all.push(item);
-  return all;
-}
 
 describe('the stock SDK', () => {
   it('creates, finds, reads, changes, lists and deletes datasets', async () => {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import type { Example, ExampleCreate } from 'langsmith/schemas';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { collect } from '../../collect.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
 /** Examples through the stock SDK. */
@@ -18,12 +19,6 @@ beforeAll(async () => {
   client = new Client({ ...address, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
 });
 afterAll(() => api.close());
-
-async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const item of items) all.push(item);
-  return all;
-}
 
 const list = (query: Parameters<typeof client.listExamples>[0]) => collect(client.listExamples(query));
 const inputs = (examples: readonly Example[]) => examples.map((example) => example.inputs.n).sort();

@@ -1,5 +1,6 @@
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { collect } from '../../collect.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -14,12 +15,6 @@ beforeAll(async () => {
   client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false, disablePromptCache: true });
 });
 afterAll(() => api.close());
-
-async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const item of items) all.push(item);
-  return all;
-}
 
 describe('prompts with the stock SDK', () => {
   it('are created, found, changed, liked, archived and deleted', async () => {

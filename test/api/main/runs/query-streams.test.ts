@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith-0-12';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { collect } from '../../collect.ts';
 import { type RunsApi, startRunsApi } from './runs.fixture.ts';
 
 let runs: RunsApi;
@@ -28,12 +29,6 @@ beforeAll(async () => {
   client = new Client({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0], callerOptions: { maxRetries: 0 } });
 });
 afterAll(() => runs?.api.close());
-
-async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
-  const all: T[] = [];
-  for await (const item of items) all.push(item);
-  return all;
-}
 
 describe('the stock SDK 0.12 streams', () => {
   it('runs, over several pages', async () => {
