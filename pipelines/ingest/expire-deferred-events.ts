@@ -14,9 +14,8 @@ const contestedRetentionMs = 7 * 86_400_000;
 
 /**
  * Moves events that have been deferred for longer than `hours` to the dead-letter queue, if the sinks have stored all
- * accepted events. One transaction deletes the
- * events and adds the dead-letter records, so that an event whose trace appears at the same moment is either stored or
- * a dead-letter record, not both.
+ * accepted events. One transaction deletes the events and adds the dead-letter records, so that an event whose trace
+ * appears at the same moment is either stored or a dead-letter record, not both.
  *
  * @returns the number of moved events.
  */
