@@ -1,5 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { runInTimeSlices } from '../ingest/in-slices.ts';
@@ -65,7 +66,7 @@ function* changeRows(
   const rows = [];
   let totalBytes = 0;
   for (const [id, { metadata, attachments }] of former) {
-    let changed: Metadata = metadata;
+    let changed: JsonObject = metadata;
     for (const change of changes) {
       changed = applyChange(changed, change);
       yield;
@@ -84,13 +85,11 @@ function* changeRows(
   return rows;
 }
 
-type Metadata = Readonly<Record<string, unknown>>;
-
 interface PreparedChange extends Omit<MetadataChange, 'values'> {
   readonly values: ReadonlySet<unknown>;
 }
 
-function applyChange(metadata: Metadata, { key, operation, value, values }: PreparedChange): Metadata {
+function applyChange(metadata: JsonObject, { key, operation, value, values }: PreparedChange): JsonObject {
   if (operation === 'SET') return copyWithMember(metadata, key, value ?? null);
   const former = Object.hasOwn(metadata, key) ? metadata[key] : undefined;
   const list: unknown[] = Array.isArray(former) ? former : key === splitKey ? [defaultSplit] : [];
@@ -106,5 +105,5 @@ function applyChange(metadata: Metadata, { key, operation, value, values }: Prep
  * Returns a copy of the metadata in which `key` has the value. Uses `Object.fromEntries`, because an assignment to the
  * key `__proto__` would set the prototype.
  */
-const copyWithMember = (metadata: Metadata, key: string, value: unknown): Metadata =>
+const copyWithMember = (metadata: JsonObject, key: string, value: unknown): JsonObject =>
   Object.fromEntries([...Object.entries(metadata).filter(([name]) => name !== key), [key, value]]);

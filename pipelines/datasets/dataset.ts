@@ -1,6 +1,6 @@
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { parseNullableJson } from '../../infra/json/json-value.ts';
+import { type JsonObject, parseNullableJson } from '../../infra/json/json-value.ts';
 import { parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import {
@@ -122,7 +122,7 @@ export interface DatasetQuery extends PageRequest {
   readonly nameContains?: string | undefined;
   readonly dataTypes?: readonly DataType[] | undefined;
   /** Key-value pairs that the metadata must contain. */
-  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+  readonly metadata?: JsonObject | undefined;
   readonly sortBy: (typeof datasetOrders)[number];
   readonly descending: boolean;
 }

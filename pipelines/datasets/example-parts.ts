@@ -1,6 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { isJsonObject } from '../../infra/json/json-value.ts';
+import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 import { parsePartlyMarkedJson } from '../../infra/json/marked-json.ts';
 import { type FormPart, parseForm } from '../ingest/body/multipart.ts';
 import { runInTimeSlices, type StepwiseWork } from '../ingest/in-slices.ts';
@@ -99,7 +99,7 @@ function readObject(body: Buffer, part: FormPart, maxDepth: number): string {
 }
 
 /** Reads the small fields of an example. Unknown fields are ignored; null means that the field is absent. */
-function readSmallFields(id: string, main: Readonly<Record<string, unknown>>): Partial<ExampleDraft> {
+function readSmallFields(id: string, main: JsonObject): Partial<ExampleDraft> {
   const read = <T>(name: string, expected: string, isValid: (value: unknown) => value is T): T | undefined => {
     const value = Object.hasOwn(main, name) ? main[name] : undefined;
     if (value === undefined || value === null) return undefined;

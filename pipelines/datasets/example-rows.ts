@@ -1,6 +1,8 @@
 /** Rows of examples: reads the newest state, and writes the next one in a transaction that has locked the dataset. */
+
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson, parseMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
@@ -8,8 +10,6 @@ import type { AttachmentLocation } from '../attachments/attachment-sets.ts';
 import { runInTimeSlices } from '../ingest/in-slices.ts';
 import { addSplits, requireWriteSize } from './example.ts';
 import type { LockedDataset } from './versions.ts';
-
-type JsonObject = Readonly<Record<string, unknown>>;
 
 export interface CurrentExample {
   readonly metadata: JsonObject;

@@ -1,5 +1,6 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { JsonObject } from '../../infra/json/json-value.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { type AttachmentLocation, buildExampleAttachmentUrls } from '../attachments/attachment-sets.ts';
 
@@ -69,8 +70,6 @@ export function formatExample(
 /** Metadata key that contains the splits of an example. Clients read and write the splits under this key. */
 export const splitKey = 'dataset_split';
 export const defaultSplit = 'base';
-
-type JsonObject = Readonly<Record<string, unknown>>;
 
 /**
  * Returns the metadata including the splits of the example. The splits are taken from the first of these sources that

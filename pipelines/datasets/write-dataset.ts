@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
@@ -22,8 +23,6 @@ const datasetLimit = {
   what: 'datasets',
   hint: 'Use an existing dataset, or delete those that are not needed',
 };
-
-type JsonObject = Readonly<Record<string, unknown>>;
 
 export interface NewDataset {
   readonly id?: string | null | undefined;

@@ -5,10 +5,12 @@
  *   2. Store the content of new attachments in ClickHouse, under new ids; see `pending-attachments.ts`.
  *   3. Write the rows in one transaction.
  */
+
 import { createHash, randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
@@ -41,8 +43,6 @@ export interface ExampleDeps {
   readonly config: Pick<Config, 'maxRunBytes' | 'maxPageBytes' | 'maxBodyBytes'>;
   readonly accept: SourceRunDeps['accept'];
 }
-
-type JsonObject = Readonly<Record<string, unknown>>;
 
 interface NewAttachment {
   readonly name: string;
