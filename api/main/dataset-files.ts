@@ -44,7 +44,7 @@ export const uploadDataset = defineOperation({
     contentTypes: ['multipart/form-data'],
     description:
       '`file` (CSV, or JSONL if its name ends in `.jsonl`), `input_keys` (a column, repeated), and any of `output_keys`, ' +
-      '`metadata_keys` (repeated), `name` (default: the name of the file), `description`, `data_type`, ' +
+      '`metadata_keys` (repeated), `id`, `name` (default: the name of the file), `description`, `data_type`, ' +
       '`inputs_schema_definition`, `outputs_schema_definition`, `transformations` (JSON).',
   },
   schema: { response: { 200: Dataset } },
@@ -54,6 +54,7 @@ export const uploadDataset = defineOperation({
       const { file, fileName, fields } = await readUploadForm(body, contentType);
       const name = readField('name', fields.name ?? fileName ?? '', NewDataset.properties.name);
       const dataset = {
+        id: readField('id', fields.id, NewDataset.properties.id),
         name,
         description: readField('description', fields.description, NewDataset.properties.description),
         dataType: readField('data_type', fields.data_type ?? 'kv', NewDataset.properties.data_type) as DataType,

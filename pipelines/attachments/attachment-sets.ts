@@ -82,6 +82,29 @@ function encodeString(bytes: Buffer): [Buffer, Buffer] {
 }
 
 /**
+ * Returns a hash of the names, MIME types and content of each set, by set.
+ *
+ * @throws errors of ClickHouse.
+ */
+export async function hashAttachmentSets(
+  clickhouse: ClickHouse,
+  workspaceId: string,
+  sets: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  const hashes = new Map<string, string>();
+  for (let at = 0; at < sets.length; at += setsPerStatement) {
+    const rows = await clickhouse.query<{ set: string; hash: string }>({
+      name: 'hash-attachment-sets',
+      sql: `SELECT run_id AS set, hex(SHA256(toString(arraySort(groupArray((name, mime_type, hex(SHA256(content)))))))) AS hash
+            FROM attachments FINAL WHERE tenant_id = {tenant:UUID} AND run_id IN {sets:Array(UUID)} GROUP BY run_id`,
+      params: { tenant: workspaceId, sets: sets.slice(at, at + setsPerStatement) },
+    });
+    for (const { set, hash } of rows) hashes.set(set, hash);
+  }
+  return hashes;
+}
+
+/**
  * Copies the attachments in `names` from a run or another set into the set `to`.
  *
  * @returns the copies, by name; attachments that do not exist are omitted.
@@ -147,18 +170,18 @@ export async function deleteAttachmentSets(
   workspaceId: string,
   sets: readonly string[],
 ): Promise<void> {
-  for (let at = 0; at < sets.length; at += setsPerDeletion) {
+  for (let at = 0; at < sets.length; at += setsPerStatement) {
     await deleteRows(clickhouse, {
       name: 'delete-attachment-sets',
       table: 'attachments',
       condition: 'tenant_id = {tenant:UUID} AND run_id IN {sets:Array(UUID)}',
-      params: { tenant: workspaceId, sets: sets.slice(at, at + setsPerDeletion) },
+      params: { tenant: workspaceId, sets: sets.slice(at, at + setsPerStatement) },
     });
   }
 }
 
 /** Limits the size of the query parameter, which must not exceed 128 KiB. */
-const setsPerDeletion = 2_000;
+const setsPerStatement = 2_000;
 
 /**
  * Returns the `attachment_urls` of an example: it maps `attachment.<name>` to links that work for an hour without an

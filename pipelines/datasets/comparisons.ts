@@ -4,7 +4,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { formatMarkedJson, parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
-import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
+import { insertOnce } from '../../infra/postgres/insert-once.ts';
 import {
   containsText,
   fetchRows,
@@ -49,7 +49,7 @@ interface NewComparison {
 const maxComparisons = 10_000;
 
 /**
- * Creates a comparative experiment.
+ * Creates a comparative experiment. A repeated request gets the one that exists.
  *
  * @throws NOT_FOUND for an unknown experiment; BAD_REQUEST if the experiments do not all belong to the dataset;
  *   CONFLICT if the id already exists; LIMIT_REACHED.
@@ -64,21 +64,19 @@ export async function createComparison(
   const datasetId = await findDataset(database, workspaceId, ids, comparison.datasetId?.toLowerCase());
   const insert = async (tx: Sql) => {
     await lockDataset(tx, workspaceId, datasetId, 'NO KEY UPDATE');
-    await tx.execute(
-      `INSERT INTO comparative_experiments (id, workspace_id, dataset_id, experiment_ids, name, description, extra,
-           created_at)
-         VALUES ($1, $2, $3, $4::uuid[], $5, $6, $7, coalesce($8, now()))`,
-      [
-        id,
-        workspaceId,
-        datasetId,
-        ids,
-        comparison.name ?? null,
-        comparison.description ?? null,
-        comparison.extra == null ? null : formatMarkedJson(comparison.extra),
-        comparison.createdAt ?? null,
-      ],
-    );
+    const outcome = await insertOnce(tx, 'comparative_experiments', {
+      id,
+      workspace_id: workspaceId,
+      dataset_id: datasetId,
+      experiment_ids: ids,
+      name: comparison.name ?? null,
+      description: comparison.description ?? null,
+      extra: comparison.extra == null ? null : formatMarkedJson(comparison.extra),
+      ...(comparison.createdAt != null && { created_at: comparison.createdAt }),
+    });
+    if (outcome === 'conflict') {
+      throw runlakeError('CONFLICT', { reason: 'A comparative experiment with this id already exists.' });
+    }
     const [found] = await tx.query<{ count: number }>(
       'SELECT count(*) AS count FROM comparative_experiments WHERE dataset_id = $1',
       [datasetId],
@@ -88,10 +86,7 @@ export async function createComparison(
       throw runlakeError('LIMIT_REACHED', { limit: maxComparisons, what, hint: 'Delete those that are not needed' });
     }
   };
-  await queueForDatasets([datasetId], () => database.transaction(insert)).catch((error: unknown) => {
-    if (getViolatedConstraint(error) === undefined) throw error;
-    throw runlakeError('CONFLICT', { reason: 'A comparative experiment with this id already exists.' });
-  });
+  await queueForDatasets([datasetId], () => database.transaction(insert));
   const [row] = await fetchRows(database, selectComparisons(workspaceId).where('id', '=', id));
   if (row === undefined) throw runlakeError('NOT_FOUND', { what: 'Comparative experiment' });
   const { experiment_ids: _, ...made } = row;

@@ -5,6 +5,7 @@ import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
+import { insertOnce } from '../../infra/postgres/insert-once.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { deleteShares } from '../shares/share-tokens.ts';
@@ -43,7 +44,8 @@ type SentTransformations = Parameters<typeof checkTransformations>[0] | null;
 const toText = (value: JsonObject | null | undefined) => (value == null ? null : formatMarkedJson(value));
 
 /**
- * Creates a dataset and calls `fill`, which may add examples, in the same transaction.
+ * Creates a dataset and calls `fill`, which may add examples, in the same transaction. A repeated request with an id gets
+ * the dataset that exists.
  *
  * @throws CONFLICT if the name or the id already exists; INVALID_SCHEMA; BAD_REQUEST for transformations; LIMIT_REACHED; NOT_FOUND for an unknown tag value;
  *   errors of `fill`.
@@ -56,33 +58,29 @@ export async function createDataset(
 ): Promise<DatasetRecord> {
   requireValidSchemas(dataset);
   const id = dataset.id?.toLowerCase() ?? randomUUID();
-  const values = [
+  const row = {
     id,
-    workspaceId,
-    dataset.name,
-    dataset.description ?? null,
-    dataset.dataType,
-    toText(dataset.inputsSchema),
-    toText(dataset.outputsSchema),
-    toTransformationText(dataset.transformations),
-    toText(dataset.metadata),
-    toJsonb(dataset.metadata ?? {}),
-    dataset.externallyManaged ?? false,
-    dataset.createdAt ?? null,
-  ];
-  await database.transaction(async (tx) => {
-    await tx
-      .execute(
-        `INSERT INTO datasets (id, workspace_id, name, description, data_type, inputs_schema_definition,
-             outputs_schema_definition, transformations, metadata, searchable, externally_managed, created_at)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::jsonb, $11, coalesce($12, now()))`,
-        values,
-      )
-      .catch(refuseDuplicate);
+    workspace_id: workspaceId,
+    name: dataset.name,
+    description: dataset.description ?? null,
+    data_type: dataset.dataType,
+    inputs_schema_definition: toText(dataset.inputsSchema),
+    outputs_schema_definition: toText(dataset.outputsSchema),
+    transformations: toTransformationText(dataset.transformations),
+    metadata: toText(dataset.metadata),
+    searchable: toJsonb(dataset.metadata ?? {}),
+    externally_managed: dataset.externallyManaged ?? false,
+    ...(dataset.createdAt != null && { created_at: dataset.createdAt }),
+  };
+  const insert = async (tx: Sql) => {
+    const outcome = await insertOnce(tx, 'datasets', row);
+    if (outcome === 'conflict') throw await createDuplicateError(tx, id);
     await addTaggings(tx, workspaceId, { type: 'dataset', id }, dataset.tagValueIds ?? []);
+    if (outcome === 'repeated') return;
     await fill?.(tx, id);
     await enforceLimit(tx, { workspaceId }, datasetLimit);
-  }, fill && { timeoutMs: writeTimeoutMs });
+  };
+  await database.transaction(insert, fill && { timeoutMs: writeTimeoutMs });
   return readDataset(database, workspaceId, id);
 }
 
@@ -126,7 +124,9 @@ export async function updateDataset(
       `UPDATE datasets SET ${['modified_at = now()', ...assignments].join(', ')} WHERE id = $1 AND workspace_id = $2`,
       [datasetId, workspaceId, ...changed.map(([, value]) => value)],
     ),
-  ).catch(refuseDuplicate);
+  ).catch((error: unknown) => {
+    throw getViolatedConstraint(error) === undefined ? error : createNameError();
+  });
   return readDataset(database, workspaceId, datasetId);
 }
 
@@ -171,12 +171,10 @@ function toTransformationText(transformations: SentTransformations | undefined):
   return transformations == null ? null : JSON.stringify(checkTransformations(transformations));
 }
 
-function refuseDuplicate(error: unknown): never {
-  const constraint = getViolatedConstraint(error);
-  if (constraint === undefined) throw error;
-  const reason =
-    constraint === 'datasets_by_name'
-      ? 'Dataset with this name already exists.'
-      : 'A dataset with this id already exists.';
-  throw runlakeError('CONFLICT', { reason }, { cause: error });
+const createNameError = () => runlakeError('CONFLICT', { reason: 'Dataset with this name already exists.' });
+
+/** Returns the error for a dataset whose id or name is taken. */
+async function createDuplicateError(tx: Sql, id: string): Promise<Error> {
+  const [taken] = await tx.query('SELECT FROM datasets WHERE id = $1', [id]);
+  return taken ? runlakeError('CONFLICT', { reason: 'A dataset with this id already exists.' }) : createNameError();
 }

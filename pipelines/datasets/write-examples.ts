@@ -7,6 +7,7 @@
  */
 
 import { createHash, randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -18,6 +19,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import {
   type AttachmentLocation,
   copyAttachments,
+  hashAttachmentSets,
   type NewSetAttachment,
   storeAttachmentSets,
 } from '../attachments/attachment-sets.ts';
@@ -73,7 +75,7 @@ export interface WrittenExamples {
 
 /**
  * Creates examples in a dataset. A repeated request, which SDKs send if they lose the response, creates nothing and returns
- * the version that the first request created; with attachments, it is a conflict.
+ * the version that the first request created.
  *
  * @throws NOT_FOUND; CONFLICT if an id already exists; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; BAD_REQUEST if the source runs
  *   are too large; DATASET_FULL; errors of the stores.
@@ -101,8 +103,8 @@ export async function createExamples(
   const asOf = await writeVersion(deps.database, workspaceId, datasetId, write)
     .catch(toIdConflict)
     .catch(async (error: unknown) => {
-      if (!isRunlakeError(error) || error.code !== 'CONFLICT' || attachments.sets.length > 0) throw error;
-      const repeated = await findRepeatedVersion(deps.database, { workspaceId, datasetId }, examples);
+      if (!isRunlakeError(error) || error.code !== 'CONFLICT') throw error;
+      const repeated = await findRepeatedVersion(deps, { workspaceId, datasetId }, examples, attachments.byExample);
       if (repeated === undefined) throw error;
       return repeated;
     });
@@ -113,19 +115,43 @@ type CompleteExample = NewExample & { readonly inputs: string };
 
 /** Returns the newest version of the examples if one write created them all with the same content. */
 async function findRepeatedVersion(
-  database: Database,
+  { database, clickhouse }: Pick<ExampleDeps, 'database' | 'clickhouse'>,
   { workspaceId, datasetId }: { readonly workspaceId: string; readonly datasetId: string },
   examples: readonly CompleteExample[],
+  attachments: StoredAttachments['byExample'],
 ): Promise<string | undefined> {
   const hashes = await runInTimeSlices(hashContents(examples));
-  const [found] = await database.query<{ as_of: string }>(
-    `SELECT min(valid_from) AS as_of FROM examples JOIN unnest($3::uuid[], $4::text[]) AS sent (id, hash) USING (id)
-     WHERE workspace_id = $1 AND dataset_id = $2 AND valid_to = 'infinity' AND attachments = '{}'
+  const found = await database.query<Pick<CurrentExample, 'attachments'> & { id: string; as_of: string }>(
+    `SELECT id, valid_from AS as_of, attachments
+     FROM examples JOIN unnest($3::uuid[], $4::text[], $5::uuid[], $6::timestamptz[]) AS sent (id, hash, source, created) USING (id)
+     WHERE workspace_id = $1 AND dataset_id = $2 AND valid_to = 'infinity'
        AND md5(concat_ws(E'\\n', inputs, coalesce(outputs, 'null'), metadata)) = hash
-     HAVING count(*) = cardinality($3::uuid[]) AND min(valid_from) = max(valid_from)`,
-    [workspaceId, datasetId, examples.map(({ id }) => id), hashes],
+       AND source_run_id IS NOT DISTINCT FROM source AND created_at = coalesce(created, created_at)`,
+    [
+      ...[workspaceId, datasetId, examples.map(({ id }) => id), hashes],
+      examples.map(({ sourceRunId }) => sourceRunId ?? null),
+      examples.map(({ createdAt }) => createdAt ?? null),
+    ],
   );
-  return found?.as_of;
+  const versions = new Set(found.map(({ as_of }) => as_of));
+  if (found.length < examples.length || versions.size > 1) return undefined;
+  const pairs = found.map((row) => [row.attachments, attachments.get(row.id) ?? {}] as const);
+  return (await haveEqualContent(clickhouse, workspaceId, pairs)) ? found[0]?.as_of : undefined;
+}
+
+type Locations = Readonly<Record<string, AttachmentLocation>>;
+
+/** Returns whether both attachments of each pair have the same names, types and content. */
+async function haveEqualContent(
+  clickhouse: ClickHouse,
+  workspaceId: string,
+  pairs: readonly (readonly [stored: Locations, sent: Locations])[],
+): Promise<boolean> {
+  const listSets = (locations: Locations) => [...new Set(Object.values(locations).map(({ set }) => set))];
+  const hashes = await hashAttachmentSets(clickhouse, workspaceId, pairs.flat().flatMap(listSets));
+  const describe = (locations: Locations) =>
+    Object.fromEntries(Object.entries(locations).map(([key, { set, name }]) => [key, { name, hash: hashes.get(set) }]));
+  return pairs.every(([stored, sent]) => isDeepStrictEqual(describe(stored), describe(sent)));
 }
 
 function* hashContents(examples: readonly CompleteExample[]) {
@@ -244,7 +270,7 @@ interface StoredAttachments {
   /** Ids of the new attachment sets; see `pending-attachments.ts`. */
   readonly sets: readonly string[];
   /** For each example, the locations of its attachments by name. */
-  readonly byExample: ReadonlyMap<string, Readonly<Record<string, AttachmentLocation>>>;
+  readonly byExample: ReadonlyMap<string, Locations>;
 }
 
 /** Stores new attachments, and copies attachments from source runs. */

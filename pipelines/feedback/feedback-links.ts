@@ -13,6 +13,11 @@ import type { SentConfigs } from './sent-config.ts';
 
 /** Maximum number of unexpired links in an organisation. */
 const maxLinks = 1_000_000;
+/**
+ * SDKs repeat a request if they lose the response, and send a lifetime instead of an expiry time: both requests must ask
+ * for times that differ by less than this.
+ */
+const maxRepeatSeconds = 600;
 /** Maximum number of expired links of the workspace that each insert deletes. */
 const maxExpiredLinksPerInsert = 1_000;
 
@@ -51,7 +56,7 @@ type LinkOwner = Pick<FeedbackGrant, 'workspaceId' | 'userId'>;
 const columns = 'id, feedback_key AS key, extract(epoch FROM expires_at)::float8 AS "expiresAtSeconds"';
 
 /**
- * Creates either all of the links or none. The run need not be stored yet.
+ * Creates either all of the links or none. The run need not be stored yet. A repeated request gets the links that exist.
  *
  * @throws CONFLICT if an id already exists; LIMIT_REACHED; errors of the database.
  */
@@ -65,6 +70,8 @@ export async function createLinks(
   const identified = links.map((link) => ({ ...link, id: link.id ?? randomUUID() }));
   const rows = await database.transaction(async (tx) => {
     const made = await insertLinks(tx, owner, identified);
+    const repeated = made.length === 0 ? await findRepeatedLinks(tx, owner, identified) : [];
+    if (repeated.length === links.length) return repeated;
     if (made.length < links.length) throw runlakeError('CONFLICT', { reason: 'A link with one of these ids exists.' });
     await enforceLimit(
       tx,
@@ -111,11 +118,36 @@ function deriveLinkId(secretKey: string, { workspaceId, runId, key }: FeedbackGr
   return uuidv4({ random: createHmac('sha256', secretKey).update(text).digest() });
 }
 
+type IdentifiedLink = FeedbackLink & Pick<FeedbackGrant, 'runId'>;
+
+const toLinkColumns = (links: readonly IdentifiedLink[]) => [
+  links.map(({ id }) => id),
+  links.map(({ runId }) => runId),
+  links.map(({ key }) => key),
+  links.map(({ expiresAtSeconds }) => expiresAtSeconds),
+];
+
+/** Returns the links that exist with the given fields. */
+function findRepeatedLinks(
+  tx: Sql,
+  { workspaceId, userId }: LinkOwner,
+  links: readonly IdentifiedLink[],
+): Promise<FeedbackLink[]> {
+  return tx.query<FeedbackLink>(
+    `SELECT ${columns} FROM feedback_tokens
+     JOIN unnest($3::uuid[], $4::uuid[], $5::text[], $6::float8[]) AS sent (id, run_id, feedback_key, expires)
+       USING (id, run_id, feedback_key)
+     WHERE workspace_id = $1 AND user_id = $2
+       AND abs(extract(epoch FROM expires_at)::float8 - expires) < ${maxRepeatSeconds}`,
+    [workspaceId, userId, ...toLinkColumns(links)],
+  );
+}
+
 /** Inserts links and returns those whose id did not exist. Also deletes expired links of the workspace. */
 async function insertLinks(
   tx: Sql,
   { workspaceId, userId }: LinkOwner,
-  links: readonly (Omit<FeedbackLink, 'key'> & Pick<FeedbackGrant, 'runId' | 'key'>)[],
+  links: readonly IdentifiedLink[],
 ): Promise<FeedbackLink[]> {
   await tx.execute(
     `DELETE FROM feedback_tokens WHERE id IN (
@@ -128,14 +160,7 @@ async function insertLinks(
      FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::float8[]) AS t (id, run_id, feedback_key, expires)
      JOIN workspaces w ON w.id = $1 AND w.deleted_at IS NULL
      ON CONFLICT DO NOTHING RETURNING ${columns}`,
-    [
-      workspaceId,
-      userId,
-      links.map(({ id }) => id),
-      links.map(({ runId }) => runId),
-      links.map(({ key }) => key),
-      links.map(({ expiresAtSeconds }) => expiresAtSeconds),
-    ],
+    [workspaceId, userId, ...toLinkColumns(links)],
   );
 }
 

@@ -5,7 +5,7 @@
  *
  *   1. A commit locks the row of its repo, so commits to one repo run one after the other.
  *   2. If the client names a parent, it must be the latest commit. A client that edited an older commit therefore gets
- *      an error instead of undoing the commits in between.
+ *      an error instead of undoing the commits in between. A repeated request changes nothing.
  *   3. The hash is the SHA-256 of the parent's hash and the content, so equal histories have equal hashes.
  */
 import { createHash, randomUUID } from 'node:crypto';
@@ -27,7 +27,7 @@ export interface NewCommit {
    * Returns the new content as JSON; returns undefined if nothing changes, in which case the latest commit is the
    * result.
    */
-  createContent(repo: LockedRepo, parent: CommitContent | undefined, tx: Sql): Promise<string | undefined>;
+  createContent(repo: LockedRepo, parent: PossibleParent | undefined, tx: Sql): Promise<string | undefined>;
 }
 
 /**
@@ -43,11 +43,17 @@ export async function createCommit(
 ): Promise<CommitRecord> {
   return database.transaction(async (tx) => {
     const repo = await lockOwnRepo(tx, caller.workspaceId, name);
-    const [parent] = await tx.query<CommitContent>(
-      'SELECT id, hash, description, manifest FROM repo_commits WHERE id = $1',
-      [repo.lastCommitId],
-    );
-    requireLatestParent(parent, parentCommit);
+    const parent = await readPossibleParent(tx, repo.lastCommitId);
+    if (parentCommit != null && parentCommit !== latest && !isNamed(parent, parentCommit)) {
+      // SDKs repeat a request if they lose the response. Then the latest commit is the requested one.
+      const previous = await readPossibleParent(tx, parent?.parent_id);
+      const isRepeated =
+        isNamed(previous, parentCommit) &&
+        parent?.description === description &&
+        parent.manifest === (await createContent(repo, previous, tx));
+      if (isRepeated) return readCommit(tx, repo.id, parent.id);
+      throw createParentError(parent);
+    }
     const manifest = await createContent(repo, parent, tx);
     if (manifest === undefined) return readCommit(tx, repo.id, parent!.id);
     if (repo.commitCount >= maxCommits) throw runlakeError('REPO_FULL', { limit: maxCommits, what: 'commits' });
@@ -75,7 +81,7 @@ export async function createCommit(
 }
 
 /**
- * Commits the manifest of a prompt.
+ * Commits the manifest of a prompt. A repeated request gets the commit that exists.
  *
  * @throws the errors of {@link createCommit}; COMMIT_CONFLICT if the manifest is unchanged.
  */
@@ -90,6 +96,9 @@ export function commitPrompt(
     createContent: async ({ repoType }, parent) => {
       if (repoType !== 'prompt' && repoType !== 'file') throw runlakeError('NOT_FOUND', { what: 'Prompt' });
       if (parent?.manifest === manifest) {
+        // SDKs name no parent for the first commit.
+        const isRepeated = commit.parentCommit == null && parent.parent_id === null;
+        if (isRepeated && parent.description === (commit.description ?? null)) return undefined;
         throw runlakeError('COMMIT_CONFLICT', {
           reason: 'Nothing to commit: the prompt has not changed since the latest commit.',
         });
@@ -106,8 +115,23 @@ function hashCommit(parentHash: string | undefined, manifest: string): string {
     .digest('hex');
 }
 
-function requireLatestParent(parent: CommitContent | undefined, named: string | null | undefined): void {
-  if (named == null || named === latest || parent?.hash.startsWith(named.toLowerCase())) return;
+interface PossibleParent extends CommitContent {
+  readonly parent_id: string | null;
+}
+
+async function readPossibleParent(tx: Sql, id: string | null | undefined): Promise<PossibleParent | undefined> {
+  const [found] = await tx.query<PossibleParent>(
+    'SELECT id, hash, description, manifest, parent_id FROM repo_commits WHERE id = $1',
+    [id ?? null],
+  );
+  return found;
+}
+
+/** Returns whether a client named this commit, by its hash or the beginning of it. */
+const isNamed = (commit: CommitContent | undefined, hash: string): boolean =>
+  commit?.hash.startsWith(hash.toLowerCase()) ?? false;
+
+function createParentError(parent: CommitContent | undefined): Error {
   const found = parent === undefined ? 'the repo has no commit' : `the latest commit is ${parent.hash.slice(0, 8)}`;
-  throw runlakeError('COMMIT_CONFLICT', { reason: `The parent is not the latest commit: ${found}.` });
+  return runlakeError('COMMIT_CONFLICT', { reason: `The parent is not the latest commit: ${found}.` });
 }

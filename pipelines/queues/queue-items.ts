@@ -143,11 +143,11 @@ export async function createPopulatedQueue(
 ): Promise<QueueWithConfigs> {
   const { database } = deps;
   const live = await requireProjects(database, workspaceId, projectIds);
-  const queue = await createQueue(database, workspaceId, id, fields);
+  const { queue, isNew } = await createQueue(database, workspaceId, id, fields);
   if (live.length > 0) {
     await populateQueue(deps, workspaceId, { queueId: queue.id, projectIds: live, keepsTraces: false }).catch(
       async (error: unknown) => {
-        await deleteQueue(database, workspaceId, queue.id);
+        if (isNew) await deleteQueue(database, workspaceId, queue.id);
         throw error;
       },
     );

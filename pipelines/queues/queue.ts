@@ -4,7 +4,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { parseNullableJson } from '../../infra/json/json-value.ts';
 import { formatMarkedJson, parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
-import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
+import { insertOnce } from '../../infra/postgres/insert-once.ts';
 import {
   containsText,
   fetchRows,
@@ -175,15 +175,17 @@ export async function listQueues(
 }
 
 /** Returns the values by column; JSON values become text. Absent fields are omitted. */
-function toColumns(fields: Partial<QueueFields>): [column: string, value: unknown][] {
+function toColumns(fields: Partial<QueueFields>): Record<string, unknown> {
   const isJson = (value: unknown) => typeof value === 'object' && value !== null;
-  return Object.entries(fields)
-    .filter(([, value]) => value !== undefined)
-    .map(([column, value]) => [column, isJson(value) ? formatMarkedJson(value) : value]);
+  return Object.fromEntries(
+    Object.entries(fields)
+      .filter(([, value]) => value !== undefined)
+      .map(([column, value]) => [column, isJson(value) ? formatMarkedJson(value) : value]),
+  );
 }
 
 /**
- * Creates a queue.
+ * Creates a queue. A repeated request gets the queue that exists, with `isNew: false`.
  *
  * @throws CONFLICT if the id is taken; LIMIT_REACHED; BAD_REQUEST if a condition of the rubric is invalid.
  */
@@ -192,23 +194,18 @@ export async function createQueue(
   workspaceId: string,
   id: string = randomUUID(),
   fields: QueueFields,
-): Promise<QueueWithConfigs> {
+): Promise<{ readonly queue: QueueWithConfigs; readonly isNew: boolean }> {
   checkRubric(fields.rubric_items ?? []);
-  const columns = toColumns(fields);
-  await database
-    .transaction(async (tx) => {
-      await tx.execute(
-        `INSERT INTO annotation_queues (id, workspace_id, ${columns.map(([name]) => name).join(', ')})
-         VALUES ($1, $2, ${columns.map((_, index) => `$${index + 3}`).join(', ')})`,
-        [id, workspaceId, ...columns.map(([, value]) => value)],
-      );
-      await enforceLimit(tx, { workspaceId }, queueLimit);
-    })
-    .catch((error: unknown) => {
-      if (getViolatedConstraint(error) === undefined) throw error;
-      throw runlakeError('CONFLICT', { reason: 'An annotation queue with this id already exists.' }, { cause: error });
-    });
-  return readQueueWithConfigs(database, workspaceId, id);
+  const outcome = await database.transaction(async (tx) => {
+    const row = { id, workspace_id: workspaceId, ...toColumns(fields) };
+    const inserted = await insertOnce(tx, 'annotation_queues', row);
+    if (inserted === 'inserted') await enforceLimit(tx, { workspaceId }, queueLimit);
+    return inserted;
+  });
+  if (outcome === 'conflict') {
+    throw runlakeError('CONFLICT', { reason: 'An annotation queue with this id already exists.' });
+  }
+  return { queue: await readQueueWithConfigs(database, workspaceId, id), isNew: outcome === 'inserted' };
 }
 
 /**
@@ -230,7 +227,7 @@ export async function updateQueue(
     if (!found) throw createNotFoundError();
     const stored = parseNullableJson<RubricItem[]>(found.rubric_items) ?? [];
     const rubric = change.rubric_items && { rubric_items: keepRubricFields(change.rubric_items, stored) };
-    const columns = toColumns({ ...change, ...rubric });
+    const columns = Object.entries(toColumns({ ...change, ...rubric }));
     const assignments = columns.map(([name], index) => `${name} = $${index + 3}`);
     await tx.execute(
       `UPDATE annotation_queues SET ${['updated_at = now()', ...assignments].join(', ')}

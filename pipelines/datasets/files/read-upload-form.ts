@@ -7,6 +7,7 @@ import type { UploadedColumns, UploadedFile } from './upload-dataset.ts';
 /** Fields that can be repeated; each occurrence contains the name of a column. */
 const columnFields = { input_keys: 'inputs', output_keys: 'outputs', metadata_keys: 'metadata' } as const;
 const textFields = [
+  'id',
   'name',
   'description',
   'data_type',

@@ -34,11 +34,12 @@ export interface UploadedFile {
 
 /**
  * Creates a dataset from a file, with one example for each row. Either all rows are stored or none. The rows are read,
- * validated and stored in chunks, so that not all examples are in memory at the same time.
+ * validated and stored in chunks, so that not all examples are in memory at the same time. A repeated request with an id
+ * and as many rows gets the dataset that exists.
  *
  * @throws as `createDataset`; INVALID_FILE, INVALID_EXAMPLE and EXAMPLE_TOO_LARGE, which name the row; DATASET_FULL.
  */
-export function uploadDataset(
+export async function uploadDataset(
   { database, config }: UploadDeps,
   workspaceId: string,
   dataset: NewDataset,
@@ -46,11 +47,23 @@ export function uploadDataset(
 ): Promise<DatasetRecord> {
   const limits = { maxRowBytes: config.maxRunBytes, maxJsonDepth: maxExampleDepth };
   const rows = readTable(format, content, Object.values(columns).flat(), limits);
-  return createDataset(database, workspaceId, dataset, (tx, datasetId) =>
-    writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
+  let isNew = false;
+  const created = await createDataset(database, workspaceId, dataset, (tx, datasetId) => {
+    isNew = true;
+    return writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
       insertRows({ tx, config }, locked, rows, columns),
-    ),
-  );
+    );
+  });
+  if (!isNew && created.example_count !== (await countRows(rows))) {
+    throw runlakeError('CONFLICT', { reason: 'A dataset with this id already exists.' });
+  }
+  return created;
+}
+
+async function countRows(rows: AsyncIterable<TableRow>): Promise<number> {
+  let count = 0;
+  for await (const _ of rows) count += 1;
+  return count;
 }
 
 const rowsPerChunk = 1_000;

@@ -40,17 +40,17 @@ async function storedSets(): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-function write(id: string = randomUUID()) {
+function write(id: string = randomUUID(), inputs: object = {}) {
   const content = new TextEncoder().encode('content') as Uint8Array<ArrayBuffer>;
   const attachments = { note: ['text/plain', content] as ['text/plain', Uint8Array<ArrayBuffer>] };
-  return client.createExample({ id, dataset_id: datasetId, inputs: {}, attachments });
+  return client.createExample({ id, dataset_id: datasetId, inputs, attachments });
 }
 
 it('a later write deletes what a failed write has left', async () => {
   const { id } = await write();
   expect(await pending()).toEqual([]);
   const before = await storedSets();
-  await expect(write(id)).rejects.toThrow(/already exists/);
+  await expect(write(id, { other: 1 })).rejects.toThrow(/already exists/);
   const [left = ''] = await pending();
   expect(await storedSets()).toEqual(expect.arrayContaining([...before, left]));
 
@@ -69,7 +69,7 @@ it('a later write deletes what a failed write has left', async () => {
 
 it('a write that is still committing keeps its attachments, and an interrupted one cannot commit', async () => {
   const { id } = await write();
-  await expect(write(id)).rejects.toThrow(/already exists/);
+  await expect(write(id, { other: 1 })).rejects.toThrow(/already exists/);
   const [left = ''] = await pending();
   await age();
   await api.database.transaction(async (tx) => {

@@ -6,6 +6,7 @@ import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts
 /** The stock SDKs repeat a request if the connection ends before the response. */
 
 let api: ApiUnderTest;
+let apiUrl: string;
 let client: Client;
 let key: string;
 /** Number of next responses to POST requests that the client does not get. */
@@ -14,7 +15,7 @@ let lostResponses = 0;
 beforeAll(async () => {
   api = await startApi({ config: { retentionLonglivedDays: 400 } });
   ({ adminKey: key } = await addOrganization(api.database, 'acme'));
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   const fetchImplementation: typeof fetch = async (input, init) => {
     const response = await fetch(input, init);
     if (init?.method !== 'POST' || lostResponses === 0) return response;
@@ -31,6 +32,14 @@ async function createTagValue(): Promise<string> {
   const tagKeys = '/workspaces/current/tag-keys';
   const { id } = (await ask(tagKeys, { key: randomUUID() })).body;
   return (await ask(`${tagKeys}/${id}/tag-values`, { value: 'search' })).body.id;
+}
+
+/** Sends a request twice, expects the same answer, and a conflict for each of the changes. */
+async function expectRepeatable(url: string, body: object, changes: readonly object[]): Promise<void> {
+  const made = await ask(url, body);
+  expect(made.status).toBe(200);
+  expect(await ask(url, body)).toEqual(made);
+  for (const change of changes) expect(await ask(url, { ...body, ...change })).toMatchObject({ status: 409 });
 }
 
 describe('a repeated request to create examples', () => {
@@ -63,6 +72,33 @@ describe('a repeated request to create examples', () => {
     expect(await ask('/examples/bulk', [first!, second!])).toMatchObject({ status: 409 });
     await api.ask(key, 'PATCH', `/examples/${first!.id}`, { inputs: { n: 3 } });
     expect(await ask('/examples', first!)).toMatchObject({ status: 409 });
+  });
+
+  it('creates their attachments once, and is a conflict if these differ', async () => {
+    const { id: dataset_id } = await client.createDataset(randomUUID());
+    lostResponses = 1;
+    const example = { id: randomUUID(), dataset_id, inputs: { n: 1 } };
+    const create = (attachments: Record<string, [string, Uint8Array]>) =>
+      client.createExamples([{ ...example, attachments }]);
+    const bytes = Buffer.from('hello');
+    await create({ a: ['text/plain', bytes], b: ['image/png', bytes] });
+    expect([lostResponses, (await client.readExample(example.id)).attachments]).toMatchObject([
+      0,
+      { a: { mime_type: 'text/plain' }, b: { mime_type: 'image/png' } },
+    ]);
+    for (const attachments of [
+      {},
+      { a: ['text/plain', bytes] },
+      { a: ['text/plain', bytes], c: ['image/png', bytes] },
+      { a: ['text/html', bytes], b: ['image/png', bytes] },
+      { a: ['text/plain', bytes], b: ['image/png', Buffer.from('hollo')] },
+    ] as Record<string, [string, Uint8Array]>[]) {
+      await expect(create(attachments)).rejects.toThrow('409');
+    }
+    await client.updateExamples([
+      { id: example.id, dataset_id, inputs: { n: 1 }, attachments_operations: { retain: ['a'] } },
+    ]);
+    await expect(create({ a: ['text/plain', bytes], b: ['image/png', bytes] })).rejects.toThrow('409');
   });
 });
 
@@ -102,4 +138,95 @@ it('a repeated request to create an experiment returns it, and another experimen
   ]) {
     expect(await ask('/sessions', { ...experiment, ...change })).toMatchObject({ status: 409 });
   }
+});
+
+it('a repeated request to create an annotation queue returns it', async () => {
+  const queueId = randomUUID();
+  lostResponses = 1;
+  const queue = await client.createAnnotationQueue({ name: 'q', queueId, description: 'one' });
+  expect([queue.id, lostResponses]).toEqual([queueId, 0]);
+
+  const changes = [
+    { name: 'other' },
+    { description: 'other' },
+    { metadata: {} },
+    { rubric_items: [{ feedback_key: 'b' }] },
+    { reservation_minutes: 2 },
+  ];
+  const body = { id: randomUUID(), name: 'q', description: 'one', rubric_items: [{ feedback_key: 'a' }] };
+  await expectRepeatable('/annotation-queues', { ...body, metadata: { a: 1 } }, changes);
+});
+
+it('a repeated request to create a comparative experiment returns it', async () => {
+  const { id: dataset } = await client.createDataset(randomUUID());
+  const [first, second] = await Promise.all(
+    [1, 2].map(() => client.createProject({ projectName: randomUUID(), referenceDatasetId: dataset })),
+  );
+  lostResponses = 1;
+  const id = randomUUID();
+  const comparison = { id, name: 'c', experimentIds: [first!.id, second!.id], referenceDatasetId: dataset };
+  expect((await client.createComparativeExperiment({ ...comparison, metadata: { a: 1 } })).id).toBe(id);
+  expect(lostResponses).toBe(0);
+
+  const body = { id: randomUUID(), name: 'c', experiment_ids: [first!.id, second!.id], extra: { a: 1 } };
+  const changes = [
+    { name: 'other' },
+    { description: 'other' },
+    { experiment_ids: [first!.id] },
+    { extra: null },
+    { created_at: '2026-01-01T00:00:00Z' },
+  ];
+  await expectRepeatable('/datasets/comparative', body, changes);
+});
+
+it('a repeated request to create a dataset with an id returns it', async () => {
+  const body = {
+    ...{ id: randomUUID(), name: randomUUID(), description: 'one', data_type: 'chat', extra: { metadata: { a: 1.5 } } },
+    ...{ inputs_schema_definition: { type: 'object' }, created_at: '2026-01-01T00:00:00Z' },
+    tag_value_ids: [await createTagValue()],
+  };
+  await expectRepeatable('/datasets', body, [
+    { id: randomUUID() },
+    { name: randomUUID() },
+    { description: null },
+    { data_type: 'kv' },
+    { extra: {} },
+    { inputs_schema_definition: null },
+    { outputs_schema_definition: { type: 'object' } },
+    { externally_managed: true },
+    { created_at: '2026-01-02T00:00:00Z' },
+  ]);
+});
+
+it('a repeated request to upload a file with an id returns the dataset', async () => {
+  const [id, name] = [randomUUID(), randomUUID()];
+  const upload = async (csv: string) => {
+    const form = new FormData();
+    for (const [field, value] of Object.entries({ id, name, input_keys: 'a' })) form.append(field, value);
+    form.append('file', new Blob([csv], { type: 'text/csv' }), 'a.csv');
+    const request = { method: 'POST', headers: { 'x-api-key': key }, body: form };
+    const response = await fetch(`${apiUrl}/datasets/upload`, request);
+    return { status: response.status, body: await response.json() };
+  };
+  const made = await upload('a\n1\n2\n');
+  expect(made).toMatchObject({ status: 200, body: { id, example_count: 2 } });
+  expect(await upload('a\n1\n2\n')).toEqual(made);
+  expect(await upload('a\n1\n2\n3\n')).toMatchObject({ status: 409 });
+});
+
+it('a repeated request to create feedback tokens returns them', async () => {
+  const token = (changes = {}) => ({
+    ...{ id: randomUUID(), run_id: randomUUID(), feedback_key: 'k', expires_in: { hours: 3 } },
+    ...changes,
+  });
+  await expectRepeatable('/feedback/tokens', token(), [
+    { run_id: randomUUID() },
+    { feedback_key: 'other' },
+    { expires_in: { hours: 4 } },
+  ]);
+  const [first, second] = [token(), token()];
+  const made = await ask('/feedback/tokens', [first, second]);
+  expect(made.status).toBe(200);
+  expect(await ask('/feedback/tokens', [first, second])).toEqual(made);
+  expect(await ask('/feedback/tokens', [first, token()])).toMatchObject({ status: 409 });
 });

@@ -92,6 +92,34 @@ describe('prompts with the stock SDK', () => {
     });
   });
 
+  it('are made once if the client loses a response and repeats the request', async () => {
+    await client.createPrompt('repeated');
+    let lostResponses = 0;
+    const fetchImplementation: typeof fetch = async (input, init) => {
+      const response = await fetch(input, init);
+      if (init?.method !== 'POST' || lostResponses === 0) return response;
+      lostResponses -= 1;
+      throw new TypeError('fetch failed');
+    };
+    const unlucky = new Client({ apiUrl, apiKey: acme.adminKey, fetchImplementation });
+    for (const n of [1, 2]) {
+      lostResponses = 1;
+      await unlucky.createCommit('repeated', { n }, { description: `number ${n}` });
+      expect(lostResponses).toBe(0);
+    }
+    const [, first] = await collect(client.listCommits('repeated'));
+    expect(await client.getPrompt('repeated')).toMatchObject({ num_commits: 2 });
+    const parentCommitHash = first!.commit_hash;
+    for (const [n, description] of [
+      [2, 'other'],
+      [3, 'number 2'],
+    ] as const) {
+      await expect(client.createCommit('repeated', { n }, { parentCommitHash, description })).rejects.toThrow(
+        /not the latest commit/,
+      );
+    }
+  });
+
   it('refuse a commit without change and a commit on an old parent', async () => {
     await client.pushPrompt('raced', { object: { n: 1 } });
     await expect(client.createCommit('raced', { n: 1 })).rejects.toThrow(/Nothing to commit/);
@@ -166,7 +194,9 @@ describe('agents and skills with the stock SDK', () => {
     await expect(late).rejects.toThrow(/not the latest commit/);
 
     // A repeated push changes nothing.
-    await client.pushAgent('helper', { files: { 'AGENTS.md': file('be brief') } });
+    const repeated = { 'AGENTS.md': file('be brief'), 'tools.json': null };
+    await client.pushAgent('helper', { files: repeated });
+    await client.pushAgent('helper', { files: repeated, parentCommit: first.commit_hash });
     expect(await client.pullAgent('helper')).toEqual(second);
 
     await expect(client.pullSkill('helper')).rejects.toThrow(/not found/);
