@@ -133,7 +133,7 @@ export const deleteExampleList = defineOperation({
   errors: ['NOT_FOUND', 'DATASET_FULL', ...clickhouseErrors],
   schema: {
     body: Type.Object({
-      example_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 1_000 }),
+      example_ids: Type.Array(Uuid(), { maxItems: 1_000 }),
       hard_delete: Type.Optional(Type.Boolean({ default: false })),
     }),
     response: { 200: Type.Object({ count: Type.Integer(), example_ids: Type.Array(Uuid()) }) },

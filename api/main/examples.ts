@@ -356,7 +356,7 @@ export const deleteExamples = defineOperation({
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'DATASET_FULL'],
   schema: {
-    query: Type.Object({ example_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 1_000 }) }),
+    query: Type.Object({ example_ids: Type.Array(Uuid(), { maxItems: maxExamples, default: [] }) }),
     response: { 200: DeletedResponse },
   },
   handler: async ({ caller, query, services }) => {

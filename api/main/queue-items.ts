@@ -19,7 +19,7 @@ import { cursorParameter } from '../server/list-parameters.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
-import { addRuns, extendParameter } from './queue-runs.ts';
+import { addRuns, extendParameter, ReviewBody, toReview } from './queue-runs.ts';
 import { PageResponse } from './v2-runs.ts';
 
 /** Runs and threads of annotation queues as items, the form that clients use from 0.12 on. */
@@ -325,7 +325,7 @@ const setItemStatus = defineOperation({
   errors: ['NOT_FOUND', 'RUN_RESERVED', 'REVIEWER_NOT_ASSIGNED'],
   schema: {
     params: Type.Object({ queue_item_id: Uuid() }),
-    body: Type.Object({ status: optional(OneOf(itemStatuses)), override_added_at: optional(Timestamp()) }),
+    body: ReviewBody,
     response: {
       200: Type.Object({
         queue_item_id: Uuid(),
@@ -337,8 +337,7 @@ const setItemStatus = defineOperation({
   },
   handler: async ({ caller, params, body, services }) => {
     const { queue_item_id: id } = params;
-    const status = body.status === 'viewed' ? 'in_progress' : body.status;
-    await setReview(services.database, caller, id, { status, overrideAddedAt: body.override_added_at });
+    await setReview(services.database, caller, id, toReview(body));
     const review = await readReview(services.database, caller, id);
     return { queue_item_id: id, ...review };
   },

@@ -340,6 +340,17 @@ export const deleteQueueRuns = defineOperation({
   },
 });
 
+/** Clients say `viewed` for `in_progress`. */
+export const ReviewBody = Type.Object({
+  status: optional(OneOf([...reviewStatuses, 'viewed'])),
+  override_added_at: optional(Timestamp()),
+});
+
+export const toReview = ({ status, override_added_at }: Static<typeof ReviewBody>) => ({
+  status: status === 'viewed' ? 'in_progress' : status,
+  overrideAddedAt: override_added_at,
+});
+
 export const setReviewStatus = defineOperation({
   ...changing,
   operationId: 'setAnnotationQueueRunStatus',
@@ -347,16 +358,16 @@ export const setReviewStatus = defineOperation({
   path: '/annotation-queues/status/:queue_run_id',
   summary: 'Reserve or complete a run of an annotation queue, for the user of the key',
   description:
-    '`in_progress` reserves it for `reservation_minutes`; 409 for both if enough other users are reviewing it or have completed it. Null withdraws the review. ' +
+    '`in_progress` (or `viewed`) reserves it for `reservation_minutes`; 409 for both if enough other users are reviewing it or have completed it. Null withdraws the review. ' +
     '`override_added_at` moves the run in the queue of this user.',
   errors: ['NOT_FOUND', 'RUN_RESERVED', 'REVIEWER_NOT_ASSIGNED'],
   schema: {
     params: Type.Object({ queue_run_id: Uuid() }),
-    body: Type.Object({ status: optional(OneOf(reviewStatuses)), override_added_at: optional(Timestamp()) }),
+    body: ReviewBody,
     response: { 200: Message },
   },
   handler: async ({ caller, params, body, services }) => {
-    const review = { status: body.status, overrideAddedAt: body.override_added_at };
+    const review = toReview(body);
     await setReview(services.database, caller, params.queue_run_id, review);
     return { message: 'Status set' };
   },

@@ -117,8 +117,10 @@ const disconnectReason = 'The client disconnected before the response was comple
 const customRoutePath = '/own-route';
 const customRouteUrls: ReadonlySet<string> = new Set([customRoutePath, '/*']);
 
-/** Maximum size of the request URL. It is larger than any filter needs, and small enough to be logged. */
-const maxUrlBytes = 64 * 1024;
+/** Maximum size of the path of the request URL, which is small enough to be logged. */
+const maxPathBytes = 64 * 1024;
+/** Maximum size of the request URL. Clients list up to 10,000 ids in the query. */
+const maxUrlBytes = 512 * 1024;
 /**
  * Maximum number of bytes for headers, in addition to the longest accepted URL. Because of this addition, Node does not
  * reject an overlong URL before the server's own check rejects it.
@@ -272,7 +274,10 @@ export async function buildServer({
       );
     });
     if (Buffer.byteLength(request.originalUrl) > maxUrlBytes) {
-      throw runlakeError('URL_TOO_LONG', { limitBytes: maxUrlBytes });
+      throw runlakeError('URL_TOO_LONG', { what: 'URL', limitBytes: maxUrlBytes });
+    }
+    if (Buffer.byteLength(stripQuery(request.originalUrl)) > maxPathBytes) {
+      throw runlakeError('URL_TOO_LONG', { what: 'path', limitBytes: maxPathBytes });
     }
     if (isPreflight) return reply.code(204).send();
     // This check runs before the body is read, so that it does not depend on the type and size of the body.

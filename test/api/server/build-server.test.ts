@@ -288,13 +288,16 @@ describe('answers', () => {
 });
 
 describe('the connection', () => {
-  it('responds 414 to every URL over the limit, also one of 100 KB', async () => {
+  it.each([
+    [`?x=${'y'.repeat(600_000)}`, 'URL', 524_288],
+    ['y'.repeat(100_000), 'path', 65_536],
+  ])('responds 414 to every URL and path over the limit', async (rest, what, limitBytes) => {
     const { url } = await listen();
-    const answer = await fetch(`${url}/wait?x=${'y'.repeat(100_000)}`);
+    const answer = await fetch(`${url}/wait${rest}`);
     expect(answer.status).toBe(414);
     expect(await answer.json()).toMatchObject({
       code: 'URL_TOO_LONG',
-      detail: expect.stringMatching(/longer than 65536 bytes/),
+      detail: expect.stringContaining(`The ${what} is longer than ${limitBytes} bytes`),
     });
   });
 

@@ -221,7 +221,7 @@ describe('reviews', () => {
     const { url, added } = await addQueue(2, { reservation_minutes: 5 });
     const [first] = added;
     expect((await setStatus(first!.id, 'in_progress')).status).toBe(200);
-    expect((await setStatus(first!.id, 'in_progress')).status).toBe(200);
+    expect((await setStatus(first!.id, 'viewed')).status).toBe(200);
     const refused = await setStatus(first!.id, 'in_progress', otherKey);
     expect([refused.status, refused.body.detail]).toEqual([409, 'Other users review the run or have completed it.']);
     expect(await sizes(url)).toEqual([2, 0, 0]);
@@ -232,7 +232,7 @@ describe('reviews', () => {
       [first!.id],
     );
     expect(await sizes(url, otherKey)).toEqual([2, 0, 0]);
-    expect((await setStatus(first!.id, 'in_progress', otherKey)).status).toBe(200);
+    expect((await setStatus(first!.id, 'viewed', otherKey)).status).toBe(200);
     expect((await setStatus(first!.id, 'in_progress')).status).toBe(409);
   });
 
