@@ -25,6 +25,9 @@ const responseUsagePaths = [
 /** Maximum size of a usage object; a larger value is ignored. */
 export const maxUsageBytes = 64 * 1024;
 
+/** Larger counts are ignored, because sums of them would exceed 64 bits. No model call has as many tokens. */
+const maxTokens = 100_000_000_000;
+
 /**
  * Reads token counts, explicit costs and the time of the first token from `extra`, `outputs` and `events` of a model
  * call, and adds them to `values`. Ignores malformed values, because they are not essential to the run. Source: the
@@ -69,8 +72,33 @@ function findUsage(values: UsageSource): JsonObject | undefined {
   return (
     findUsageAt(values, usagePaths) ??
     findMessageUsage(values.outputs as Buffer | undefined) ??
-    findUsageAt(values, responseUsagePaths)
+    addCacheTokens(findUsageAt(values, responseUsagePaths))
   );
+}
+
+/**
+ * Converts the usage in a response of Anthropic to that of the public run format, as the SDKs do. Anthropic does not count
+ * tokens that are read from or written to the cache among the input tokens.
+ */
+function addCacheTokens(usage: JsonObject | undefined): JsonObject | undefined {
+  if (usage === undefined || !isCount(usage.input_tokens)) return usage;
+  const { cache_creation, cache_creation_input_tokens, cache_read_input_tokens } = usage;
+  const kinds = isJsonObject(cache_creation)
+    ? {
+        ephemeral_5m_input_tokens: cache_creation.ephemeral_5m_input_tokens,
+        ephemeral_1h_input_tokens: cache_creation.ephemeral_1h_input_tokens,
+      }
+    : { cache_creation: cache_creation_input_tokens };
+  const counts = Object.entries({ cache_read: cache_read_input_tokens, ...kinds }).filter(
+    (entry): entry is [string, number] => isCount(entry[1]) && entry[1] > 0,
+  );
+  if (counts.length === 0) return usage;
+  const cached = counts.reduce((total, [, count]) => total + count, 0);
+  return {
+    ...usage,
+    input_tokens: usage.input_tokens + cached,
+    input_token_details: Object.fromEntries(counts) as JsonObject,
+  };
 }
 
 function findUsageAt(
@@ -90,7 +118,8 @@ function findUsageAt(
 function parseUsage(json: Buffer, range: JsonRange | undefined): JsonObject | undefined {
   if (range === undefined || range.end - range.start > maxUsageBytes) return undefined;
   const usage = parseRange(json, range.start, range.end);
-  return isJsonObject(usage) ? usage : undefined;
+  // Some clients send an empty object beside the usage that the response states.
+  return isJsonObject(usage) && Object.values(usage).some((value) => value !== null) ? usage : undefined;
 }
 
 /** Paths from a message, or from a generation of LangChain, to its usage. `kwargs` has the fields of a serialised message. */
@@ -140,7 +169,7 @@ function assignCount(
 }
 
 function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0;
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= maxTokens;
 }
 
 function assignCost(values: RunValues, key: 'promptCost' | 'completionCost' | 'totalCost', value: unknown): void {

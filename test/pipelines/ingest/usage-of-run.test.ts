@@ -67,6 +67,42 @@ describe('the usage of a model call', () => {
     expect(readTokens({ ...outputs, generations: [[{ text: 'hi' }]] }).slice(0, 3)).toEqual([2, 1, 3]);
   });
 
+  test.each([{}, { input_tokens: null, output_tokens: null }])(
+    'is that of the response beside an empty one',
+    (empty) => {
+      const token_usage = { prompt_tokens: 2, completion_tokens: 1, total_tokens: 3 };
+      const outputs = {
+        generations: [[{ message: { kwargs: { usage_metadata: empty } } }]],
+        llm_output: { token_usage },
+      };
+      expect(readTokens(outputs).slice(0, 3)).toEqual([2, 1, 3]);
+      expect(readTokens({ ...outputs, usage_metadata: empty }).slice(0, 3)).toEqual([2, 1, 3]);
+      expect(readTokens(outputs, { metadata: { usage_metadata: empty } }).slice(0, 3)).toEqual([2, 1, 3]);
+    },
+  );
+
+  test.each([
+    [{ cache_creation_input_tokens: 7 }, { cache_creation: 7 }],
+    [
+      {
+        cache_creation_input_tokens: 7,
+        cache_creation: { ephemeral_5m_input_tokens: 3, ephemeral_1h_input_tokens: 4 },
+      },
+      { ephemeral_5m_input_tokens: 3, ephemeral_1h_input_tokens: 4 },
+    ],
+  ])('of a response of Anthropic includes the tokens of the cache', (written, kinds) => {
+    const response = { usage: { input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 5, ...written } };
+    const details = JSON.stringify({ prompt_token_details: { cache_read: 5, ...kinds } });
+    expect(readTokens(response)).toEqual([22, 4, 26, details]);
+    const uncached = { usage: { input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 0 } };
+    expect(readTokens(uncached)).toEqual([10, 4, 14, undefined]);
+  });
+
+  test('has no counts whose sums would exceed 64 bits', () => {
+    const hostile = { input_tokens: Number.MAX_SAFE_INTEGER, output_tokens: 1e12, total_tokens: 1e11 };
+    expect(readTokens({ usage_metadata: hostile })).toEqual([undefined, undefined, 1e11, undefined]);
+  });
+
   test.each([
     ['text that mentions it', { text: '"usage_metadata"', message: 'usage_metadata' }],
     ['a value that is not an object', { generations: [[{ message: { kwargs: { usage_metadata: 5 } } }]] }],
