@@ -194,6 +194,12 @@ const Query = Type.Object({
   tree_filter: optional(Type.String({ description: 'Condition that some run of its trace satisfies.' })),
   reference_examples: Ids('Runs of these examples.'),
   selects: optional(SelectList()),
+  include_subtree_usage: optional(
+    Type.Boolean({
+      description:
+        'Accepted: tokens and costs of a run always include those of the model calls below it. `first_token_time` is that of the run.',
+    }),
+  ),
   sort_order: optional(
     Type.Union([Type.Literal('ASC'), Type.Literal('DESC')], {
       default: 'DESC',

@@ -372,8 +372,8 @@ test('stores SQL in any string as text', async () => {
   expect(JSON.parse(found.text)).toMatchObject([{ name: sql }]);
 });
 
-test('responds 414 to a URL of 100 KB', async () => {
-  const answer = await wire.send('GET', `/sessions?name=${'x'.repeat(100 * 1024)}`);
+test('responds 414 to a URL of 600 KB', async () => {
+  const answer = await wire.send('GET', `/sessions?name=${'x'.repeat(600 * 1024)}`);
   expect([answer.status, answer.text]).toEqual([414, expect.stringMatching(/longer than/)]);
 });
 

@@ -111,6 +111,27 @@ describe('the stock SDK', () => {
   });
 });
 
+it('runs have the tokens of the calls below them, whether or not the client asks for them', async () => {
+  const [tenantId] = runs.ours.workspaceIds;
+  const project = await client.createProject({ projectName: randomUUID() });
+  const root = runEvent({ tenantId, projectId: project.id });
+  const { traceId, runId: parentRunId } = root;
+  const values = { runType: 'llm' as const, promptTokens: 3, totalTokens: 5, parentRunId };
+  const call = runEvent({ tenantId, projectId: project.id, traceId, values });
+  await insertEvents(runs.api.services.clickhouse, [root, call]);
+  for (const include_subtree_usage of [true, false]) {
+    const selects = ['PROMPT_TOKENS', 'TOTAL_TOKENS'];
+    const body = { project_ids: [project.id], min_start_time, is_root: true, selects, include_subtree_usage };
+    const response = await fetch(`${url}/v2/runs/query`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-api-key': runs.ours.workspaceKeys[0] },
+      body: JSON.stringify(body),
+    });
+    expect(response.headers.get('x-ignored-fields')).toBeNull();
+    expect(await response.json()).toMatchObject({ items: [{ prompt_tokens: 3, total_tokens: 5 }] });
+  }
+});
+
 describe('the record', () => {
   it.each(['/v2', '/api/v2', '/api/v1/v2'])('of %s/runs/{id} has exactly the selected fields', async (prefix) => {
     const url = `${prefix}/runs/${runs.trace[2].runId}?project_id=${runs.projectId}`;
