@@ -1103,7 +1103,7 @@ export interface paths {
         put?: never;
         /**
          * Commit a new version of a prompt
-         * @description Refused with 409 if the manifest is that of the latest commit, or if `parent_commit` is not the latest commit. The manifest is stored byte for byte.
+         * @description Refused with 409 if the manifest is that of the latest commit, or if `parent_commit` is not the latest commit; a repeated request gets the commit that exists. The manifest is stored byte for byte.
          *
          *     Needs the permission `prompts:update`.
          */
@@ -1315,7 +1315,7 @@ export interface paths {
         put?: never;
         /**
          * Reserve or complete a run of an annotation queue, for the user of the key
-         * @description `in_progress` reserves it for `reservation_minutes`; 409 for both if enough other users are reviewing it or have completed it. Null withdraws the review. `override_added_at` moves the run in the queue of this user.
+         * @description `in_progress` (or `viewed`) reserves it for `reservation_minutes`; 409 for both if enough other users are reviewing it or have completed it. Null withdraws the review. `override_added_at` moves the run in the queue of this user.
          *
          *     Needs the permission `annotation-queues:update`.
          */
@@ -3531,6 +3531,7 @@ export interface operations {
                     tree_filter?: string | null;
                     reference_examples?: string[] | null;
                     selects?: ("ID" | "NAME" | "RUN_TYPE" | "STATUS" | "START_TIME" | "END_TIME" | "LATENCY_SECONDS" | "FIRST_TOKEN_TIME" | "ERROR" | "ERROR_PREVIEW" | "EXTRA" | "METADATA" | "EVENTS" | "INPUTS" | "INPUTS_PREVIEW" | "OUTPUTS" | "OUTPUTS_PREVIEW" | "MANIFEST" | "PARENT_RUN_ID" | "PARENT_RUN_IDS" | "PROJECT_ID" | "TRACE_ID" | "THREAD_ID" | "DOTTED_ORDER" | "IS_ROOT" | "REFERENCE_EXAMPLE_ID" | "REFERENCE_DATASET_ID" | "TOTAL_TOKENS" | "PROMPT_TOKENS" | "COMPLETION_TOKENS" | "TOTAL_COST" | "PROMPT_COST" | "COMPLETION_COST" | "PROMPT_TOKEN_DETAILS" | "COMPLETION_TOKEN_DETAILS" | "PROMPT_COST_DETAILS" | "COMPLETION_COST_DETAILS" | "PRICE_MODEL_ID" | "TAGS" | "APP_PATH" | "ATTACHMENTS" | "THREAD_EVALUATION_TIME" | "IS_IN_DATASET" | "LAST_QUEUED_AT" | "SHARE_URL" | "FEEDBACK_STATS" | "LS_USER_ID")[] | null;
+                    include_subtree_usage?: boolean | null;
                     sort_order?: ("ASC" | "DESC") | null;
                     page_size?: number | null;
                     cursor?: string | null;
@@ -5585,8 +5586,8 @@ export interface operations {
     };
     deleteExamples: {
         parameters: {
-            query: {
-                example_ids: string[];
+            query?: {
+                example_ids?: string[];
             };
             header?: never;
             path?: never;
@@ -7387,7 +7388,7 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    status?: ("in_progress" | "completed") | null;
+                    status?: ("in_progress" | "completed" | "viewed") | null;
                     override_added_at?: string | null;
                 };
             };
