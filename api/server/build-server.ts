@@ -24,7 +24,7 @@ import { AccessWatch } from './access-watch.ts';
 import { type ApiProfile, type CustomRoutes, type MountedRoutes, mainApi } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
 import { toCanonicalUrl } from './canonical-url.ts';
-import { limitRequestTime, rejectMalformedRequest } from './connection-limits.ts';
+import { limitRequestTime, maxUrlBytes, rejectMalformedRequest, requireShortUrl } from './connection-limits.ts';
 import { anyOriginCors, applyCorsHeaders, type CorsPolicy } from './cross-origin.ts';
 import { Drain } from './drain.ts';
 import { refusalHeader, renderError, retryAfterSeconds, toRunlakeError } from './error-response.ts';
@@ -117,10 +117,6 @@ const disconnectReason = 'The client disconnected before the response was comple
 const customRoutePath = '/own-route';
 const customRouteUrls: ReadonlySet<string> = new Set([customRoutePath, '/*']);
 
-/** Maximum size of the path of the request URL, which is small enough to be logged. */
-const maxPathBytes = 64 * 1024;
-/** Maximum size of the request URL. Clients list up to 10,000 ids in the query. */
-const maxUrlBytes = 512 * 1024;
 /**
  * Maximum number of bytes for headers, in addition to the longest accepted URL. Because of this addition, Node does not
  * reject an overlong URL before the server's own check rejects it.
@@ -273,12 +269,7 @@ export async function buildServer({
         (performance.now() - startedAtMs) / 1_000,
       );
     });
-    if (Buffer.byteLength(request.originalUrl) > maxUrlBytes) {
-      throw runlakeError('URL_TOO_LONG', { what: 'URL', limitBytes: maxUrlBytes });
-    }
-    if (Buffer.byteLength(stripQuery(request.originalUrl)) > maxPathBytes) {
-      throw runlakeError('URL_TOO_LONG', { what: 'path', limitBytes: maxPathBytes });
-    }
+    requireShortUrl(request.originalUrl);
     if (isPreflight) return reply.code(204).send();
     // This check runs before the body is read, so that it does not depend on the type and size of the body.
     if (request.is404) throw createRouteNotFoundError(request);
