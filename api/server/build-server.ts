@@ -24,7 +24,7 @@ import { AccessWatch } from './access-watch.ts';
 import { type ApiProfile, type CustomRoutes, type MountedRoutes, mainApi } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
 import { toCanonicalUrl } from './canonical-url.ts';
-import { limitRequestTime, maxUrlBytes, rejectMalformedRequest, requireShortUrl } from './connection-limits.ts';
+import { limitRequestTime, rejectMalformedRequest } from './connection-limits.ts';
 import { anyOriginCors, applyCorsHeaders, type CorsPolicy } from './cross-origin.ts';
 import { Drain } from './drain.ts';
 import { refusalHeader, renderError, retryAfterSeconds, toRunlakeError } from './error-response.ts';
@@ -117,6 +117,8 @@ const disconnectReason = 'The client disconnected before the response was comple
 const customRoutePath = '/own-route';
 const customRouteUrls: ReadonlySet<string> = new Set([customRoutePath, '/*']);
 
+/** Maximum size of the request URL. It is larger than any filter needs, and small enough to be logged. */
+const maxUrlBytes = 64 * 1024;
 /**
  * Maximum number of bytes for headers, in addition to the longest accepted URL. Because of this addition, Node does not
  * reject an overlong URL before the server's own check rejects it.
@@ -269,7 +271,9 @@ export async function buildServer({
         (performance.now() - startedAtMs) / 1_000,
       );
     });
-    requireShortUrl(request.originalUrl);
+    if (Buffer.byteLength(request.originalUrl) > maxUrlBytes) {
+      throw runlakeError('URL_TOO_LONG', { limitBytes: maxUrlBytes });
+    }
     if (isPreflight) return reply.code(204).send();
     // This check runs before the body is read, so that it does not depend on the type and size of the body.
     if (request.is404) throw createRouteNotFoundError(request);

@@ -4,22 +4,6 @@ import type { Socket } from 'node:net';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { buildErrorBody } from './error-response.ts';
 import { jsonMediaType } from './formats.ts';
-import { stripQuery } from './register-operation.ts';
-
-/** Maximum size of the path of the request URL, which is small enough to be logged. */
-const maxPathBytes = 64 * 1024;
-/** Maximum size of the request URL. Clients list up to 10,000 ids in the query. */
-export const maxUrlBytes = 512 * 1024;
-
-/** @throws URL_TOO_LONG */
-export function requireShortUrl(url: string): void {
-  if (Buffer.byteLength(url) > maxUrlBytes) {
-    throw runlakeError('URL_TOO_LONG', { what: 'URL', limitBytes: maxUrlBytes });
-  }
-  if (Buffer.byteLength(stripQuery(url)) > maxPathBytes) {
-    throw runlakeError('URL_TOO_LONG', { what: 'path', limitBytes: maxPathBytes });
-  }
-}
 
 export interface ConnectionLimits {
   readonly maxHeaderBytes: number;

@@ -65,7 +65,7 @@ export const catalogue = {
   ),
   TOO_MANY_PARTS: caller(413, 'The body has more than {limitParts} parts ({limit}).', 'Send smaller batches.'),
   TOO_DEEP: caller(422, 'The JSON in {part} is nested deeper than {limitDepth} ({limit}).', 'Send flatter JSON.'),
-  URL_TOO_LONG: caller(414, 'The {what} is longer than {limitBytes} bytes.', 'Send fewer or shorter parameters.'),
+  URL_TOO_LONG: caller(414, 'The URL is longer than {limitBytes} bytes.', 'Send fewer or shorter parameters.'),
   HEADERS_TOO_LARGE: caller(
     431,
     'The URL and headers together are larger than {limitBytes} bytes.',

@@ -288,14 +288,14 @@ describe('answers', () => {
 });
 
 describe('the connection', () => {
-  it.each([
-    [`?x=${'y'.repeat(600_000)}`, 'URL', 524_288],
-    ['y'.repeat(100_000), 'path', 65_536],
-  ])('responds 414 to every URL and path over the limit', async (rest, what, limitBytes) => {
+  it('responds 414 to every URL over the limit, also one of 100 KB', async () => {
     const { url } = await listen();
-    const answer = await fetch(`${url}/wait${rest}`);
-    const detail = expect.stringContaining(`The ${what} is longer than ${limitBytes} bytes`);
-    expect([answer.status, await answer.json()]).toMatchObject([414, { code: 'URL_TOO_LONG', detail }]);
+    const answer = await fetch(`${url}/wait?x=${'y'.repeat(100_000)}`);
+    expect(answer.status).toBe(414);
+    expect(await answer.json()).toMatchObject({
+      code: 'URL_TOO_LONG',
+      detail: expect.stringMatching(/longer than 65536 bytes/),
+    });
   });
 
   it('responds 431 to headers over the limit', async () => {
