@@ -356,7 +356,7 @@ export const deleteExamples = defineOperation({
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'DATASET_FULL'],
   schema: {
-    query: Type.Object({ example_ids: Type.Array(Uuid(), { maxItems: maxExamples, default: [] }) }),
+    query: Type.Object({ example_ids: Type.Array(Uuid(), { maxItems: 1_000, default: [] }) }),
     response: { 200: DeletedResponse },
   },
   handler: async ({ caller, query, services }) => {

@@ -153,7 +153,8 @@ describe('a comparative experiment', () => {
       [{ experiment_ids: [ids[0], foreign.id] }, 400],
       [{ experiment_ids: ids, reference_dataset_id: other.id }, 400],
       [{ experiment_ids: ids, name: '\u0000' }, 422],
-      [{ experiment_ids: ids, id: taken }, 409],
+      [{ experiment_ids: ids, id: taken }, 200],
+      [{ experiment_ids: ids, id: taken, name: 'other' }, 409],
     ] as const) {
       const answer = await ask('POST', '/datasets/comparative', payload);
       expect([payload, answer.status]).toEqual([payload, status]);
