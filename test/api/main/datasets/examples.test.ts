@@ -153,7 +153,7 @@ describe('examples by JSON', () => {
       ['DELETE', `/examples?example_ids=${id}&example_ids=${randomUUID()}`, undefined, 404],
       ['DELETE', '/examples?example_ids=1', undefined, 422],
       ['POST', '/v1/platform/datasets/examples/delete', { example_ids: [id, other], hard_delete: true }, 404],
-      ['POST', '/v1/platform/datasets/examples/delete', { example_ids: [] }, 422],
+      ['POST', '/v1/platform/datasets/examples/delete', { example_ids: [1] }, 422],
       ['GET', '/examples', undefined, 400],
       ['GET', `/examples?dataset=${randomUUID()}`, undefined, 404],
       ['GET', `/examples?dataset=${dataset_id}&as_of=unknown`, undefined, 404],
