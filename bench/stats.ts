@@ -9,6 +9,7 @@
  */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { selectColumn } from '../pipelines/costs/cost-sql.ts';
 import { runFactRollUp } from '../pipelines/runs/stats/count-facts.ts';
 import { markHoursDirty } from '../pipelines/usage/mark-hours-dirty.ts';
 import { type BenchEngines, withEngines } from './engines.ts';
@@ -33,12 +34,14 @@ const counts = (
 ) => `SELECT count() AS run_count, ${percentiles(latency)}, avg(${latency}), ${percentiles(firstToken)},
     avg(isNotNull(error)), avg(isNotNull(${firstToken})), max(started_at) ${more}
   FROM runs FINAL PREWHERE ${project} WHERE ${live}`;
+const costs = ['prompt_cost', 'completion_cost', 'total_cost'];
 const cost = (name: string) => `sum(toDecimal128OrNull(${name}, 20))`;
 const figures = `SELECT sum(p) AS prompt_tokens, ${percentiles('p')}, sum(c), ${percentiles('c')}, sum(t) AS total_tokens, ${percentiles('t')},
     sum(d), sum(e), sum(f), ${percentiles('toFloat64(f)')}
   FROM (SELECT trace_id, sum(prompt_tokens) AS p, sum(completion_tokens) AS c, sum(total_tokens) AS t, ${cost('prompt_cost')} AS d,
       ${cost('completion_cost')} AS e, ${cost('total_cost')} AS f
-    FROM runs FINAL PREWHERE ${project} WHERE ${live} AND run_type IN ('llm', 'embedding') GROUP BY trace_id)`;
+    FROM (SELECT trace_id, prompt_tokens, completion_tokens, total_tokens, ${costs.map(selectColumn).join(', ')}
+      FROM runs FINAL PREWHERE ${project} WHERE ${live} AND run_type IN ('llm', 'embedding')) GROUP BY trace_id)`;
 const feedback = `SELECT key, count(), avg(toFloat64(score)), min(toFloat64(score)), max(toFloat64(score)), stddevPop(toFloat64(score))
   FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${live}
     AND run_id IN (SELECT id FROM runs FINAL PREWHERE ${project} AND id IN (SELECT run_id FROM feedback WHERE tenant_id = {tenant:UUID}) WHERE ${live})

@@ -56,7 +56,7 @@ export const createCommit = defineOperation({
   summary: 'Commit a new version of a prompt',
   description:
     'Refused with 409 if the manifest is that of the latest commit, or if `parent_commit` is not the latest commit; a repeated request gets the ' +
-    'commit that exists. The manifest is stored byte for byte.',
+    'commit that exists if it names its parent, or is the first of the prompt. The manifest is stored byte for byte.',
   access: { permission: 'prompts:update', tenantScope: 'workspace' },
   errorStyle: 'error',
   errors: [...largeJsonErrors, 'NOT_FOUND', 'COMMIT_CONFLICT', 'REPO_FULL'],

@@ -18,7 +18,7 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { DatasetParams } from './datasets.ts';
 import { maxExamples } from './example-fields.ts';
-import { exampleWriteErrors, requireRunAccess } from './examples.ts';
+import { exampleCreateErrors, requireRunAccess } from './examples.ts';
 import { withBody } from './ingest.ts';
 
 /** Examples as multipart/form-data. The official SDKs use these routes. */
@@ -52,7 +52,7 @@ function writeParts(
 }
 
 const partErrors = [
-  ...exampleWriteErrors,
+  ...exampleCreateErrors,
   'INVALID_MULTIPART',
   'TOO_MANY_PARTS',
   'INVALID_JSON',

@@ -50,10 +50,11 @@ export const exampleWriteErrors = [
   'INVALID_SCHEMA',
   'EXAMPLE_TOO_LARGE',
   'DATASET_FULL',
-  'NOT_STORED_YET',
-  'KAFKA_UNAVAILABLE',
   ...clickhouseErrors,
 ] as const;
+
+/** Errors of the operations that create examples, which may copy a run. */
+export const exampleCreateErrors = [...exampleWriteErrors, 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE'] as const;
 
 const ExampleParams = Type.Object({ example_id: Uuid() });
 const Split = () =>
@@ -201,7 +202,7 @@ export const createExample = defineOperation({
   summary: 'Create an example',
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   unsupported: { body: ['use_legacy_message_format'], flags: ['use_legacy_message_format'] },
-  errors: exampleWriteErrors,
+  errors: exampleCreateErrors,
   exactFields: exactDocuments,
   schema: { body: NewExampleBody, response: { 200: Example }, produces: jsonMediaType },
   handler: async ({ caller, body, services, request }) => {
@@ -224,7 +225,7 @@ export const createExamples = defineOperation({
   summary: 'Create examples in one version',
   description: 'All or none. All examples must belong to the same dataset.',
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
-  errors: exampleWriteErrors,
+  errors: exampleCreateErrors,
   exactFields: exactDocuments,
   schema: {
     body: Type.Array(NewExampleBody, { minItems: 1, maxItems: maxExamples }),

@@ -10,15 +10,16 @@ const tablePattern =
   /^CREATE TABLE (?<name>\w+)(?<columns> \([\s\S]*\)\s+)ENGINE = (?<engine>\w+)(?:\((?<arguments>[^)]*)\))?(?:\s+SHARD BY \((?<key>[^)]*)\))?(?<rest>[\s\S]*)$/;
 const viewPattern =
   /^(?<head>CREATE MATERIALIZED VIEW \w+ TO )(?<target>\w+)(?<select> AS\s[\s\S]*\sFROM )(?<source>\w+)(?<rest>[\s\S]*)$/;
-/** Matches a change of columns. Its table is one with SHARD BY. */
-const alterPattern = /^ALTER TABLE (?<table>\w+)(?<change>\s[\s\S]*)$/;
+/** Matches a statement that drops unused columns of a table with SHARD BY. */
+const dropPattern = /^ALTER TABLE (?<table>\w+)(?<change>(?:\s+DROP COLUMN IF EXISTS \w+,?)+)$/;
 
 /**
  * Converts a statement of a migration to the statements for a layout. The clause `SHARD BY (columns)` of CREATE TABLE
  * is an extension of Runlake: rows with equal values in these columns are stored on the same shard. Rows that merge
  * with each other must have equal values in these columns. A table without this clause is a plain table on every
- * server. Views read and write the local tables, so derived rows are stored where their source rows are. ALTER TABLE is
- * possible for tables with SHARD BY. Each replica runs the statement, so it must have an effect only the first time.
+ * server. Views read and write the local tables, so derived rows are stored where their source rows are. Unused
+ * columns are not dropped in a cluster with a Keeper: a server that is added runs all migrations, and ClickHouse refuses
+ * to create a replica with other columns than those of the existing replicas.
  *
  * @param shards the number of shards when the tables were first created. It is part of the sharding key, so that a
  *   shard that is added later does not move the rows of existing traces.
@@ -44,12 +45,13 @@ ENGINE = Distributed('${layout.cluster}', currentDatabase(), '${toLocalTable(nam
   if (layout.kind !== 'cluster') return [sql];
   const { head, target, select, source, rest: end } = viewPattern.exec(sql)?.groups ?? {};
   if (head !== undefined) return [`${head}${toLocalTable(target!)}${select}${toLocalTable(source!)}${end}`];
-  const { table, change } = alterPattern.exec(sql)?.groups ?? {};
-  if (table !== undefined) return [toLocalTable(table), table].map((each) => `ALTER TABLE ${each}${change}`);
+  const { table, change } = dropPattern.exec(sql)?.groups ?? {};
+  if (table !== undefined)
+    return layout.hasKeeper ? [] : [toLocalTable(table), table].map((each) => `ALTER TABLE ${each}${change}`);
   throw runlakeError('PART_UNUSABLE', {
     reason: `A statement of a migration has no form for a cluster: ${sql.slice(0, 80)}`,
     remedy:
-      'Write it as CREATE TABLE … SHARD BY, or as a view of one table, or as ALTER TABLE of a table with SHARD BY.',
+      'Write it as CREATE TABLE … SHARD BY, or as a view of one table, or as ALTER TABLE … DROP COLUMN IF EXISTS.',
   });
 }
 

@@ -75,8 +75,15 @@ export async function createDataset(
   const insert = async (tx: Sql) => {
     const outcome = await insertOnce(tx, 'datasets', row);
     if (outcome === 'conflict') throw await createDuplicateError(tx, id);
+    if (outcome === 'repeated') {
+      const [tagged] = await tx.query(
+        'SELECT WHERE $2::uuid[] <@ array(SELECT tag_value_id FROM taggings WHERE resource_id = $1)',
+        [id, dataset.tagValueIds ?? []],
+      );
+      if (!tagged) throw await createDuplicateError(tx, id);
+      return;
+    }
     await addTaggings(tx, workspaceId, { type: 'dataset', id }, dataset.tagValueIds ?? []);
-    if (outcome === 'repeated') return;
     await fill?.(tx, id);
     await enforceLimit(tx, { workspaceId }, datasetLimit);
   };

@@ -14,8 +14,8 @@ import type { SentConfigs } from './sent-config.ts';
 /** Maximum number of unexpired links in an organisation. */
 const maxLinks = 1_000_000;
 /**
- * SDKs repeat a request if they lose the response, and send a lifetime instead of an expiry time: both requests must ask
- * for times that differ by less than this.
+ * SDKs repeat a request if they lose the response, and send a lifetime instead of an expiry time: the second request may
+ * ask for a later time by this much, but not for an earlier one.
  */
 const maxRepeatSeconds = 600;
 /** Maximum number of expired links of the workspace that each insert deletes. */
@@ -138,7 +138,7 @@ function findRepeatedLinks(
      JOIN unnest($3::uuid[], $4::uuid[], $5::text[], $6::float8[]) AS sent (id, run_id, feedback_key, expires)
        USING (id, run_id, feedback_key)
      WHERE workspace_id = $1 AND user_id = $2
-       AND abs(extract(epoch FROM expires_at)::float8 - expires) < ${maxRepeatSeconds}`,
+       AND expires - extract(epoch FROM expires_at)::float8 BETWEEN -0.001 AND ${maxRepeatSeconds}`,
     [workspaceId, userId, ...toLinkColumns(links)],
   );
 }

@@ -93,9 +93,9 @@ export function commitPrompt(
 ): Promise<CommitRecord> {
   return createCommit(database, caller, name, {
     ...commit,
-    createContent: async ({ repoType }, parent) => {
+    createContent: async ({ repoType, lastCommitId }, parent) => {
       if (repoType !== 'prompt' && repoType !== 'file') throw runlakeError('NOT_FOUND', { what: 'Prompt' });
-      if (parent?.manifest === manifest) {
+      if (parent?.manifest === manifest && parent.id === lastCommitId) {
         // SDKs name no parent for the first commit.
         const isRepeated = commit.parentCommit == null && parent.parent_id === null;
         if (isRepeated && parent.description === (commit.description ?? null)) return undefined;

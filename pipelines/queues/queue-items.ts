@@ -5,7 +5,7 @@ import { requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readAllRuns } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
-import { createQueue, deleteQueue, type QueueFields, type QueueWithConfigs } from './queue.ts';
+import { createDuplicateError, createQueue, deleteQueue, type QueueFields, type QueueWithConfigs } from './queue.ts';
 import { addQueueRuns, type NewQueueRun, type Section, sections } from './queue-runs.ts';
 import { isStoredRun, listStoredItems, type QueueItem } from './read-queue-runs.ts';
 
@@ -145,9 +145,11 @@ export async function createPopulatedQueue(
   const live = await requireProjects(database, workspaceId, projectIds);
   const { queue, isNew } = await createQueue(database, workspaceId, id, fields);
   if (live.length > 0) {
+    // Another request may be adding its runs, and may delete the queue if it fails.
+    if (!isNew) throw createDuplicateError();
     await populateQueue(deps, workspaceId, { queueId: queue.id, projectIds: live, keepsTraces: false }).catch(
       async (error: unknown) => {
-        if (isNew) await deleteQueue(database, workspaceId, queue.id);
+        await deleteQueue(database, workspaceId, queue.id);
         throw error;
       },
     );

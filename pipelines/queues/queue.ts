@@ -184,6 +184,9 @@ function toColumns(fields: Partial<QueueFields>): Record<string, unknown> {
   );
 }
 
+export const createDuplicateError = () =>
+  runlakeError('CONFLICT', { reason: 'An annotation queue with this id already exists.' });
+
 /**
  * Creates a queue. A repeated request gets the queue that exists, with `isNew: false`.
  *
@@ -202,9 +205,7 @@ export async function createQueue(
     if (inserted === 'inserted') await enforceLimit(tx, { workspaceId }, queueLimit);
     return inserted;
   });
-  if (outcome === 'conflict') {
-    throw runlakeError('CONFLICT', { reason: 'An annotation queue with this id already exists.' });
-  }
+  if (outcome === 'conflict') throw createDuplicateError();
   return { queue: await readQueueWithConfigs(database, workspaceId, id), isNew: outcome === 'inserted' };
 }
 

@@ -4,10 +4,9 @@
  * A query with `FINAL` cannot stop early, so it reads only time slices that each contain about as many rows as needed:
  *   1. The time range is divided into consecutive windows, each wider than the one before. A probe without `FINAL`
  *      reads the start times of a window in key order, stops after some thousand rows and returns the time range of
- *      these rows, which is the slice. A window with fewer rows is one slice; an empty window is skipped. A window with
- *      very few rows does not show how dense the runs are, so the next one is probed as well.
+ *      these rows, which is the slice. A window with fewer rows is one slice; an empty window is skipped.
  *   2. A slice is read with `FINAL`: only keys and filter columns, with the conditions on values.
- *   3. If a slice of many rows did not fill the page, few runs match. Further slices are not probed; each is eight times
+ *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
  *      as wide as the one before, or 64 times if the filter is evaluated on the merged runs from the beginning.
  *
  * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys of
@@ -57,6 +56,7 @@ export interface FoundRun extends RunKey {
   readonly isModelCall: boolean;
 }
 
+/** Maximum number of rows of the first slice. So many show how dense the runs are: the next window is not probed. */
 const maxProbedRows = 2_048;
 /**
  * Maximum number of rows of the first slice if a condition on stored rows finds its runs; the slice may then be larger.
@@ -193,7 +193,7 @@ async function* generateSlices(
   for (const window of generateTimeWindows(range, order, Date.now() * 1_000)) {
     const { rows, oldest, newest } = await probe(clickhouse, request, window, slicing.probedRows);
     if (rows === 0) continue;
-    if (rows * sliceGrowth < slicing.probedRows) {
+    if (rows < maxProbedRows) {
       yield window;
       continue;
     }

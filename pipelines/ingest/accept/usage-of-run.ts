@@ -82,16 +82,15 @@ function findUsage(values: UsageSource): JsonObject | undefined {
  */
 function addCacheTokens(usage: JsonObject | undefined): JsonObject | undefined {
   if (usage === undefined || !isCount(usage.input_tokens)) return usage;
+  // Other providers state a total or details, and count these tokens among the input tokens.
+  if (isCount(usage.total_tokens) || isJsonObject(usage.input_token_details)) return usage;
   const { cache_creation, cache_creation_input_tokens, cache_read_input_tokens } = usage;
-  const kinds = isJsonObject(cache_creation)
-    ? {
-        ephemeral_5m_input_tokens: cache_creation.ephemeral_5m_input_tokens,
-        ephemeral_1h_input_tokens: cache_creation.ephemeral_1h_input_tokens,
-      }
-    : { cache_creation: cache_creation_input_tokens };
-  const counts = Object.entries({ cache_read: cache_read_input_tokens, ...kinds }).filter(
-    (entry): entry is [string, number] => isCount(entry[1]) && entry[1] > 0,
-  );
+  const { ephemeral_5m_input_tokens, ephemeral_1h_input_tokens } = isJsonObject(cache_creation) ? cache_creation : {};
+  const written = listCounts({ ephemeral_5m_input_tokens, ephemeral_1h_input_tokens });
+  const counts = [
+    ...listCounts({ cache_read: cache_read_input_tokens }),
+    ...(written.length > 0 ? written : listCounts({ cache_creation: cache_creation_input_tokens })),
+  ];
   if (counts.length === 0) return usage;
   const cached = counts.reduce((total, [, count]) => total + count, 0);
   return {
@@ -100,6 +99,9 @@ function addCacheTokens(usage: JsonObject | undefined): JsonObject | undefined {
     input_token_details: Object.fromEntries(counts) as JsonObject,
   };
 }
+
+const listCounts = (kinds: Readonly<Record<string, unknown>>) =>
+  Object.entries(kinds).filter((entry): entry is [string, number] => isCount(entry[1]) && entry[1] > 0);
 
 function findUsageAt(
   values: UsageSource,

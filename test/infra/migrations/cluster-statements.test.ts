@@ -52,13 +52,12 @@ it('views of a cluster read and write local tables', () => {
   ]);
 });
 
-it('columns of a table of a cluster change in the local tables as well', () => {
+it('columns are dropped in both tables of a cluster, and stay in one with a Keeper', () => {
   const alter = 'ALTER TABLE t\n  DROP COLUMN IF EXISTS c';
   expect(buildClusterStatements(alter, layouts.single, 0)).toEqual([alter]);
-  expect(buildClusterStatements(alter, layouts.replicas, 2)).toEqual([
-    'ALTER TABLE t_local\n  DROP COLUMN IF EXISTS c',
-    alter,
-  ]);
+  expect(buildClusterStatements(alter, layouts.replicated, 0)).toEqual([alter]);
+  expect(buildClusterStatements(alter, layouts.shards, 2)).toEqual([alter.replace('t\n', 't_local\n'), alter]);
+  expect(buildClusterStatements(alter, layouts.replicas, 2)).toEqual([]);
 });
 
 it('every migration has a form for every layout', () => {
@@ -72,5 +71,5 @@ it('every migration has a form for every layout', () => {
   expect(engines.filter((engine) => !/^(Replicated\w*MergeTree|Distributed|Null)$/.test(engine ?? ''))).toEqual([
     'MergeTree',
   ]);
-  expect(() => buildClusterStatements('RENAME TABLE t TO u', layouts.shards, 2)).toThrow('no form');
+  expect(() => buildClusterStatements('ALTER TABLE t ADD COLUMN c UInt8', layouts.shards, 2)).toThrow('no form');
 });

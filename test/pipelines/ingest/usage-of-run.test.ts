@@ -83,6 +83,7 @@ describe('the usage of a model call', () => {
 
   test.each([
     [{ cache_creation_input_tokens: 7 }, { cache_creation: 7 }],
+    [{ cache_creation_input_tokens: 7, cache_creation: {} }, { cache_creation: 7 }],
     [
       {
         cache_creation_input_tokens: 7,
@@ -96,6 +97,8 @@ describe('the usage of a model call', () => {
     expect(readTokens(response)).toEqual([22, 4, 26, details]);
     const uncached = { usage: { input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 0 } };
     expect(readTokens(uncached)).toEqual([10, 4, 14, undefined]);
+    // Providers that state a total count these tokens among the input tokens.
+    expect(readTokens({ usage: { ...response.usage, total_tokens: 14 } }).slice(0, 3)).toEqual([10, 4, 14]);
   });
 
   test('has no counts whose sums would exceed 64 bits', () => {

@@ -1103,7 +1103,7 @@ export interface paths {
         put?: never;
         /**
          * Commit a new version of a prompt
-         * @description Refused with 409 if the manifest is that of the latest commit, or if `parent_commit` is not the latest commit; a repeated request gets the commit that exists. The manifest is stored byte for byte.
+         * @description Refused with 409 if the manifest is that of the latest commit, or if `parent_commit` is not the latest commit; a repeated request gets the commit that exists if it names its parent, or is the first of the prompt. The manifest is stored byte for byte.
          *
          *     Needs the permission `prompts:update`.
          */

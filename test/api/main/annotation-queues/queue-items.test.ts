@@ -289,7 +289,9 @@ describe('populate', () => {
   it('also at the creation of a queue, which fails as a whole', async () => {
     const runIds = await addRuns(2, 'created with');
     const [{ id }] = (await ask('GET', '/sessions?name=created%20with')).body;
-    const queue = (await ask('POST', '/annotation-queues', { name: 'filled', session_ids: [id.toUpperCase()] })).body;
+    const filled = { id: randomUUID(), name: 'filled', session_ids: [id.toUpperCase()] };
+    const queue = (await ask('POST', '/annotation-queues', filled)).body;
+    expect((await ask('POST', '/annotation-queues', filled)).status).toBe(409);
     const { body } = await ask('GET', `/annotation-queues/${queue.id}/runs`);
     expect(body.map((run: { id: string }) => run.id)).toEqual(runIds);
     const unknown = { name: 'not created', session_ids: [id, randomUUID()] };

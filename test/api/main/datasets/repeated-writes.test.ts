@@ -195,10 +195,11 @@ it('a repeated request to create a dataset with an id returns it', async () => {
     { outputs_schema_definition: { type: 'object' } },
     { externally_managed: true },
     { created_at: '2026-01-02T00:00:00Z' },
+    { tag_value_ids: [await createTagValue()] },
   ]);
 });
 
-it('a repeated request to upload a file with an id returns the dataset', async () => {
+it('a file is uploaded once to an id', async () => {
   const [id, name] = [randomUUID(), randomUUID()];
   const upload = async (csv: string) => {
     const form = new FormData();
@@ -208,10 +209,8 @@ it('a repeated request to upload a file with an id returns the dataset', async (
     const response = await fetch(`${apiUrl}/datasets/upload`, request);
     return { status: response.status, body: await response.json() };
   };
-  const made = await upload('a\n1\n2\n');
-  expect(made).toMatchObject({ status: 200, body: { id, example_count: 2 } });
-  expect(await upload('a\n1\n2\n')).toEqual(made);
-  expect(await upload('a\n1\n2\n3\n')).toMatchObject({ status: 409 });
+  expect(await upload('a\n1\n2\n')).toMatchObject({ status: 200, body: { id, example_count: 2 } });
+  expect(await upload('a\n3\n4\n')).toMatchObject({ status: 409 });
 });
 
 it('a repeated request to create feedback tokens returns them', async () => {
@@ -223,6 +222,8 @@ it('a repeated request to create feedback tokens returns them', async () => {
     { run_id: randomUUID() },
     { feedback_key: 'other' },
     { expires_in: { hours: 4 } },
+    { expires_in: { hours: 2 } },
+    { expires_in: { hours: 2, minutes: 55 } },
   ]);
   const [first, second] = [token(), token()];
   const made = await ask('/feedback/tokens', [first, second]);
