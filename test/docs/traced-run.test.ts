@@ -18,7 +18,7 @@ const projectName = 'shop';
 const idleMs = 5_000;
 /** Files that work on every request or task, whatever it is about, and the commands that put the roles together. */
 const mechanisms =
-  /^(api\/command-line|infra\/(cache|clickhouse|config|errors|fairness|postgres|rate-limit|telemetry|timeouts))\//;
+  /^(api\/command-line|infra\/(cache|clickhouse|config|errors|fairness|json|postgres|rate-limit|telemetry|timeouts))\//;
 /** 125 files when this was written, and a few whose functions run only sometimes. */
 const maxFiles = 130;
 
