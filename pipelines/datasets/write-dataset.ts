@@ -9,7 +9,7 @@ import { insertOnce } from '../../infra/postgres/insert-once.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { deleteShares } from '../shares/share-tokens.ts';
-import { addTaggings } from '../tags/taggings.ts';
+import { addTaggings, hasTaggings } from '../tags/taggings.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
 import { compileExampleSchema } from './example-schema.ts';
@@ -44,8 +44,8 @@ type SentTransformations = Parameters<typeof checkTransformations>[0] | null;
 const toText = (value: JsonObject | null | undefined) => (value == null ? null : formatMarkedJson(value));
 
 /**
- * Creates a dataset and calls `fill`, which may add examples, in the same transaction. A repeated request with an id gets
- * the dataset that exists.
+ * Creates a dataset and calls `fill`, which may add examples, in the same transaction. Without `fill`, a
+ * repeated request with an id gets the dataset that exists.
  *
  * @throws CONFLICT if the name or the id already exists; INVALID_SCHEMA; BAD_REQUEST for transformations; LIMIT_REACHED; NOT_FOUND for an unknown tag value;
  *   errors of `fill`.
@@ -58,6 +58,7 @@ export async function createDataset(
 ): Promise<DatasetRecord> {
   requireValidSchemas(dataset);
   const id = dataset.id?.toLowerCase() ?? randomUUID();
+  const tagValueIds = dataset.tagValueIds ?? [];
   const row = {
     id,
     workspace_id: workspaceId,
@@ -74,16 +75,11 @@ export async function createDataset(
   };
   const insert = async (tx: Sql) => {
     const outcome = await insertOnce(tx, 'datasets', row);
-    if (outcome === 'conflict') throw await createDuplicateError(tx, id);
-    if (outcome === 'repeated') {
-      const [tagged] = await tx.query(
-        'SELECT WHERE $2::uuid[] <@ array(SELECT tag_value_id FROM taggings WHERE resource_id = $1)',
-        [id, dataset.tagValueIds ?? []],
-      );
-      if (!tagged) throw await createDuplicateError(tx, id);
-      return;
+    if (outcome !== 'inserted') {
+      if (outcome === 'repeated' && !fill && (await hasTaggings(tx, id, tagValueIds))) return;
+      throw await createDuplicateError(tx, id);
     }
-    await addTaggings(tx, workspaceId, { type: 'dataset', id }, dataset.tagValueIds ?? []);
+    await addTaggings(tx, workspaceId, { type: 'dataset', id }, tagValueIds);
     await fill?.(tx, id);
     await enforceLimit(tx, { workspaceId }, datasetLimit);
   };

@@ -3,7 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { addTaggings } from '../tags/taggings.ts';
+import { addTaggings, hasTaggings } from '../tags/taggings.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type ProjectRecord, type ProjectRow, projectColumns, toExtraColumns, toProjectRecord } from './project.ts';
 import type { ProjectResolver } from './resolve-project.ts';
@@ -97,11 +97,11 @@ export async function createProject(
       `SELECT ${projectColumns} FROM projects WHERE workspace_id = $1 AND name = $2 AND id = $15 AND deleted_at IS NULL
          AND metadata = coalesce($5::jsonb, '{}') AND start_time = coalesce($6, start_time)
          AND (description, extra, end_time, default_dataset_id, reference_dataset_id, trace_tier, num_examples,
-           num_repetitions, evaluator_keys, longlived_ttl_days) IS NOT DISTINCT FROM ($3, $4, $7, $8, $9, $10, $11, $12, $13, $14)
-         AND $16::uuid[] <@ array(SELECT tag_value_id FROM taggings WHERE resource_id = projects.id)`,
-      [...fields, project.id ?? null, project.tagValueIds ?? []],
+           num_repetitions, evaluator_keys, longlived_ttl_days) IS NOT DISTINCT FROM ($3, $4, $7, $8, $9, $10, $11, $12, $13, $14)`,
+      [...fields, project.id ?? null],
     );
-    if (repeated && !upsert) return toProjectRecord(repeated);
+    if (repeated && !upsert && (await hasTaggings(tx, repeated.id, project.tagValueIds ?? [])))
+      return toProjectRecord(repeated);
     if (!upsert) throw runlakeError('CONFLICT', { reason: 'Session already exists.' });
     const [changed] = await tx.query<ProjectRow>(
       `UPDATE projects SET

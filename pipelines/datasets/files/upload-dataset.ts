@@ -36,9 +36,9 @@ export interface UploadedFile {
  * Creates a dataset from a file, with one example for each row. Either all rows are stored or none. The rows are read,
  * validated and stored in chunks, so that not all examples are in memory at the same time.
  *
- * @throws as `createDataset`; CONFLICT also for a repeated request, because its rows are not compared with the examples; INVALID_FILE, INVALID_EXAMPLE and EXAMPLE_TOO_LARGE, which name the row; DATASET_FULL.
+ * @throws as `createDataset`; INVALID_FILE, INVALID_EXAMPLE and EXAMPLE_TOO_LARGE, which name the row; DATASET_FULL.
  */
-export async function uploadDataset(
+export function uploadDataset(
   { database, config }: UploadDeps,
   workspaceId: string,
   dataset: NewDataset,
@@ -46,15 +46,11 @@ export async function uploadDataset(
 ): Promise<DatasetRecord> {
   const limits = { maxRowBytes: config.maxRunBytes, maxJsonDepth: maxExampleDepth };
   const rows = readTable(format, content, Object.values(columns).flat(), limits);
-  let isNew = false;
-  const created = await createDataset(database, workspaceId, dataset, (tx, datasetId) => {
-    isNew = true;
-    return writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
+  return createDataset(database, workspaceId, dataset, (tx, datasetId) =>
+    writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
       insertRows({ tx, config }, locked, rows, columns),
-    );
-  });
-  if (!isNew) throw runlakeError('CONFLICT', { reason: 'A dataset with this id already exists.' });
-  return created;
+    ),
+  );
 }
 
 const rowsPerChunk = 1_000;
