@@ -9,7 +9,6 @@
  *      fits.
  *   4. If there is no such length, the page has no items, and a preview of its JSON.
  */
-
 import { characterCount, firstCharacters, formatNumber, jsonLength } from './json-size.ts';
 import { PythonNumber } from './python-numbers.ts';
 

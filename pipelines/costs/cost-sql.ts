@@ -43,6 +43,9 @@ export const costSql = {
       ${buildCostDetails('prompt')}, ${buildCostDetails('completion')}, '}'))`,
 } as const;
 
-/** Writes an item of a SELECT of `runs` that has the name of the column. */
+/**
+ * Writes an item of a SELECT of `runs` that has the name of the column. Expressions that use a column several times read it
+ * from such a subquery, because ClickHouse plans the expression of the column wherever it stands.
+ */
 export const selectColumn = (name: string): string =>
   Object.hasOwn(costSql, name) ? `${costSql[name as keyof typeof costSql]} AS ${name}` : name;

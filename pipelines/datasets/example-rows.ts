@@ -1,5 +1,4 @@
 /** Rows of examples: reads the newest state, and writes the next one in a transaction that has locked the dataset. */
-
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { JsonObject } from '../../infra/json/json-value.ts';

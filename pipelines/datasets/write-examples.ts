@@ -5,7 +5,6 @@
  *   2. Store the content of new attachments in ClickHouse, under new ids; see `pending-attachments.ts`.
  *   3. Write the rows in one transaction.
  */
-
 import { createHash, randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
