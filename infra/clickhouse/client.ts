@@ -247,7 +247,10 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
     version: async () =>
       (await query<{ version: string }>({ name: 'version', sql: 'SELECT version() AS version' }))[0]!.version,
     close: async () => {
-      await Promise.all(connections.flatMap(({ own, shared }) => [own.close(), shared.close()]));
+      for (const { own, shared } of connections) {
+        own.close();
+        shared.close();
+      }
       if (urls.length > 1) await Promise.all(servers.map((server) => server.close()));
     },
   };

@@ -59,8 +59,8 @@ export function encodeForm({ externalTable, ...query }: FormQuery): {
 const escapes: Readonly<Record<string, string>> = { '\t': '\\t', '\n': '\\n', '\r': '\\r', "'": "\\'", '\\': '\\\\' };
 const escapeText = (text: string) => text.replace(/[\t\n\r'\\]/g, (character) => escapes[character] ?? character);
 
-/** Formats a parameter as the official client does for a URL. */
-function formatParameter(value: QueryParameter): string {
+/** Formats a parameter of a URL or a form. */
+export function formatParameter(value: QueryParameter): string {
   if (value === null) return '\\N';
   if (typeof value === 'string') return escapeText(value);
   if (typeof value === 'boolean') return value ? '1' : '0';
