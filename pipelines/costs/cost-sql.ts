@@ -4,43 +4,39 @@
  * every ALIAS column of a table for each query that reads the table.
  */
 
-/** Position in `ranked_price` of the price of a token, and of the prices of kinds of tokens. */
-const pricePositions = { prompt: [4, 6], completion: [5, 7] } as const;
-type Part = keyof typeof pricePositions;
+/**
+ * Expressions for the WITH clause of a query on `runs` that reads {@link costSql}. Each is a list of two items, one for the
+ * prompt and one for the completion.
+ */
+export const costExpressions: readonly string[] = [
+  // Kinds of tokens with a price of their own, as tuples of name, number of tokens and price.
+  `arrayMap((details, prices) -> arrayMap(price ->
+    (price.1, JSONExtractUInt(substring(ranked_usage_details, 9), details, price.1), price.2), prices),
+    ['prompt_token_details', 'completion_token_details'], [ranked_price.6, ranked_price.7]) AS priced_kinds`,
+  // Decimals: each kind of tokens at its own price, the others at the price of the part. Null without tokens.
+  `arrayMap((kinds, price, tokens) -> if(isNull(tokens), NULL,
+    price * greatest(0, tokens - arraySum(kinds.2)) + arraySum(kind -> kind.2 * kind.3, kinds)),
+    priced_kinds, [ranked_price.4, ranked_price.5], [prompt_tokens, completion_tokens]) AS token_costs`,
+];
 
-const buildStatedText = (column: string) => `if(empty(${column}), NULL, substring(${column}, 9))`;
+const chooseCost = (stated: string, computed: string) =>
+  `coalesce(if(empty(${stated}), NULL, substring(${stated}, 9)), toString(${computed}))`;
 
-/** Kinds of tokens with a price of their own, as tuples of name, number of tokens and price. */
-const buildKinds = (part: Part) =>
-  `arrayMap(price -> (price.1, JSONExtractUInt(substring(ranked_usage_details, 9), '${part}_token_details', price.1), price.2),
-    ranked_price.${pricePositions[part][1]})`;
-
-/** Cost as a decimal: each kind of tokens at its own price, the others at the price of the part. Null without tokens. */
-const buildCostByPrice = (part: Part) =>
-  `if(isNull(${part}_tokens), NULL, arrayMap(kinds -> ranked_price.${pricePositions[part][0]} * greatest(0, ${part}_tokens - arraySum(kinds.2))
-    + arraySum(kind -> kind.2 * kind.3, kinds), [${buildKinds(part)}])[1])`;
-
-const promptCost = buildCostByPrice('prompt');
-const completionCost = buildCostByPrice('completion');
-
-/** Member of the details, with a comma before it; empty if no kind of tokens has a price of its own. */
-const buildCostDetails = (part: Part) =>
-  `replaceOne(concat(',"${part}_cost_details":{', arrayStringConcat(arrayMap(
-    kind -> concat('"', kind.1, '":"', toString(kind.2 * kind.3), '"'), arrayFilter(kind -> kind.2 > 0, ${buildKinds(part)})), ','), '}'),
-    ',"${part}_cost_details":{}', '')`;
+/** Members of the details, each with a comma before it; only of parts with kinds of tokens that have their own price. */
+const costDetails = `arrayStringConcat(arrayMap((name, kinds) -> if(empty(kinds), '', concat(',"', name, '":{',
+    arrayStringConcat(arrayMap(kind -> concat('"', kind.1, '":"', toString(kind.2 * kind.3), '"'), kinds), ','), '}')),
+  ['prompt_cost_details', 'completion_cost_details'], arrayMap(kinds -> arrayFilter(kind -> kind.2 > 0, kinds), priced_kinds)))`;
 
 /**
- * The computed columns of a model call. Costs are decimals in text form: the one that an event states, otherwise the one
- * of the tokens; null if there is neither. `usage_details` is a JSON object.
+ * The computed columns of a model call, for a query with {@link costExpressions}. Costs are decimals in text form: the one
+ * that an event states, otherwise the one of the tokens; null if there is neither. `usage_details` is a JSON object.
  */
 export const costSql = {
-  prompt_cost: `coalesce(${buildStatedText('ranked_prompt_cost')}, toString(${promptCost}))`,
-  completion_cost: `coalesce(${buildStatedText('ranked_completion_cost')}, toString(${completionCost}))`,
-  total_cost: `coalesce(${buildStatedText('ranked_total_cost')}, toString(arrayReduce('sum', [${promptCost}, ${completionCost}])))`,
-  usage_details: `multiIf(empty(ranked_usage_details), NULL,
-    empty(ranked_price.6) AND empty(ranked_price.7), substring(ranked_usage_details, 9),
-    concat(substring(ranked_usage_details, 9, length(ranked_usage_details) - 9),
-      ${buildCostDetails('prompt')}, ${buildCostDetails('completion')}, '}'))`,
+  prompt_cost: chooseCost('ranked_prompt_cost', 'token_costs[1]'),
+  completion_cost: chooseCost('ranked_completion_cost', 'token_costs[2]'),
+  total_cost: chooseCost('ranked_total_cost', `arrayReduce('sum', token_costs)`),
+  usage_details: `if(empty(ranked_usage_details), NULL, if(empty(ranked_price.6) AND empty(ranked_price.7), substring(ranked_usage_details, 9),
+    concat(substring(ranked_usage_details, 9, length(ranked_usage_details) - 9), ${costDetails}, '}')))`,
 } as const;
 
 /**

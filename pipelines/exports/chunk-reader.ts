@@ -5,6 +5,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { type DerivedFiles, maxListBytes, type ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
+import { costExpressions } from '../costs/cost-sql.ts';
 import { runBytes } from '../runs/run-columns.ts';
 import { buildSelectList } from './chunk-columns.ts';
 import { readDerivedValues } from './derived-values.ts';
@@ -331,7 +332,8 @@ async function readSource(
   const filter = buildMembersFilter(scope, condition);
   await clickhouse.queryToFile({
     name: 'read-chunk',
-    sql: `${filter.withSql} SELECT ${buildSelectList(format.fields as readonly ExportField[])} FROM runs FINAL PREWHERE ${condition.sql}
+    sql: `WITH ${[...costExpressions, ...filter.expressions].join(', ')} SELECT ${buildSelectList(format.fields as readonly ExportField[])}
+      FROM runs FINAL PREWHERE ${condition.sql}
       WHERE ${[exportableCondition, memberCondition, ...filter.sql].join(' AND ')} ORDER BY ${memberOrder}`,
     params: { ...condition.params, ...filter.params },
     settings: {

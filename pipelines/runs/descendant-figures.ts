@@ -16,7 +16,7 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
-import { selectColumn } from '../costs/cost-sql.ts';
+import { costExpressions, selectColumn } from '../costs/cost-sql.ts';
 import { TraceTree } from './dotted-orders.ts';
 import { isModelCallSql, type RunColumn } from './run-columns.ts';
 import type { RunScope } from './run-scope.ts';
@@ -218,6 +218,7 @@ async function sumCalls(
         calls AS (
           SELECT id, trace_id, placed, parent, ${request.withDetails ? `${detailsSql} AS details, ` : ''}${buildFiguresSql(request.withDetails)} AS figures
           FROM (
+            WITH ${costExpressions.join(', ')}
             SELECT id, trace_id, dotted_order AS placed, parent_run_id AS parent, ${columns.map(selectColumn).join(', ')}
             FROM runs FINAL
             PREWHERE tenant_id = {tenant:UUID} AND (${buildRangesCondition(ranges)}) AND trace_id IN ${request.traces}
@@ -352,6 +353,7 @@ export function buildFigureCondition(
     SELECT target FROM (SELECT target, sum(leaf_value) AS total FROM (
       SELECT node.1 AS leaf, any(value) AS leaf_value, any(node.3) AS leaf_ancestors FROM (
         SELECT id AS call, assumeNotNull(stated) AS value, ancestors FROM (
+          WITH ${costExpressions.join(', ')}
           SELECT id, toDecimal256OrNull(toString(${figure}), 20) AS stated, ${statedAncestorsSql} AS ancestors, ${selectColumn(figure)}
           FROM runs FINAL PREWHERE ${traceRange} WHERE isNull(deleted_at) AND ${isModelCallSql})
         WHERE isNotNull(stated))

@@ -1,13 +1,8 @@
 /**
  * Step 1 of reading a page: finds the keys of its runs.
  *
- * A query with `FINAL` cannot stop early, so it reads only time slices that each contain about as many rows as needed:
- *   1. The time range is divided into consecutive windows, each wider than the one before. A probe without `FINAL`
- *      reads the start times of a window in key order, stops after some thousand rows and returns the time range of
- *      these rows, which is the slice. A window with fewer rows is one slice; an empty window is skipped.
- *   2. A slice is read with `FINAL`: only keys and filter columns, with the conditions on values.
- *   3. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is eight times
- *      as wide as the one before, or 64 times if the filter is evaluated on the merged runs from the beginning.
+ * Slices of the time range (`time-slices.ts`) are read with `FINAL` until the page is full: only keys and filter columns,
+ * with the conditions on values.
  *
  * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys of
  * rows in the slice that satisfy it, which a skip index makes fast; only these candidates are read with `FINAL`. The fewer
@@ -17,16 +12,18 @@
  * For a filter on other runs of the trace that an index finds, the candidates are the runs of these traces, if they are few
  * (`filtered-traces.ts`).
  *
- * The number of queries for a page is therefore bounded, even if few runs match and are far apart.
+ * The query for about as many candidates as the page needs also reads the columns of the page, unless they are too large.
+ *
+ * The number of queries for a page is bounded, even if few runs match and are far apart.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { getClickHouseCode } from '../../infra/clickhouse/clickhouse-error.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
-import { startRoundingMicros } from '../ingest/run-event/times.ts';
-import { findStartRange } from './filter/run-filter.ts';
 import { buildFilterClauses } from './filter-clauses.ts';
 import { buildTracesCondition, type FilteredTraces, findFilteredTraces } from './filtered-traces.ts';
-import { generateTimeWindows, type PageCursor } from './page-cursor.ts';
-import { allTimes, isModelCallSql, type Order, type RunKey, runBytes, type TimeWindow } from './run-columns.ts';
+import type { PageCursor } from './page-cursor.ts';
+import { isModelCallSql, type Order, type RunColumn, type RunKey, runBytes } from './run-columns.ts';
+import { isOfAllRuns, queryRunRows, type RunToRead } from './run-rows.ts';
 import {
   buildKeyConditions,
   buildKeysCondition,
@@ -38,6 +35,7 @@ import {
   type RunFilter,
   type RunScope,
 } from './run-scope.ts';
+import { boundTimeRange, generateSlices, maxProbedRows } from './time-slices.ts';
 
 export interface PageRequest {
   readonly scope: RunScope;
@@ -48,16 +46,21 @@ export interface PageRequest {
   readonly after?: RunKey | undefined;
   /** If present, only these runs are considered. */
   readonly among?: readonly RunKey[] | undefined;
+  /** Columns that are read with the keys if that is faster, and the maximum size of the result. */
+  readonly reading?: Reading | undefined;
 }
 
-export interface FoundRun extends RunKey {
+interface Reading {
+  readonly columns: ReadonlySet<RunColumn>;
+  readonly maxBytes: number;
+}
+
+export interface FoundRun extends RunToRead {
   /** Size of the JSON columns of the run. */
   readonly bytes: number;
   readonly isModelCall: boolean;
 }
 
-/** Maximum number of rows of the first slice. So many show how dense the runs are: the next window is not probed. */
-const maxProbedRows = 2_048;
 /**
  * Maximum number of rows of the first slice if a condition on stored rows finds its runs; the slice may then be larger.
  */
@@ -69,7 +72,6 @@ const spareCandidates = 20;
 const sliceGrowth = 8;
 /** Maximum growth. A filter without candidates begins with a small slice and is slow in every query. */
 const maxSliceGrowth = 64;
-const minSliceMicros = 1_000_000;
 
 /**
  * Finds the keys of the runs of a page, in order. Returns one key more than requested if more runs follow.
@@ -170,112 +172,6 @@ function chooseGrowth(candidates: number, limit: number): number {
   return Math.min(Math.max(growth, sliceGrowth), maxSliceGrowth);
 }
 
-interface SliceOptions {
-  /** Maximum number of rows of the first slice. */
-  readonly probedRows: number;
-  /** Factor by which the next slice is wider than the previous one. */
-  readonly growth: number;
-}
-
-/**
- * Generates the slices of a page in order, each only when the previous ones did not fill the page. The growth in `sliceOptions`
- * may change meanwhile.
- */
-async function* generateSlices(
-  clickhouse: ClickHouse,
-  request: PageRequest,
-  slicing: SliceOptions,
-): AsyncGenerator<TimeWindow> {
-  const { order, after } = request;
-  const whole = boundTimeRange(request);
-  const isClipped = order === 'asc' && after === undefined;
-  const range = isClipped ? await clipToStoredTimes(clickhouse, whole) : whole;
-  for (const window of generateTimeWindows(range, order, Date.now() * 1_000)) {
-    const { rows, oldest, newest } = await probe(clickhouse, request, window, slicing.probedRows);
-    if (rows === 0) continue;
-    if (rows < maxProbedRows) {
-      yield window;
-      continue;
-    }
-    const isWhole = rows < slicing.probedRows;
-    const first = {
-      fromMicros: isWhole && order === 'desc' ? window.fromMicros : oldest,
-      untilMicrosExclusive: isWhole && order === 'asc' ? window.untilMicrosExclusive : newest + 1,
-    };
-    yield first;
-    const stored = isClipped ? range : await clipToStoredTimes(clickhouse, range);
-    let slice = computeNextSlice(first, stored, order, slicing.growth);
-    for (; slice !== undefined; slice = computeNextSlice(slice, stored, order, slicing.growth)) yield slice;
-    return;
-  }
-}
-
-/** Returns the next slice after `slice`, which is wider; returns undefined at the end of `range`. */
-function computeNextSlice(slice: TimeWindow, range: TimeWindow, order: Order, growth: number): TimeWindow | undefined {
-  const { fromMicros, untilMicrosExclusive } = slice;
-  const width = Math.max(untilMicrosExclusive - fromMicros, minSliceMicros) * growth;
-  const next =
-    order === 'desc'
-      ? { fromMicros: Math.max(fromMicros - width, range.fromMicros), untilMicrosExclusive: fromMicros }
-      : {
-          fromMicros: untilMicrosExclusive,
-          untilMicrosExclusive: Math.min(untilMicrosExclusive + width, range.untilMicrosExclusive),
-        };
-  return next.fromMicros < next.untilMicrosExclusive ? next : undefined;
-}
-
-/** Returns the time range that contains all matching runs. */
-export function boundTimeRange({ filter, order, after }: Pick<PageRequest, 'filter' | 'order' | 'after'>): TimeWindow {
-  const started = findStartRange(filter.selectsThreads ? undefined : filter.conditions);
-  let fromMicros = Math.max(allTimes.fromMicros, started.from - startRoundingMicros);
-  let untilMicrosExclusive = Math.min(allTimes.untilMicrosExclusive, started.until + startRoundingMicros + 1);
-  if (filter.startedFromMicros !== undefined)
-    fromMicros = Math.max(fromMicros, Math.min(filter.startedFromMicros - startRoundingMicros, untilMicrosExclusive));
-  if (filter.startedBeforeMicros !== undefined)
-    untilMicrosExclusive = Math.min(untilMicrosExclusive, filter.startedBeforeMicros + startRoundingMicros);
-  if (after !== undefined && order === 'desc')
-    untilMicrosExclusive = Math.min(untilMicrosExclusive, after.startTimeMicros + 1);
-  if (after !== undefined && order === 'asc') fromMicros = Math.max(fromMicros, after.startTimeMicros);
-  return { fromMicros, untilMicrosExclusive };
-}
-
-/**
- * Returns `range` without the times before the oldest and after the newest run of the whole table. ClickHouse reads these
- * times from partition metadata.
- */
-async function clipToStoredTimes(clickhouse: ClickHouse, range: TimeWindow): Promise<TimeWindow> {
-  const [row] = await clickhouse.query<{ oldest: number; newest: number }>({
-    name: 'stored-times',
-    sql: `SELECT toUnixTimestamp64Micro(min(start_time)) AS oldest, toUnixTimestamp64Micro(max(start_time)) AS newest FROM runs`,
-  });
-  if (row === undefined) return range;
-  return {
-    fromMicros: Math.max(range.fromMicros, row.oldest),
-    untilMicrosExclusive: Math.min(range.untilMicrosExclusive, row.newest + 1),
-  };
-}
-
-/** Counts rows of the window, up to the limit, in reading order; returns the count and the time range of these rows. */
-async function probe(
-  clickhouse: ClickHouse,
-  { scope, filter, order }: PageRequest,
-  window: TimeWindow,
-  probedRows: number,
-) {
-  const keyRange = buildScopeCondition(scope, window);
-  const conditions = buildKeyConditions(filter);
-  const [row] = await clickhouse.query<{ rows: number; oldest: number; newest: number }>({
-    ...bindParams(keyRange, conditions.params),
-    name: 'probe-runs',
-    settings: lookupSettings,
-    sql: `SELECT count() AS rows, toUnixTimestamp64Micro(min(t)) AS oldest, toUnixTimestamp64Micro(max(t)) AS newest FROM (
-            SELECT start_time AS t FROM runs
-            WHERE ${[keyRange.sql, ...conditions.sql].join(' AND ')}
-            ORDER BY start_time ${order} LIMIT ${probedRows})`,
-  });
-  return row ?? { rows: 0, oldest: 0, newest: 0 };
-}
-
 interface KeyRow {
   readonly session_id: string;
   readonly micros: number;
@@ -319,31 +215,73 @@ async function findKeys(
   keyRange: KeyCondition,
   limit: number,
 ): Promise<FoundRun[]> {
+  const list = `${keyColumns}, ${runBytes} AS bytes, ifNull(${isModelCallSql}, 0) AS is_call`;
+  const rows = await clickhouse.query<KeyRow & { readonly bytes: number; readonly is_call: number }>(
+    buildRunsQuery(request, keyRange, limit, list),
+  );
+  return rows.map((row) => ({ ...toRunKey(row), bytes: row.bytes, isModelCall: row.is_call === 1 }));
+}
+
+/** Builds the query for the first matching runs in `keyRange`. */
+function buildRunsQuery(request: PageRequest, keyRange: KeyCondition, limit: number, list: string) {
   const { keySql, positionSql, valueSql, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
-  const rows = await clickhouse.query<KeyRow & { readonly bytes: number; readonly is_call: number }>({
+  return {
     ...bound,
     params: { ...bound.params, limit },
     name: 'find-runs',
     // A filter may read the texts of a whole slice.
     settings: { ...bound.settings, ...((request.among ?? !request.filter.conditions) && lookupSettings) },
-    sql: `${withSql} SELECT ${keyColumns}, ${runBytes} AS bytes, ifNull(${isModelCallSql}, 0) AS is_call
+    sql: `${withSql} SELECT ${list}
           FROM runs FINAL
           PREWHERE ${keySql}
           WHERE ${[...positionSql, ...valueSql].join(' AND ')}
           ${orderSql}
           LIMIT {limit:UInt64}`,
-  });
-  return rows.map((row) => ({ ...toRunKey(row), bytes: row.bytes, isModelCall: row.is_call === 1 }));
+  };
 }
 
-function findListedRuns(
+async function findListedRuns(
   clickhouse: ClickHouse,
   request: PageRequest,
   among: readonly RunKey[],
   limit: number,
 ): Promise<FoundRun[]> {
-  if (among.length === 0) return Promise.resolve([]);
-  return findKeys(clickhouse, { ...request, among }, buildKeysCondition(request.scope.tenantId, among), limit);
+  if (among.length === 0) return [];
+  const listed = { ...request, among };
+  const keyRange = buildKeysCondition(request.scope.tenantId, among);
+  const { reading } = among.length <= limit + spareCandidates ? request : {};
+  const read = reading && (await readListedRuns(clickhouse, listed, { keyRange, limit, ...reading }));
+  return read ?? findKeys(clickhouse, listed, keyRange, limit);
+}
+
+/** ClickHouse error numbers for more bytes than the limits of a query: of the columns that it reads, and of its result. */
+const tooManyBytesCodes = [307, 396];
+/** Columns are read in granules of 256 KiB, each for few runs. */
+const maxReadFactor = 4;
+
+/** As {@link findKeys}, with the columns of the runs. Returns undefined if they are too large. */
+async function readListedRuns(
+  clickhouse: ClickHouse,
+  request: PageRequest,
+  { keyRange, limit, columns, maxBytes }: Reading & { readonly keyRange: KeyCondition; readonly limit: number },
+): Promise<FoundRun[] | undefined> {
+  const wanted: RunColumn[] = ['bytes', 'isModelCall', ...[...columns].filter(isOfAllRuns)];
+  try {
+    const rows = await queryRunRows(clickhouse, wanted, (list) => {
+      const query = buildRunsQuery(request, keyRange, limit, list);
+      const limits = { max_bytes_to_read: String(maxReadFactor * maxBytes), max_result_bytes: String(maxBytes) };
+      return { ...query, settings: { ...query.settings, ...limits } };
+    });
+    return rows.map((row) => ({
+      ...row.key,
+      bytes: row.number('bytes') ?? 0,
+      isModelCall: row.bytes('isModelCall') !== undefined,
+      row,
+    }));
+  } catch (error) {
+    if (tooManyBytesCodes.includes(getClickHouseCode(error) ?? 0)) return undefined;
+    throw error;
+  }
 }
 
 /**

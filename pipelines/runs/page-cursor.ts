@@ -1,5 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { allTimes, type Order, type RunKey, type TimeWindow } from './run-columns.ts';
+import { allTimes, type Order, type RunKey } from './run-columns.ts';
 
 /** The last run of a page. The next page begins after this run, even if other runs have been stored in the meantime. */
 export interface PageCursor {
@@ -60,33 +60,4 @@ function writeUuid(bytes: Buffer, at: number, uuid: string): void {
 function readUuid(bytes: Buffer, at: number): string {
   const hex = bytes.toString('hex', at, at + 16);
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
-}
-
-const dayMicros = 86_400_000_000;
-
-/** Widths of the first four windows. The fifth window contains all remaining times. */
-const windowWidthsMicros = [1, 8, 64, 512].map((days) => days * dayMicros);
-
-/**
- * Divides `range` into consecutive windows in `order`, each wider than the one before. This bounds both the work of one
- * query and the number of queries.
- *
- * @param nowMicros If the order is `desc` and the range ends after this time, the windows are measured back from this
- *   time; the first window also contains the later times.
- */
-export function* generateTimeWindows(range: TimeWindow, order: Order, nowMicros: number): Generator<TimeWindow> {
-  let { fromMicros, untilMicrosExclusive } = range;
-  let edge = order === 'desc' ? Math.min(untilMicrosExclusive, nowMicros) : fromMicros;
-  for (const width of [...windowWidthsMicros, Number.POSITIVE_INFINITY]) {
-    if (fromMicros >= untilMicrosExclusive) return;
-    if (order === 'desc') {
-      edge = Math.max(fromMicros, edge - width);
-      yield { fromMicros: edge, untilMicrosExclusive };
-      untilMicrosExclusive = edge;
-    } else {
-      edge = Math.min(untilMicrosExclusive, edge + width);
-      yield { fromMicros, untilMicrosExclusive: edge };
-      fromMicros = edge;
-    }
-  }
 }

@@ -9,9 +9,10 @@ import { locateRun, locateRuns, locateTrace, readLiveProjectIds } from './locate
 import { readCursor, writeCursor } from './page-cursor.ts';
 import { type LoadedRuns, readRuns } from './read-runs.ts';
 import type { Order, RunColumn, RunExtras, RunKey } from './run-columns.ts';
+import type { TracedRunRow } from './run-rows.ts';
 import type { RunFilter } from './run-scope.ts';
 import type { Selection } from './run-select.ts';
-import { JsonChunks, type TracedRunRow, writeRun } from './write-runs.ts';
+import { JsonChunks, writeRun } from './write-runs.ts';
 
 export interface ReadDeps {
   readonly clickhouse: ClickHouse;
@@ -262,8 +263,9 @@ async function readPage(
 ): Promise<Page> {
   const isLong = longColumns.some((column) => selected.columns.has(column));
   const maxBytes = isLong ? deps.config.maxPageBytes : Number.POSITIVE_INFINITY;
+  const reading = { columns: selected.columns, maxBytes: deps.config.maxPageBytes };
   for (let { after } = request; ; ) {
-    const matching = await findPage(deps.clickhouse, { ...request, after });
+    const matching = await findPage(deps.clickhouse, { ...request, after, reading });
     const keys = truncateToSize(matching.slice(0, request.limitRows), maxBytes);
     const last = keys.length < matching.length ? keys.at(-1) : undefined;
     const found = await readRuns(deps, tenantId, keys, selected);

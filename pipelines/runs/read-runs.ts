@@ -4,6 +4,7 @@ import { sumDescendants } from './descendant-figures.ts';
 import { listAncestorIds, TraceTree } from './dotted-orders.ts';
 import type { RunExtras, RunKey } from './run-columns.ts';
 import { type RelatedData, type RelatedKind, toTraceMember } from './run-fields.ts';
+import { type RunToRead, readRunRows, type TracedRunRow } from './run-rows.ts';
 import type { RunScope } from './run-scope.ts';
 import type { Selection } from './run-select.ts';
 import { readTurnNumbers } from './threads.ts';
@@ -14,7 +15,6 @@ import {
   readTraceTimeRanges,
   type TraceMember,
 } from './trace-facts.ts';
-import { type RunToRead, readRunRows, type TracedRunRow } from './write-runs.ts';
 
 type Members = ReadonlyMap<string, readonly TraceMember[]>;
 

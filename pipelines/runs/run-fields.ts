@@ -2,8 +2,8 @@ import { formatTime } from '../ingest/run-event/times.ts';
 import { type Figures, figureColumns } from './descendant-figures.ts';
 import { type RunWithoutDottedOrder, TraceTree } from './dotted-orders.ts';
 import { defaultRunType, previewCharacters, type RunColumn, type RunUse, type Share } from './run-columns.ts';
+import type { TracedRunRow } from './run-rows.ts';
 import type { TraceTimeRange } from './trace-facts.ts';
-import type { TracedRunRow } from './write-runs.ts';
 
 /** Data about runs that is not in their rows. It is read only if a field needs it. */
 export interface RelatedData {

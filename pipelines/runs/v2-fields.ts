@@ -1,7 +1,7 @@
 import { formatTime } from '../ingest/run-event/times.ts';
 import type { RunColumn } from './run-columns.ts';
 import { createField, createFigureReader, nullField, quote, type RunField, runFields, truncate } from './run-fields.ts';
-import type { TracedRunRow } from './write-runs.ts';
+import type { TracedRunRow } from './run-rows.ts';
 
 const formatZonedTime = (micros: number | undefined) => (micros === undefined ? undefined : `"${formatTime(micros)}Z"`);
 const timeField = (column: RunColumn) => createField([column], (run) => formatZonedTime(run.number(column)));

@@ -21,7 +21,7 @@ import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { histogram } from '../../../infra/telemetry/metrics.ts';
-import { costSql, selectColumn } from '../../costs/cost-sql.ts';
+import { costExpressions, costSql, selectColumn } from '../../costs/cost-sql.ts';
 import { nilUuid } from '../../ingest/run-event/run-event.ts';
 import { countDirtyHours, type DirtyHoursSource, isAnyHourDirty, type RollUpOutcome } from '../../usage/dirty-hours.ts';
 import { type RollUp, startRollUpLoop } from '../../usage/rollup-loop.ts';
@@ -219,6 +219,7 @@ FROM (
             min(${startHour} = toStartOfHour(trace_time)) AS is_native,
             groupArrayIf(run, is_kept) AS some_runs, groupArrayIf(call, is_call) AS some_calls
           FROM (
+            WITH ${costExpressions.join(', ')}
             SELECT tenant_id, session_id, start_time, trace_id, trace_time, expires_at, isNull(deleted_at) AS is_kept, ${isCall} AS is_call,
               ${Object.keys(costSql).map(selectColumn).join(', ')},
               (${Object.values(runValues).join(', ')}) AS run, (${Object.values(calls).join(', ')}) AS call

@@ -14,7 +14,7 @@
  *   3. The figures of a call that no call below it states are summed by the topmost matching run.
  */
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
-import { selectColumn } from '../../costs/cost-sql.ts';
+import { costExpressions, selectColumn } from '../../costs/cost-sql.ts';
 import { buildNodesSql, detailsSql, figureColumns, statedAncestorsSql } from '../descendant-figures.ts';
 import { isModelCallSql } from '../run-columns.ts';
 import { buildStatRows, type CallRange, findCallRange, type RunSet } from './matching-runs.ts';
@@ -106,7 +106,9 @@ function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelectio
   const select = (sqls: readonly string[]) =>
     `trace_id, id, ancestors, ${groupSql} AS call_grp ${kind}, ${sqls.map((sql, index) => `${sql} AS value_${index}`).join(', ')}`;
   const stored = `SELECT ${select(values)}
-    FROM (SELECT trace_id, ${statedAncestorsSql} AS ancestors, session_id, id, ${columns.map(selectColumn).join(', ')} FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
+    FROM (WITH ${costExpressions.join(', ')}
+      SELECT trace_id, ${statedAncestorsSql} AS ancestors, session_id, id, ${columns.map(selectColumn).join(', ')}
+      FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
       WHERE ${[...range.values, isModelCallSql].join(' AND ')})`;
   if (range.facts === undefined) return { calls: stored };
   /** Rows of `run_facts` joined with the elements of one of its lists, `calls` or `traces`. */

@@ -17,15 +17,6 @@ afterAll(async () => {
   await reading?.stores.close();
 });
 
-async function newProject(id: string = randomUUID()): Promise<string> {
-  await reading.stores.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
-    id,
-    tenantId,
-    id,
-  ]);
-  return id;
-}
-
 const dayMicros = 86_400_000_000;
 const store = (events: readonly RunEvent[]) => insertEvents(reading.stores.clickhouse, events);
 
@@ -68,7 +59,7 @@ describe('pages', () => {
         fc.constantFrom('asc' as const, 'desc' as const),
         fc.constantFrom(undefined, true, false),
         async (planned, limitRows, order, hasError) => {
-          const projectId = await newProject();
+          const projectId = await reading.newProject();
           const runs = planned.map((run) => ({ ...run, runId: randomUUID(), projectId }));
           const events = runs.map(eventsOf);
           await store(events.flatMap(({ posts }) => posts));
@@ -119,7 +110,7 @@ describe('pages', () => {
   };
 
   it('in ascending order are the reverse of descending, including ties', async () => {
-    const projectId = await newProject();
+    const projectId = await reading.newProject();
     await store([...Array(60).keys()].map((n) => runEvent({ projectId, startTimeMicros: times[n % times.length]! })));
     const { ids: up } = await reading.all({ projectIds: [projectId], order: 'asc', limitRows: 7 });
     const { ids: down } = await reading.all({ projectIds: [projectId], order: 'desc', limitRows: 11 });
@@ -130,20 +121,21 @@ describe('pages', () => {
   });
 
   it('end early at their size in bytes, never empty', async () => {
-    const projectId = await newProject();
-    const sizes = [10, 10, 10_000, 10, 10];
-    await store(
-      sizes.map((size, n) =>
-        runEvent({
-          projectId,
-          startTimeMicros: noonMicros - n,
-          values: { inputs: Buffer.from(`"${'x'.repeat(size)}"`) },
-        }),
-      ),
+    const projectId = await reading.newProject();
+    const runs = [10, 10, 10_000, 10, 10].map((size, n) =>
+      runEvent({
+        projectId,
+        startTimeMicros: noonMicros - n,
+        values: { inputs: Buffer.from(`"${'x'.repeat(size)}"`) },
+      }),
     );
-    const read = await reading.all({ projectIds: [projectId] }, { config: { maxPageBytes: 1_000 } });
-    expect(read.ids.length).toBe(5);
-    expect(read.sizes).toEqual([2, 1, 2]);
+    await store(runs);
+    const runIds = runs.map(({ runId }) => runId);
+    for (const query of [{ projectIds: [projectId] }, { runIds }]) {
+      const read = await reading.all(query, { config: { maxPageBytes: 1_000 } });
+      expect(read.ids).toEqual(runIds);
+      expect(read.sizes).toEqual([2, 1, 2]);
+    }
   });
 
   const long = Buffer.from(`"${'x'.repeat(2 ** 20)}"`);
@@ -155,7 +147,7 @@ describe('pages', () => {
     ['an error of a patch before another one', [{}, { error: long }, { outputs: Buffer.from('{}') }]],
     ['usage details of a patch', [{}, { usageDetails: Buffer.from(`{"a":${long}}`) }]],
   ])('count every text of a run: %s', async (_what, [post, ...patches]) => {
-    const projectId = await newProject();
+    const projectId = await reading.newProject();
     const runs = [0, 1].map((n) => runEvent({ projectId, startTimeMicros: noonMicros - n, values: post as RunValues }));
     await store(runs);
     for (const values of patches) await store(runs.map((run) => ({ ...run, kind: 'patch', values })));
@@ -169,7 +161,7 @@ describe('pages', () => {
   });
 
   it('count inputs and outputs of different patches', async () => {
-    const projectId = await newProject();
+    const projectId = await reading.newProject();
     const runs = [0, 1].map((n) => runEvent({ projectId, startTimeMicros: noonMicros - n }));
     await store(runs);
     for (const values of [{ inputs: long }, { outputs: long }, { inputs: Buffer.from('{}') }])
@@ -181,7 +173,7 @@ describe('pages', () => {
   });
 
   it('are the chunks of a list of all runs, which is refused if it is too large for one response', async () => {
-    const projectId = await newProject();
+    const projectId = await reading.newProject();
     const runs = [700, 600, 50].map((size, n) =>
       runEvent({
         projectId,
@@ -214,7 +206,7 @@ describe('pages', () => {
     ['INPUTS', 'BAD_REQUEST'],
     ['METADATA', 'BAD_REQUEST'],
   ])('of large runs with only %s count the size of the response', async (name, expected) => {
-    const projectId = await newProject();
+    const projectId = await reading.newProject();
     const large = Buffer.from(`{"metadata":{"text":"${'x'.repeat(4_000)}"}}`);
     await store(
       [0, 1, 2].map((n) =>
@@ -231,7 +223,7 @@ describe('pages', () => {
   });
 
   it('are not empty if runs disappear between the two steps', async () => {
-    const projectId = await newProject();
+    const projectId = await reading.newProject();
     const runs = [...Array(4).keys()].map((n) => runEvent({ projectId, startTimeMicros: noonMicros - n }));
     await store(runs);
     const { clickhouse } = reading.deps;
@@ -259,7 +251,7 @@ describe('a project of many runs', () => {
    * failed, by patch.
    */
   beforeAll(async () => {
-    await newProject(projectId);
+    await reading.newProject(projectId);
     const keys = `toUUID('${tenantId}') AS tenant_id, toUUID('${projectId}') AS session_id,
       fromUnixTimestamp64Micro(toInt64(${noonMicros} - multiIf(number < 1500, 0, number < 3000, (number - 1500) * 1000000,
         (number - 1500) * 3600000000))) AS start_time, id AS trace_id,

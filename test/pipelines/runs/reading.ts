@@ -17,6 +17,8 @@ const noExtras: RunExtras = {
 export interface Reading {
   readonly stores: FreshStores;
   readonly deps: ReadDeps;
+  /** Creates a project in the first workspace and returns its id. */
+  newProject(id?: string): Promise<string>;
   /** Returns a parsed page. */
   page(query?: TestQuery, deps?: Partial<ReadDeps>): Promise<Page>;
   /** Returns the runs of all pages, in order, and the page sizes. */
@@ -69,6 +71,11 @@ export async function openReading(extras: RunExtras = noExtras): Promise<Reading
   const config: Pick<Config, 'maxPageBytes'> = { maxPageBytes: 64 * 1024 * 1024 };
   const deps: ReadDeps = { clickhouse, database, extras, config };
 
+  async function newProject(id: string = randomUUID()): Promise<string> {
+    await database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [id, tenantId, id]);
+    return id;
+  }
+
   async function page(query: TestQuery = {}, other: Partial<ReadDeps> = {}): Promise<Page> {
     return JSON.parse((await queryRuns({ ...deps, ...other }, wholeQuery(query), v1Envelope)).toString());
   }
@@ -84,5 +91,5 @@ export async function openReading(extras: RunExtras = noExtras): Promise<Reading
       cursor = cursors.next;
     }
   }
-  return { stores, deps, page, all };
+  return { stores, deps, newProject, page, all };
 }
