@@ -149,8 +149,8 @@ export const getRunStats = defineOperation({
   tag: 'runs',
   summary: 'Get statistics of the runs that match a query',
   description:
-    'Takes the filters of a query for runs. With `group_by`, the response has the statistics by group: a run with several tags is in ' +
-    'several groups, and a run without the metadata key in none.',
+    'Takes the filters of a query for runs. With `group_by`, the response has the statistics by group: a run with several tags, or ' +
+    'a list of values in the metadata, is in several groups, and a run without the metadata key in none.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   errors: ['BAD_REQUEST', 'INVALID_FILTER', ...clickhouseErrors],
   schema: statsSchema,

@@ -8,7 +8,8 @@ const attributes: Readonly<Record<GroupAttribute, string>> = {
   name: shownValues.name,
   run_type: shownValues.run_type,
   tag: `arrayJoin(arrayDistinct(${shownValues.tags}))`,
-  metadata: `arrayFirst(pair -> pair.1 = {group_path:String} AND isNotNull(pair.2), metadata_pairs).2`,
+  metadata: `arrayJoin(arrayDistinct(arrayMap(pair -> assumeNotNull(pair.2),
+    arrayFilter(pair -> pair.1 = {group_path:String} AND isNotNull(pair.2), metadata_pairs))))`,
 };
 
 /**

@@ -435,7 +435,7 @@ export interface paths {
         put?: never;
         /**
          * Get statistics of the runs that match a query
-         * @description Takes the filters of a query for runs. With `group_by`, the response has the statistics by group: a run with several tags is in several groups, and a run without the metadata key in none.
+         * @description Takes the filters of a query for runs. With `group_by`, the response has the statistics by group: a run with several tags, or a list of values in the metadata, is in several groups, and a run without the metadata key in none.
          *
          *     Needs the permission `runs:read`.
          */

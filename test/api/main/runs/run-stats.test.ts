@@ -35,7 +35,7 @@ beforeAll(async () => {
         completionTokens: at,
         totalTokens: 10 + at,
         tags: json(['fast', 'new']),
-        extra: json({ metadata: { model: { name: 'm1' } } }),
+        extra: json({ metadata: { model: { name: 'm1' }, teams: ['search', 'ads', 'search'] } }),
         ...more,
       },
     });
@@ -120,6 +120,11 @@ describe('run statistics', () => {
     ['run type', { attribute: 'run_type' }, { llm: { run_count: 2 }, chain: { run_count: 3 } }],
     ['tag', { attribute: 'tag' }, { fast: { run_count: 2 }, new: { run_count: 1 } }],
     ['nested metadata', { attribute: 'metadata', path: 'model.name' }, { m1: { run_count: 2 } }],
+    [
+      'metadata that is a list',
+      { attribute: 'metadata', path: 'teams' },
+      { search: { run_count: 2 }, ads: { run_count: 2 } },
+    ],
     ['name, of which one', { attribute: 'name', max_groups: 1 }, { model: { run_count: 2 } }],
   ])('by %s', async (_name, group_by, expected) => {
     expect((await ask({ group_by, select: ['run_count'] })).body).toEqual(expected);
