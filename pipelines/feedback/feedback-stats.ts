@@ -152,7 +152,7 @@ async function summarise(
     ...location,
     name: 'feedback-figures',
     sql: `SELECT target, key, count() AS n, avg(number) AS avg, min(number) AS min, max(number) AS max,
-            stddevSamp(number) AS stdev, countIf(error = true) AS errors, countIf(${labelCondition}) AS labels,
+            stddevSampStable(number) AS stdev, countIf(error = true) AS errors, countIf(${labelCondition}) AS labels,
             arraySort(groupUniqArray(10)(source_type)) AS sources,
             groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
           FROM (SELECT *, ${scoreSql} AS number
