@@ -52,7 +52,10 @@ export function compileExampleSchema(field: string, text: string): ExampleSchema
 }
 
 function compile(field: string, text: string): ExampleSchemaValidator {
-  const refuse = (reason: string) => runlakeError('INVALID_SCHEMA', { field, reason });
+  const refuse = (reason: string) => {
+    const error = { loc: ['body', field], msg: `cannot be used as JSON Schema: ${reason}`, type: 'invalid_schema' };
+    return runlakeError('INVALID_SCHEMA', { field, reason }, { fields: [error] });
+  };
   if (text.length > maxSchemaCharacters) throw refuse(`it has more than ${maxSchemaCharacters} characters`);
   const schema = JSON.parse(text) as { readonly $schema?: unknown };
   const { $schema } = schema;

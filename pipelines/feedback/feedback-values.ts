@@ -56,11 +56,20 @@ export function parseFeedbackMembers(bytes: Buffer, options: ScanOptions): Feedb
   });
 }
 
-/** Creates a reader for the members of a feedback entry. Its errors are INVALID_FEEDBACK. */
-export function createFeedbackReader(feedback: string, members: FeedbackMembers): MemberReader<FeedbackKey> {
-  return new MemberReader(feedback, members, (name, reason) =>
-    runlakeError('INVALID_FEEDBACK', { feedback: name, reason }),
-  );
+/** Name of a feedback entry in errors if it is the whole body of a request. */
+export const wholeBody = 'the body';
+
+/** Creates a reader for the members of a feedback entry. Its errors are INVALID_FEEDBACK, with the path of the member. */
+export function createFeedbackReader(
+  feedback: string,
+  members: FeedbackMembers,
+  part = wholeBody,
+): MemberReader<FeedbackKey> {
+  return new MemberReader(feedback, members, (name, reason, key) => {
+    const loc = ['body', ...(part === wholeBody ? [] : [part]), key];
+    const fields = [{ loc, msg: reason, type: 'invalid_feedback' }];
+    return runlakeError('INVALID_FEEDBACK', { feedback: name, reason }, { fields });
+  });
 }
 
 /**

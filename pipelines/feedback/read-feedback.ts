@@ -51,7 +51,7 @@ export function readFeedback(
   generateId?: () => string,
 ): ParsedFeedback {
   const members = parseFeedbackMembers(bytes, { part, maxDepth: maxJsonDepth });
-  const reader = createFeedbackReader(getFeedbackName(members) ?? `of ${part}`, members);
+  const reader = createFeedbackReader(getFeedbackName(members) ?? `of ${part}`, members, part);
   const nowMicros = Date.now() * 1_000;
   const id = reader.uuid('id') ?? generateId?.();
   if (id === undefined) throw reader.createError('id', 'is missing: a repeated request would create a second feedback');

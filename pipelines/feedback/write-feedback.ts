@@ -13,7 +13,7 @@ import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { recordAuditLog } from '../tenants/audit-logs.ts';
 import { readEnforcedConfigs, requireMatch } from './feedback-config.ts';
 import { type FeedbackDeps, type FeedbackEvent, getVersionAfter, toFeedbackMessage } from './feedback-event.ts';
-import { createFeedbackReader, parseFeedbackMembers, readChangedValues } from './feedback-values.ts';
+import { createFeedbackReader, parseFeedbackMembers, readChangedValues, wholeBody } from './feedback-values.ts';
 import { formatFeedback } from './format-feedback.ts';
 import { findLastEvent } from './list-feedback.ts';
 import { openPreparation } from './prepare-feedback.ts';
@@ -150,7 +150,7 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
  *   the stores.
  */
 export async function createFeedback(sender: FeedbackSender, body: Buffer, deps: FeedbackDeps): Promise<Buffer> {
-  const sent = readFeedback(sender, { bytes: body, part: 'the body' }, deps.config, randomUUID);
+  const sent = readFeedback(sender, { bytes: body, part: wholeBody }, deps.config, randomUUID);
   const { tenantId, id, projectId } = sent;
   if (sent.runId === nilUuid && projectId !== undefined) {
     const live = await readLiveProjectIds(deps.database, tenantId, [projectId]);
@@ -191,7 +191,7 @@ export async function updateFeedback(
   { tenantId, id }: { readonly tenantId: string; readonly id: string },
   body: Buffer,
 ): Promise<Buffer> {
-  const members = parseFeedbackMembers(body, { part: 'the body', maxDepth: deps.config.maxJsonDepth });
+  const members = parseFeedbackMembers(body, { part: wholeBody, maxDepth: deps.config.maxJsonDepth });
   const reader = createFeedbackReader(id, members);
   const changes = readChangedValues(reader, members);
   const config = readSentConfig(reader);

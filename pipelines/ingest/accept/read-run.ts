@@ -16,8 +16,8 @@ import { readUsage } from './usage-of-run.ts';
 /** Maximum size in bytes of a field that is stored in decoded form, such as a name. */
 const maxTextBytes = 64 * 1024;
 
-/** Builds the error for an invalid member. `name` identifies the run or item in the request. */
-export type CreateInvalidError = (name: string, reason: string) => Error;
+/** Builds the error for the invalid member `key`. `name` identifies the run or item in the request. */
+export type CreateInvalidError = (name: string, reason: string, key: string) => Error;
 
 const createInvalidRunError: CreateInvalidError = (run, reason) => runlakeError('INVALID_RUN', { run, reason });
 
@@ -74,7 +74,7 @@ export class MemberReader<K extends string = RunKey> {
   }
 
   createError(key: K, reason: string): Error {
-    return this.#invalid(this.#name, `${key} ${reason}`);
+    return this.#invalid(this.#name, `${key} ${reason}`, key);
   }
 
   #present(key: K): JsonValue | undefined {

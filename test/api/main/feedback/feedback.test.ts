@@ -205,7 +205,17 @@ describe('feedback', () => {
     ]);
     expect((await ask('GET', `/feedback?run=${runId}`)).json).toMatchObject([{ id, key: 'part', score: 1 }]);
     const bad = await post(part(`feedback.${id}`, { id, run_id: runId, key: 'part', score: 'one' }));
-    expect([bad.statusCode, bad.json()]).toEqual([422, expect.objectContaining({ code: 'INVALID_FEEDBACK' })]);
+    const details = [{ loc: ['body', `feedback.${id}`, 'score'], msg: expect.any(String), type: 'invalid_feedback' }];
+    expect([bad.statusCode, bad.json()]).toEqual([422, expect.objectContaining({ code: 'INVALID_FEEDBACK', details })]);
+  });
+
+  it.each([
+    ['POST', '/feedback', { run_id: randomUUID(), score: '1' }, 'key'],
+    ['POST', '/feedback', { key: 'k', run_id: randomUUID(), feedbackConfig: { type: 'x' } }, 'feedbackConfig'],
+    ['PATCH', `/feedback/${randomUUID()}`, { comment: 1 }, 'comment'],
+  ] as const)('%s %s with an invalid field names it', async (method, url, body, field) => {
+    const { status, json } = await ask(method, url, body);
+    expect([status, json.detail]).toEqual([422, [expect.objectContaining({ loc: ['body', field] })]]);
   });
 
   it.each([
@@ -330,6 +340,14 @@ describe('the statistics of a run', () => {
     expect(Object.keys(stats)).toEqual(['__proto__', 'label', 'n']);
     expect(Object.getOwnPropertyDescriptor(stats, '__proto__')?.value).toMatchObject({ n: 1, avg: 0, stdev: null });
     expect(text).toContain('"__proto__":{"values":{},"comments":[],"n":1,"avg":0,');
+  });
+
+  it('have the exact deviation of large scores that hardly differ, and of equal ones', async () => {
+    const { id: runId } = await makeRun('deviations');
+    for (const score of [1e9, 1e9 + 1, 1e9 + 2]) await send({ run_id: runId, key: 'large', score });
+    for (const score of [0.3, 0.3, 0.3]) await send({ run_id: runId, key: 'equal', score });
+    const { json } = await ask('GET', `/runs/${runId}`);
+    expect(json.feedback_stats).toMatchObject({ large: { avg: 1e9 + 1, stdev: 1 }, equal: { avg: 0.3, stdev: 0 } });
   });
 
   it('are null without feedback, and separate for each run', async () => {
