@@ -79,7 +79,7 @@ export const listExperimentRuns = defineOperation({
   path: '/datasets/:dataset_id/runs',
   tag: 'datasets',
   summary: 'List the examples of a dataset with their runs in experiments',
-  description: 'The newest version of the examples. Needs the permission `runs:read` too.',
+  description: 'The newest version of the examples, with root runs only. Needs the permission `runs:read` too.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   unsupported: {
     query: ['format'],

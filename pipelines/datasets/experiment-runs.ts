@@ -47,7 +47,8 @@ interface ExampleSelection {
 
 /**
  * Reads a page of the examples of a dataset as a JSON array. The member `runs` of each example contains its runs in the
- * given experiments, with their feedback.
+ * given experiments, with their feedback. Only root runs count, as in the statistics of an experiment: clients may also
+ * name the example in the runs below.
  *
  * @throws NOT_FOUND for an unknown dataset, or for a project that is not an experiment on it; BAD_REQUEST if the runs
  *   of the page are too large, or if several experiments are to be sorted; errors of the stores.
@@ -116,7 +117,8 @@ async function findFilteredExamples(
   const requested = exampleIds && toUniqueIds(exampleIds);
   let found = requested;
   for (const [projectId, conditions] of filters) {
-    const filter = { conditions: { run: conditions, trace: [], tree: [] }, referenceExampleIds: requested };
+    const matched = { run: conditions, trace: [], tree: [] };
+    const filter = { isRoot: true, conditions: matched, referenceExampleIds: requested };
     const query = { tenantId, projectIds: [projectId], filter, selected: referenceExample, order: 'desc' } as const;
     const matching = new Set<string>();
     for await (const run of readAllRuns<{ reference_example_id: string | null }>(deps, {
@@ -141,7 +143,7 @@ async function findSortedPage(
     throw runlakeError('BAD_REQUEST', { reason: 'Examples can be sorted by the scores of one experiment only.' });
   }
   const asOf = requested ?? (await readNewestVersionTime(database, tenantId, datasetId));
-  const { sql, ...runs } = buildMatchingRuns({ scope: { tenantId, projectIds }, filter: {} }, [
+  const { sql, ...runs } = buildMatchingRuns({ scope: { tenantId, projectIds }, filter: { isRoot: true } }, [
     'id AS run_id',
     `ifNull(toString(reference_example_id), '') AS target`,
   ]);
@@ -225,7 +227,7 @@ async function readRunsByExample(
   { tenantId, projectIds, exampleIds }: ExampleRunsScope,
   selected: Selection,
 ): Promise<ReadonlyMap<string, string>> {
-  const filter = { referenceExampleIds: exampleIds };
+  const filter = { isRoot: true, referenceExampleIds: exampleIds };
   const runs = new Map<string, string[]>(exampleIds.map((id) => [id, []]));
   for (const { row, json } of await readEachRun(deps, { tenantId, projectIds, filter, selected, order: 'asc' })) {
     runs.get(row.text('referenceExampleId') ?? '')?.push(json);

@@ -161,3 +161,36 @@ it('pages examples of several experiments, and refuses bad input', async () => {
   const other = await client.createProject({ projectName: randomUUID() });
   expect((await readExamplesWithRuns(dataset.id, { session_ids: [other.id] })).status).toBe(404);
 });
+
+it('lists the root run of each trace, also if runs below it name the example, as in the guide to evaluation by HTTP', async () => {
+  const dataset = await addDataset();
+  const examples = (await ask('GET', `/examples?dataset=${dataset.id}&order=id`)).body as { id: string }[];
+  const { body: experiment } = await ask('POST', '/sessions', { name: randomUUID(), reference_dataset_id: dataset.id });
+  const send = async (exampleId: string, name: string, parent: object = {}) => {
+    const id = randomUUID();
+    const times = { start_time: new Date().toISOString(), end_time: new Date().toISOString() };
+    const run = { id, name, run_type: 'chain', inputs: {}, ...times, ...parent };
+    const links = { session_id: experiment.id, reference_example_id: exampleId };
+    expect((await ask('POST', '/runs', { ...run, ...links })).status).toBe(202);
+    return id;
+  };
+  for (const [index, { id }] of examples.entries()) {
+    const root = await send(id, 'root');
+    const call = await send(id, 'call', { parent_run_id: root });
+    for (const [run_id, score] of [
+      [root, index],
+      [call, -10 * index],
+    ])
+      expect((await ask('POST', '/feedback', { run_id, key: 'score', score })).status).toBe(200);
+  }
+  const session_ids = [experiment.id];
+  const namesOf = (found: { runs: { name: string }[] }[]) => found.map(({ runs }) => runs.map(({ name }) => name));
+  expect(namesOf((await readExamplesWithRuns(dataset.id, { session_ids })).examples)).toEqual(Array(3).fill(['root']));
+  const v2 = { experiment_ids: session_ids, selects: ['NAME'] };
+  const { body } = await ask('POST', `/v2/datasets/${dataset.id}/experiment-runs`, v2);
+  expect(namesOf(body.items)).toEqual(Array(3).fill(['root']));
+  const sorted = await readExamplesWithRuns(dataset.id, { session_ids, sort_params: { sort_by: 'score' } });
+  expect(sorted.examples.map(({ id }) => id)).toEqual(examples.map(({ id }) => id).reverse());
+  const filters = { [experiment.id]: ['eq(name, "call")'] };
+  expect((await readExamplesWithRuns(dataset.id, { session_ids, filters })).examples).toEqual([]);
+});
