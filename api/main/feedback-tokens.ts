@@ -20,7 +20,9 @@ const NewToken = Type.Object({
   feedback_key: Text({ minLength: 1, maxLength: 180 }),
   expires_in: optional(Type.Object({ days: TimeAmount(), hours: TimeAmount(), minutes: TimeAmount() })),
   expires_at: optional(Timestamp({ description: 'Default: in three hours. At most a year from now.' })),
-  feedback_config: optional(NewConfig, { description: 'Kept as the config of the key, unless the key has one.' }),
+  feedback_config: optional(NewConfig, {
+    description: 'Feedback must match it, and it is kept as the config of the key, unless the key has one.',
+  }),
 });
 
 const Token = Type.Object({

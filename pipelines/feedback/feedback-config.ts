@@ -304,15 +304,16 @@ export async function findConfiguredKeys(
 }
 
 /**
- * Checks the score and the value of a feedback entry against the enforced config of its key, if there is one.
+ * Checks the score and the value of a feedback entry against the enforced config of its key, or that of its link, if there
+ * is one.
  *
  * @throws INVALID_FEEDBACK
  */
 export function requireMatch(
-  enforced: FeedbackConfig | undefined,
+  config: FeedbackConfig | null | undefined,
   { id, score, value }: Pick<FeedbackEvent, 'id' | 'score' | 'value'>,
 ): void {
-  const reason = enforced && findMismatch(enforced, parse(score), parse(value));
+  const reason = config ? findMismatch(config, parse(score), parse(value)) : undefined;
   if (reason !== undefined) throw runlakeError('INVALID_FEEDBACK', { feedback: id, reason });
 }
 

@@ -5,6 +5,7 @@
 import { createHmac, randomUUID } from 'node:crypto';
 import { v4 as uuidv4, v5 as uuidv5 } from 'uuid';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { parseNullableJson } from '../../infra/json/json-value.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import { isUuid } from '../ingest/run-event/uuid.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
@@ -28,6 +29,8 @@ export interface FeedbackGrant {
   readonly userId: string;
   readonly runId: string;
   readonly key: string;
+  /** Config that the feedback must match; null if the creator of the link sent none. */
+  readonly config: FeedbackConfig | null;
 }
 
 export interface NewLink {
@@ -36,7 +39,7 @@ export interface NewLink {
   readonly key: string;
   /** Expiry time in seconds since 1970. */
   readonly expiresAtSeconds: number;
-  /** Config to store for the feedback key, unless the key already has a config. */
+  /** Config that submitted feedback must match. It is also stored for the feedback key, unless the key has a config. */
   readonly config?: FeedbackConfig | undefined;
 }
 
@@ -99,7 +102,7 @@ export async function createLinks(
  */
 export async function keepRunLinks(
   { database, secretKey }: { readonly database: Database; readonly secretKey: string },
-  { runId, ...owner }: Omit<FeedbackGrant, 'key'>,
+  { runId, ...owner }: Omit<FeedbackGrant, 'key' | 'config'>,
   keys: readonly string[],
   expiresAtSeconds: number,
 ): Promise<string[]> {
@@ -113,18 +116,19 @@ export async function keepRunLinks(
   return links.map(({ id }) => id);
 }
 
-function deriveLinkId(secretKey: string, { workspaceId, runId, key }: FeedbackGrant): string {
+function deriveLinkId(secretKey: string, { workspaceId, runId, key }: Omit<FeedbackGrant, 'config'>): string {
   const text = JSON.stringify(['feedback link', workspaceId, runId, key]);
   return uuidv4({ random: createHmac('sha256', secretKey).update(text).digest() });
 }
 
-type IdentifiedLink = FeedbackLink & Pick<FeedbackGrant, 'runId'>;
+type IdentifiedLink = FeedbackLink & Pick<NewLink, 'runId' | 'config'>;
 
 const toLinkColumns = (links: readonly IdentifiedLink[]) => [
   links.map(({ id }) => id),
   links.map(({ runId }) => runId),
   links.map(({ key }) => key),
   links.map(({ expiresAtSeconds }) => expiresAtSeconds),
+  links.map(({ config }) => (config === undefined ? null : JSON.stringify(config))),
 ];
 
 /** Returns the links that exist with the given fields. */
@@ -135,9 +139,9 @@ function findRepeatedLinks(
 ): Promise<FeedbackLink[]> {
   return tx.query<FeedbackLink>(
     `SELECT ${columns} FROM feedback_tokens
-     JOIN unnest($3::uuid[], $4::uuid[], $5::text[], $6::float8[]) AS sent (id, run_id, feedback_key, expires)
-       USING (id, run_id, feedback_key)
-     WHERE workspace_id = $1 AND user_id = $2
+     JOIN unnest($3::uuid[], $4::uuid[], $5::text[], $6::float8[], $7::text[])
+       AS sent (id, run_id, feedback_key, expires, config) USING (id, run_id, feedback_key)
+     WHERE workspace_id = $1 AND user_id = $2 AND feedback_config IS NOT DISTINCT FROM config
        AND expires - extract(epoch FROM expires_at)::float8 BETWEEN -0.001 AND ${maxRepeatSeconds}`,
     [workspaceId, userId, ...toLinkColumns(links)],
   );
@@ -155,9 +159,10 @@ async function insertLinks(
     [workspaceId],
   );
   return tx.query<FeedbackLink>(
-    `INSERT INTO feedback_tokens (id, workspace_id, user_id, run_id, feedback_key, expires_at)
-     SELECT t.id, w.id, $2, run_id, feedback_key, to_timestamp(expires)
-     FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::float8[]) AS t (id, run_id, feedback_key, expires)
+    `INSERT INTO feedback_tokens (id, workspace_id, user_id, run_id, feedback_key, expires_at, feedback_config)
+     SELECT t.id, w.id, $2, run_id, feedback_key, to_timestamp(expires), config
+     FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::float8[], $7::text[])
+       AS t (id, run_id, feedback_key, expires, config)
      JOIN workspaces w ON w.id = $1 AND w.deleted_at IS NULL
      ON CONFLICT DO NOTHING RETURNING ${columns}`,
     [workspaceId, userId, ...toLinkColumns(links)],
@@ -185,18 +190,20 @@ export async function listLinks(
  */
 export async function openLink({ database }: Pick<LinkDeps, 'database'>, token: string): Promise<FeedbackGrant> {
   const [link] = isUuid(token)
-    ? await database.query<FeedbackGrant & { readonly isExpired: boolean }>(
+    ? await database.query<
+        Omit<FeedbackGrant, 'config'> & { readonly config: string | null; readonly isExpired: boolean }
+      >(
         `SELECT workspace_id AS "workspaceId", user_id AS "userId", run_id AS "runId", feedback_key AS key,
-           expires_at <= now() AS "isExpired"
+           feedback_config AS config, expires_at <= now() AS "isExpired"
          FROM feedback_tokens JOIN workspaces w ON w.id = workspace_id AND w.deleted_at IS NULL
          WHERE feedback_tokens.id = $1`,
         [token],
       )
     : [];
   if (link === undefined) throw runlakeError('NOT_FOUND', { what: 'Link' });
-  const { isExpired, ...grant } = link;
+  const { isExpired, config, ...grant } = link;
   if (isExpired) throw runlakeError('LINK_EXPIRED');
-  return grant;
+  return { ...grant, config: parseNullableJson(config) };
 }
 
 /**

@@ -1,4 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { requireMatch } from './feedback-config.ts';
 import type { FeedbackDeps } from './feedback-event.ts';
 import { deriveFeedbackId, type FeedbackGrant, openLink } from './feedback-links.ts';
 import { createFeedback } from './write-feedback.ts';
@@ -17,7 +18,7 @@ export interface SubmittedFeedback {
  * submission replaces the entry.
  *
  * @throws NOT_FOUND if the token is invalid or the workspace is deleted, LINK_EXPIRED, INVALID_FEEDBACK if there is no
- *   content; the errors of {@link createFeedback}.
+ *   content, or if it does not match the config of the link; the errors of {@link createFeedback}.
  */
 export async function leaveFeedback(
   deps: FeedbackDeps,
@@ -32,7 +33,8 @@ export async function leaveFeedback(
       reason: 'must have score, value, comment or correction',
     });
   }
-  const { workspaceId, userId, runId, key } = grant;
+  const { workspaceId, userId, runId, key, config } = grant;
+  requireMatch(config, { id: 'of the link', score: toBytes(score), value: toBytes(value) });
   const feedback = {
     ...{ id: deriveFeedbackId(grant), run_id: runId, key, score, value, comment, correction },
     feedback_source: { type: 'api', metadata: metadata ?? {} },
@@ -40,3 +42,5 @@ export async function leaveFeedback(
   await createFeedback({ workspaceId, userId }, Buffer.from(JSON.stringify(feedback)), deps);
   return grant;
 }
+
+const toBytes = (value: unknown) => (value == null ? undefined : Buffer.from(JSON.stringify(value)));

@@ -140,6 +140,36 @@ describe('feedback links', () => {
     expect((await send(stranger, 'GET', `/feedback/tokens?run_id=${runId}`)).body).toEqual([]);
   });
 
+  it('accept only what matches their own config, whatever the config of the key', async () => {
+    const id = randomUUID();
+    const link = { id, run_id: randomUUID(), feedback_key: 'thumbs', feedback_config: { ...continuous, max: 5 } };
+    const create = async (body: object) => (await ask('POST', '/feedback/tokens', body)).body;
+    await create(link);
+    const token = await create(link);
+    expect(token.id).toBe(id);
+    expect((await ask('POST', '/feedback/tokens', { ...link, feedback_config: continuous })).status).toBe(409);
+    const submit = async ({ url }: { url: string }, payload: object) => {
+      const { pathname } = new URL(url);
+      return (await api.server.inject({ method: 'POST', url: pathname, payload })).statusCode;
+    };
+    const click = async (score: number) =>
+      (await api.server.inject(`/feedback/tokens/${id}?score=${score}`)).statusCode;
+    expect([await submit(token, { score: 6 }), await click(-1)]).toEqual([422, 422]);
+    expect([await submit(token, { score: 5 }), await click(4)]).toEqual([200, 200]);
+    const categories = [
+      { value: 1, label: 'up' },
+      { value: 0, label: 'down' },
+    ];
+    const choice = await create({
+      ...{ run_id: randomUUID(), feedback_key: `choice ${id}` },
+      feedback_config: { type: 'categorical', categories },
+    });
+    expect([await submit(choice, { value: 'sideways' }), await submit(choice, { score: 2 })]).toEqual([422, 422]);
+    expect(await submit(choice, { score: 1, value: 'up' })).toBe(200);
+    const free = await create({ run_id: link.run_id, feedback_key: 'thumbs' });
+    expect(await submit(free, { score: 6 })).toBe(200);
+  });
+
   it('have a UUID as token, which the Python SDK requires; it expires', async () => {
     const { body } = await ask('POST', '/feedback/tokens', { run_id: randomUUID(), feedback_key: 'thumbs' });
     expect(new URL(body.url).pathname).toBe(`/api/v1/feedback/tokens/${body.id}`);
