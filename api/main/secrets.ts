@@ -72,8 +72,8 @@ const removeSecret = defineOperation({
   path: '/workspaces/current/secrets/:key',
   tag,
   summary: 'Delete a secret of the workspace',
+  description: 'Succeeds too if there is no such secret.',
   access: manageAccess,
-  errors: ['NOT_FOUND'],
   schema: { params: KeyParams, response: { 204: Type.Null() } },
   handler: async ({ caller, params, services }) => {
     await deleteSecret(services.database, caller.workspaceId, params.key);

@@ -75,14 +75,9 @@ export async function changeSecrets(
   });
 }
 
-/**
- * Deletes a secret.
- *
- * @throws NOT_FOUND
- */
+/** Deletes a secret, if it exists. */
 export async function deleteSecret(database: Database, workspaceId: string, key: string): Promise<void> {
-  const sql = 'DELETE FROM workspace_secrets WHERE workspace_id = $1 AND key = $2';
-  if ((await database.execute(sql, [workspaceId, key])) === 0) throw createNotFoundError();
+  await database.execute('DELETE FROM workspace_secrets WHERE workspace_id = $1 AND key = $2', [workspaceId, key]);
 }
 
 /**
@@ -91,7 +86,6 @@ export async function deleteSecret(database: Database, workspaceId: string, key:
  * @throws NOT_FOUND
  */
 export async function requireSecret(database: Database, workspaceId: string, key: string): Promise<void> {
-  if (!(await listSecretKeys(database, workspaceId)).includes(key)) throw createNotFoundError();
+  const keys = await listSecretKeys(database, workspaceId);
+  if (!keys.includes(key)) throw runlakeError('NOT_FOUND', { what: 'Secret' });
 }
-
-const createNotFoundError = () => runlakeError('NOT_FOUND', { what: 'Secret' });

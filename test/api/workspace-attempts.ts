@@ -21,7 +21,7 @@ export const workspaceAttempts: Readonly<Record<string, (victim: WorkspaceVictim
   listSecrets: () => ({ url: '/workspaces/current/secrets', answers: own }),
   setSecrets: () => ({ url: '/workspaces/current/secrets', payload: [{ key: 'VICTIM', value: null }], answers: own }),
   setSecret: () => ({ url: secretUrl, payload: {}, answers: [404] }),
-  deleteSecret: () => ({ url: secretUrl, answers: [404] }),
+  deleteSecret: () => ({ url: secretUrl, answers: [204] }),
   listUsageLimits: () => ({ url: '/usage-limits', answers: own }),
   listOrganizationUsageLimits: () => ({ url: '/usage-limits/org', answers: own }),
   setUsageLimit: ({ usageLimitId: id }) => ({
