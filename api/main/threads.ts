@@ -184,7 +184,7 @@ export const listThreadTraces = defineOperation({
   path: '/v2/threads/:thread_id/traces',
   tag: 'threads',
   summary: 'List the traces of a thread, page by page',
-  description: 'Newest first, with the selected fields of the root run. `trace_id` is always in the response.',
+  description: 'Oldest first, with the selected fields of the root run. `trace_id` is always in the response.',
   access,
   errorStyle: 'problem',
   errors: ['INVALID_FILTER', ...v2Errors],
@@ -214,7 +214,7 @@ export const listThreadTraces = defineOperation({
         conditions: addThreadCondition([params.thread_id], parseRunFilters(query)),
       },
       selected: selectThreadTraceFields(query.selects),
-      order: 'desc' as const,
+      order: 'asc' as const,
       limitRows: query.page_size ?? defaultPageSize,
       cursor: query.cursor || undefined,
     };

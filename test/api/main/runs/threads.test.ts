@@ -175,15 +175,15 @@ describe('threads', () => {
     expect((await query(body())).body).toMatchObject({ status });
   });
 
-  it('list their traces', async () => {
+  it('list their traces, oldest first', async () => {
     const traces = [];
     const parameters = { project_id: projectId, page_size: 2, selects: ['NAME', 'LATENCY', 'TOTAL_TOKENS'] as const };
     for await (const trace of client.threads.listTraces('a', { ...parameters, selects: [...parameters.selects] }))
       traces.push(trace);
     expect(traces).toEqual([
-      { trace_id: roots[5]?.runId, name: 'turn 5', latency: null, total_tokens: 6 },
-      { trace_id: roots[3]?.runId, name: 'turn 3', latency: 3, total_tokens: 4 },
       { trace_id: roots[1]?.runId, name: 'turn 1', latency: 1, total_tokens: 2 },
+      { trace_id: roots[3]?.runId, name: 'turn 3', latency: 3, total_tokens: 4 },
+      { trace_id: roots[5]?.runId, name: 'turn 5', latency: null, total_tokens: 6 },
     ]);
     const url = `/v2/threads/a/traces?project_id=${projectId}&filter=${encodeURIComponent('has(tags, "bad")')}`;
     expect((await runs.ask({ url })).body.items).toEqual([{ trace_id: roots[3]?.runId }]);
@@ -201,9 +201,9 @@ describe('threads', () => {
       return traces;
     };
     expect(await list('a')).toEqual([
-      ['turn 5', 3],
-      ['turn 3', 2],
       ['turn 1', 1],
+      ['turn 3', 2],
+      ['turn 5', 3],
     ]);
     expect(await list('a', { filter: 'has(tags, "bad")' })).toEqual([['turn 3', 2]]);
     expect(await list('b')).toEqual([['turn 2', 1]]);
