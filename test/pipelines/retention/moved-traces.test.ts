@@ -3,25 +3,16 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { changeTraces, requestKeep } from '../../../pipelines/retention/change-traces.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { runEvents } from '../../../schemas/topics.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import type { FreshStores } from '../../engines/stores.ts';
 import { openDrivenSink, toRecordsAtOffset } from '../ingest/sink/driven-sink.ts';
 import { toLogMessage } from '../ingest/sink/sink-under-test.ts';
 import { otherProjectId, projectId, runEvent, tenantId } from '../runs/run-events.ts';
 import { retentionConfig } from './retention-under-test.ts';
+import { openTwoTiers, storedLog } from './two-tiers.ts';
 
 let stores: FreshStores;
 beforeAll(async () => {
-  stores = await freshStores();
-  const { database } = stores;
-  await database.execute(`INSERT INTO organizations (id, display_name) VALUES ($1, 'acme')`, [tenantId]);
-  await database.execute(`INSERT INTO workspaces (id, organization_id, display_name) VALUES ($1, $1, 'acme')`, [
-    tenantId,
-  ]);
-  await database.execute(
-    `INSERT INTO projects (id, workspace_id, name, trace_tier)
-     VALUES ($1, $3, 'short', 'shortlived'), ($2, $3, 'long', 'longlived')`,
-    [projectId, otherProjectId, tenantId],
-  );
+  stores = await openTwoTiers();
 });
 afterAll(() => stores?.close());
 
@@ -67,7 +58,6 @@ it.each([
 
 const hourMicros = 3_600_000_000;
 const hour = Math.floor(traceTimeMicros / hourMicros) * hourMicros;
-const log = { position: async () => ({}), isStored: async () => true };
 
 /** Returns the root of a trace, and a child that states a trace time in the next hour. */
 function createRootAndChild() {
@@ -110,7 +100,7 @@ it.each([
   await sink.close();
   expect([await readHours(root.traceId), await countTraces()]).toEqual([[hour / 1e6], counted + 1]);
   await requestKeep(stores.database, tenantId, { projectId, traceIds: [root.traceId] });
-  await changeTraces({ ...stores, log, config: retentionConfig });
+  await changeTraces({ ...stores, log: storedLog, config: retentionConfig });
   expect([await readHours(root.traceId), await countTraces()]).toEqual([[hour / 1e6], counted + 1]);
 });
 
@@ -131,7 +121,7 @@ it('a trace that a sink moves while its rows are copied is counted once', async 
     moves += 1;
     await clickhouse.command({ name: 'test', sql: 'INSERT INTO runs SELECT * FROM copied_runs' });
   };
-  await changeTraces({ ...stores, clickhouse: { ...clickhouse, command }, log, config: retentionConfig });
+  await changeTraces({ ...stores, clickhouse: { ...clickhouse, command }, log: storedLog, config: retentionConfig });
   await sink.close();
   expect(moves).toBe(1);
   expect([await readHours(root.traceId), await countTraces()]).toEqual([[hour / 1e6], counted + 1]);
