@@ -201,14 +201,16 @@ export function assignTraceLocations(
     const known = locations.get(key);
     if (known !== undefined && known.version <= record.version) continue;
     const traceTimeMicros = readTraceTimeMicros(record.value);
+    const stated = { projectId, traceTimeMicros };
+    const isMove = known !== undefined && !isSameLocation(known, stated);
     const own = getStatedLifetime(projectId, traceTimeMicros);
-    // A lifetime is never shortened, because stored rows already have the longer lifetime.
-    const lifetime = known === undefined ? own : mergeLifetimes(known.lifetime, own);
+    // Stored rows of a location have its lifetime, also if the retention of the project has changed since. A move never
+    // shortens it, because rows already have the longer one.
+    const lifetime = known === undefined ? own : isMove ? mergeLifetimes(known.lifetime, own) : known.lifetime;
     // Of the known location, only `wasRead` stays.
-    const stated = { ...known, projectId, traceTimeMicros, version: record.version, lifetime };
-    locations.set(key, stated);
+    locations.set(key, { ...known, ...stated, version: record.version, lifetime });
     if (known === undefined) newTraces.add(key);
-    else if (!newTraces.has(key) && !isSameLocation(known, stated)) contested.add(key);
+    else if (!newTraces.has(key) && isMove) contested.add(key);
   }
   const located: ValidRunEvent[] = [];
   const deferred: ValidRunEvent[] = [];
@@ -228,7 +230,7 @@ export function assignTraceLocations(
   return { located, deferred, newTraces: [...newTraces], moved };
 }
 
-function isSameLocation(one: TraceLocation, other: TraceLocation): boolean {
+function isSameLocation(one: TraceLocation, other: Pick<TraceLocation, 'projectId' | 'traceTimeMicros'>): boolean {
   return one.projectId === other.projectId && one.traceTimeMicros === other.traceTimeMicros;
 }
 

@@ -151,3 +151,21 @@ it('get the longer lifetime of a trace that moves while they are stored', async 
   await changeAll();
   expect((await readLifetimes(losing)).attachments.at(-1)).toEqual(longLifetime);
 });
+
+it('later runs of a trace get its lifetime, if the retention of its project has changed since', async () => {
+  const setTier = (tier: string) =>
+    stores.database.execute('UPDATE projects SET trace_tier = $2 WHERE id = $1', [shortProjectId, tier]);
+  const first = runEvent({ ...times, projectId: shortProjectId });
+  const earlier = runEvent({ ...times, projectId: shortProjectId, traceId: first.traceId });
+  const sink = await openSink();
+  await deliverRun(sink, first, offset + 1);
+  await sink.close();
+  await setTier('longlived');
+  // Without the cached retention.
+  const next = await openSink();
+  await deliverRun(next, earlier, offset);
+  await next.close();
+  await setTier('shortlived');
+  const condition = `trace_id = '${first.traceId}'`;
+  expect(await readStoredLifetimes(stores.clickhouse, 'runs', condition)).toEqual([shortLifetime]);
+});
