@@ -111,15 +111,17 @@ it('a trace that a sink moves while its rows are copied is counted once', async 
   await sink.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(child)]));
   await requestKeep(stores.database, tenantId, { projectId, traceIds: [root.traceId] });
   const { clickhouse } = stores;
+  // A table in memory is on one server.
+  const [server = clickhouse] = clickhouse.servers;
   let moves = 0;
   // The statement reads its rows before the move, and commits after it.
   const command: typeof clickhouse.command = async (given) => {
     if (given.name !== 'keep-runs') return clickhouse.command(given);
     const copy = given.sql.replace('INSERT INTO runs', 'CREATE TABLE copied_runs ENGINE = Memory AS');
-    await clickhouse.command({ ...given, sql: copy });
+    await server.command({ ...given, sql: copy });
     await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(root)]));
     moves += 1;
-    await clickhouse.command({ name: 'test', sql: 'INSERT INTO runs SELECT * FROM copied_runs' });
+    await server.command({ name: 'test', sql: 'INSERT INTO runs SELECT * FROM copied_runs' });
   };
   await changeTraces({ ...stores, clickhouse: { ...clickhouse, command }, log: storedLog, config: retentionConfig });
   await sink.close();
