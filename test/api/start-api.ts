@@ -27,8 +27,14 @@ export interface ApiUnderTest {
   readonly services: Services;
   readonly database: Database;
   /** Sends a request with a key, without a socket. The body of an empty response is undefined. */
-  // biome-ignore lint/suspicious/noExplicitAny: each operation has its own response type.
-  ask(key: string, method: Method, url: string, payload?: object): Promise<{ status: number; body: any }>;
+  ask(
+    key: string,
+    method: Method,
+    url: string,
+    payload?: object,
+    headers?: Readonly<Record<string, string>>,
+    // biome-ignore lint/suspicious/noExplicitAny: each operation has its own response type.
+  ): Promise<{ status: number; body: any }>;
   /** Projects whose runs were passed to the deletion job. */
   readonly deletions: { workspaceId: string; projectId: string }[];
   /** Resolves when everything that was sent is stored; requests that read already wait for that. */
@@ -87,8 +93,8 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
     server,
     services,
     database,
-    async ask(key, method, url, payload) {
-      const headers = { 'x-api-key': key };
+    async ask(key, method, url, payload, more) {
+      const headers = { 'x-api-key': key, ...more };
       const answer = await server.inject({ method, url, headers, ...(payload && { payload }) });
       return { status: answer.statusCode, body: answer.body === '' ? undefined : answer.json() };
     },

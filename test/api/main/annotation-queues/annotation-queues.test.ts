@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { asking } from '../../ask.ts';
 import { collect } from '../../collect.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -31,9 +30,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
-const ask = (method: Method, url: string, payload?: object, key = acme.adminKey) => send(key, method, url, payload);
+const ask = (method: Method, url: string, payload?: object, key = acme.adminKey) => api.ask(key, method, url, payload);
 
 /** Sends runs; a number that JavaScript would round shows that stored JSON is not formatted again. */
 async function addRuns(count: number, project = 'reviewed') {

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { parse } from 'csv-parse/sync';
 import { Client } from 'langsmith-0-12';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -25,9 +24,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object, key = acme.adminKey) =>
-  send(key, method, url, payload);
+  api.ask(key, method, url, payload);
 
 /** Sends runs a second apart, and returns their ids. */
 async function addRuns(count: number, project = 'reviewed'): Promise<string[]> {

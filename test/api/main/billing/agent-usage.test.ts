@@ -4,7 +4,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addOrganizationDeployment } from '../../../agents/add-deployment.ts';
 import { Random } from '../../../histories/random.ts';
 import { seed } from '../../../house/seed.ts';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 /** Granular usage with `kind=langsmith_deployments`. */
@@ -14,7 +13,6 @@ let ours: OrganizationUnderTest;
 let theirs: OrganizationUnderTest;
 let deploymentId: string;
 let projectId: string;
-const send = asking(() => api);
 
 interface Usage {
   readonly project?: string;
@@ -37,7 +35,7 @@ beforeAll(async () => {
     addOrganizationDeployment(api.database, { organizationId: id, workspaceId: workspaceIds[0]! });
   deploymentId = await deploy(ours);
   await add(await deploy(theirs), '2026-03-01T10:00:00Z', { project: 'agent', runs: 1_000, nodes: 1_000 });
-  projectId = (await send(ours.adminKey, 'POST', '/sessions', { name: 'agent' })).body.id;
+  projectId = (await api.ask(ours.adminKey, 'POST', '/sessions', { name: 'agent' })).body.id;
   await add(deploymentId, '2026-03-01T10:10:00Z', { project: 'agent', userId: ours.userId, runs: 1, nodes: 3 });
   await add(deploymentId, '2026-03-01T10:59:59Z', { project: 'agent', runs: 1, nodes: 2 });
   await add(deploymentId, '2026-03-02T00:00:00Z', { project: 'gone', userId: randomUUID(), runs: 2, nodes: 0 });
@@ -49,7 +47,7 @@ const path = '/api/v1/orgs/current/billing/granular-usage';
 const range = 'start_time=2026-03-01&end_time=2026-03-03&kind=langsmith_deployments';
 const workspaces = () => `workspace_ids=${[ours, theirs].map(({ workspaceIds }) => workspaceIds[0]).join(',')}`;
 const read = async (more: string) =>
-  (await send(ours.adminKey, 'GET', `${path}?${range}&${workspaces()}&${more}`)).body;
+  (await api.ask(ours.adminKey, 'GET', `${path}?${range}&${workspaces()}&${more}`)).body;
 
 describe('usage of deployments', () => {
   it('is summed by bucket and grouping, for workspaces that the key can read', async () => {
@@ -101,14 +99,14 @@ describe('usage of deployments', () => {
       'start_time=2026-03-01&end_time=2026-03-03',
       'start_time=2026-03-05&end_time=2026-03-06T12:00:00',
     );
-    const { body } = await send(ours.adminKey, 'GET', `${path}?${later}&${workspaces()}&group_by=api_key`);
+    const { body } = await api.ask(ours.adminKey, 'GET', `${path}?${later}&${workspaces()}&group_by=api_key`);
     expect(body.usage).toMatchObject([
       { dimensions: { api_key_short_key: 'rl_same' }, agent_runs: 2, nodes_executed: 4 },
     ]);
   });
 
   it('follows the project when it is renamed', async () => {
-    await send(ours.adminKey, 'PATCH', `/sessions/${projectId}`, { name: 'renamed' });
+    await api.ask(ours.adminKey, 'PATCH', `/sessions/${projectId}`, { name: 'renamed' });
     const { usage } = await read('group_by=project');
     expect(usage[0].dimensions).toEqual({ project_id: projectId, project_name: 'renamed' });
   });
@@ -124,7 +122,7 @@ describe('usage of deployments', () => {
   });
 
   it('refuses another kind', async () => {
-    const { status } = await send(ours.adminKey, 'GET', `${path}?${range}&${workspaces()}&kind=none`);
+    const { status } = await api.ask(ours.adminKey, 'GET', `${path}?${range}&${workspaces()}&kind=none`);
     expect(status).toBe(422);
   });
 });

@@ -5,7 +5,6 @@ import { runFactRollUp } from '../../../../pipelines/runs/stats/count-facts.ts';
 import type { GranularUsageRequest } from '../../../../pipelines/usage/report.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
 import { readTokenUsage } from '../../../../pipelines/usage/token-usage.ts';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 /** Granular usage with `kind=tokens`. */
@@ -13,7 +12,6 @@ import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest,
 let api: ApiUnderTest;
 let ours: OrganizationUnderTest;
 let theirs: OrganizationUnderTest;
-const send = asking(() => api);
 
 interface Call {
   readonly at: string;
@@ -43,7 +41,7 @@ async function sendTrace(key: string, project: string, at: string, calls: readon
     };
   });
   const post = [root, ...below].map((run) => ({ session_name: project, inputs: {}, ...run }));
-  expect((await send(key, 'POST', '/runs/batch', { post, patch: [] })).status).toBe(202);
+  expect((await api.ask(key, 'POST', '/runs/batch', { post, patch: [] })).status).toBe(202);
 }
 
 beforeAll(async () => {
@@ -72,7 +70,7 @@ afterAll(() => api?.close());
 const path = '/api/v1/orgs/current/billing/granular-usage';
 const workspaces = () => `workspace_ids=${[...ours.workspaceIds, theirs.workspaceIds[0]].join(',')}`;
 const days = 'start_time=2026-03-01&end_time=2026-03-03';
-const ask = (more: string, key = ours.adminKey) => send(key, 'GET', `${path}?kind=tokens&${workspaces()}&${more}`);
+const ask = (more: string, key = ours.adminKey) => api.ask(key, 'GET', `${path}?kind=tokens&${workspaces()}&${more}`);
 const figures = (traces: number, tokens: number, total_cost: number | null = null) => ({
   ...{ traces, prompt_tokens: 2 * tokens, completion_tokens: tokens, total_tokens: 3 * tokens, total_cost },
 });
@@ -154,7 +152,7 @@ describe('the permission to read tokens', () => {
     const owner = { database: api.database, organizationId: ours.id, userId: ours.userId };
     const key = await addKey({ ...owner, permissions: ['organization:read'] });
     expect(await ask(days, key)).toMatchObject({ status: 403 });
-    expect((await send(key, 'GET', `${path}?${days}&${workspaces()}`)).status).toBe(200);
+    expect((await api.ask(key, 'GET', `${path}?${days}&${workspaces()}`)).status).toBe(200);
   });
 });
 

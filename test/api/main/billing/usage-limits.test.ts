@@ -6,7 +6,6 @@ import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
 import { UsageLimits } from '../../../../pipelines/usage/usage-limits.ts';
 import { deferred } from '../../../infra/deferred.ts';
 import { until } from '../../../infra/until.ts';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -20,9 +19,8 @@ beforeEach(async () => {
   acme = await addOrganization(api.database, `acme ${randomUUID()}`);
 });
 
-const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE', url: string, payload?: object, key = acme.adminKey) =>
-  send(key, method, url, payload);
+  api.ask(key, method, url, payload);
 
 const newRun = (more: object = {}) => {
   const id = randomUUID();

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { exportFields } from '../../../../schemas/parquet/run-columns.ts';
 import { addExport } from '../../add-export.ts';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -10,7 +9,7 @@ let org: OrganizationUnderTest;
 let projectId: string;
 let destinationId: string;
 const enqueued: unknown[] = [];
-const ask = asking(() => api);
+const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);
 
 beforeAll(async () => {
   api = await startApi();

@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
 /** Destinations without credentials use those that the S3 client finds. The object store here checks no signatures. */
@@ -33,7 +32,7 @@ async function create(config: Parameters<typeof startApi>[0]): Promise<{ status:
   const api: ApiUnderTest = await startApi(config);
   try {
     const { workspaceKeys } = await addOrganization(api.database, 'acme');
-    return await asking(() => api)(workspaceKeys[0], 'POST', '/bulk-exports/destinations', {
+    return await api.ask(workspaceKeys[0], 'POST', '/bulk-exports/destinations', {
       destination_type: 's3',
       display_name: 'lake',
       config: {

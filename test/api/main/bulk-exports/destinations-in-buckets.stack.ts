@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sealCredentials } from '../../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
 import { findStackS3, type S3Identity, type StackS3 } from '../../../infra/objects/s3/s3-of-stack.ts';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 const stack = findStackS3();
@@ -11,9 +10,8 @@ const stack = findStackS3();
 describe.runIf(stack)('destinations in buckets', () => {
   const s3 = stack as StackS3;
   const routes = '/bulk-exports/destinations';
-  const asked = asking(() => api);
   const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
-    asked(acme.workspaceKeys[0], method, url, payload);
+    api.ask(acme.workspaceKeys[0], method, url, payload);
   let api: ApiUnderTest;
   let acme: OrganizationUnderTest;
   const prefix = `api/${randomUUID()}`;

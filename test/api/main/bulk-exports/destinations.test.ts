@@ -3,7 +3,6 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, w
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 /** Destinations over HTTP, on local folders; those in buckets are tested in `destinations-in-buckets.stack.ts`. */
@@ -11,9 +10,8 @@ let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
 let root: string;
 const routes = '/bulk-exports/destinations';
-const asked = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
-  asked(acme.workspaceKeys[0], method, url, payload);
+  api.ask(acme.workspaceKeys[0], method, url, payload);
 
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'runlake-destinations-'));
@@ -89,8 +87,8 @@ describe('a destination', () => {
       paged.push(...(await ask('GET', `${routes}?limit=2&offset=${offset}`)).body.map(({ id }: { id: string }) => id));
     }
     expect(paged).toEqual(all);
-    expect((await asked(acme.workspaceKeys[1], 'GET', routes)).body).toEqual([]);
-    for (const id of made) expect((await asked(acme.workspaceKeys[1], 'GET', `${routes}/${id}`)).status).toBe(404);
+    expect((await api.ask(acme.workspaceKeys[1], 'GET', routes)).body).toEqual([]);
+    for (const id of made) expect((await api.ask(acme.workspaceKeys[1], 'GET', `${routes}/${id}`)).status).toBe(404);
   });
 
   it('requires the permission to manage or to read exports', async () => {
@@ -98,10 +96,10 @@ describe('a destination', () => {
     const workspaceIds = [acme.workspaceIds[0]];
     const reader = await addKey({ ...owner, workspaceIds, permissions: ['bulk-exports:read'] });
     const { id } = await create();
-    expect((await asked(reader, 'GET', `${routes}/${id}`)).status).toBe(200);
-    expect((await asked(reader, 'POST', routes, local())).status).toBe(403);
-    expect((await asked(reader, 'PATCH', `${routes}/${id}`, { display_name: 'x' })).status).toBe(403);
-    expect((await asked(reader, 'DELETE', `${routes}/${id}`)).status).toBe(403);
+    expect((await api.ask(reader, 'GET', `${routes}/${id}`)).status).toBe(200);
+    expect((await api.ask(reader, 'POST', routes, local())).status).toBe(403);
+    expect((await api.ask(reader, 'PATCH', `${routes}/${id}`, { display_name: 'x' })).status).toBe(403);
+    expect((await api.ask(reader, 'DELETE', `${routes}/${id}`)).status).toBe(403);
   });
 
   it('is checked step by step, also when a step fails', async () => {
@@ -129,7 +127,7 @@ describe('a destination', () => {
     ]);
     rmSync(join(root, 'checked'));
     expect(await check()).toEqual(passed);
-    expect((await asked(acme.workspaceKeys[1], 'POST', `${routes}/${id}/check`)).status).toBe(404);
+    expect((await api.ask(acme.workspaceKeys[1], 'POST', `${routes}/${id}/check`)).status).toBe(404);
     expect((await ask('POST', `${routes}/${randomUUID()}/check`)).status).toBe(404);
   });
 
@@ -316,7 +314,7 @@ describe('an invalid destination', () => {
         [off, 'DESTINATION_TYPE_OFF'],
       ] as const) {
         const { workspaceKeys } = await addOrganization(other.database, 'other');
-        const answer = await asking(() => other)(workspaceKeys[0], 'POST', routes, local());
+        const answer = await other.ask(workspaceKeys[0], 'POST', routes, local());
         expect(answer).toMatchObject({ status: 400, body: { code } });
       }
       expect(existsSync(join(root, 'never-made'))).toBe(false);

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { asking } from '../../ask.ts';
 import { collect } from '../../collect.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
@@ -17,10 +16,9 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 /** Sends a request with the key of the second workspace. */
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
-  send(acme.workspaceKeys[1], method, url, payload);
+  api.ask(acme.workspaceKeys[1], method, url, payload);
 
 describe('the stock SDK', () => {
   it('creates, finds, reads, changes, lists and deletes datasets', async () => {
@@ -106,7 +104,7 @@ describe('a list of datasets', () => {
 it('counts the experiments of its own workspace only', async () => {
   const { id } = (await ask('POST', '/datasets', { name: randomUUID() })).body;
   const foreign = { name: randomUUID(), reference_dataset_id: id, start_time: '9999-01-01T00:00:00Z' };
-  expect((await send(acme.workspaceKeys[0], 'POST', '/sessions', foreign)).status).toBe(200);
+  expect((await api.ask(acme.workspaceKeys[0], 'POST', '/sessions', foreign)).status).toBe(200);
   const expected = { session_count: 0, last_session_start_time: null };
   expect((await ask('GET', `/datasets/${id}`)).body).toMatchObject(expected);
 });
@@ -170,12 +168,12 @@ describe('a dataset', () => {
     const owner = { database: api.database, organizationId: acme.id, userId: acme.userId };
     const workspaceIds = [acme.workspaceIds[1]];
     const reader = await addKey({ ...owner, workspaceIds, permissions: ['datasets:read'] });
-    expect((await send(reader, 'GET', `/datasets/${id}`)).status).toBe(200);
-    expect((await send(reader, 'POST', '/datasets', { name: 'x' })).status).toBe(403);
-    expect((await send(reader, 'PATCH', `/datasets/${id}`, { name: 'x' })).status).toBe(403);
-    expect((await send(reader, 'DELETE', `/datasets/${id}`)).status).toBe(403);
+    expect((await api.ask(reader, 'GET', `/datasets/${id}`)).status).toBe(200);
+    expect((await api.ask(reader, 'POST', '/datasets', { name: 'x' })).status).toBe(403);
+    expect((await api.ask(reader, 'PATCH', `/datasets/${id}`, { name: 'x' })).status).toBe(403);
+    expect((await api.ask(reader, 'DELETE', `/datasets/${id}`)).status).toBe(403);
     const writer = await addKey({ ...owner, workspaceIds, permissions: ['datasets:create', 'datasets:update'] });
-    expect((await send(writer, 'GET', '/datasets')).status).toBe(403);
-    expect((await send(writer, 'DELETE', `/datasets/${id}`)).status).toBe(403);
+    expect((await api.ask(writer, 'GET', '/datasets')).status).toBe(403);
+    expect((await api.ask(writer, 'DELETE', `/datasets/${id}`)).status).toBe(403);
   });
 });

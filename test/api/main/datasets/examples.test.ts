@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 import { type ExamplePart, sendExampleParts } from './send-example-parts.ts';
 
@@ -13,9 +12,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE', url: string, payload?: object) =>
-  send(acme.workspaceKeys[1], method, url, payload);
+  api.ask(acme.workspaceKeys[1], method, url, payload);
 
 async function addDataset(more: object = {}): Promise<string> {
   const { status, body } = await ask('POST', '/datasets', { name: randomUUID(), ...more });
@@ -355,15 +353,15 @@ describe('permissions', () => {
     const owner = { database: api.database, organizationId: acme.id, userId: acme.userId };
     const key = (permissions: string[]) => addKey({ ...owner, workspaceIds: [acme.workspaceIds[1]], permissions });
     const reader = await key(['datasets:read']);
-    expect((await send(reader, 'GET', `/examples/${id}`)).status).toBe(200);
-    expect((await send(reader, 'PATCH', `/examples/${id}`, {})).status).toBe(403);
+    expect((await api.ask(reader, 'GET', `/examples/${id}`)).status).toBe(200);
+    expect((await api.ask(reader, 'PATCH', `/examples/${id}`, {})).status).toBe(403);
     const writer = await key(['datasets:update']);
-    expect((await send(writer, 'GET', `/examples/${id}`)).status).toBe(403);
-    expect((await send(writer, 'POST', '/v1/platform/datasets/examples/delete', { example_ids: [id] })).status).toBe(
+    expect((await api.ask(writer, 'GET', `/examples/${id}`)).status).toBe(403);
+    expect((await api.ask(writer, 'POST', '/v1/platform/datasets/examples/delete', { example_ids: [id] })).status).toBe(
       403,
     );
     const source = { dataset_id, inputs: {}, source_run_id: id };
-    const createFromRun = (more: object) => send(writer, 'POST', '/examples', { ...source, ...more });
+    const createFromRun = (more: object) => api.ask(writer, 'POST', '/examples', { ...source, ...more });
     expect((await createFromRun({ use_source_run_io: true })).status).toBe(403);
     expect((await createFromRun({ use_source_run_attachments: ['a'] })).status).toBe(403);
     expect((await createFromRun({})).status).toBe(200);

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from '@langchain/core/messages';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 import { sendExampleParts } from './send-example-parts.ts';
 
@@ -18,9 +17,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'PUT', url: string, payload?: object) =>
-  send(acme.adminKey, method, url, payload);
+  api.ask(acme.adminKey, method, url, payload);
 
 const transformation = (transformation_type: string, ...path: string[]) => ({ path, transformation_type });
 const message = { type: 'object', required: ['role', 'content'] };

@@ -1,7 +1,6 @@
 /** Names, times and schemas that are valid, but have a meaning of their own in JavaScript or in a library. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 import { type ExamplePart, sendExampleParts } from './send-example-parts.ts';
 
@@ -13,9 +12,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object) =>
-  send(acme.workspaceKeys[0], method, url, payload);
+  api.ask(acme.workspaceKeys[0], method, url, payload);
 
 async function addDataset(more: object = {}): Promise<string> {
   const { status, body } = await ask('POST', '/datasets', { name: randomUUID(), ...more });

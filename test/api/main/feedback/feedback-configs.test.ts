@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -19,9 +18,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object) =>
-  send(acme.adminKey, method, url, payload);
+  api.ask(acme.adminKey, method, url, payload);
 
 async function listKeys(options: object = {}) {
   const keys: string[] = [];
@@ -39,7 +37,7 @@ it('concurrent requests do not exceed the limit together', async () => {
   const statuses = await Promise.all(
     Array.from({ length: 6 }, async (_, n) => {
       const body = { feedback_key: `new ${n}`, feedback_config: { type: 'freeform' } };
-      return (await send(adminKey, 'POST', '/feedback-configs', body)).status;
+      return (await api.ask(adminKey, 'POST', '/feedback-configs', body)).status;
     }),
   );
   expect(statuses.sort()).toEqual([200, 422, 422, 422, 422, 422]);
@@ -148,11 +146,11 @@ describe('the stock SDK 0.12', () => {
     const otherKey = newClient.updateFeedbackConfig('loose', { configId, isLowerScoreBetter: true });
     await expect(otherKey).rejects.toThrow(/not found/);
     const [, stranger] = acme.workspaceKeys;
-    expect((await send(stranger, 'DELETE', `/feedback-configs?id=${configId}`)).status).toBe(404);
+    expect((await api.ask(stranger, 'DELETE', `/feedback-configs?id=${configId}`)).status).toBe(404);
     await newClient.deleteFeedbackConfig(undefined, { configId });
     expect(await listIds({ feedbackKeys: ['strict'] })).toEqual([]);
-    expect((await send(acme.adminKey, 'DELETE', '/feedback-configs')).status).toBe(400);
-    expect((await send(acme.adminKey, 'DELETE', `/feedback-configs?id=${loose.id}&feedback_key=loose`)).status).toBe(
+    expect((await api.ask(acme.adminKey, 'DELETE', '/feedback-configs')).status).toBe(400);
+    expect((await api.ask(acme.adminKey, 'DELETE', `/feedback-configs?id=${loose.id}&feedback_key=loose`)).status).toBe(
       400,
     );
   });
@@ -226,7 +224,7 @@ describe('an enforced config', () => {
   });
 
   it('of another workspace does not apply', async () => {
-    const answer = await send(acme.workspaceKeys[1], 'POST', '/feedback', {
+    const answer = await api.ask(acme.workspaceKeys[1], 'POST', '/feedback', {
       run_id: randomUUID(),
       key: 'continuous',
       score: 9,

@@ -3,7 +3,6 @@ import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { acceptMultipart } from '../../../../pipelines/ingest/accept/accept-multipart.ts';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -18,9 +17,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
-  send(acme.adminKey, method, url, payload);
+  api.ask(acme.adminKey, method, url, payload);
 const readFeedbackConfig = async (key: string) =>
   (await ask('GET', `/feedback-configs?key=${key}`)).body[0]?.feedback_config;
 const continuous = { type: 'continuous' as const, min: 0, max: 1, categories: null };
@@ -96,7 +94,11 @@ describe('a config that is sent with feedback', () => {
     const refused = await multipart({ ...feedback, feedback_config: { type: 'other' } });
     expect([refused.statusCode, refused.json().code]).toEqual([422, 'INVALID_FEEDBACK']);
 
-    const patched = await send(acme.adminKey, 'POST', '/feedback', { run_id: randomUUID(), key: 'patched', score: 1 });
+    const patched = await api.ask(acme.adminKey, 'POST', '/feedback', {
+      run_id: randomUUID(),
+      key: 'patched',
+      score: 1,
+    });
     const change = { score: 0, feedback_config: { type: 'freeform' } };
     expect((await ask('PATCH', `/feedback/${patched.body.id}`, change)).status).toBe(200);
     expect(await readFeedbackConfig('patched')).toMatchObject({ type: 'freeform' });
@@ -137,7 +139,7 @@ describe('feedback links', () => {
     await api.settled();
     expect((await ask('GET', `/feedback?run=${runId}`)).body).toMatchObject([{ key: 'thumbs', comment: 'good' }]);
     const [, stranger] = acme.workspaceKeys;
-    expect((await send(stranger, 'GET', `/feedback/tokens?run_id=${runId}`)).body).toEqual([]);
+    expect((await api.ask(stranger, 'GET', `/feedback/tokens?run_id=${runId}`)).body).toEqual([]);
   });
 
   it('accept only what matches their own config, whatever the config of the key', async () => {
@@ -246,7 +248,7 @@ describe('feedback links', () => {
       workspaceIds: [acme.workspaceIds[0]],
       permissions: ['feedback:read'],
     });
-    expect((await send(reader, 'GET', `/feedback/tokens?run_id=${randomUUID()}`)).status).toBe(403);
+    expect((await api.ask(reader, 'GET', `/feedback/tokens?run_id=${randomUUID()}`)).status).toBe(403);
   });
 });
 

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { Client, RunTree } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -38,9 +37,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'PUT', url: string, payload?: object) =>
-  send(acme.adminKey, method, url, payload);
+  api.ask(acme.adminKey, method, url, payload);
 
 const usage = (tokens = 1) => ({ usage_metadata: { input_tokens: tokens, output_tokens: 0 } });
 
@@ -58,10 +56,10 @@ async function sendEvents(
   const keys = { id, trace_id: id, dotted_order: formatDottedOrderSegment(startMicros, id) };
   const start_time = new Date(startMicros / 1_000).toISOString();
   for (const { kind, fields } of events) {
-    const answer = await send(key, 'POST', '/runs/batch', { [kind]: [{ ...keys, start_time, ...fields }] });
+    const answer = await api.ask(key, 'POST', '/runs/batch', { [kind]: [{ ...keys, start_time, ...fields }] });
     expect(answer.status).toBe(202);
   }
-  return (await send(key, 'GET', `/runs/${id}`)).body;
+  return (await api.ask(key, 'GET', `/runs/${id}`)).body;
 }
 
 const post = (fields: object): SentEvent => ({

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startingPrices } from '../../../../pipelines/costs/model-price.ts';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -12,9 +11,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 const ask = (method: 'GET' | 'POST' | 'PUT' | 'DELETE', url: string, payload?: object) =>
-  send(acme.adminKey, method, url, payload);
+  api.ask(acme.adminKey, method, url, payload);
 const list = async () => (await ask('GET', '/model-price-map')).body;
 const listOwnPriceNames = async () =>
   (await list()).flatMap((price: { name: string; tenant_id: string | null }) => (price.tenant_id ? [price.name] : []));
@@ -141,7 +139,7 @@ describe('the prices of the release', () => {
   });
 
   it('need no permission to manage them, but one to list them', async () => {
-    const refused = await send('no key', 'GET', '/model-price-map');
+    const refused = await api.ask('no key', 'GET', '/model-price-map');
     expect(refused.status).toBe(401);
     expect((await ask('DELETE', `/model-price-map/${randomUUID()}`)).status).toBe(404);
   });

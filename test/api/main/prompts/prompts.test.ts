@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -16,9 +15,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
-const ask = (method: Method, url: string, payload?: object) => send(acme.adminKey, method, url, payload);
+const ask = (method: Method, url: string, payload?: object) => api.ask(acme.adminKey, method, url, payload);
 
 async function addPrompt(handle: string, more: object = {}) {
   const made = await ask('POST', '/repos', { repo_handle: handle, is_public: false, ...more });
@@ -141,9 +139,9 @@ describe('bad input', () => {
   });
 
   it('a public repo without a handle of the workspace', async () => {
-    const made = await send(other.workspaceKeys[1], 'POST', '/repos', { repo_handle: 'a', is_public: true });
+    const made = await api.ask(other.workspaceKeys[1], 'POST', '/repos', { repo_handle: 'a', is_public: true });
     expect([made.status, made.body.detail]).toEqual([400, expect.stringContaining('POST /settings/handle')]);
-    expect((await send(other.workspaceKeys[1], 'GET', '/repos/-/a')).status).toBe(404);
+    expect((await api.ask(other.workspaceKeys[1], 'GET', '/repos/-/a')).status).toBe(404);
   });
 
   it.each(['../x', '/x', 'a//b', 'a/.', 'a\\b', 'a\u0000', ''])('path %j of a directory', async (path) => {
@@ -178,24 +176,24 @@ describe('public prompts, if the installation shares them,', () => {
     await addPrompt('closed');
     await commit('acme/open', '{"n":1}');
     const [key] = other.workspaceKeys;
-    expect((await send(key, 'GET', '/repos/acme/open')).body.repo).toMatchObject({ full_name: 'acme/open' });
-    expect((await send(key, 'GET', '/commits/acme/open/latest')).body).toMatchObject({ manifest: { n: 1 } });
-    expect((await send(key, 'GET', '/commits/acme/closed/latest')).status).toBe(404);
-    expect((await send(key, 'GET', '/repos/-/open')).status).toBe(404);
-    expect((await send(key, 'GET', '/repos')).body).toEqual({ repos: [], total: 0 });
+    expect((await api.ask(key, 'GET', '/repos/acme/open')).body.repo).toMatchObject({ full_name: 'acme/open' });
+    expect((await api.ask(key, 'GET', '/commits/acme/open/latest')).body).toMatchObject({ manifest: { n: 1 } });
+    expect((await api.ask(key, 'GET', '/commits/acme/closed/latest')).status).toBe(404);
+    expect((await api.ask(key, 'GET', '/repos/-/open')).status).toBe(404);
+    expect((await api.ask(key, 'GET', '/repos')).body).toEqual({ repos: [], total: 0 });
     const shared = { repos: [{ full_name: 'acme/open' }], total: 1 };
-    expect((await send(key, 'GET', '/repos?is_public=true')).body).toMatchObject(shared);
-    expect((await send(key, 'GET', '/repos?tenant_handle=acme')).body).toMatchObject(shared);
-    expect((await send(key, 'POST', '/likes/acme/open', { like: true })).body).toEqual({ likes: 1 });
+    expect((await api.ask(key, 'GET', '/repos?is_public=true')).body).toMatchObject(shared);
+    expect((await api.ask(key, 'GET', '/repos?tenant_handle=acme')).body).toMatchObject(shared);
+    expect((await api.ask(key, 'POST', '/likes/acme/open', { like: true })).body).toEqual({ likes: 1 });
     for (const [method, url, payload] of [
       ['PATCH', '/repos/acme/open', { description: 'x' }],
       ['DELETE', '/repos/acme/open', undefined],
       ['POST', '/commits/acme/open', { manifest: {} }],
     ] as const) {
-      expect((await send(key, method, url, payload)).status).toBe(404);
+      expect((await api.ask(key, method, url, payload)).status).toBe(404);
     }
     await ask('PATCH', '/repos/-/open', { is_public: false });
-    expect((await send(key, 'GET', '/repos/acme/open')).status).toBe(404);
+    expect((await api.ask(key, 'GET', '/repos/acme/open')).status).toBe(404);
   });
 
   it('need the permission prompts:share', async () => {
@@ -206,10 +204,10 @@ describe('public prompts, if the installation shares them,', () => {
       defaultWorkspaceId: acme.workspaceIds[0],
       permissions: ['prompts:create', 'prompts:update'],
     });
-    const denied = await send(key, 'POST', '/repos', { repo_handle: 'denied', is_public: true });
+    const denied = await api.ask(key, 'POST', '/repos', { repo_handle: 'denied', is_public: true });
     expect([denied.status, denied.body.remedy]).toEqual([403, expect.stringContaining('prompts:share')]);
-    expect((await send(key, 'POST', '/repos', { repo_handle: 'denied', is_public: false })).status).toBe(200);
-    expect((await send(key, 'PATCH', '/repos/-/denied', { is_public: true })).status).toBe(403);
+    expect((await api.ask(key, 'POST', '/repos', { repo_handle: 'denied', is_public: false })).status).toBe(200);
+    expect((await api.ask(key, 'PATCH', '/repos/-/denied', { is_public: true })).status).toBe(403);
   });
 });
 

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -13,10 +12,9 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const send = asking(() => api);
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 const ask = (method: Method, path: string, payload?: object, key = acme.adminKey) =>
-  send(key, method, `/workspaces/current${path}`, payload);
+  api.ask(key, method, `/workspaces/current${path}`, payload);
 const addKeyWith = (permissions: string[]) =>
   addKey({
     database: api.database,
@@ -152,7 +150,7 @@ describe('tags', () => {
   });
 
   it('are given to resources, as long as these exist', async () => {
-    const make = async (url: string, payload: object) => (await send(acme.adminKey, 'POST', url, payload)).body;
+    const make = async (url: string, payload: object) => (await api.ask(acme.adminKey, 'POST', url, payload)).body;
     const dataset = await make('/datasets', { name: 'data' });
     const repo = await make('/repos', { repo_handle: 'prompt', is_public: false });
     const resources = {
@@ -188,7 +186,7 @@ describe('tags', () => {
     ]);
     expect(both.body[resources.project]).toHaveLength(1);
 
-    await send(acme.adminKey, 'DELETE', `/annotation-queues/${resources.queue}`);
+    await api.ask(acme.adminKey, 'DELETE', `/annotation-queues/${resources.queue}`);
     expect((await ask('GET', `/taggings?tag_value_id=${value.id}`)).body[0].resources.queues).toEqual([]);
     expect((await ask('GET', `/tags/resource?${queueResourceQuery}`)).body).toEqual([]);
     expect((await ask('DELETE', `/taggings/${again.body.id}`)).status).toBe(200);
@@ -201,7 +199,7 @@ describe('tags', () => {
     const tag = async (resource_type: string, resource_id: string) => {
       expect((await ask('POST', '/taggings', { tag_value_id: value.id, resource_type, resource_id })).status).toBe(200);
     };
-    const make = async (url: string, payload: object) => (await send(acme.adminKey, 'POST', url, payload)).body;
+    const make = async (url: string, payload: object) => (await api.ask(acme.adminKey, 'POST', url, payload)).body;
     const dataset = { id: randomUUID(), name: randomUUID() };
     await make('/datasets', dataset);
     const { id: projectId } = await make('/sessions', { name: randomUUID() });
@@ -217,7 +215,7 @@ describe('tags', () => {
     ] as const;
     for (const [type, id] of resources) await tag(type, id);
     for (const [type, , url] of resources) {
-      const { status } = await send(acme.adminKey, 'DELETE', url);
+      const { status } = await api.ask(acme.adminKey, 'DELETE', url);
       expect([type, status < 300]).toEqual([type, true]);
     }
     const rows = await api.database.query('SELECT resource_type FROM taggings WHERE tag_value_id = $1', [value.id]);
@@ -245,7 +243,7 @@ describe('tags', () => {
     expect(await names('project', upserted.id)).toEqual(['two']);
 
     const create = (tag_value_ids: string[], key = acme.adminKey) =>
-      send(key, 'POST', '/repos', { repo_handle: 'tagged', is_public: false, tag_value_ids });
+      api.ask(key, 'POST', '/repos', { repo_handle: 'tagged', is_public: false, tag_value_ids });
     expect((await create([randomUUID()])).status).toBe(404);
     expect((await create(tagValueIds, await addKeyWith(['prompts:create']))).status).toBe(403);
     const { repo } = (await create(tagValueIds)).body;
@@ -253,10 +251,10 @@ describe('tags', () => {
 
     const unknown = { name: 'untagged', tag_value_ids: [randomUUID()] };
     for (const path of ['/sessions', '/datasets']) {
-      expect((await send(acme.adminKey, 'POST', path, unknown)).status).toBe(404);
-      expect((await send(acme.adminKey, 'GET', `${path}?name=untagged`)).body).toEqual([]);
+      expect((await api.ask(acme.adminKey, 'POST', path, unknown)).status).toBe(404);
+      expect((await api.ask(acme.adminKey, 'GET', `${path}?name=untagged`)).body).toEqual([]);
       const writer = await addKeyWith(['projects:create', 'datasets:create']);
-      expect((await send(writer, 'POST', path, { name: 'untagged', tag_value_ids: tagValueIds })).status).toBe(403);
+      expect((await api.ask(writer, 'POST', path, { name: 'untagged', tag_value_ids: tagValueIds })).status).toBe(403);
     }
   });
 
@@ -264,7 +262,7 @@ describe('tags', () => {
     const post = async (url: string, { name }: { name: string }) => {
       const evaluator = { name, type: 'code', code_evaluator: {} };
       const payload = url === '/repos' ? { repo_handle: name, is_public: false } : { ...evaluator };
-      const { body } = await send(
+      const { body } = await api.ask(
         acme.adminKey,
         'POST',
         url,
@@ -295,7 +293,7 @@ describe('tags', () => {
       const v2 = ['/sessions', '/datasets'].includes(url) ? [`/api/v2${url}`] : [];
       for (const path of [url, ...v2]) {
         const list = async (query: string, apiKey = acme.adminKey) => {
-          const { body } = await send(apiKey, 'GET', `${path}?${query}`);
+          const { body } = await api.ask(apiKey, 'GET', `${path}?${query}`);
           const rows = body.items ?? body.repos ?? body.evaluators ?? body;
           return rows.map((row: { name?: string; repo_handle?: string }) => row.name ?? row.repo_handle).sort();
         };
@@ -308,7 +306,7 @@ describe('tags', () => {
         for (const id of [unused, randomUUID()]) expect(await list(`tag_value_id=${id}`)).toEqual([]);
         // The values of another workspace select nothing.
         expect(await list(`tag_value_id=${one}`, acme.workspaceKeys[1])).toEqual([]);
-        expect((await send(acme.adminKey, 'GET', `${path}?tag_value_id=x`)).status).toBe(422);
+        expect((await api.ask(acme.adminKey, 'GET', `${path}?tag_value_id=x`)).status).toBe(422);
       }
     }
   });
@@ -325,7 +323,7 @@ describe('shares of the workspace', () => {
     const runId = randomUUID();
     const start_time = new Date().toISOString();
     const extra = { metadata: { thread_id: 'talk' } };
-    await send(acme.adminKey, 'POST', '/runs', {
+    await api.ask(acme.adminKey, 'POST', '/runs', {
       id: runId,
       name: 'root',
       run_type: 'chain',
@@ -334,11 +332,11 @@ describe('shares of the workspace', () => {
       extra,
     });
     await api.settled();
-    const { id: datasetId } = (await send(acme.adminKey, 'POST', '/datasets', { name: 'shared' })).body;
-    const { session_id } = (await send(acme.adminKey, 'GET', `/runs/${runId}`)).body;
-    const run = (await send(acme.adminKey, 'PUT', `/runs/${runId}/share`)).body;
-    const dataset = (await send(acme.adminKey, 'PUT', `/datasets/${datasetId}/share`, {})).body;
-    const thread = (await send(acme.adminKey, 'POST', '/v2/threads/talk/share', { project_id: session_id })).body;
+    const { id: datasetId } = (await api.ask(acme.adminKey, 'POST', '/datasets', { name: 'shared' })).body;
+    const { session_id } = (await api.ask(acme.adminKey, 'GET', `/runs/${runId}`)).body;
+    const run = (await api.ask(acme.adminKey, 'PUT', `/runs/${runId}/share`)).body;
+    const dataset = (await api.ask(acme.adminKey, 'PUT', `/datasets/${datasetId}/share`, {})).body;
+    const thread = (await api.ask(acme.adminKey, 'POST', '/v2/threads/talk/share', { project_id: session_id })).body;
     const list = async (query = '') => (await ask('GET', `/shared${query}`)).body.entities;
     expect(await list()).toMatchObject([
       { type: 'thread', thread_id: 'talk', session_id, share_token: thread.share_token },
@@ -355,7 +353,7 @@ describe('shares of the workspace', () => {
     await ask('DELETE', '/shared', {});
     expect(await list()).toHaveLength(3);
     expect((await ask('DELETE', '/shared', { share_tokens: [run.share_token, randomUUID()] })).status).toBe(200);
-    expect((await send('', 'GET', `/public/${run.share_token}/run`)).status).toBe(404);
+    expect((await api.ask('', 'GET', `/public/${run.share_token}/run`)).status).toBe(404);
     expect(await list()).toHaveLength(2);
     await ask('DELETE', '/shared', { unshare_all: true });
     expect(await list()).toEqual([]);

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { asking } from '../../ask.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -12,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
-const ask = asking(() => api);
+const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);
 
 describe('workspaces', () => {
   it('are created, usable at once, renamed and deleted', async () => {
