@@ -11,7 +11,7 @@ import { maxParsedDepth, parseJsonBody } from '../server/json-body.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { Dataset, DatasetParams, NewDataset, Transformations } from './datasets.ts';
 import { AsOf } from './example-fields.ts';
-import { withBody } from './ingest.ts';
+import { withBody } from './raw-body.ts';
 
 /** Operations that upload and download datasets as files. */
 

@@ -19,7 +19,7 @@ import type { Services } from '../server/services.ts';
 import { DatasetParams } from './datasets.ts';
 import { maxExamples } from './example-fields.ts';
 import { exampleCreateErrors, requireRunAccess } from './examples.ts';
-import { withBody } from './ingest.ts';
+import { withBody } from './raw-body.ts';
 
 /** Examples as multipart/form-data. The official SDKs use these routes. */
 

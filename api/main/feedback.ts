@@ -18,7 +18,7 @@ import { JsonObject, jsonMediaType, OneOf, optional, Text, Timestamp, Uuid } fro
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
-import { requireJson, toSender, withBody } from './ingest.ts';
+import { requireJson, withBody } from './raw-body.ts';
 
 /** Returns the dependencies of the feedback operations. */
 function toFeedbackDeps(services: Services): FeedbackDeps {
@@ -104,7 +104,7 @@ export const createFeedback = defineOperation({
   schema: { response: { 200: Feedback }, produces: jsonMediaType },
   handler: async ({ caller, request, services }) => {
     requireJson(request);
-    const acceptFeedback = (body: Buffer) => takeFeedback(toSender(caller), body, toFeedbackDeps(services));
+    const acceptFeedback = (body: Buffer) => takeFeedback(caller, body, toFeedbackDeps(services));
     return new RawResponse({ body: await withBody({ request, caller }, services.config, acceptFeedback) });
   },
 });

@@ -1,25 +1,20 @@
 import { isUtf8 } from 'node:buffer';
 import type { FastifyRequest } from 'fastify';
-import { type Static, type TSchema, Type } from 'typebox';
-import type { Config } from '../../infra/config/settings.ts';
+import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { acceptBatch } from '../../pipelines/ingest/accept/accept-batch.ts';
-import type { Sender } from '../../pipelines/ingest/accept/accept-drafts.ts';
 import { acceptMultipart } from '../../pipelines/ingest/accept/accept-multipart.ts';
 import { acceptOtlp } from '../../pipelines/ingest/accept/accept-otlp.ts';
 import { acceptSingle } from '../../pipelines/ingest/accept/accept-single.ts';
 import { type Acceptance, maxListedRejections, type RunDraft } from '../../pipelines/ingest/accept/draft.ts';
-import { type BodyMemory, getBodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
-import { collectBody } from '../../pipelines/ingest/body/collect.ts';
-import { readWithNonFinite } from '../../pipelines/ingest/json/non-finite.ts';
+import type { BodyMemory } from '../../pipelines/ingest/body/body-budget.ts';
 import { buildOtlpResponse } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import { addressForm, nameAgentProject } from '../../pipelines/projects/agent-address.ts';
 import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { parseJsonBody } from '../server/json-body.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
-import { compileValidator } from '../server/schema-check.ts';
 import type { Services } from '../server/services.ts';
+import { requireJson, withBody } from './raw-body.ts';
 
 /** Response of the ingest operations. It is empty if all items were accepted. */
 const acceptanceSchema = Type.Object(
@@ -124,52 +119,6 @@ const batchErrors = [...runErrors, 'ALL_RUNS_INVALID', 'TOO_MANY_PARTS'] as cons
 /** Errors of the operation that patches a run. It must find the run. */
 const patchErrors = [...runErrors, ...clickhouseErrors, 'RUN_UNKNOWN', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE'] as const;
 
-/** Returns the sender, which is stored with each run. */
-export function toSender({ workspaceId, userId, keyId }: WorkspaceCaller): Sender {
-  return { workspaceId, userId, keyId };
-}
-
-/**
- * Reads and decompresses the complete body of an ingest request within the limits, and passes it to `work`. The bytes
- * count against the process budget of the caller's organisation from the time they arrive until `work` settles, because
- * the body stays in memory until then. `work` reserves
- * memory before it uses much more than that of the body.
- *
- * @throws OVERLOADED if the organisation has exhausted the budget; the errors of `collectBody` and of `work`.
- */
-export async function withBody<Result>(
-  { request, caller }: { readonly request: FastifyRequest; readonly caller: WorkspaceCaller },
-  config: Config,
-  work: (body: Buffer, memory: BodyMemory) => Promise<Result>,
-): Promise<Result> {
-  const displacementController = new AbortController();
-  const budgetShare = getBodyBudget(config).open(caller.organizationId, (error) => displacementController.abort(error));
-  try {
-    const body = await collectBody(request.raw, {
-      contentEncoding: request.headers['content-encoding'],
-      maxBytes: config.maxBodyBytes,
-      timeoutMs: config.requestTimeoutMs,
-      limitName: 'RUNLAKE_MAX_BODY_BYTES',
-      share: budgetShare,
-      signal: displacementController.signal,
-    });
-    return await work(body, budgetShare);
-  } finally {
-    budgetShare.close();
-  }
-}
-
-/**
- * Checks that the content type is JSON. A missing Content-Type is accepted.
- *
- * @throws UNSUPPORTED_MEDIA_TYPE if the content type is not JSON.
- */
-export function requireJson(request: FastifyRequest): void {
-  const type = request.headers['content-type'];
-  if (type === undefined || /^application\/(?:[\w.-]+\+)?json\b/i.test(type)) return;
-  throw runlakeError('UNSUPPORTED_MEDIA_TYPE', { type, expected: 'application/json' });
-}
-
 /** `POST /runs/batch`: posts and patches as JSON. */
 export const createBatch = defineOperation({
   operationId: 'createRunBatch',
@@ -187,8 +136,7 @@ export const createBatch = defineOperation({
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
     requireJson(request);
-    const accept = (body: Buffer, memory: BodyMemory) =>
-      acceptBatch(toSender(caller), { body, memory }, services.accept);
+    const accept = (body: Buffer, memory: BodyMemory) => acceptBatch(caller, { body, memory }, services.accept);
     return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
@@ -214,7 +162,7 @@ export const createMultipart = defineOperation({
     const { disconnected } = request;
     const contentType = request.headers['content-type'] ?? '';
     const accept = (body: Buffer, memory: BodyMemory) =>
-      acceptMultipart(toSender(caller), { body, contentType, memory, disconnected }, services.accept);
+      acceptMultipart(caller, { body, contentType, memory, disconnected }, services.accept);
     return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
@@ -248,7 +196,7 @@ export const createOtlp = defineOperation({
     const contentType = request.headers['content-type'];
     const project = readHeaderProject(request);
     const { rejected, headers } = await acceptWithinLimits({ caller, request, services }, (body, memory) =>
-      acceptOtlp(toSender(caller), { body, contentType, project, memory }, services.accept),
+      acceptOtlp(caller, { body, contentType, project, memory }, services.accept),
     );
     const message = rejected.length === 0 ? '' : `Rejected: ${rejected[0]?.error.message}`;
     const response = buildOtlpResponse(contentType, rejected.length, message);
@@ -303,7 +251,7 @@ export const createRun = defineOperation({
   schema: { response: { 202: acceptanceSchema } },
   async handler({ caller, request, services }) {
     requireJson(request);
-    const accept = (body: Buffer) => acceptSingle(toSender(caller), { kind: 'post', body }, services.accept);
+    const accept = (body: Buffer) => acceptSingle(caller, { kind: 'post', body }, services.accept);
     return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
@@ -329,45 +277,7 @@ export const updateRun = defineOperation({
   async handler({ caller, params, request, services }) {
     requireJson(request);
     const patch = { kind: 'patch', pathId: params.run_id.toLowerCase() } as const;
-    const accept = (body: Buffer) => acceptSingle(toSender(caller), { ...patch, body }, services.accept);
+    const accept = (body: Buffer) => acceptSingle(caller, { ...patch, body }, services.accept);
     return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
-
-/** Errors of {@link LargeJson.read}, for the operations that use it. */
-export const largeJsonErrors = ['INVALID_REQUEST', 'INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
-
-interface LargeJson<S extends TSchema> {
-  /**
-   * Reads and validates the body. Passes the parsed value and the original bytes to `work`. `work` can store members
-   * unchanged by copying them from the bytes.
-   */
-  read<Result>(
-    sent: { readonly request: FastifyRequest; readonly caller: WorkspaceCaller },
-    services: Services,
-    work: (value: Static<S>, bytes: Buffer) => Promise<Result>,
-  ): Promise<Result>;
-}
-
-/**
- * Defines a JSON body that may be larger than the limit of other operations.
- *
- * @throws {@link largeJsonErrors}
- */
-export function defineLargeJson<S extends TSchema>(schema: S, maxBytes: number): LargeJson<S> {
-  const check = compileValidator({ schema, method: 'POST', url: '', httpPart: 'body' });
-  return {
-    read: ({ request, caller }, { config }, work) => {
-      requireJson(request);
-      return withBody({ request, caller }, config, async (bytes) => {
-        if (bytes.length > maxBytes) {
-          throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: 'the limit of this operation' });
-        }
-        const [parsed, valid] = readWithNonFinite(bytes, (text) => [parseJsonBody(text, config.maxJsonDepth), text]);
-        const checkResult = check(parsed) as { value?: unknown; error?: Error };
-        if (checkResult.error) throw checkResult.error;
-        return work(checkResult.value as Static<S>, valid);
-      });
-    },
-  };
-}
