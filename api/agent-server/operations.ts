@@ -20,7 +20,8 @@ import {
 import { countCrons, createCron, createThreadCron, deleteCron, getCron, searchCrons, updateCron } from './crons.ts';
 import { deleteMcp, postMcp } from './mcp.ts';
 import { postThreadCommand } from './protocol/post-command.ts';
-import { openThreadSocket, streamThreadEvents } from './protocol/thread-events.ts';
+import { streamThreadEvents } from './protocol/thread-events.ts';
+import { openThreadSocket } from './protocol/thread-socket.ts';
 import { cancelAgentRun, cancelAgentRuns, deleteAgentRun } from './runs/cancel.ts';
 import {
   createRun,
