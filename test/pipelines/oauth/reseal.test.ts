@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { loadConfig } from '../../../infra/config/load.ts';
 import { resealColumns } from '../../../infra/sealing/reseal.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { identifySecret, sealedClientSecretColumn } from '../../../pipelines/oauth/provider.ts';
@@ -19,13 +18,11 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-const deps = (secretKey: string, former?: string) => {
-  const { config } = loadConfig({ ...(former && { RUNLAKE_FORMER_SECRET_KEYS: former }) });
-  return { database: stores.database, secretSealer: createSecretSealer(config, secretKey) };
-};
+const createSealer = (secretKey: string, formerSecretKeys?: string) =>
+  createSecretSealer({ formerSecretKeys }, secretKey);
 
 it('encrypts client secrets and tokens of former keys again, after which these keys are not needed', async () => {
-  const { secretSealer: former } = deps('k0');
+  const former = createSealer('k0');
   const { database } = stores;
   const provider = randomUUID();
   await database.execute(
@@ -43,7 +40,7 @@ it('encrypts client secrets and tokens of former keys again, after which these k
   );
   await database.execute(insertToken, [token, workspaceId, provider, access, refresh]);
   // More tokens than are read at once, without refresh tokens and with the current key.
-  const current = deps('k1').secretSealer;
+  const current = createSealer('k1');
   for (let n = 0; n < 1_001; n += 1) {
     const id = randomUUID();
     const sealed = current.seal('current', identifyToken(id, 'access'));
@@ -51,7 +48,7 @@ it('encrypts client secrets and tokens of former keys again, after which these k
   }
 
   const columns = [sealedClientSecretColumn, ...sealedOAuthTokenColumns];
-  const rotating = { sealer: deps('k1', 'k0').secretSealer, logger };
+  const rotating = { sealer: createSealer('k1', 'k0'), logger };
   expect(await resealColumns(database, columns, rotating)).toBe(3);
   expect(await resealColumns(database, columns, rotating)).toBe(0);
   const [stored] = await database.query<{ secret: string; access: string; refresh: string }>(

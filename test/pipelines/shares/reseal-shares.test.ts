@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { loadConfig } from '../../../infra/config/load.ts';
 import { resealColumns } from '../../../infra/sealing/reseal.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import {
@@ -22,10 +21,10 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-const deps = (secretKey: string, former?: string) => {
-  const { config } = loadConfig({ ...(former && { RUNLAKE_FORMER_SECRET_KEYS: former }) });
-  return { database: stores.database, shareSealer: createShareSealer(config, secretKey) };
-};
+const deps = (secretKey: string, formerSecretKeys?: string) => ({
+  database: stores.database,
+  shareSealer: createShareSealer({ formerSecretKeys }, secretKey),
+});
 
 it('seals the tokens of former keys again, after which these keys are not needed', async () => {
   const add = async (kind: 'trace' | 'dataset', secretKey: string) => {

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { loadConfig } from '../../../infra/config/load.ts';
 import { resealColumns } from '../../../infra/sealing/reseal.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { changeSecrets, createSecretSealer, sealedSecretColumn } from '../../../pipelines/tenants/secrets.ts';
@@ -16,10 +15,10 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-const deps = (secretKey: string, former?: string) => {
-  const { config } = loadConfig({ ...(former && { RUNLAKE_FORMER_SECRET_KEYS: former }) });
-  return { database: stores.database, secretSealer: createSecretSealer(config, secretKey) };
-};
+const deps = (secretKey: string, formerSecretKeys?: string) => ({
+  database: stores.database,
+  secretSealer: createSecretSealer({ formerSecretKeys }, secretKey),
+});
 
 it('seals the secrets of former keys again, after which these keys are not needed', async () => {
   const [one, other] = acme.workspaceIds;

@@ -25,12 +25,8 @@ beforeAll(async () => {
 });
 afterAll(() => stores.close());
 
-const deps = (secretKey: string, former?: string) =>
-  createDestinationDeps(
-    { ...loadConfig({ ...(former && { RUNLAKE_FORMER_SECRET_KEYS: former }) }).config },
-    stores.database,
-    secretKey,
-  );
+const deps = (secretKey: string, formerSecretKeys?: string) =>
+  createDestinationDeps({ ...loadConfig({}).config, formerSecretKeys }, stores.database, secretKey);
 
 async function add(secretKey: string): Promise<string> {
   const id = randomUUID();
