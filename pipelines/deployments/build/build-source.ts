@@ -19,18 +19,13 @@ import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { OpenedOnce } from '../../../infra/cache/opened-once.ts';
-import { buildCommandEnvironment } from '../../../infra/config/graph-environment.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { lockFolder } from '../../../infra/embedded/data-folder.ts';
 import { writePrivateFile } from '../../../infra/embedded/private-file.ts';
 import { createProcessFolder } from '../../../infra/embedded/process-identity.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import {
-  openProcessAccounts,
-  type ProcessAccount,
-  type ProcessAccounts,
-} from '../../../infra/isolation/process-accounts.ts';
-import { deleteTree, giveTree } from '../../../infra/isolation/untrusted-tree.ts';
+import { openProcessAccounts, type ProcessAccounts } from '../../../infra/isolation/process-accounts.ts';
+import { deleteTree } from '../../../infra/isolation/untrusted-tree.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
@@ -39,14 +34,10 @@ import { parseUuid } from '../../ingest/run-event/uuid.ts';
 import type { SourceDescription } from '../deployment.ts';
 import type { NeededFolders } from '../replicas.ts';
 import type { SourceStore } from '../source-store.ts';
-import { readSource } from '../uploads.ts';
-import { BuildLimit, checkFolder, createBuildError } from './build-folder.ts';
+import { BuildLimit, createBuildError } from './build-folder.ts';
+import { fetchSource, getConfigPath, installPackages, type RunningBuild } from './build-steps.ts';
 import { checkBuild } from './check-build.ts';
-import { fetchGit } from './fetch-git.ts';
-import { chooseInstall } from './install-packages.ts';
 import { type PackageCache, PackageCaches } from './package-caches.ts';
-import { runCommand } from './run-command.ts';
-import { unpackTarball } from './unpack-tarball.ts';
 
 export interface BuildDeps {
   readonly database: Database;
@@ -79,28 +70,20 @@ export interface Build {
   readonly commit?: string | undefined;
 }
 
+export interface BuildOptions {
+  readonly signal: AbortSignal;
+  readonly onLog: (text: string) => void;
+}
+
 export interface Builder {
   /** Builds a revision, or returns its build. @throws BUILD_FAILED, the reason of the signal, errors of the stores */
-  build(
-    request: BuildRequest,
-    options: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
-  ): Promise<Build>;
+  build(request: BuildRequest, options: BuildOptions): Promise<Build>;
   /**
    * Deletes all builds and package caches except those that `readNeeded` returns. First lists them, then calls it, so that a
    * build that is made meanwhile stays. A folder that cannot be deleted does not keep the others.
    */
   deleteExcept(readNeeded: () => Promise<NeededFolders>): Promise<void>;
   close(): Promise<void>;
-}
-
-/** The unpacked source may be larger than the tarball by this factor. */
-const maxUnpackFactor = 10;
-const maxEntries = 50_000;
-
-/** The account of a build, and the folder for what it writes outside of its source. */
-interface BuildUser {
-  readonly account: ProcessAccount | undefined;
-  readonly home: string;
 }
 
 interface Folders {
@@ -178,43 +161,37 @@ export function createBuilder(deps: BuildDeps): Builder {
     throw runlakeError('BUILD_FAILED', { reason });
   }
 
-  async function make(
-    request: BuildRequest,
-    { signal, onLog }: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
-  ): Promise<Build> {
+  async function make(request: BuildRequest, options: BuildOptions): Promise<Build> {
     const folder = join(getFolders().builds, request.revisionId);
     const done = await readMarker(folder);
     if (done !== undefined) return done;
-    await takeSlot(signal);
+    await takeSlot(options.signal);
     try {
-      return await makeInSlot(request, folder, { signal, onLog });
+      return await makeInSlot(request, folder, options);
     } finally {
       releaseSlot();
     }
   }
 
-  async function makeInSlot(
-    request: BuildRequest,
-    folder: string,
-    { signal, onLog }: { readonly signal: AbortSignal; readonly onLog: (text: string) => void },
-  ): Promise<Build> {
+  async function makeInSlot(request: BuildRequest, folder: string, { signal, onLog }: BuildOptions): Promise<Build> {
     const account = (await accounts.get())?.take();
     if (account === undefined) await requireOperatorWorkspace(request.workspaceId);
     const ownHome =
       account === undefined ? await createProcessFolder(tmpdir(), { prefix: 'runlake-build-', logger }) : undefined;
     const limit = new BuildLimit(config, { signal, account });
-    const user: BuildUser = { account, home: ownHome ?? String(account?.home) };
+    const home = ownHome ?? String(account?.home);
+    const running: RunningBuild = { request, folder, account, home, signal: limit.signal, onLog };
     let cache: PackageCache | undefined;
     const endProcesses = async () => account === undefined || (await account.release());
     try {
       await deleteTree(folder);
       await mkdir(folder, { mode: 0o755 });
       await limit.include(folder);
-      await limit.include(user.home);
-      const commit = await fetchInto(request, folder, user, limit.signal, onLog);
+      await limit.include(home);
+      const commit = await fetchSource(running, deps);
       cache = await packageCaches.open(getFolders().caches, request.workspaceId, account);
       if (cache.folder !== undefined) await limit.include(cache.folder);
-      await installInto(request, folder, { ...user, cache }, limit.signal, onLog);
+      await installPackages(running, cache);
       await limit.check();
       if (!(await endProcesses())) throw createBuildError('A process of the build could not be ended');
       const agentsFile = await checkBuild(folder, getConfigPath(request));
@@ -234,64 +211,6 @@ export function createBuilder(deps: BuildDeps): Builder {
 
   async function remove(folder: string): Promise<void> {
     await deleteTree(folder).catch((err: unknown) => logger.warn({ err, folder }, 'files of a build not deleted'));
-  }
-
-  async function fetchInto(
-    { source, deploymentId, sourceConfig, sourceRevisionConfig, gitToken }: BuildRequest,
-    folder: string,
-    { account, home }: BuildUser,
-    signal: AbortSignal,
-    onLog: (text: string) => void,
-  ): Promise<string | undefined> {
-    if (source === 'internal_source') {
-      onLog('Unpacking the uploaded source');
-      const tarball = await readSource(deps, deploymentId, String(sourceRevisionConfig.source_tarball_path), signal);
-      const maxBytes = config.deploymentsMaxSourceBytes * maxUnpackFactor;
-      await unpackTarball(tarball, folder, { maxBytes, maxEntries, signal });
-      if (account) await giveTree(folder, account);
-      return undefined;
-    }
-    if (account) await giveTree(folder, account);
-    const url = String(sourceConfig.repo_url);
-    const reference = String(sourceRevisionConfig.repo_ref);
-    onLog(`Fetching ${reference} of ${url}`);
-    const commit = await fetchGit(
-      { url, reference, commit: sourceRevisionConfig.repo_commit_sha ?? undefined, token: gitToken },
-      {
-        ...{ folder, account, signal, onOutput: onLog, environment: buildCommandEnvironment(home) },
-        allowPrivate: config.allowPrivateEndpoints,
-      },
-    );
-    onLog(`Commit ${commit}`);
-    return commit;
-  }
-
-  async function installInto(
-    request: BuildRequest,
-    folder: string,
-    { account, home, cache }: BuildUser & { readonly cache: PackageCache },
-    signal: AbortSignal,
-    onLog: (text: string) => void,
-  ): Promise<void> {
-    const { install_command, build_command } = request.sourceConfig;
-    const configFolder = dirname(resolve(folder, getConfigPath(request)));
-    const install = await chooseInstall(folder, configFolder, install_command);
-    // The agent server finds packages in node_modules, which newer versions of Yarn do not create by default.
-    const environment = {
-      ...buildCommandEnvironment(home),
-      CI: 'true',
-      YARN_NODE_LINKER: 'node-modules',
-      ...cache.environment,
-    };
-    for (const step of [
-      install,
-      build_command && { program: 'sh', args: ['-c', build_command], folder: configFolder },
-    ]) {
-      if (!step) continue;
-      onLog(`$ ${step.program === 'sh' ? step.args[1] : [step.program, ...step.args].join(' ')}`);
-      await checkFolder(folder, step.folder);
-      await runCommand({ ...step, root: folder, environment, account }, { signal, onOutput: onLog });
-    }
   }
 
   return {
@@ -327,9 +246,6 @@ export function createBuilder(deps: BuildDeps): Builder {
 }
 
 const getMarkerPath = (folder: string) => `${folder}.json`;
-
-const getConfigPath = ({ sourceRevisionConfig }: BuildRequest) =>
-  sourceRevisionConfig.langgraph_config_path ?? 'langgraph.json';
 
 async function readMarker(folder: string): Promise<Build | undefined> {
   const text = await readFile(getMarkerPath(folder), 'utf8').catch(() => undefined);
