@@ -90,6 +90,21 @@ export async function startSignedIn(
   };
 }
 
+/**
+ * Opens a page in a context of its own, which the caller closes, and signs in with a new key that has only these
+ * permissions.
+ */
+export async function openWithPermissions(
+  { runlake, browser }: Pick<SignedInBrowser, 'runlake' | 'browser'>,
+  permissions: readonly string[],
+  path?: string,
+): Promise<Page> {
+  const { key } = await createKey(runlake, { description: 'limited', permissions });
+  const page = await (await openContext(browser, runlake.url)).newPage();
+  await signIn(page, key, path);
+  return page;
+}
+
 /** Collects what must not happen on a page: exceptions, refusals of the content security policy, requests to other hosts. */
 export function watchPage(page: Page): { readonly problems: string[] } {
   const problems: string[] = [];

@@ -6,8 +6,8 @@ import {
   eventually,
   expectAccessible,
   openContext,
+  openWithPermissions,
   type SignedInBrowser,
-  signIn,
   startSignedIn,
   watchPage,
 } from './browser.ts';
@@ -289,21 +289,12 @@ describe('what is not there', () => {
   });
 
   it('a permission', async () => {
-    const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
-    const created = await fetch(`${runlake.url}/api/v1/api-key`, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify({ description: 'no datasets', permissions: ['projects:read'] }),
-    });
-    const { key } = await created.json();
-    const context = await openContext(signedIn.browser, runlake.url);
-    const other = await context.newPage();
-    await signIn(other, key, '/datasets');
+    const other = await openWithPermissions(signedIn, ['projects:read'], '/datasets');
     await other.getByRole('main').getByText('datasets:read').waitFor();
     await expectAccessible(other);
     const id = await addDataset('forbidden', 1);
     await other.goto(`/datasets/${id}`);
     await other.getByRole('main').getByText('datasets:read').waitFor();
-    await context.close();
+    await other.context().close();
   });
 });

@@ -11,15 +11,7 @@ import { findStackS3 } from '../infra/objects/s3/s3-of-stack.ts';
 import { openStoreProxy, type StoreProxy } from '../infra/objects/s3/way-to-store.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { testSettings } from '../test-settings.ts';
-import {
-  createKey,
-  eventually,
-  expectAccessible,
-  openContext,
-  type SignedInBrowser,
-  signIn,
-  startSignedIn,
-} from './browser.ts';
+import { eventually, expectAccessible, openWithPermissions, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 const project = `shop "1"`;
@@ -239,10 +231,7 @@ describe('a schedule', () => {
 
 describe('without the permission to manage exports', () => {
   it('shows exports, but nothing that changes them', async () => {
-    const { key } = await createKey(runlake, { description: 'reader', permissions: ['bulk-exports:read'] });
-    const context = await openContext(signedIn.browser, runlake.url);
-    const reader = await context.newPage();
-    await signIn(reader, key, '/exports');
+    const reader = await openWithPermissions(signedIn, ['bulk-exports:read'], '/exports');
     await reader.getByText('completed').first().waitFor();
     expect(await reader.getByRole('link', { name: 'New export' }).count()).toBe(0);
     await reader.goto('/exports?tab=Destinations');
@@ -250,17 +239,14 @@ describe('without the permission to manage exports', () => {
     expect(await reader.getByRole('main').getByRole('button').count()).toBe(0);
     await reader.goto('/exports/new');
     await reader.getByText('bulk-exports:manage').waitFor();
-    await context.close();
+    await reader.context().close();
   });
 
   it('names the permission to read them', async () => {
-    const { key } = await createKey(runlake, { description: 'no exports', permissions: ['projects:read'] });
-    const context = await openContext(signedIn.browser, runlake.url);
-    const stranger = await context.newPage();
-    await signIn(stranger, key, '/exports');
+    const stranger = await openWithPermissions(signedIn, ['projects:read'], '/exports');
     await stranger.getByText('bulk-exports:read').waitFor();
     await expectAccessible(stranger);
-    await context.close();
+    await stranger.context().close();
   });
 });
 

@@ -2,20 +2,17 @@ import type { Page, Route } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { pickSome } from '../house/extent.ts';
 import { deferred } from '../infra/deferred.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   createKey,
   eventually,
   expectAccessible,
-  openContext,
+  openWithPermissions,
   type SignedInBrowser,
-  signIn,
   startSignedIn,
 } from './browser.ts';
 import { buildAgentTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 let signedIn: SignedInBrowser;
-let runlake: RunlakeProcess;
 let page: Page;
 let problems: string[];
 let trace: readonly SentRun[];
@@ -34,7 +31,6 @@ beforeAll(async () => {
     },
     { environment },
   );
-  ({ runlake } = signedIn);
 });
 afterAll(() => signedIn?.close());
 beforeEach(async () => {
@@ -70,7 +66,7 @@ const data = (url: URL) =>
   /^\/api\/v\d\//.test(url.pathname) && !/^\/api\/v1\/(session|workspaces)$/.test(url.pathname);
 const shown = (text: string | RegExp) => page.getByRole('main').getByText(text).first();
 
-describe.each(pickSome(screens, 1 / 2))('the screen %s', (name, path, ready, permission) => {
+describe.each(pickSome(screens, 1 / 2))('the screen %s', (_name, path, ready, permission) => {
   it.each<[string, (route: Route) => Promise<void>, string]>([
     [
       'answers 500',
@@ -106,13 +102,10 @@ describe.each(pickSome(screens, 1 / 2))('the screen %s', (name, path, ready, per
   });
 
   it('names the permission that the key lacks', async () => {
-    const { key } = await createKey(runlake, { description: `no ${name}`, permissions: ['feedback:read'] });
-    const context = await openContext(signedIn.browser, runlake.url);
-    page = await context.newPage();
-    await signIn(page, key, path());
+    page = await openWithPermissions(signedIn, ['feedback:read'], path());
     await page.getByRole('main').getByText(permission).waitFor();
     await expectAccessible(page);
-    await context.close();
+    await page.context().close();
   });
 });
 

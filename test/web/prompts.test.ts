@@ -2,7 +2,7 @@ import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readPrompt } from '../../web/src/screens/prompts/manifest.ts';
-import { eventually, expectAccessible, openContext, type SignedInBrowser, signIn, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, openWithPermissions, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildChatPrompt } from './send-prompts.ts';
 
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
@@ -229,26 +229,15 @@ describe('what is not there', () => {
   });
 
   it('a permission', async () => {
-    const { url, apiKey } = signedIn.runlake;
-    const create = async (permissions: string[]) => {
-      const created = await fetch(`${url}/api/v1/api-key`, {
-        method: 'POST',
-        headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
-        body: JSON.stringify({ description: 'limited', permissions }),
-      });
-      return (await created.json()).key as string;
-    };
     await client.pushPrompt('read-only', { object: { template: 'one' }, commitTags: 'kept' });
-    const context = await openContext(signedIn.browser, url);
-    const other = await context.newPage();
-    await signIn(other, await create(['projects:read']), '/prompts');
-    await other.getByRole('main').getByText('prompts:read').waitFor();
-    await expectAccessible(other);
-    await context.clearCookies();
-    await signIn(other, await create(['prompts:read']), '/prompts/read-only');
-    await other.getByRole('region', { name: 'Commit' }).getByText('kept').waitFor();
-    expect(await other.getByRole('button', { name: /Remove|Tag/ }).count()).toBe(0);
-    await context.close();
+    const stranger = await openWithPermissions(signedIn, ['projects:read'], '/prompts');
+    await stranger.getByRole('main').getByText('prompts:read').waitFor();
+    await expectAccessible(stranger);
+    await stranger.context().close();
+    const reader = await openWithPermissions(signedIn, ['prompts:read'], '/prompts/read-only');
+    await reader.getByRole('region', { name: 'Commit' }).getByText('kept').waitFor();
+    expect(await reader.getByRole('button', { name: /Remove|Tag/ }).count()).toBe(0);
+    await reader.context().close();
   });
 });
 

@@ -6,6 +6,7 @@ import {
   eventually,
   expectAccessible,
   openContext,
+  openWithPermissions,
   type SignedInBrowser,
   signIn,
   startSignedIn,
@@ -262,18 +263,13 @@ describe('annotation queues', () => {
     await page.getByRole('alert').getByText('Broken.').waitFor();
     await page.goto('/queues/00000000-0000-4000-8000-000000000000');
     await page.getByRole('alert').getByRole('heading', { name: 'Not found' }).waitFor();
-    const { key } = await createKey(runlake, {
-      description: 'runs only',
-      permissions: ['runs:read', 'annotation-queues:read'],
-    });
-    const context = await openContext(signedIn.browser, runlake.url);
-    const other = await context.newPage();
     const { queueId: readOnly } = await createQueue('read only', ['only read']);
-    await signIn(other, key, `/queues/${readOnly}`);
-    await other.getByText('Question of only read').waitFor();
-    await other.getByText('annotation-queues:update').waitFor();
-    await expectAccessible(other);
-    await context.close();
+    const permissions = ['runs:read', 'annotation-queues:read'];
+    const reader = await openWithPermissions(signedIn, permissions, `/queues/${readOnly}`);
+    await reader.getByText('Question of only read').waitFor();
+    await reader.getByText('annotation-queues:update').waitFor();
+    await expectAccessible(reader);
+    await reader.context().close();
     expect(problems).toEqual([]);
   });
 });

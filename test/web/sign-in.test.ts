@@ -1,7 +1,15 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
-import { createKey, expectAccessible, openContext, signIn, startBrowser, watchPage } from './browser.ts';
+import {
+  createKey,
+  expectAccessible,
+  openContext,
+  openWithPermissions,
+  signIn,
+  startBrowser,
+  watchPage,
+} from './browser.ts';
 import { buildAgentTrace, sendRuns } from './send-traces.ts';
 
 let runlake: RunlakeProcess;
@@ -110,25 +118,19 @@ describe('sign-in', () => {
   });
 
   it('names the permission that is missing', async () => {
-    const context = await openContext(browser, runlake.url);
-    const page = await context.newPage();
-    const { key } = await createKey(runlake, { description: 'projects only', permissions: ['projects:read'] });
-    await signIn(page, key, '/usage');
+    const page = await openWithPermissions({ runlake, browser }, ['projects:read'], '/usage');
     await page.getByText('No permission').waitFor();
     expect(await page.getByRole('main').textContent()).toContain('organization:read');
     await expectAccessible(page);
     await page.getByRole('link', { name: 'Projects' }).click();
     await page.getByRole('link', { name: 'first' }).click();
     await page.getByText('runs:read').waitFor();
-    await context.close();
+    await page.context().close();
   });
 
   it('names the permission that is missing on the first screen', async () => {
-    const context = await openContext(browser, runlake.url);
-    const page = await context.newPage();
-    const { key } = await createKey(runlake, { description: 'writes', permissions: ['runs:write'] });
-    await signIn(page, key);
+    const page = await openWithPermissions({ runlake, browser }, ['runs:write']);
     await page.getByRole('main').getByText('projects:read').waitFor();
-    await context.close();
+    await page.context().close();
   });
 });

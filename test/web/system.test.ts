@@ -1,15 +1,7 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import {
-  createKey,
-  eventually,
-  expectAccessible,
-  openContext,
-  type SignedInBrowser,
-  signIn,
-  startSignedIn,
-} from './browser.ts';
+import { eventually, expectAccessible, openWithPermissions, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildTrace, sendRuns } from './send-traces.ts';
 
 /** A name at which ClickHouse refuses the row of a run, with the error of a value that it cannot read. */
@@ -83,12 +75,9 @@ describe('the system screen', () => {
   });
 
   it('is only for the operator', async () => {
-    const { key } = await createKey(runlake, { description: 'no operator', permissions: ['projects:read'] });
-    const context = await openContext(signedIn.browser, runlake.url);
-    const other = await context.newPage();
-    await signIn(other, key, '/system');
+    const other = await openWithPermissions(signedIn, ['projects:read'], '/system');
     await other.getByText('organizations:manage').waitFor();
     expect(await other.getByRole('link', { name: 'System' }).count()).toBe(0);
-    await context.close();
+    await other.context().close();
   });
 });

@@ -2,15 +2,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readTurn } from '../../web/src/screens/threads/turn-messages.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import {
-  createKey,
-  eventually,
-  expectAccessible,
-  openContext,
-  type SignedInBrowser,
-  signIn,
-  startSignedIn,
-} from './browser.ts';
+import { eventually, expectAccessible, openWithPermissions, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildTrace, type RunTemplate, sendAgentTraces, sendRuns } from './send-traces.ts';
 
 const user = (content: string) => ({ role: 'user', content });
@@ -253,12 +245,9 @@ describe('the threads screen', () => {
     await page.unroute(isValues);
     await page.getByRole('button', { name: 'Try again' }).click();
     await turns().nth(1).getByText('There.').waitFor();
-    const { key } = await createKey(runlake, { description: 'projects only', permissions: ['projects:read'] });
-    const context = await openContext(signedIn.browser, runlake.url);
-    const other = await context.newPage();
-    await signIn(other, key, new URL(address).pathname);
+    const other = await openWithPermissions(signedIn, ['projects:read'], new URL(address).pathname);
     await other.getByText('runs:read').waitFor();
     await expectAccessible(other);
-    await context.close();
+    await other.context().close();
   });
 });

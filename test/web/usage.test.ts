@@ -9,10 +9,10 @@ import { type UsageRange, usageRanges } from '../../web/src/screens/usage/search
 import fc from '../house/fast-check.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import {
-  createKey,
   eventually,
   expectAccessible,
   openContext,
+  openWithPermissions,
   type SignedInBrowser,
   signIn,
   startSignedIn,
@@ -184,15 +184,12 @@ describe('the usage screen', () => {
   });
 
   it('saves only traces for a key that may not read runs', async () => {
-    const { key } = await createKey(runlake, { description: 'counts', permissions: ['organization:read'] });
-    const context = await openContext(signedIn.browser, runlake.url);
-    page = await context.newPage();
-    await signIn(page, key, '/usage?group=workspace');
+    page = await openWithPermissions(signedIn, ['organization:read'], '/usage?group=workspace');
     await table().waitFor();
     const buckets = listBuckets('31d', Date.now());
     const exported = await readCsv('workspace', buckets[0]!.startMs, buckets.at(-1)!.endMs, 'traces');
     expect((await download()).text).toBe(exported.text);
-    await context.close();
+    await page.context().close();
   });
 
   it('counts all workspaces, although the API takes 200 in a request', async () => {
