@@ -3,6 +3,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
+import { buildAssignments } from '../../infra/postgres/assignments.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import { insertOnce } from '../../infra/postgres/insert-once.ts';
@@ -110,7 +111,7 @@ export async function updateDataset(
   change: DatasetChange,
 ): Promise<DatasetRecord> {
   requireValidSchemas(change);
-  const columns: Record<string, unknown> = {
+  const columns = {
     name: change.name ?? undefined,
     description: change.description,
     inputs_schema_definition: change.inputsSchema === undefined ? undefined : toText(change.inputsSchema),
@@ -120,13 +121,13 @@ export async function updateDataset(
     searchable: change.metadata === undefined ? undefined : toJsonb(change.metadata ?? {}),
     baseline_experiment_id: change.baselineExperimentId,
   };
-  const changed = Object.entries(columns).filter(([, value]) => value !== undefined);
-  const assignments = changed.map(([column], index) => `${column} = $${index + 3}`);
+  const { assignments, values } = buildAssignments(columns, 3);
   await queueForDatasets([datasetId], () =>
-    database.execute(
-      `UPDATE datasets SET ${['modified_at = now()', ...assignments].join(', ')} WHERE id = $1 AND workspace_id = $2`,
-      [datasetId, workspaceId, ...changed.map(([, value]) => value)],
-    ),
+    database.execute(`UPDATE datasets SET modified_at = now()${assignments} WHERE id = $1 AND workspace_id = $2`, [
+      datasetId,
+      workspaceId,
+      ...values,
+    ]),
   ).catch((error: unknown) => {
     throw getViolatedConstraint(error) === undefined ? error : createNameError();
   });

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { buildAssignments } from '../../infra/postgres/assignments.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -166,13 +167,10 @@ export async function updateProject(
           [workspaceId, before.name, projectId],
         );
       }
-      const changes = Object.entries(listChangedColumns(toProjectRecord(before), change)).filter(
-        ([, value]) => value !== undefined,
-      );
-      const sets = changes.map(([column], index) => `${column} = $${index + 2}, `);
+      const { assignments, values } = buildAssignments(listChangedColumns(toProjectRecord(before), change), 2);
       const [row] = await tx.query<ProjectRow>(
-        `UPDATE projects SET ${sets.join('')}updated_at = now() WHERE id = $1 RETURNING ${projectColumns}`,
-        [projectId, ...changes.map(([, value]) => value)],
+        `UPDATE projects SET updated_at = now()${assignments} WHERE id = $1 RETURNING ${projectColumns}`,
+        [projectId, ...values],
       );
       return toProjectRecord(row!);
     })

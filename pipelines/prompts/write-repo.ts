@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { buildAssignments } from '../../infra/postgres/assignments.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { addTaggings } from '../tags/taggings.ts';
@@ -83,22 +84,18 @@ export async function updateRepo(
   name: RepoName,
   { description, readme, tags, isPublic, isArchived }: RepoChange,
 ): Promise<RepoRecord> {
-  const columns: Record<string, unknown> = {
+  const columns = {
     description,
     readme,
     tags: tags === undefined ? undefined : withoutRepeats(tags ?? []),
     is_public: isPublic ?? undefined,
     is_archived: isArchived ?? undefined,
   };
-  const changed = Object.entries(columns).filter(([, value]) => value !== undefined);
-  const assignments = changed.map(([column], index) => `${column} = $${index + 2}`);
+  const { assignments, values } = buildAssignments(columns, 2);
   return database.transaction(async (tx) => {
     const { id, ownerHandle } = await lockOwnRepo(tx, caller.workspaceId, name);
     if (isPublic === true) requireOwnerHandle(ownerHandle);
-    await tx.execute(`UPDATE repos SET ${['updated_at = now()', ...assignments].join(', ')} WHERE id = $1`, [
-      id,
-      ...changed.map(([, value]) => value),
-    ]);
+    await tx.execute(`UPDATE repos SET updated_at = now()${assignments} WHERE id = $1`, [id, ...values]);
     return readRepo(tx, caller, id);
   });
 }

@@ -3,6 +3,7 @@ import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { parseNullableJson } from '../../infra/json/json-value.ts';
 import { formatMarkedJson, parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
+import { buildAssignments } from '../../infra/postgres/assignments.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { insertOnce } from '../../infra/postgres/insert-once.ts';
 import {
@@ -228,12 +229,10 @@ export async function updateQueue(
     if (!found) throw createNotFoundError();
     const stored = parseNullableJson<RubricItem[]>(found.rubric_items) ?? [];
     const rubric = change.rubric_items && { rubric_items: keepRubricFields(change.rubric_items, stored) };
-    const columns = Object.entries(toColumns({ ...change, ...rubric }));
-    const assignments = columns.map(([name], index) => `${name} = $${index + 3}`);
+    const { assignments, values } = buildAssignments(toColumns({ ...change, ...rubric }), 3);
     await tx.execute(
-      `UPDATE annotation_queues SET ${['updated_at = now()', ...assignments].join(', ')}
-       WHERE id = $1 AND workspace_id = $2`,
-      [queueId, workspaceId, ...columns.map(([, value]) => value)],
+      `UPDATE annotation_queues SET updated_at = now()${assignments} WHERE id = $1 AND workspace_id = $2`,
+      [queueId, workspaceId, ...values],
     );
     return readQueueWithConfigs(tx, workspaceId, queueId);
   });
