@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
-import { sendExampleParts } from './send-example-parts.ts';
+import { createDataset, sendExampleParts } from './dataset-requests.ts';
 
 /** Numbers that JavaScript would change, as Python writes them. */
 const exact = '{"id":1234567890123456789,"list":[98765432109876543210],"float":1.0,"huge":1e400}';
@@ -23,35 +23,34 @@ async function send(method: 'GET' | 'POST' | 'PATCH', url: string, payload?: str
 }
 
 const create = async (url: string, payload: string) => JSON.parse(await send('POST', url, payload)).id as string;
-const createDataset = () => create('/datasets', JSON.stringify({ name: randomUUID() }));
 const withSplit = (metadata: string, ...splits: string[]) =>
   `${metadata.slice(0, -1)},"dataset_split":${JSON.stringify(splits)}}`;
 
 describe('the metadata of examples keeps its numbers', () => {
   test('if they are created, changed and added to splits by multipart', async () => {
-    const dataset = await createDataset();
-    const url = `/v1/platform/datasets/${dataset}/examples`;
+    const datasetId = await createDataset(api, key);
     const id = randomUUID();
     const parts = [
       [id, `{"metadata":${exact}}`],
       [`${id}.inputs`, {}],
     ] as const;
-    expect(await sendExampleParts(api, { key, url }, parts)).toMatchObject({ status: 201 });
+    expect(await sendExampleParts(api, { key, datasetId }, parts)).toMatchObject({ status: 201 });
     const read = () => send('GET', `/examples/${id}`);
     expect(await read()).toContain(withSplit(exact, 'base'));
-    expect(await sendExampleParts(api, { key, url, method: 'PATCH' }, [[id, { split: 'test' }]])).toMatchObject({
+    expect(await sendExampleParts(api, { key, datasetId, method: 'PATCH' }, [[id, { split: 'test' }]])).toMatchObject({
       status: 201,
     });
     expect(await read()).toContain(withSplit(exact, 'test'));
     const operations = '[{"key":"id","operation":"SET","value":9007199254740993}]';
-    await send('PATCH', `${url}/metadata`, `{"example_ids":["${id}"],"operations":${operations}}`);
+    const change = `{"example_ids":["${id}"],"operations":${operations}}`;
+    await send('PATCH', `/v1/platform/datasets/${datasetId}/examples/metadata`, change);
     expect(await read()).toContain('"list":[98765432109876543210],"float":1.0,"huge":1e400');
     expect(await read()).toContain('"id":9007199254740993');
-    expect(await send('GET', `/datasets/${dataset}/jsonl`)).toContain('"id":9007199254740993');
+    expect(await send('GET', `/datasets/${datasetId}/jsonl`)).toContain('"id":9007199254740993');
   });
 
   test('and finds examples by them', async () => {
-    const dataset = await createDataset();
+    const dataset = await createDataset(api, key);
     const payload = (id: string) => `{"dataset_id":"${dataset}","inputs":{},"metadata":{"id":${id},"at":0.50}}`;
     const id = await create('/examples', payload('1234567890123456789'));
     await create('/examples', payload('1234567890123456788'));
@@ -65,7 +64,7 @@ describe('the metadata of examples keeps its numbers', () => {
 });
 
 test('examples that are sent as JSON keep the numbers of inputs and outputs', async () => {
-  const dataset = await createDataset();
+  const dataset = await createDataset(api, key);
   const content = (text: string) => `"dataset_id":"${dataset}","inputs":${text},"outputs":${text},"metadata":${text}`;
   const expected = [`"inputs":${exact}`, `"outputs":${exact}`, withSplit(exact, 'base')];
   const id = await create('/examples', `{${content(exact)}}`);
@@ -81,14 +80,14 @@ test('examples that are sent as JSON keep the numbers of inputs and outputs', as
 });
 
 test('the fields of an example in a part are read only if the part is small enough', async () => {
-  const [url, id] = [`/v1/platform/datasets/${await createDataset()}/examples`, randomUUID()];
+  const [datasetId, id] = [await createDataset(api, key), randomUUID()];
   const parts = [
     [id, `{"metadata":[${'1,'.repeat(maxRunBytes / 2)}`],
     [`${id}.inputs`, {}],
   ] as const;
   const refused = { status: 413, body: { code: 'EXAMPLE_TOO_LARGE' } };
   // The part is not valid JSON.
-  expect(await sendExampleParts(api, { key, url }, parts)).toMatchObject(refused);
+  expect(await sendExampleParts(api, { key, datasetId }, parts)).toMatchObject(refused);
 });
 
 describe('numbers that only Python writes are read as null', () => {
@@ -96,14 +95,14 @@ describe('numbers that only Python writes are read as null', () => {
   const stored = '{"score":null,"text":"NaN","bounds":[null,null],"id":1234567890123456789}';
 
   test('in the parts of an example', async () => {
-    const url = `/v1/platform/datasets/${await createDataset()}/examples`;
+    const datasetId = await createDataset(api, key);
     const id = randomUUID();
     const parts = [
       [id, `{"metadata":${python}}`],
       [`${id}.inputs`, python],
       [`${id}.outputs`, python],
     ] as const;
-    expect(await sendExampleParts(api, { key, url }, parts)).toMatchObject({ status: 201 });
+    expect(await sendExampleParts(api, { key, datasetId }, parts)).toMatchObject({ status: 201 });
     const example = await send('GET', `/examples/${id}`);
     for (const field of ['inputs', 'outputs']) expect(example).toContain(`"${field}":${stored}`);
     expect(example).toContain(withSplit(stored, 'base'));
@@ -158,7 +157,7 @@ describe('metadata keeps its numbers', () => {
   });
 
   test('of a comparison', async () => {
-    const dataset = await createDataset();
+    const dataset = await createDataset(api, key);
     const session = await create('/sessions', JSON.stringify({ name: randomUUID(), reference_dataset_id: dataset }));
     const ids = `"experiment_ids":["${session}"],"reference_dataset_id":"${dataset}"`;
     await send('POST', '/datasets/comparative', `{"name":"comparison",${ids},"extra":{"metadata":${exact}}}`);

@@ -3,7 +3,7 @@ import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from '@langchain/
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
-import { sendExampleParts } from './send-example-parts.ts';
+import { createDataset, sendExampleParts } from './dataset-requests.ts';
 
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
@@ -39,11 +39,7 @@ const chatModel = {
   ],
 };
 
-async function addDataset(more: object): Promise<string> {
-  const { status, body } = await ask('POST', '/datasets', { name: randomUUID(), ...more });
-  expect([status, body]).toEqual([200, expect.anything()]);
-  return body.id;
-}
+const addDataset = (fields: object) => createDataset(api, acme.adminKey, fields);
 
 /** Creates an example, and returns its inputs and outputs. */
 async function add(dataset_id: string, example: object) {
@@ -54,14 +50,10 @@ async function add(dataset_id: string, example: object) {
 /** Creates an example from JSON text, and returns the text of the response that reads it. */
 async function addText(datasetId: string, inputs: string) {
   const id = randomUUID();
-  const { status } = await sendExampleParts(
-    api,
-    { key: acme.adminKey, url: `/v1/platform/datasets/${datasetId}/examples` },
-    [
-      [id, '{}'],
-      [`${id}.inputs`, inputs],
-    ],
-  );
+  const { status } = await sendExampleParts(api, { key: acme.adminKey, datasetId }, [
+    [id, '{}'],
+    [`${id}.inputs`, inputs],
+  ]);
   expect(status).toBe(201);
   return (await api.server.inject({ url: `/examples/${id}`, headers: { 'x-api-key': acme.adminKey } })).body;
 }

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
-import { type ExamplePart, sendExampleParts } from './send-example-parts.ts';
+import { createDataset, type ExamplePart, sendExampleParts } from './dataset-requests.ts';
 
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
@@ -15,18 +15,9 @@ afterAll(() => api.close());
 const ask = (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object) =>
   api.ask(acme.workspaceKeys[0], method, url, payload);
 
-async function addDataset(more: object = {}): Promise<string> {
-  const { status, body } = await ask('POST', '/datasets', { name: randomUUID(), ...more });
-  expect(status).toBe(200);
-  return body.id;
-}
-
+const addDataset = (fields?: object) => createDataset(api, acme.workspaceKeys[0], fields);
 const sendParts = (method: 'POST' | 'PATCH', datasetId: string, parts: readonly ExamplePart[]) =>
-  sendExampleParts(
-    api,
-    { key: acme.workspaceKeys[0], method, url: `/v1/platform/datasets/${datasetId}/examples` },
-    parts,
-  );
+  sendExampleParts(api, { key: acme.workspaceKeys[0], method, datasetId }, parts);
 
 it('a schema with $async is enforced like any other', async () => {
   const schema = { $async: true, type: 'object', required: ['question'] };

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
-import { type ExamplePart, sendExampleParts } from './send-example-parts.ts';
+import { createDataset, type ExamplePart, sendExampleParts } from './dataset-requests.ts';
 
 /** `POST /v1/platform/examples/multipart`, which creates and changes examples; older Python SDKs call it. */
 
@@ -17,12 +17,9 @@ afterAll(() => api?.close());
 const ask = (method: 'GET' | 'POST' | 'DELETE', url: string, payload?: object) =>
   api.ask(acme.adminKey, method, url, payload);
 
-async function addDataset(more: object = {}): Promise<string> {
-  return (await ask('POST', '/datasets', { name: randomUUID(), ...more })).body.id;
-}
+const addDataset = (fields?: object) => createDataset(api, acme.adminKey, fields);
 
-const upsert = (parts: readonly ExamplePart[], key = acme.adminKey) =>
-  sendExampleParts(api, { key, url: '/v1/platform/examples/multipart' }, parts);
+const upsert = (parts: readonly ExamplePart[], key = acme.adminKey) => sendExampleParts(api, { key }, parts);
 
 const example = (id: string, dataset_id: string, inputs: unknown, more: object = {}): ExamplePart[] => [
   [id, { dataset_id, created_at: '2026-01-01T00:00:00Z', ...more }],
