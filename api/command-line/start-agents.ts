@@ -17,7 +17,7 @@ import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { type HttpApp, openHttpApp } from '../../pipelines/agents/app/http-app.ts';
 import { RecentAssistants } from '../../pipelines/agents/assistants/assistant.ts';
 import { ensureSystemAssistants } from '../../pipelines/agents/assistants/write-assistants.ts';
-import { openAuthProcess } from '../../pipelines/agents/auth/auth-process.ts';
+import { type AuthProcess, openAuthProcess } from '../../pipelines/agents/auth/auth-process.ts';
 import { createCronRun, startCrons } from '../../pipelines/agents/crons/fire-cron.ts';
 import type { Executor } from '../../pipelines/agents/execute/executor.ts';
 import { type GraphsFile, readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
@@ -43,7 +43,7 @@ import type { CustomAccess } from '../server/api-form.ts';
 import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { createTicketSigner, type TicketReader } from '../server/session-ticket.ts';
-import { type AgentDeps, isolateGraphs, openGraphPool, startWork } from './agent-work.ts';
+import { type AgentDeps, type IsolatedGraphs, isolateGraphs, openGraphPool, startWork } from './agent-work.ts';
 import { getAgentServerAddress, getAgentServerUrl } from './check-port.ts';
 import type { AgentsPart } from './role.ts';
 import { listenHttp } from './serve-http.ts';
@@ -172,27 +172,7 @@ export async function openAgents(
 
   const isolatedGraphs = await isolateGraphs(parts, file, deployment, shutdown);
   const { accounts, words: graphCode } = isolatedGraphs;
-  const authProcessOptions = {
-    file,
-    environment: buildGraphEnvironment(),
-    accounts,
-    heartbeatTimeoutMs: config.agentsHeartbeatTimeoutMs,
-    logger,
-  };
-  const authProcess = file.auth && (await openAuthProcess(authProcessOptions));
-  if (authProcess) shutdown.add('custom authentication', () => authProcess.close());
-  const app =
-    file.app &&
-    (await openHttpApp({
-      file: { ...file, app: file.app },
-      environment: buildGraphEnvironment(),
-      accounts,
-      serverUrl: getAgentServerUrl(config),
-      heartbeatTimeoutMs: config.agentsHeartbeatTimeoutMs,
-      timeoutMs: config.agentsAppTimeoutMs,
-      logger,
-    }));
-  if (app) shutdown.add('custom app', () => app.close());
+  const { authProcess, app } = await openProjectProcesses(parts, file, accounts, shutdown);
   const pool = await openGraphPool(parts, isolatedGraphs, part, shutdown);
   if (deployment.project !== undefined) requireAllGraphs(pool.loadErrors);
   const served = file.graphs.map(({ graphId, description }) => ({
@@ -203,25 +183,8 @@ export async function openAgents(
 
   const hub = await openStreamHub({ log, clickhouse, deploymentId, gapTimeoutMs: config.agentsLeaseMs + 10_000 });
   shutdown.add('streams', () => hub.close());
-  const sweepers = [
-    { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
-    { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
-    { what: 'final values of runs', sweep: deleteExpiredFinalValues },
-    { what: 'stream events of deleted threads', sweep: createDeletedThreadPurge({ clickhouse, log }) },
-  ].map(({ what, sweep, everyMinutes = 0.5 }) =>
-    startRepeating(
-      async (signal) => {
-        // Each call removes a bounded number of rows. Several processes can do this at once.
-        while (!signal.aborted && (await sweep(database, deploymentId, signal)) > 0);
-      },
-      {
-        maxPauseMs: everyMinutes * 60_000,
-        onFailure: (err) => logger.warn({ err, what }, 'expired rows could not be removed: retrying'),
-      },
-    ),
-  );
-  // Added before the graph runs, so that a sweep in progress does not delay their drain.
-  shutdown.add('expiry', async () => void (await Promise.all(sweepers.map((sweeper) => sweeper.stop()))));
+  // Started before the graph runs and stopped after them, so that a sweep in progress does not delay their drain.
+  startSweepers(parts, file, deploymentId, shutdown);
   const { executor, publisher } = startWork(parts, { servedDeployment: deployment, file, watch }, pool, shutdown);
   if (app) watch.onDeleted(() => app.close());
 
@@ -282,6 +245,63 @@ export async function openAgents(
     ...(ownAccess && { ownAccess }),
     ...(app && { app }),
   };
+}
+
+/** Starts the processes of the project's own authentication and routes, if its langgraph.json has these. */
+async function openProjectProcesses(
+  { config, logger }: AgentDeps,
+  file: GraphsFile,
+  accounts: IsolatedGraphs['accounts'],
+  shutdown: ShutdownSteps,
+): Promise<{ readonly authProcess: AuthProcess | undefined; readonly app: HttpApp | undefined }> {
+  const common = {
+    environment: buildGraphEnvironment(),
+    accounts,
+    heartbeatTimeoutMs: config.agentsHeartbeatTimeoutMs,
+    logger,
+  };
+  const authProcess = file.auth && (await openAuthProcess({ ...common, file }));
+  if (authProcess) shutdown.add('custom authentication', () => authProcess.close());
+  const app =
+    file.app &&
+    (await openHttpApp({
+      ...common,
+      file: { ...file, app: file.app },
+      serverUrl: getAgentServerUrl(config),
+      timeoutMs: config.agentsAppTimeoutMs,
+    }));
+  if (app) shutdown.add('custom app', () => app.close());
+  return { authProcess, app };
+}
+
+/** Starts the removal of what has expired. */
+function startSweepers(
+  { stores, log, logger }: AgentDeps,
+  file: GraphsFile,
+  deploymentId: string,
+  shutdown: ShutdownSteps,
+): void {
+  const sweepers = [
+    { what: 'threads', sweep: expireThreads, everyMinutes: file.checkpointer.ttl?.sweep_interval_minutes },
+    { what: 'items of the store', sweep: deleteExpiredItems, everyMinutes: file.store.ttl?.sweep_interval_minutes },
+    { what: 'final values of runs', sweep: deleteExpiredFinalValues },
+    {
+      what: 'stream events of deleted threads',
+      sweep: createDeletedThreadPurge({ clickhouse: stores.clickhouse, log }),
+    },
+  ].map(({ what, sweep, everyMinutes = 0.5 }) =>
+    startRepeating(
+      async (signal) => {
+        // Each call removes a bounded number of rows. Several processes can do this at once.
+        while (!signal.aborted && (await sweep(stores.database, deploymentId, signal)) > 0);
+      },
+      {
+        maxPauseMs: everyMinutes * 60_000,
+        onFailure: (err) => logger.warn({ err, what }, 'expired rows could not be removed: retrying'),
+      },
+    ),
+  );
+  shutdown.add('expiry', async () => void (await Promise.all(sweepers.map((sweeper) => sweeper.stop()))));
 }
 
 /**
