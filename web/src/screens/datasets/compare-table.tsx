@@ -1,4 +1,5 @@
 import { useMemo } from 'react';
+import { Choices } from '../../components/choices.tsx';
 import { formatCost, formatCount, formatQuantity, formatSeconds } from '../../components/format.ts';
 import { useShortcuts } from '../../components/shortcuts.tsx';
 import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
@@ -16,9 +17,9 @@ import { Difference, formatDifference } from './verdict.tsx';
 const rowHeight = 96;
 const maxPreview = 600;
 const filters = [
-  { show: undefined, label: 'All' },
-  { show: 'differences', label: 'Differences' },
-  { show: 'regressions', label: 'Regressions' },
+  { value: undefined, label: 'All' },
+  { value: 'differences', label: 'Differences' },
+  { value: 'regressions', label: 'Regressions' },
 ] as const;
 
 /** A row for each example: its reference outputs and the outputs of each experiment. */
@@ -48,21 +49,15 @@ export function CompareTable({
   return (
     <>
       <div className="row wrap dataset-bar">
-        <fieldset className="choices">
-          <legend className="visually-hidden">Examples to show</legend>
-          {filters.map((filter) => (
-            <button
-              key={filter.label}
-              type="button"
-              className="button"
-              aria-pressed={filter.show === show}
-              disabled={filter.show !== undefined && ids.length < 2}
-              onClick={() => onChange({ show: filter.show })}
-            >
-              {filter.label}
-            </button>
-          ))}
-        </fieldset>
+        <Choices
+          label="Examples to show"
+          choices={filters.map((filter) => ({
+            ...filter,
+            disabled: filter.value !== undefined && ids.length < 2,
+          }))}
+          chosen={show}
+          onChoose={(value) => onChange({ show: value })}
+        />
         {show !== undefined && (
           <span className="muted" role="status">
             {formatCount(rows.length)} of {formatQuantity(compared.length, 'example')}

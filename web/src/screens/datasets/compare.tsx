@@ -11,7 +11,6 @@ import { ExperimentSummary, listFeedbackKeys } from './experiment-summary.tsx';
 import type { CompareSearch } from './search.ts';
 import { maxExperiments, useComparison, useExperiments, useLowerIsBetter } from './use-comparison.ts';
 import '../trace/trace.css';
-import '../traces/traces.css';
 import './datasets.css';
 import './compare.css';
 

@@ -3,6 +3,7 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useDeferredValue } from 'react';
 import { call } from '../../api/client.ts';
 import { useSession, useWorkspaces } from '../../api/session.ts';
+import { Choices } from '../../components/choices.tsx';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
@@ -11,12 +12,16 @@ import { EmptyState, MoreButton, PagesState, Permitted } from '../../components/
 import { Time, Value } from '../../components/text.tsx';
 import { type PromptsSearch, type RepoKind, repoKinds } from './search.ts';
 import { ownOwner, toRepo } from './use-commits.ts';
-import '../traces/traces.css';
 import './prompts.css';
 
 const route = getRouteApi('/shell/prompts');
 const pageSize = 100;
 const kinds = Object.keys(repoKinds) as RepoKind[];
+const kindChoices = [{ value: undefined, label: 'All' }, ...kinds.map((value) => ({ value, label: repoKinds[value] }))];
+const workspaceChoices = [
+  { value: false, label: 'This workspace' },
+  { value: true, label: 'Public' },
+];
 
 /** The prompts, agents and skills of the workspace. */
 export function Prompts() {
@@ -70,34 +75,13 @@ function PromptList() {
       <header className="page-head">
         <Heading text="Prompts" />
         <span className="spacer" />
-        <fieldset className="choices">
-          <legend className="visually-hidden">Workspaces</legend>
-          <button
-            type="button"
-            className="button"
-            aria-pressed={!isPublic}
-            onClick={() => change({ public: undefined })}
-          >
-            This workspace
-          </button>
-          <button type="button" className="button" aria-pressed={isPublic} onClick={() => change({ public: true })}>
-            Public
-          </button>
-        </fieldset>
-        <fieldset className="choices">
-          <legend className="visually-hidden">Kind</legend>
-          {[undefined, ...kinds].map((each) => (
-            <button
-              key={each ?? 'all'}
-              type="button"
-              className="button"
-              aria-pressed={each === kind}
-              onClick={() => change({ kind: each })}
-            >
-              {each === undefined ? 'All' : repoKinds[each]}
-            </button>
-          ))}
-        </fieldset>
+        <Choices
+          label="Workspaces"
+          choices={workspaceChoices}
+          chosen={isPublic}
+          onChoose={(chosen) => change({ public: chosen || undefined })}
+        />
+        <Choices label="Kind" choices={kindChoices} chosen={kind} onChoose={(chosen) => change({ kind: chosen })} />
         <SearchField
           label="Find a prompt"
           maxLength={1000}

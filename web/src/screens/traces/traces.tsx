@@ -1,5 +1,6 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
+import { Choices } from '../../components/choices.tsx';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
@@ -65,7 +66,7 @@ function TracesOfProject() {
   return (
     <div className="traces">
       <ProjectHead projectId={projectId} name={project.data?.name} search={search}>
-        <RunsMenu runs={search.runs} onChange={(runs) => change({ runs })} />
+        <Choices label="Runs to show" choices={runChoices} chosen={search.runs} onChoose={(runs) => change({ runs })} />
         <RangeMenu search={search} onChange={change} />
         <ColumnMenu
           columns={columns}
@@ -152,35 +153,10 @@ function NoRuns({ name, search }: { readonly name: string | undefined; readonly 
 }
 
 const runChoices = [
-  { runs: undefined, label: 'Traces' },
-  { runs: 'llm', label: 'Model calls' },
-  { runs: 'all', label: 'All runs' },
+  { value: undefined, label: 'Traces' },
+  { value: 'llm', label: 'Model calls' },
+  { value: 'all', label: 'All runs' },
 ] as const;
-
-function RunsMenu({
-  runs,
-  onChange,
-}: {
-  readonly runs: TracesSearch['runs'];
-  readonly onChange: (runs: TracesSearch['runs']) => void;
-}) {
-  return (
-    <fieldset className="choices">
-      <legend className="visually-hidden">Runs to show</legend>
-      {runChoices.map((choice) => (
-        <button
-          key={choice.label}
-          type="button"
-          className="button"
-          aria-pressed={choice.runs === runs}
-          onClick={() => onChange(choice.runs)}
-        >
-          {choice.label}
-        </button>
-      ))}
-    </fieldset>
-  );
-}
 
 function ColumnMenu({
   columns,
