@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import type { ExportCursor } from '../../pipelines/exports/chunk-reader.ts';
+import type { ExportCursor } from '../../pipelines/exports/members.ts';
 import {
   type ExportRunWithFiles,
   listExportFiles,

@@ -8,8 +8,8 @@
  */
 import { formatWithRemedy, isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
-import type { ExportCursor } from './chunk-reader.ts';
 import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
+import type { ExportCursor } from './members.ts';
 import { type ExportRecord, exportColumns } from './record.ts';
 import { type ExportStatus, endExport, enqueueRun, enqueueWaitingExports, listPreviousStates } from './states.ts';
 

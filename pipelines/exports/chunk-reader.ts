@@ -12,22 +12,14 @@ import { readDerivedValues } from './derived-values.ts';
 import {
   buildMembersCondition,
   buildMembersFilter,
+  type ExportCursor,
   exportableCondition,
+  type MemberRange,
   type MembersCondition,
   memberCondition,
   memberOrder,
 } from './members.ts';
 import type { ExportFormat, ExportScope } from './record.ts';
-
-/**
- * Position of a run in the sort order of an export: key time, then trace id, then run id, compared in the same way as
- * in ClickHouse.
- */
-export interface ExportCursor {
-  readonly startTimeMicros: number;
-  readonly traceId: string;
-  readonly runId: string;
-}
 
 /** A sequence of consecutive members of a scope: the members after `after`, up to and including `last`. */
 export interface ExportChunk {
@@ -91,10 +83,11 @@ export async function findChunk(
       bytes: limits.bytes - (chunk?.bytes ?? 0),
       heavyBytes: maxHeavyBytes - heavyBytes,
     };
-    const position = chunk?.last ?? after;
-    const rangeEnd = await probe(clickhouse, scope, position, from, missing.rows, signal);
+    const range = { after: chunk?.last ?? after, window: { fromMicros: from, untilMicrosExclusive } };
+    const rangeEnd = await probe(clickhouse, scope, range, missing.rows, signal);
     if (rangeEnd === undefined) break;
-    const found = await findChunkEnd(clickhouse, scope, position, from, rangeEnd, missing, signal);
+    const probed = { ...range, window: { fromMicros: from, untilMicrosExclusive: rangeEnd } };
+    const found = await findChunkEnd(clickhouse, scope, probed, missing, signal);
     if (found.end !== undefined) {
       const { ordinal, total, heavy, ...last } = found.end;
       if (chunk !== undefined && (total > missing.bytes || heavy > missing.heavyBytes)) break;
@@ -108,19 +101,17 @@ export async function findChunk(
 }
 
 /**
- * Finds the exclusive end of the time range that contains the next `rows` stored rows. Returns undefined if no rows
- * follow.
+ * Finds the exclusive end of the time that contains the first `rows` stored rows of the range. Returns undefined if the
+ * range contains none.
  */
 async function probe(
   clickhouse: ClickHouse,
   scope: ExportScope,
-  after: ExportCursor | undefined,
-  fromMicros: number,
+  range: MemberRange,
   rows: number,
   signal: AbortSignal | undefined,
 ): Promise<number | undefined> {
-  const { untilMicrosExclusive } = scope.window;
-  const { sql, params } = buildMembersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
+  const { sql, params } = buildMembersCondition(scope, range);
   const [row] = await clickhouse.query<{ rows: number; newest: number }>({
     name: 'probe-export',
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(max(t)) AS newest FROM (
@@ -129,7 +120,7 @@ async function probe(
     ...(signal && { signal }),
   });
   if (row === undefined || row.rows === 0) return undefined;
-  return row.rows < rows ? untilMicrosExclusive : row.newest + 1;
+  return row.rows < rows ? scope.window.untilMicrosExclusive : row.newest + 1;
 }
 
 interface EndRow {
@@ -157,13 +148,11 @@ interface FilledChunk {
 async function findChunkEnd(
   clickhouse: ClickHouse,
   scope: ExportScope,
-  after: ExportCursor | undefined,
-  fromMicros: number,
-  untilMicrosExclusive: number,
+  range: MemberRange,
   limits: ChunkLimits & { readonly heavyBytes: number },
   signal: AbortSignal | undefined,
 ): Promise<FilledChunk> {
-  const condition = buildMembersCondition(scope, { after, window: { fromMicros, untilMicrosExclusive } });
+  const condition = buildMembersCondition(scope, range);
   const filter = buildMembersFilter(scope, condition);
   const [row] = await clickhouse.query<EndRow>({
     name: 'find-chunk',

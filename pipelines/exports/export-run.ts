@@ -28,8 +28,9 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import { counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { type Checkpoint, type ExportRunRecord, type PendingUpload, runColumns } from './checkpoint.ts';
-import type { ExportChunk, ExportCursor } from './chunk-reader.ts';
+import type { ExportChunk } from './chunk-reader.ts';
 import type { ExportWorkerDeps } from './export-deps.ts';
+import type { ExportCursor } from './members.ts';
 import { buildPartKey, type ExportRecord, exportColumns } from './record.ts';
 
 const exportedRows = counter('runlake_export_rows_total', 'Runs in the files that bulk exports have recorded.', []);

@@ -13,7 +13,6 @@ import { buildLiveCondition } from '../retention/lifetimes.ts';
 import { buildFilterClauses, type FilterClauses } from '../runs/filter-clauses.ts';
 import type { TimeWindow } from '../runs/run-columns.ts';
 import { buildScopeCondition } from '../runs/run-scope.ts';
-import type { ExportCursor } from './chunk-reader.ts';
 import type { ExportScope } from './record.ts';
 
 /** Sort order of the rows in an export. Within one project it equals the order of the table's sorting key. */
@@ -24,13 +23,23 @@ export const exportableCondition = buildLiveCondition('members_until');
 
 export const memberCondition = 'first_received_at <= fromUnixTimestamp64Micro({members_until:Int64})';
 
+/**
+ * Position of a run in the sort order of an export: key time, then trace id, then run id, compared in the same way as
+ * in ClickHouse.
+ */
+export interface ExportCursor {
+  readonly startTimeMicros: number;
+  readonly traceId: string;
+  readonly runId: string;
+}
+
 export interface MembersCondition {
   /** Conditions on the key, joined by AND. Their result is the same for all stored rows of a run. */
   readonly sql: string;
   readonly params: Readonly<Record<string, QueryParameter>>;
 }
 
-interface MemberRange {
+export interface MemberRange {
   readonly after?: ExportCursor | undefined;
   /** Inclusive end of the range. */
   readonly last?: ExportCursor | undefined;

@@ -1,12 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import {
-  type ChunkLimits,
-  type ExportChunk,
-  type ExportCursor,
-  findChunk,
-} from '../../../pipelines/exports/chunk-reader.ts';
-import { buildMembersCondition, countMembers } from '../../../pipelines/exports/members.ts';
+import { type ChunkLimits, type ExportChunk, findChunk } from '../../../pipelines/exports/chunk-reader.ts';
+import { buildMembersCondition, countMembers, type ExportCursor } from '../../../pipelines/exports/members.ts';
 import type { ExportScope } from '../../../pipelines/exports/record.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';

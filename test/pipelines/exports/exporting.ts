@@ -8,10 +8,10 @@ import {
   type ChunkDeps,
   type ChunkLimits,
   type ChunkRequest,
-  type ExportCursor,
   findChunk,
   readChunk,
 } from '../../../pipelines/exports/chunk-reader.ts';
+import type { ExportCursor } from '../../../pipelines/exports/members.ts';
 import { encodeChunk, type ParquetPart } from '../../../pipelines/exports/parquet-writer.ts';
 import type { ExportFormat, ExportScope } from '../../../pipelines/exports/record.ts';
 import { readFeedbackStatsByRun } from '../../../pipelines/feedback/feedback-stats.ts';
