@@ -36,29 +36,26 @@ export interface JsonBodyOptions extends RequestLimits {
  */
 export function readJsonBody(
   stream: Readable,
-  { contentLength, bodyLimit: { bytes: limitBytes, setting: limit }, budget, tenantId, onOpen }: JsonBodyOptions,
+  { contentLength, bodyLimit: { bytes: maxBytes, setting: limitName }, budget, tenantId, onOpen }: JsonBodyOptions,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const chunks = new BodyChunks();
-    let bytes = 0;
     const fail = (error: unknown) => {
       stream.off('data', onData);
       chunks.clear();
       reject(error);
     };
     const share = budget.open(tenantId, fail);
+    const chunks = new BodyChunks({ maxBytes, limitName, share });
     onOpen(share);
     const onData = (chunk: Buffer) => {
-      bytes += chunk.length;
       try {
-        if (bytes > limitBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes, limit });
-        share.take(chunk.length);
         chunks.append(chunk);
       } catch (error) {
         fail(error);
       }
     };
-    if (Number(contentLength) > limitBytes) return fail(runlakeError('BODY_TOO_LARGE', { limitBytes, limit }));
+    if (Number(contentLength) > maxBytes)
+      return fail(runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName }));
     stream
       .on('data', onData)
       .on('end', () => {

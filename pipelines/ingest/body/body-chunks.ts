@@ -1,12 +1,25 @@
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import type { BodyShare } from './body-budget.ts';
+
 /** Smaller chunks are copied into a block, because each chunk costs about 200 bytes in addition to its content. */
 const minChunkBytes = 4 * 1024;
 const maxBlockBytes = 64 * 1024;
 
+export interface BodyLimit {
+  /** Maximum number of bytes. */
+  readonly maxBytes: number;
+  /** Setting that configures `maxBytes`, or another name of the limit; named in the error. */
+  readonly limitName: string;
+  /** Budget from which bytes are reserved before they are kept. */
+  readonly share?: Pick<BodyShare, 'take'> | undefined;
+}
+
 /**
- * Collects the chunks of a body. It needs about as much memory as the body, even if the bytes arrive one by one. A body
- * that arrives in one chunk is not copied.
+ * Collects the chunks of a body within a limit. It needs about as much memory as the body, even if the bytes arrive one
+ * by one. A body that arrives in one chunk is not copied.
  */
 export class BodyChunks {
+  readonly #limit: BodyLimit;
   readonly #chunks: Buffer[] = [];
   #bytes = 0;
   #block = Buffer.alloc(0);
@@ -14,12 +27,26 @@ export class BodyChunks {
   #start = 0;
   #end = 0;
 
+  constructor(limit: BodyLimit) {
+    this.#limit = limit;
+  }
+
+  /** Number of bytes, also of a chunk that exceeded the limit. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** @throws BODY_TOO_LARGE; the errors of the budget */
   append(chunk: Buffer): void {
-    if (this.#bytes === 0 || chunk.length >= minChunkBytes) {
+    const { maxBytes, limitName: limit, share } = this.#limit;
+    const isFirst = this.#bytes === 0;
+    this.#bytes += chunk.length;
+    if (this.#bytes > maxBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit });
+    share?.take(chunk.length);
+    if (isFirst || chunk.length >= minChunkBytes) {
       this.#closeSection();
       this.#chunks.push(chunk);
     } else this.#copy(chunk);
-    this.#bytes += chunk.length;
   }
 
   /** Returns the collected chunks, in order. The caller may remove those that it has processed. */

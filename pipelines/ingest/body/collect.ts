@@ -3,7 +3,7 @@ import zlib from 'node:zlib';
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { raceWithAbort, timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
 import { type BodyShare, incompleteBodies } from './body-budget.ts';
-import { BodyChunks } from './body-chunks.ts';
+import { BodyChunks, type BodyLimit } from './body-chunks.ts';
 import { ZstdStream } from './zstd-stream.ts';
 
 export type Encoding = 'gzip' | 'deflate' | 'zstd';
@@ -100,16 +100,12 @@ class ZlibDecoder implements Decoder {
   }
 }
 
-export interface CollectOptions {
+/** The limit applies to the bytes on the wire, and again to those after decompression. */
+export interface CollectOptions extends BodyLimit {
   /** Value of the header Content-Encoding. */
   readonly contentEncoding: string | undefined;
-  /** Maximum number of bytes on the wire, and of bytes after decompression. */
-  readonly maxBytes: number;
-  /** Setting that configures `maxBytes`; named in the error. */
-  readonly limitName: string;
   /** Maximum time until the body is received and decompressed. */
   readonly timeoutMs: number;
-  /** Budget from which bytes are reserved before they are buffered. */
   readonly share?: BodyShare;
   /** When this signal is aborted, reading fails with the reason of the signal. */
   readonly signal?: AbortSignal;
@@ -167,28 +163,21 @@ export async function collectBody(stream: Readable, options: CollectOptions): Pr
 }
 
 /** Step 1 of {@link collectBody}: collects the bytes on the wire. */
-async function readWireChunks(
-  stream: Readable,
-  { maxBytes, limitName, share, progress = minProgress }: CollectOptions,
-  release: (() => void)[],
-): Promise<BodyChunks> {
+async function readWireChunks(stream: Readable, options: CollectOptions, release: (() => void)[]): Promise<BodyChunks> {
+  const { share, progress = minProgress } = options;
   return new Promise((resolve, reject) => {
-    const chunks = new BodyChunks();
-    let bytes = 0;
+    const chunks = new BodyChunks(options);
     let bytesBefore = 0;
     let resumeTimer: NodeJS.Timeout | undefined;
     const watch = setInterval(() => {
-      if (bytes - bytesBefore < progress.bytes) {
+      if (chunks.bytes - bytesBefore < progress.bytes) {
         incompleteBodies.inc({ cause: 'slow' });
         reject(runlakeError('BODY_TOO_SLOW', { bytes: progress.bytes, seconds: progress.windowMs / 1_000 }));
       }
-      bytesBefore = bytes;
+      bytesBefore = chunks.bytes;
     }, progress.windowMs);
     const onData = (chunk: Buffer) => {
-      bytes += chunk.length;
       try {
-        if (bytes > maxBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
-        share?.take(chunk.length);
         chunks.append(chunk);
         const pauseMs = share?.pauseMs(chunk.length) ?? 0;
         if (pauseMs > 0) {
@@ -218,20 +207,12 @@ async function readWireChunks(
 }
 
 /** Step 2 of {@link collectBody}: decompresses the bytes. */
-async function decode(
-  wire: Buffer[],
-  decoder: Decoder,
-  { maxBytes, limitName, share }: CollectOptions,
-): Promise<Buffer> {
+async function decode(wire: Buffer[], decoder: Decoder, options: CollectOptions): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const chunks = new BodyChunks();
-    let bytes = 0;
+    const chunks = new BodyChunks(options);
     decoder.start({
       data: (chunk) => {
-        bytes += chunk.length;
         try {
-          if (bytes > maxBytes) throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: limitName });
-          share?.take(chunk.length);
           chunks.append(chunk);
         } catch (error) {
           reject(error);
@@ -244,7 +225,7 @@ async function decode(
       for (;;) {
         const chunk = wire.shift();
         if (chunk === undefined) return decoder.end();
-        share?.release(chunk.length);
+        options.share?.release(chunk.length);
         if (decoder.write(chunk)) continue;
         return decoder.onDrain(feed);
       }
