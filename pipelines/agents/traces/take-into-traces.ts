@@ -61,7 +61,7 @@ export async function writeTraceRecords<Record extends TraceRecord>(
     const drafts = await runInTimeSlices(buildDrafts(remaining, variant, rejectedRunIds, accept));
     if (drafts.length > 0) {
       try {
-        const { rejected } = await acceptDrafts(sender, drafts, new Rejections(), accept);
+        const { rejected } = await acceptDrafts({ sender, drafts, rejected: new Rejections() }, accept);
         for (const { run } of rejected) rejectedRunIds.add(run);
       } catch (error) {
         if (!isRunlakeError(error) || error.class !== 'caller') throw error;

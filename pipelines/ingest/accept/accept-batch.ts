@@ -35,7 +35,7 @@ export async function acceptBatch(
       throw chooseError(error, later);
     });
   });
-  return acceptDrafts(sender, drafts, rejected, deps);
+  return acceptDrafts({ sender, drafts, rejected }, deps);
 }
 
 function* readItems(

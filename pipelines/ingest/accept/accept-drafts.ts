@@ -43,11 +43,9 @@ interface EncodedRun extends LogMessage {
  * order.
  */
 function* encodeRuns(
-  sender: Sender,
-  drafts: readonly RunDraft[],
+  { sender, drafts, rejected }: Pick<DraftedRequest, 'sender' | 'drafts' | 'rejected'>,
   { log, config: { maxRunBytes } }: Pick<AcceptDeps, 'log' | 'config'>,
   prices: PriceMap | undefined,
-  rejected: Rejections,
 ): StepwiseWork<EncodedRun[]> {
   const prefix = buildWirePrefix(log.schemaId(runEvents));
   const receivedAtMicros = Date.now() * 1_000;
@@ -174,26 +172,31 @@ export interface Companion {
   readonly message: LogMessage;
 }
 
+export interface DraftedRequest {
+  readonly sender: Sender;
+  readonly drafts: readonly RunDraft[];
+  /** Items that were rejected before. Others are added. */
+  readonly rejected: Rejections;
+  readonly companions?: readonly Companion[];
+  /** Creates the error of a request of which nothing was accepted. Default: {@link createAllRejectedError}. */
+  readonly createError?: (rejected: readonly Rejection[]) => RunlakeError;
+}
+
 /**
  * Publishes the runs of one request and their companions. Resolves when all accepted events are durable. A rejected run
  * does not affect other runs.
  *
- * @throws the error that `createError` creates (by default {@link createAllRejectedError}) if nothing in the request
- *   was accepted; EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case
+ * @throws the error that `createError` creates if nothing in the request was accepted; EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case
  *   nothing is acknowledged.
  */
 export async function acceptDrafts(
-  sender: Sender,
-  drafts: readonly RunDraft[],
-  rejected: Rejections,
+  { sender, drafts, rejected, companions = [], createError = createAllRejectedError }: DraftedRequest,
   deps: AcceptDeps,
-  companions: readonly Companion[] = [],
-  createError: (rejected: readonly Rejection[]) => RunlakeError = createAllRejectedError,
 ): Promise<Acceptance> {
   const timelyDrafts = await runInTimeSlices(selectTimelyDrafts(drafts, rejected, deps.config));
   const hasPrices = timelyDrafts.some(({ values }) => mayHavePrice(values));
   const prices = hasPrices ? await deps.prices.load(sender.workspaceId) : undefined;
-  const encoded = await runInTimeSlices(encodeRuns(sender, timelyDrafts, deps, prices, rejected));
+  const encoded = await runInTimeSlices(encodeRuns({ sender, drafts: timelyDrafts, rejected }, deps, prices));
   // Assign projects last, because this creates missing projects, and a rejected run must not leave an empty project.
   const messages = await assignProjects(sender.workspaceId, encoded, deps.projects, rejected);
   const remaining = rejectCompanionsOfRejectedRuns(companions, messages, rejected);

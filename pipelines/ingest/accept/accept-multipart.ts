@@ -57,7 +57,7 @@ export async function acceptMultipart(
     readParts(sender, { body, contentType, memory }, deps, rejected),
   );
   const kept = await prepareFeedback(sender, feedback, deps, rejected, disconnected);
-  return acceptDrafts(sender, drafts, rejected, deps, [...kept, ...attachments]);
+  return acceptDrafts({ sender, drafts, rejected, companions: [...kept, ...attachments] }, deps);
 }
 
 /** Reads all parts of a body and converts them to drafts and companions. */

@@ -41,8 +41,8 @@ export async function acceptOtlp(
   const named = drafts.map((draft) =>
     draft.projectId === undefined && draft.projectName === undefined ? { ...draft, ...project } : draft,
   );
-  const attachments = await runInTimeSlices(encodeAttachments(sender, drafts, memory, deps, rejected));
-  return acceptDrafts(sender, named, rejected, deps, attachments);
+  const companions = await runInTimeSlices(encodeAttachments(sender, drafts, memory, deps, rejected));
+  return acceptDrafts({ sender, drafts: named, rejected, companions }, deps);
 }
 
 /** Encodes the attachments of spans as log messages. An attachment that is too large is rejected, its run is not. */

@@ -20,12 +20,13 @@ export type AcceptSingleDeps = AcceptDeps & { readonly log: Pick<EventLog, 'posi
  */
 export async function acceptSingle(
   sender: Sender,
-  request: { kind: 'post' | 'patch'; pathId?: string; body: Buffer },
+  sent: { kind: 'post' | 'patch'; pathId?: string; body: Buffer },
   deps: AcceptSingleDeps,
 ): Promise<Acceptance> {
-  const run = readJsonRun(request, deps.config);
+  const run = readJsonRun(sent, deps.config);
   const draft = await toSingleDraft(sender, run, deps);
-  const acceptance = await acceptDrafts(sender, [draft], new Rejections(), deps, [], toSingleRunError);
+  const request = { sender, drafts: [draft], rejected: new Rejections(), createError: toSingleRunError };
+  const acceptance = await acceptDrafts(request, deps);
   if (run.kind === 'post') deps.runLocations.remember(sender.workspaceId, run.runId, draft);
   return acceptance;
 }
