@@ -19,10 +19,10 @@ const allowedVariables = [
 ];
 
 /** Returns the environment for processes that run user code. It contains only the allowed variables of this process. */
-export function buildGraphEnvironment(environment: NodeJS.ProcessEnv = process.env): Record<string, string> {
+export function buildGraphEnvironment(): Record<string, string> {
   return Object.fromEntries(
     allowedVariables.flatMap((name) => {
-      const value = environment[name];
+      const value = process.env[name];
       return value === undefined ? [] : [[name, value]];
     }),
   );

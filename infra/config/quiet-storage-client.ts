@@ -3,6 +3,6 @@
  * so operators need not act on the warning. It consists of several lines of plain text on stderr, which breaks the log
  * format (one JSON line per event).
  */
-export function silenceStorageClient(environment: NodeJS.ProcessEnv = process.env): void {
-  environment.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED = 'true';
+export function silenceStorageClient(): void {
+  process.env.AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED = 'true';
 }

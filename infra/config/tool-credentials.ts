@@ -17,19 +17,15 @@ export interface ToolEnvironment extends ClientEnvironment {
 }
 
 /** Reads `LANGSMITH_API_KEY`, `LANGSMITH_WORKSPACE_ID` and `LANGSMITH_ENDPOINT`. */
-export function readClientEnvironment(
-  environment: Readonly<Record<string, string | undefined>> = process.env,
-): ClientEnvironment {
+export function readClientEnvironment(): ClientEnvironment {
   const read = (name: string) =>
-    prefixes.map((prefix) => environment[`${prefix}_${name}`]?.trim()).find((value) => value) || undefined;
+    prefixes.map((prefix) => process.env[`${prefix}_${name}`]?.trim()).find((value) => value) || undefined;
   return { key: read('API_KEY'), workspace: read('WORKSPACE_ID'), endpoint: read('ENDPOINT') };
 }
 
 /** Like {@link readClientEnvironment}. @throws INVALID_CONFIG without a key. */
-export function readToolEnvironment(
-  environment: Readonly<Record<string, string | undefined>> = process.env,
-): ToolEnvironment {
-  const { key, ...others } = readClientEnvironment(environment);
+export function readToolEnvironment(): ToolEnvironment {
+  const { key, ...others } = readClientEnvironment();
   if (key === undefined) {
     const errors = '  - LANGSMITH_API_KEY is required: an API key of the installation that the tools read.';
     throw runlakeError('INVALID_CONFIG', { count: 1, errors });

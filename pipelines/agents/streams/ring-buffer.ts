@@ -73,10 +73,9 @@ export class RecordRingBuffer {
   #newest: RingRecord | undefined;
   #bytes = 0;
 
-  constructor(limits: RingBufferLimits, from: LogPosition = {}) {
+  constructor(limits: RingBufferLimits) {
     this.#limits = limits;
     this.#attempts = new LatestAttempts(limits.runs);
-    this.setStartPosition(from);
   }
 
   get bytes(): number {
@@ -289,11 +288,10 @@ export function decodeStreamRecord(framed: Buffer, runId = readUuidAt(framed, ru
 /** Reads Avro primitives in sequence, starting after the fixed-width fields. Source: Avro 1.12, "Binary Encoding". */
 class AvroFieldReader {
   readonly #framed: Buffer;
-  #at: number;
+  #at = variableFieldsOffset;
 
-  constructor(framed: Buffer, at = variableFieldsOffset) {
+  constructor(framed: Buffer) {
     this.#framed = framed;
-    this.#at = at;
   }
 
   get isTruncated(): boolean {

@@ -186,9 +186,13 @@ const maxDepth = 2_000;
  *
  * @throws WORKER_PROTOCOL_VIOLATED if the bytes are not JSON text, or are nested too deeply.
  */
-export function requireJson(bytes: Buffer, from = 0, to = bytes.byteLength): void {
+export function requireJson(bytes: Buffer): void {
   try {
-    scanValue(bytes, from, to, { part: 'a message of the worker', maxDepth, limit: 'the limit for values of graphs' });
+    scanValue(bytes, 0, bytes.byteLength, {
+      part: 'a message of the worker',
+      maxDepth,
+      limit: 'the limit for values of graphs',
+    });
   } catch (error) {
     throw createViolationError((isRunlakeError(error) ? error.message : String(error)).replace(/\.$/, ''));
   }

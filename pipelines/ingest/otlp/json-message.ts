@@ -27,8 +27,8 @@ export class JsonFields {
     return this.reject(name, 'an object');
   }
 
-  list(object: JsonObject, name: string, protoName = name): readonly unknown[] {
-    const value = this.get(object, name, protoName);
+  list(object: JsonObject, name: string): readonly unknown[] {
+    const value = this.get(object, name);
     if (Array.isArray(value)) return value;
     if (value !== undefined) this.reject(name, 'a list');
     return [];

@@ -47,13 +47,9 @@ export class PartLimit {
     this.#count = 0;
   }
 
-  /**
-   * Adds `count` to the count.
-   *
-   * @throws TOO_MANY_PARTS when the count exceeds the limit.
-   */
-  add(count = 1): void {
-    this.#count += count;
+  /** Counts one message. @throws TOO_MANY_PARTS when the count exceeds the limit. */
+  add(): void {
+    this.#count += 1;
     if (this.#count > this.#max) throw runlakeError('TOO_MANY_PARTS', { limitParts: this.#max, limit: this.#limit });
     this.#addItem?.();
   }
