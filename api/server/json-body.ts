@@ -19,7 +19,7 @@ export const maxParsedDepth = 1_000;
 /** Maximum number of values in a body that is parsed: parsing more of them blocks the event loop for too long. */
 const maxParsedValues = 1_000_000;
 
-export interface JsonBodyOptions extends RequestLimits {
+interface JsonBodyOptions extends RequestLimits {
   /** Value of the header Content-Length. */
   readonly contentLength: string | undefined;
   readonly budget: Pick<BodyBudget, 'open'>;
@@ -34,7 +34,7 @@ export interface JsonBodyOptions extends RequestLimits {
  *
  * @throws BODY_TOO_LARGE; OVERLOADED if the budget is used up; the error of the stream if the client disconnects.
  */
-export function readJsonBody(
+function readJsonBody(
   stream: Readable,
   { contentLength, bodyLimit: { bytes: maxBytes, setting: limitName }, budget, tenantId, onOpen }: JsonBodyOptions,
 ): Promise<Buffer> {
@@ -104,7 +104,7 @@ export function parseJsonBody(
  *
  * @throws as {@link parseJsonBody}.
  */
-export const parseRequestBody = (
+const parseRequestBody = (
   body: Buffer,
   maxDepth: number,
   memory: Pick<BodyShare, 'addValue' | 'take'> | undefined,
