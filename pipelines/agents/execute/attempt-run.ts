@@ -19,23 +19,12 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/pool.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
 import { runsEnded } from '../agent-metrics.ts';
 import { buildThreadKey } from '../checkpoints/copy-checkpoints.ts';
 import { readHeadCheckpoint } from '../checkpoints/stored-tuples.ts';
 import { countStoredNodes, endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
-import type { ClaimedRun, EndedRun, RunFailure } from '../runs/run-row.ts';
+import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import { toStreamStart } from '../streams/stream-types.ts';
-import {
-  chooseTraceOptions,
-  encodeRootLocation,
-  encodeRootMembers,
-  findProject,
-  type HiddenValues,
-} from '../traces/root-run.ts';
-import { buildSenderKey, getMsToNextFlush, type TraceRecord, writeTraceRecords } from '../traces/take-into-traces.ts';
-import type { TraceMarks } from '../traces/trace-order.ts';
 import type { Chunk, RunJob, RunOutcome } from '../workers/messages.ts';
 import type { ExecutorDeps } from './executor.ts';
 import type { Leases } from './leases.ts';
@@ -81,6 +70,18 @@ async function chooseAttemptStart(database: Sql, run: ClaimedRun): Promise<RunJo
   return run.attempt === 1 ? { kind: 'input' } : { kind: 'input', checkpoint: { checkpoint_id: run.baseCheckpointId } };
 }
 
+/** Returns the fields of a run that its worker gets. */
+function toJob({
+  threadStart: _start,
+  baseCheckpointId: _base,
+  metadata: _metadata,
+  sender: _sender,
+  startedAt: _startedAt,
+  ...job
+}: ClaimedRun): Omit<RunJob, 'start' | 'timeoutMs'> {
+  return job;
+}
+
 const retryPauseMs = 250;
 
 /** Maximum logged characters of a graph's error message; the trace of the run has the full message and the stack. */
@@ -100,8 +101,7 @@ export async function attemptRun(
   claimedAtMs: number,
 ): Promise<void> {
   const { database, pool, publisher, logger, isStopping } = deps;
-  const { threadStart: _, baseCheckpointId: __, metadata: ___, sender: ____, startedAt: _____, ...job } = run;
-  const { threadId, runId, attempt } = job;
+  const { threadId, runId, attempt } = run;
   const tracedAttempt = deps.childRuns.open(run);
   const stream = publisher.open(toStreamStart(run));
   let isCancelled = false;
@@ -139,7 +139,7 @@ export async function attemptRun(
     const earlierNodes = attempt > 1 ? await retryWhileLeased(() => countStoredNodes(database, run)) : 0;
     const handle = pool.start(
       {
-        ...job,
+        ...toJob(run),
         start: await retryWhileLeased(() => chooseAttemptStart(database, run)),
         timeoutMs: deps.runTimeoutMs,
         ...(tracedAttempt && { trace: tracedAttempt.order }),
@@ -168,7 +168,7 @@ export async function attemptRun(
     }
     const { result, failure } = toResult(outcome, isCancelled);
     if (failure !== undefined) {
-      const { graphId } = job;
+      const { graphId } = run;
       const message = failure.message.slice(0, maxLoggedCharacters);
       logger.warn({ graph: graphId, runId, threadId, attempt, error: failure.error, message }, 'run failed');
       await stream.write([createErrorChunk(failure)]);
@@ -246,78 +246,4 @@ function toResult(
     case 'lost':
       return failed('error', { error: 'WorkerEnded', message: outcome.message });
   }
-}
-
-/**
- * Writes an ended run as a trace. `marks` counts what the limits dropped from the trace; it is set only if this process
- * executed the run.
- */
-export type TraceRun = (run: EndedRun, marks?: TraceMarks) => Promise<void>;
-
-interface TraceDeps {
-  readonly accept: AcceptDeps;
-  /** Trace owner for runs without a sender, such as runs of a cron without an end user. */
-  readonly defaultSender: Sender;
-  readonly hidden?: HiddenValues;
-  readonly logger: Logger;
-}
-
-/** Traces of one sender that are written to the log together. */
-interface Batch {
-  readonly records: TraceRecord[];
-  readonly accepted: Promise<void>;
-}
-
-/**
- * Returns a function that writes an ended run as the root run of its trace, with the same id, so that queries and usage
- * include it. The trace is stored in the project of the request or, if the request names none, in that of the graph.
- * The function is idempotent. See {@link writeTraceRecords} for runs that ingest rejects.
- *
- * @throws retryable errors of the log.
- */
-export function createTraceRun(deps: TraceDeps): TraceRun {
-  const batches = new Map<string, Batch>();
-
-  function openBatch(key: string, sender: Sender): Batch {
-    const records: TraceRecord[] = [];
-    const accepted = pause(getMsToNextFlush()).then(async () => {
-      batches.delete(key);
-      for (const { runId } of await writeTraceRecords(sender, records, deps.accept)) {
-        // Do not retry, because a run that ingest always rejects would block the publication of all other ends.
-        deps.logger.error({ runId }, 'trace of a run rejected; not retried');
-      }
-    });
-    const batch = { records, accepted };
-    batches.set(key, batch);
-    return batch;
-  }
-
-  return (run, marks) => {
-    const sender = { ...deps.defaultSender, ...run.sender };
-    const key = buildSenderKey(sender);
-    const { records, accepted } = batches.get(key) ?? openBatch(key, sender);
-    records.push(toTraceRecord(run, deps, marks));
-    return accepted;
-  };
-}
-
-function toTraceRecord(
-  run: EndedRun,
-  { hidden }: Pick<TraceDeps, 'hidden'>,
-  marks: TraceMarks | undefined,
-): TraceRecord {
-  const form = chooseTraceOptions(!run.kwargs.temporary, hidden);
-  return {
-    kind: 'post',
-    runId: run.runId,
-    traceId: run.runId,
-    project: findProject(run),
-    parts: ({ values, withRequestFields }) => {
-      const includedValues = values ? form : { inputs: false, outputs: false };
-      return {
-        location: encodeRootLocation(run),
-        ...encodeRootMembers(run, { ...includedValues, withRequestFields }, marks),
-      };
-    },
-  };
 }

@@ -28,9 +28,10 @@ import type { ClaimedRun } from '../runs/run-row.ts';
 import type { StreamPublisher } from '../streams/stream-types.ts';
 import type { ChildRunTracer } from '../traces/child-runs.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
-import { attemptRun, type TraceRun } from './attempt-run.ts';
+import { attemptRun } from './attempt-run.ts';
 import { Leases } from './leases.ts';
 import { type FeedbackLinkFactory, type MarkEndPublished, publishLateEnds } from './publish-end.ts';
+import type { TraceRun } from './trace-run.ts';
 
 export interface ExecutorDeps {
   readonly database: Database;

@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { createTraceRun } from '../../../../pipelines/agents/execute/attempt-run.ts';
+import { createTraceRun } from '../../../../pipelines/agents/execute/trace-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import type { EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../../api/start-api.ts';
