@@ -12,12 +12,8 @@
  *   4. To stop it, its objects are deleted. The cluster sends SIGTERM, and SIGKILL after the drain time.
  */
 
-import { once } from 'node:events';
-import { finished, PassThrough, type Readable } from 'node:stream';
 import type { Configuration, KubeConfig, V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { readLines } from '../../../infra/isolation/read-lines.ts';
-import { pause } from '../../../infra/timeouts/backoff.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import { containerName } from '../check-pod.ts';
@@ -34,17 +30,15 @@ import {
   startFailed,
   waitUntilOk,
 } from './image-replica.ts';
+import { followPodLog, maxLogLines } from './kubernetes-log.ts';
 import { buildObjects, type KubernetesObjectOptions, listObjectHeaders, replicaLabels } from './kubernetes-objects.ts';
 
 export type KubernetesLibrary = typeof import('@kubernetes/client-node');
 
 const fieldManager = 'runlake';
-const maxLogLines = 20;
 const stopPollMs = 500;
 /** Timeout of `/ok` in a health check, which leaves time to ask the cluster. */
 const okTimeoutMs = 2_500;
-/** Pause before the log of a replica is opened again. */
-const logPauseMs = 1_000;
 /** Time for the cluster to remove a pod after its drain time. */
 const removalTimeoutMs = 15_000;
 
@@ -82,47 +76,6 @@ export function createKubernetesDriver(
     const isGone = async () => (await listPods(name)).length === 0;
     const timing = { intervalMs: stopPollMs, timeoutMs: drainMs + removalTimeoutMs };
     if (!(await poll(isGone, timing))) await deletePods();
-  }
-
-  /** Passes the log of a replica on, from the last lines of its newest pod on. @returns a function that ends this. */
-  function followLog(name: string, onLog: (line: string) => void): () => void {
-    const ended = new AbortController();
-    const { signal } = ended;
-    void (async () => {
-      let read: ReadLog | undefined;
-      for (; !signal.aborted; await pause(logPauseMs, signal)) {
-        try {
-          const pod = findNewest(await listPods(name))?.metadata?.name;
-          if (pod === undefined) continue;
-          if (pod !== read?.pod) read = { pod, from: read === undefined ? { tailLines: maxLogLines } : {} };
-          await readLog(read, onLog, signal);
-        } catch {
-          // The container has not started yet, or the API does not respond.
-        }
-      }
-    })();
-    return () => ended.abort();
-  }
-
-  /** Reads a log until the container or the connection ends. */
-  async function readLog(read: ReadLog, onLog: (line: string) => void, signal: AbortSignal): Promise<void> {
-    const output = new PassThrough();
-    // The library ends the output only if the response is complete.
-    output.once('pipe', (response: Readable) => finished(response, () => output.end()));
-    readLines([output], (line) => {
-      const [, time = '', text = ''] = /^(\S+) (.*)$/.exec(line) ?? [];
-      // The lines of the last second are sent again.
-      if (time === '' || time <= (read.from.sinceTime ?? '')) return;
-      read.from = { sinceTime: time };
-      if (text.trim() !== '') onLog(text);
-    });
-    const options = { follow: true, timestamps: true, ...read.from };
-    const following = await new library.Log(kubeConfig).log(namespace, read.pod, containerName, output, options);
-    const end = () => following.abort();
-    signal.addEventListener('abort', end);
-    if (signal.aborted) end();
-    await once(output, 'close');
-    signal.removeEventListener('abort', end);
   }
 
   async function readLastLines(pod: string, previous: boolean): Promise<string> {
@@ -185,7 +138,8 @@ export function createKubernetesDriver(
       hasReadyPod = true;
       onLog(`The pod is ready. Waiting until ${url} responds to this process.`);
       await waitUntilOk(url, signal, async () => undefined);
-      const endLog = followLog(name, onLog);
+      const findPod = async () => findNewest(await listPods(name))?.metadata?.name;
+      const endLog = followPodLog({ library, kubeConfig, namespace, findPod }, onLog);
       return {
         url,
         ended: new Promise(() => undefined),
@@ -249,12 +203,6 @@ function configureClient(
       },
     ],
   });
-}
-
-/** How far the log of a pod was read. */
-interface ReadLog {
-  readonly pod: string;
-  from: { readonly tailLines?: number; readonly sinceTime?: string };
 }
 
 function findNewest(pods: readonly V1Pod[]): V1Pod | undefined {
