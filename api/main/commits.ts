@@ -13,7 +13,7 @@ import { commitPrompt } from '../../pipelines/prompts/write-commit.ts';
 import { JsonObject, jsonMediaType, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
-import { defineLargeJson, largeJsonErrors } from './raw-body.ts';
+import { defineLargeJson, largeJsonErrors } from '../server/request-body.ts';
 import { RepoParams, toRepoName } from './repos.ts';
 
 const maxBodyBytes = 2 * 1024 ** 2;

@@ -7,11 +7,10 @@ import {
 } from '../../pipelines/datasets/files/download-dataset.ts';
 import { createFormError, readUploadForm } from '../../pipelines/datasets/files/read-upload-form.ts';
 import { uploadDataset as storeUpload } from '../../pipelines/datasets/files/upload-dataset.ts';
-import { maxParsedDepth, parseJsonBody } from '../server/json-body.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
+import { maxParsedDepth, parseJsonBody, withBody } from '../server/request-body.ts';
 import { Dataset, DatasetParams, NewDataset, Transformations } from './datasets.ts';
 import { AsOf } from './example-fields.ts';
-import { withBody } from './raw-body.ts';
 
 /** Operations that upload and download datasets as files. */
 

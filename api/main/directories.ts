@@ -9,8 +9,8 @@ import {
 import { deleteRepo } from '../../pipelines/prompts/write-repo.ts';
 import { JsonObject, jsonMediaType, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
+import { defineLargeJson, largeJsonErrors } from '../server/request-body.ts';
 import { ParentCommit } from './commits.ts';
-import { defineLargeJson, largeJsonErrors } from './raw-body.ts';
 import { RepoParams, toRepoName } from './repos.ts';
 
 /** Directories of agents and skills. Clients push and pull a directory as a whole. */

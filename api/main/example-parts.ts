@@ -15,11 +15,11 @@ import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import { withBody } from '../server/request-body.ts';
 import type { Services } from '../server/services.ts';
 import { DatasetParams } from './datasets.ts';
 import { maxExamples } from './example-fields.ts';
 import { exampleCreateErrors, requireRunAccess } from './examples.ts';
-import { withBody } from './raw-body.ts';
 
 /** Examples as multipart/form-data. The official SDKs use these routes. */
 

@@ -17,8 +17,8 @@ import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, jsonMediaType, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import { requireJson, withBody } from '../server/request-body.ts';
 import type { Services } from '../server/services.ts';
-import { requireJson, withBody } from './raw-body.ts';
 
 /** Returns the dependencies of the feedback operations. */
 function toFeedbackDeps(services: Services): FeedbackDeps {

@@ -13,8 +13,8 @@ import { addressForm, nameAgentProject } from '../../pipelines/projects/agent-ad
 import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import { requireJson, withBody } from '../server/request-body.ts';
 import type { Services } from '../server/services.ts';
-import { requireJson, withBody } from './raw-body.ts';
 
 /** Response of the ingest operations. It is empty if all items were accepted. */
 const acceptanceSchema = Type.Object(

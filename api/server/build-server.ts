@@ -14,10 +14,10 @@ import { limitRequestTime, rejectMalformedRequest } from './connection-limits.ts
 import { anyOriginCors, type CorsPolicy } from './cross-origin.ts';
 import { Drain } from './drain.ts';
 import { registerTimestampFormat } from './formats.ts';
-import { registerJsonParser } from './json-body.ts';
 import { describeApi, descriptionSegments } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { buildRoutePath, maskParameters, registerOperation, stripQuery } from './register-operation.ts';
+import { registerJsonParser } from './request-body.ts';
 import { addLifecycleHooks, createErrorSender, type LifecycleOptions, maxUrlBytes } from './request-lifecycle.ts';
 import { compileSerializer, compileValidator } from './schema-check.ts';
 import { dropOwnCookies } from './session-cookie.ts';

@@ -4,8 +4,8 @@ import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 import { parseMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Page } from '../../infra/postgres/list-page.ts';
 import { optional, Uuid } from './formats.ts';
-import { maxParsedDepth, parseJsonBody } from './json-body.ts';
 import { RawResponse } from './operation.ts';
+import { maxParsedDepth, parseJsonBody } from './request-body.ts';
 
 /** Parameters of lists that are paged by offset. */
 export const pageParameters = {

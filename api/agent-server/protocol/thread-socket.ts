@@ -21,7 +21,7 @@
 import { Type } from 'typebox';
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isAccessError } from '../../server/access-watch.ts';
-import { parseJsonBody } from '../../server/json-body.ts';
+import { parseJsonBody } from '../../server/request-body.ts';
 import { executeRequestPart } from '../access/agent-access.ts';
 import { allowAllRule } from '../access/rules.ts';
 import { defineAgentOperation, readAccess } from '../agent-operation.ts';

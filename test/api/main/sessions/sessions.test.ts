@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { maxParsedDepth } from '../../../../api/server/json-body.ts';
+import { maxParsedDepth } from '../../../../api/server/request-body.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;

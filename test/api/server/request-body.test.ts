@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseJsonBody } from '../../../api/server/json-body.ts';
+import { parseJsonBody } from '../../../api/server/request-body.ts';
 
 const parse = (body: string | Buffer, maxDepth = 100) => parseJsonBody(Buffer.from(body as string), maxDepth);
 
