@@ -3,7 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { runInTimeSlices } from '../ingest/in-slices.ts';
+import { runInTimeSlices } from '../../infra/timeouts/time-slices.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { addSplits, defaultSplit, requireWriteSize, splitKey } from './example.ts';
 import { findCurrentExamples, replaceExampleRows } from './example-rows.ts';

@@ -5,8 +5,8 @@ import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson, parseMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
+import { runInTimeSlices } from '../../infra/timeouts/time-slices.ts';
 import type { AttachmentLocation } from '../attachments/attachment-sets.ts';
-import { runInTimeSlices } from '../ingest/in-slices.ts';
 import { addSplits, requireWriteSize } from './example.ts';
 import type { LockedDataset } from './versions.ts';
 

@@ -15,6 +15,7 @@ import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { runInTimeSlices } from '../../infra/timeouts/time-slices.ts';
 import {
   type AttachmentLocation,
   copyAttachments,
@@ -24,7 +25,6 @@ import {
 } from '../attachments/attachment-sets.ts';
 import { listAttachments } from '../attachments/attachment-urls.ts';
 import { normaliseMimeType, validateAttachmentName } from '../attachments/read-attachment.ts';
-import { runInTimeSlices } from '../ingest/in-slices.ts';
 import { addSplits, createExampleError, splitKey } from './example.ts';
 import {
   type ChangedRow,

@@ -1,8 +1,8 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { runInTimeSlices } from '../../../infra/timeouts/time-slices.ts';
 import { type AcceptDeps, acceptDrafts, type Sender } from '../../ingest/accept/accept-drafts.ts';
 import { Rejections, type RunDraft } from '../../ingest/accept/draft.ts';
 import { readJsonRun, toBatchDraft } from '../../ingest/accept/read-run.ts';
-import { runInTimeSlices } from '../../ingest/in-slices.ts';
 
 /**
  * A run to write to a trace. Graph code may control the contents of its parts, so {@link writeTraceRecords} checks that

@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { runInTimeSlices } from '../../../infra/timeouts/time-slices.ts';
 import { type FormPart, parseForm } from '../../ingest/body/multipart.ts';
-import { runInTimeSlices } from '../../ingest/in-slices.ts';
 import type { TableFormat } from './read-table.ts';
 import type { UploadedColumns, UploadedFile } from './upload-dataset.ts';
 

@@ -1,7 +1,7 @@
 /** Reads from a JSON Schema which fields a value has. */
 import { LRUCache } from 'lru-cache';
 import { isJsonObject, type JsonObject } from '../../../infra/json/json-value.ts';
-import type { StepwiseWork } from '../../ingest/in-slices.ts';
+import type { StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 
 /** Finds the schemas that apply together to the value at a path. */
 export type SchemaFinder = (path: readonly string[]) => StepwiseWork<readonly JsonObject[]>;

@@ -1,6 +1,6 @@
 import { isJsonObject, type JsonObject } from '../../../infra/json/json-value.ts';
 import { formatMarkedJson, parseMarkedJson } from '../../../infra/json/marked-json.ts';
-import type { StepwiseWork } from '../../ingest/in-slices.ts';
+import type { StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 import { readMessage } from '../../runs/openai-messages.ts';
 import { type DatasetTransformation, transformationTypes } from './dataset-transformation.ts';
 import { convertMessages, convertTool } from './openai-forms.ts';

@@ -1,7 +1,7 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { runInTimeSlices, type StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 import type { BodyMemory } from '../body/body-budget.ts';
-import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { findPath } from '../json/find.ts';
 import { chooseError, replaceNonFinite } from '../json/non-finite.ts';
 import { requireEnd, requireOpening, ScanInput } from '../json/scan.ts';

@@ -2,13 +2,13 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { AvroWriter, buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
+import { runInTimeSlices, type StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 import { attachmentEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
 import { buildTraceHeaders } from '../../attachments/read-attachment.ts';
 import type { PriceMaps } from '../../costs/load-price-maps.ts';
 import type { PriceMap } from '../../costs/price-map.ts';
 import type { PrepareDeps } from '../../feedback/prepare-feedback.ts';
 import type { ProjectResolver } from '../../projects/resolve-project.ts';
-import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { encodeRunEvent, nilUuid, readProjectId, writeProjectId } from '../run-event/run-event.ts';
 import {
   type Acceptance,

@@ -1,5 +1,6 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { runInTimeSlices, type StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
 import { toFeedbackMessage } from '../../feedback/feedback-event.ts';
@@ -7,7 +8,6 @@ import { openPreparation } from '../../feedback/prepare-feedback.ts';
 import { type ParsedFeedback, readFeedback } from '../../feedback/read-feedback.ts';
 import type { BodyMemory } from '../body/body-budget.ts';
 import { createMultipartError, type FormPart, parseMultipart } from '../body/multipart.ts';
-import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { readWithNonFinite } from '../json/non-finite.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';

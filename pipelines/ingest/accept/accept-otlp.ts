@@ -1,7 +1,7 @@
+import { runInTimeSlices, type StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 import { attachmentEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
 import type { BodyMemory } from '../body/body-budget.ts';
-import { runInTimeSlices, type StepwiseWork } from '../in-slices.ts';
 import { decodeStringBytes } from '../json/scan-string.ts';
 import type { OtlpDraft } from '../otlp/map-span.ts';
 import { readOtlp } from '../otlp/read-otlp.ts';

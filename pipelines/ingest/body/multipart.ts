@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { StepwiseWork } from '../in-slices.ts';
+import type { StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 
 export interface PartHeaders {
   /** Empty if the headers state no readable name. */

@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject } from '../../../infra/json/json-value.ts';
-import type { StepwiseWork } from '../in-slices.ts';
+import type { StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 import type { JsonRange } from '../json/scan.ts';
 import { findSpans } from './find-spans.ts';
 import { JsonFields, parseMessage, writeKeyValues } from './json-message.ts';

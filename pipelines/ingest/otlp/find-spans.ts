@@ -1,5 +1,5 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { StepwiseWork } from '../in-slices.ts';
+import type { StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 import { classifyByte, type JsonRange, requireEnd, ScanInput } from '../json/scan.ts';
 import { ChildCursor, scanAny, skipSpace } from '../json/scan-any.ts';
 import { decodeStringBytes } from '../json/scan-string.ts';

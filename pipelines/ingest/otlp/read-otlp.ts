@@ -1,5 +1,5 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { StepwiseWork } from '../in-slices.ts';
+import type { StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 import { decodeJson } from './decode-json.ts';
 import { decodeProtobuf } from './find-spans.ts';
 import { JsonText, type TextMemory } from './json-text.ts';

@@ -1,4 +1,4 @@
-import type { StepwiseWork } from '../../../pipelines/ingest/in-slices.ts';
+import type { StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 
 /** Runs stepwise work without interruption. */
 export function runToCompletion<Result>(work: StepwiseWork<Result>): Result {

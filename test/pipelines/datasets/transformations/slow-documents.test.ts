@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
+import { runInTimeSlices } from '../../../../infra/timeouts/time-slices.ts';
 import type { DatasetTransformation } from '../../../../pipelines/datasets/transformations/dataset-transformation.ts';
 import { createTransformer } from '../../../../pipelines/datasets/transformations/transform-documents.ts';
 import { createExamplePreparer, type ExampleRules } from '../../../../pipelines/datasets/validate-examples.ts';
-import { runInTimeSlices } from '../../../../pipelines/ingest/in-slices.ts';
 
 /** Prepares an example, and returns its inputs and the time that it took. */
 async function prepare(inputs: string, rules: Partial<ExampleRules>) {
