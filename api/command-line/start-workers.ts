@@ -1,7 +1,6 @@
 import type { Jobs } from '../../infra/jobs/jobs.ts';
 import { publishStoredDeadLetter } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { expireDeferredEvents } from '../../pipelines/ingest/expire-deferred-events.ts';
-import { settleContestedTraces } from '../../pipelines/ingest/settle-contested-traces.ts';
 import { deleteProjectRuns, requeueDeletions } from '../../pipelines/projects/delete-projects.ts';
 import { changeTraces } from '../../pipelines/retention/change-traces.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../pipelines/tenants/delete-workspace-data.ts';
@@ -27,7 +26,6 @@ export async function startWorkers({
   jobs.work('expire-deferred-events', async (_payload, { signal }) => {
     await expireDeferredEvents({ log, database, logger }, { hours: deferredEventHours, signal });
   });
-  jobs.work('settle-traces', (_payload, { signal }) => settleContestedTraces({ database, clickhouse }, signal));
   jobs.work('delete-project-runs', ({ workspace_id: workspaceId, project_id: projectId }, { signal }) =>
     deleteProjectRuns({ clickhouse, database, log }, { workspaceId, projectId, signal }),
   );
@@ -44,7 +42,6 @@ export async function startWorkers({
     await requeueWorkspaceDeletions(deps);
   });
   await jobs.every('expire-deferred-events', cleanupIntervalMs, {});
-  await jobs.every('settle-traces', cleanupIntervalMs, {});
   await jobs.every('change-traces', changeTracesIntervalMs, {});
   // `every` runs the first job immediately.
   await jobs.every('requeue-deletions', cleanupIntervalMs, {});

@@ -18,7 +18,6 @@ export const proofs =
     names.map((name) => ({ file, name }));
 const steps = proofs('test/crash/steps.test.ts');
 const facts = proofs('test/pipelines/runs/stats/fact-stats.test.ts');
-const settling = proofs('test/pipelines/ingest/sink/settle-traces.test.ts');
 const stalls = proofs('test/crash/stalls.test.ts');
 const servers = proofs('test/crash/servers.test.ts');
 const embedded = proofs('test/crash/kill.test.ts');
@@ -75,18 +74,6 @@ export const stepRows: readonly CrashRow[] = [
     happens:
       'The next process inserts all events of the batch again, also into the derived tables. Rows that are stored merge with them.',
     proofs: steps('sink during the insert, half of it sent', 'sink during the insert, all of it sent'),
-  },
-  {
-    where: 'sink',
-    what: 'Crashes or gives up during the insert, which ClickHouse completes after another insert of the batch',
-    happens:
-      'The late rows merge with the stored ones. If they are under another project or hour, because partitions were added and ' +
-      'events of a trace contradict each other, a job moves them within ten minutes and counts the hours again.',
-    proofs: settling(
-      'their sink was killed',
-      'their sink has stored them again',
-      'rows that ClickHouse stores late at a location that their sink had cached are counted once',
-    ),
   },
   {
     where: 'sink',

@@ -12,7 +12,7 @@ import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhous
 import { groupBy } from '../../infra/collections/group-by.ts';
 import type { TenantTrace } from '../ingest/run-event/run-event.ts';
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
-import { findTracesWithSeveralLocations, markTracesContested, settleTrace } from '../ingest/sink/settle-traces.ts';
+import { markTracesContested, settleTrace } from '../ingest/sink/settle-traces.ts';
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
 import { alignWithRuns } from './align-with-runs.ts';
@@ -81,7 +81,9 @@ async function moveCopies(
   { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
   traces: readonly TenantTrace[],
 ): Promise<void> {
-  const contested = await findTracesWithSeveralLocations(clickhouse, traces);
+  const contested = (await readLocations(clickhouse, traces)).flatMap(({ trace, locations }) =>
+    locations.length > 1 ? [trace] : [],
+  );
   await markTracesContested(database, contested);
   for (const trace of contested) await settleTrace({ clickhouse, database }, trace, async () => undefined);
 }

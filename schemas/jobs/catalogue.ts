@@ -30,15 +30,6 @@ export const jobCatalogue = {
     exponentialBackoff: false,
     concurrency: 1,
   },
-  /** Moves traces whose rows ClickHouse has stored late, under another location. */
-  'settle-traces': {
-    payload: Type.Object({}, closed),
-    timeoutMs: 600_000,
-    attempts: 1,
-    retryDelayMs: 0,
-    exponentialBackoff: false,
-    concurrency: 1,
-  },
   /** Replays a dead-letter record of the in-process log. Only the process that runs the log can do this. */
   'replay-dead-letter': {
     payload: Type.Object({ dead_letter_id: Type.String({ minLength: 1, maxLength: 200 }) }, closed),

@@ -38,31 +38,25 @@ export class KeyTimes {
   #events = 0;
   /** Value of `#events` at the last gap in the records of a partition. */
   #eventsBeforeGap = 0;
-  /** The last batch of each partition: its first offset, the first one after it, and `inFlightUntil` of the partition. */
-  readonly #lastBatches = new Map<
-    number,
-    { readonly first: number; readonly next: number; readonly inFlightUntil: number }
-  >();
+  /** The last batch of each partition: its first offset, and the first one after it. */
+  readonly #lastBatches = new Map<number, { readonly first: number; readonly next: number }>();
 
   constructor(minRuns = minRememberedRuns) {
     this.#known = new RecentMap({ minEntries: minRuns, wordsPerKey: runKeyWords, numbersPerValue: 2 });
   }
 
   /**
-   * Call this method for each batch of a log that several processes read, where a batch has at most `maxRows` records.
-   *
-   * @returns `isAfterGap` if the batch does not begin where the previous one of its partition began (because it is
-   *   delivered again) or ended. Another process may then have handled the records in between. `mayBeInFlight` if an
-   *   earlier insert of its events may not have ended: after a gap, or after a failure, an insert of at most one batch.
+   * Call this method for each batch of a log that several processes read. If the batch does not begin where the previous
+   * one of its partition began (because it is delivered again) or ended, another process may have handled the records in
+   * between; it returns true.
    */
-  noteBatch({ partition, records }: LogBatch, maxRows: number): { isAfterGap: boolean; mayBeInFlight: boolean } {
+  noteBatch({ partition, records }: LogBatch): boolean {
     const first = records[0]?.offset ?? 0;
     const last = this.#lastBatches.get(partition);
     const isAfterGap = first !== last?.first && first !== last?.next;
     if (isAfterGap) this.#eventsBeforeGap = this.#events;
-    const inFlightUntil = last && first === last.next ? last.inFlightUntil : first + maxRows;
-    this.#lastBatches.set(partition, { first, next: (records.at(-1)?.offset ?? -1) + 1, inFlightUntil });
-    return { isAfterGap, mayBeInFlight: first < inFlightUntil };
+    this.#lastBatches.set(partition, { first, next: (records.at(-1)?.offset ?? -1) + 1 });
+    return isAfterGap;
   }
 
   /**

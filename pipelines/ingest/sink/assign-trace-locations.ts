@@ -12,8 +12,7 @@ import {
   readTraceTimeMicros,
   type TenantTrace,
 } from '../run-event/run-event.ts';
-import { hourSeconds } from '../run-event/times.ts';
-import type { ValidRecord, ValidRunEvent } from './split-into-batches.ts';
+import type { ValidRunEvent } from './split-into-batches.ts';
 
 /**
  * Project and time that a trace is stored under. They come from the event with the lowest version that names a project
@@ -29,11 +28,6 @@ export interface TraceLocation {
    */
   readonly wasRead?: true;
   readonly lifetime: Lifetime;
-}
-
-/** Adds the trace key to a record. The key is read once for all steps, because reading it creates a string. */
-export function addTraceKey({ record, schemaId }: ValidRecord): ValidRunEvent {
-  return { record, schemaId, traceKey: readTraceKey(record.value) };
 }
 
 /** Parses a key from `readTraceKey` and returns its tenant and trace. */
@@ -191,16 +185,13 @@ export type GetStatedLifetime = (projectId: string, traceTimeMicros: number) => 
  * location, also for the other events of the batch. Events of traces that still have no location are deferred.
  *
  * @param locations Known locations by trace key. The function sets the locations that this batch determines.
- * @param contested Receives the keys of traces that were previously stored under another location, or may still be stored
- *   under one.
- * @param mayBeInFlight Whether an earlier insert of the events may not have ended (`settle-traces.ts`).
+ * @param contested Receives the keys of traces that were previously stored under another location.
  * @param getStatedLifetime Returns the lifetime of a trace for the location that an event states.
  */
 export function assignTraceLocations(
   events: readonly ValidRunEvent[],
   locations: Map<string, TraceLocation>,
   contested: Set<string>,
-  mayBeInFlight: boolean,
   getStatedLifetime: GetStatedLifetime,
 ): LocatedEvents {
   const newTraces = new Set<string>();
@@ -208,15 +199,9 @@ export function assignTraceLocations(
     const projectId = readProjectId(record.value);
     if (projectId === nilUuid) continue;
     const known = locations.get(key);
-    const isOlder = known !== undefined && known.version <= record.version;
-    if (isOlder && !mayBeInFlight) continue;
+    if (known !== undefined && known.version <= record.version) continue;
     const traceTimeMicros = readTraceTimeMicros(record.value);
     const stated = { projectId, traceTimeMicros };
-    if (isOlder) {
-      if (known.projectId !== projectId || hourSeconds(known.traceTimeMicros) !== hourSeconds(traceTimeMicros))
-        contested.add(key);
-      continue;
-    }
     const isMove = known !== undefined && !isSameLocation(known, stated);
     const own = getStatedLifetime(projectId, traceTimeMicros);
     // Stored rows of a location have its lifetime, also if the retention of the project has changed since. A move never

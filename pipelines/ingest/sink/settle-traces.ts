@@ -15,23 +15,12 @@
  *      outdated location either ends before step 3 of another sink, which then moves its rows, or finds the trace
  *      here.
  *   3. Under a lock on the entry of the trace, the sink copies the rows to the winning location, with the longest
- *      lifetime of all locations, deletes them elsewhere, and uses them to fill the derived tables again. It then
- *      inserts its own events again, because another sink may have deleted them before it took the lock, gives
- *      attachments and feedback the lifetime of their runs (`align-with-runs.ts`), and marks the hours of all locations
- *      and of the runs dirty. All of this can be repeated: rows keep their versions, and each deletion is followed by an
- *      insert of the rows that are still valid.
+ *      lifetime of all locations, deletes them elsewhere, and uses them to fill the derived tables again. It then inserts its own events again, because
+ *      another sink may have deleted them before it took the lock, gives attachments and feedback the lifetime of their
+ *      runs (`align-with-runs.ts`), and marks the hours of all locations and of the runs dirty. All of this can be repeated: rows keep their versions, and each deletion is followed by an insert of the
+ *      rows that are still valid.
  *   4. The sink commits the offset only after step 3, so after a crash the batch is repeated and the conflict is found
  *      again.
- *
- * ClickHouse may complete an insert after its sink was killed or has given up, and after another insert of the batch was
- * followed by steps 1 to 3:
- *
- *   5. If such an insert may be in progress, and an event of the batch states another project or hour than the location of
- *      its trace, the sink writes the trace to `contested_traces`, too. It also renews the entries of the traces of the
- *      batch, because the insert may use a location from the cache of its sink.
- *   6. For an hour after that, a job repeats step 3 for the traces with several locations. Then it deletes the entries of
- *      traces that have one location, and for a day repeats step 3 for traces with misplaced rows, in case it did not run
- *      in that hour (`settle-contested-traces.ts`).
  */
 import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { deleteRows } from '../../../infra/clickhouse/delete-rows.ts';
@@ -57,33 +46,13 @@ export async function deleteContestedTraces(database: Sql, before: Date): Promis
   await database.query('DELETE FROM contested_traces WHERE noticed_at < $1', [before.toISOString()]);
 }
 
-/**
- * Returns the traces among `traces` that are contested and have several locations. Call this function after an insert of
- * their events. A trace with one location has no rows elsewhere.
- *
- * @param renews Whether to renew the entries of the contested traces (step 5).
- */
-export async function findTracesToSettle(
-  { clickhouse, database }: { readonly clickhouse: ClickHouse; readonly database: Sql },
-  traces: readonly TenantTrace[],
-  renews: boolean,
-): Promise<TenantTrace[]> {
-  const contested = await database.query<TenantTrace>(
+/** Returns the traces among `traces` that are contested. */
+export async function findContestedTraces(database: Sql, traces: readonly TenantTrace[]): Promise<TenantTrace[]> {
+  return database.query<TenantTrace>(
     `SELECT tenant_id AS "tenantId", trace_id AS "traceId" FROM contested_traces
      WHERE (tenant_id, trace_id) IN (SELECT * FROM unnest($1::uuid[], $2::uuid[]))`,
     [traces.map(({ tenantId }) => tenantId), traces.map(({ traceId }) => traceId)],
   );
-  if (renews) await markTracesContested(database, contested);
-  return findTracesWithSeveralLocations(clickhouse, contested);
-}
-
-/** Returns the traces among `traces` with rows under several locations. */
-export async function findTracesWithSeveralLocations(
-  clickhouse: ClickHouse,
-  traces: readonly TenantTrace[],
-): Promise<TenantTrace[]> {
-  const located = await readLocations(clickhouse, traces);
-  return located.filter(({ locations }) => locations.length > 1).map(({ trace }) => trace);
 }
 
 /** Records traces as contested, or renews their entries. Every sink that reads the table afterwards finds them. */
@@ -94,13 +63,6 @@ export async function markTracesContested(database: Sql, traces: readonly Tenant
      SELECT DISTINCT * FROM unnest($1::uuid[], $2::uuid[]) ON CONFLICT (tenant_id, trace_id) DO UPDATE SET noticed_at = now()`,
     [traces.map(({ tenantId }) => tenantId), traces.map(({ traceId }) => traceId)],
   );
-}
-
-/** Returns whether all rows of a trace are at its winning location. */
-export async function isSettled(clickhouse: ClickHouse, trace: TenantTrace): Promise<boolean> {
-  const [found] = await readLocations(clickhouse, [trace]);
-  const [winner, ...losers] = found?.locations ?? [];
-  return winner === undefined || losers.length === 0 || !(await hasMisplacedRows(clickhouse, trace, winner, losers));
 }
 
 /**

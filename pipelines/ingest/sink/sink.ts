@@ -43,10 +43,9 @@ import {
   type RetentionConfig,
 } from '../../retention/lifetimes.ts';
 import { type TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
-import { buildDeletionEvent, buildTraceKey, readProjectId } from '../run-event/run-event.ts';
+import { buildDeletionEvent, buildTraceKey, readProjectId, readTraceKey } from '../run-event/run-event.ts';
 import { KeyTimes } from './assign-key-times.ts';
 import {
-  addTraceKey,
   assignTraceLocations,
   extendLifetime,
   moveDeferredEvent,
@@ -74,7 +73,7 @@ import {
   type RecordSchema,
   RecordSchemas,
 } from './prepare-records.ts';
-import { findTracesToSettle, hasContestedTraces, markTracesContested, settleTrace } from './settle-traces.ts';
+import { findContestedTraces, hasContestedTraces, markTracesContested, settleTrace } from './settle-traces.ts';
 import {
   deadLetters,
   deferredEventCount,
@@ -104,7 +103,6 @@ export interface SinkOptions {
 /** What the steps for run events of a batch have in common. Moving a trace changes its location. */
 interface StoringDeps {
   readonly batch: LogBatch;
-  readonly mayBeInFlight: boolean;
   readonly locations: Map<string, TraceLocation>;
   readonly newTraces: readonly string[];
   readonly contested: Set<string>;
@@ -112,6 +110,11 @@ interface StoringDeps {
 }
 
 const compareVersions = (one: LogRecord, other: LogRecord) => Number(one.version - other.version);
+
+/** Adds the trace key to a record. The key is read once for all steps, because reading it creates a string. */
+function addTraceKey({ record, schemaId }: ValidRecord): ValidRunEvent {
+  return { record, schemaId, traceKey: readTraceKey(record.value) };
+}
 
 export class Sink {
   readonly #options: SinkOptions;
@@ -221,9 +224,7 @@ export class Sink {
   async #storeRunEvents(batch: LogBatch, good: readonly ValidRunEvent[]): Promise<void> {
     const { database, clickhouse, config, log, onHoursMarked } = this.#options;
     // Another process may have stored runs of the traces, also of those whose location this process has determined.
-    const noted = log.isExclusive ? undefined : this.#keyTimes.noteBatch(batch, config.insertBatchRows);
-    const mayBeInFlight = noted?.mayBeInFlight ?? false;
-    if (noted?.isAfterGap) this.#known.clear();
+    if (!log.isExclusive && this.#keyTimes.noteBatch(batch)) this.#known.clear();
     const keys = new Set(good.map(({ traceKey: key }) => key));
     const contested = new Set<string>();
     const [locations, retentions, marks, hasDeferred] = await Promise.all([
@@ -240,7 +241,6 @@ export class Sink {
       kept,
       locations,
       contested,
-      mayBeInFlight,
       (project, micros) => computeLifetime(config, retentions.get(project) ?? defaultRetention, micros),
     );
     movedEvents.inc(moved);
@@ -252,7 +252,7 @@ export class Sink {
       for (const [key, location] of await this.#known.locate(unknown, clickhouse, contested))
         locations.set(key, location);
     }
-    const storing = { batch, mayBeInFlight, locations, newTraces, contested, marks };
+    const storing = { batch, locations, newTraces, contested, marks };
     const listKeys = (events: readonly ValidRunEvent[]) => new Set(events.map(({ traceKey: key }) => key));
     await this.#insertRunEvents(storing, located, hasDeferred ? listKeys(located) : undefined);
     if (await hasDeferredEvents(database, batch.topic.name))
@@ -342,7 +342,7 @@ export class Sink {
    * again.
    */
   async #settle(
-    { batch, mayBeInFlight, locations, newTraces, contested }: StoringDeps,
+    { batch, locations, newTraces, contested }: StoringDeps,
     events: readonly ValidRunEvent[],
   ): Promise<void> {
     const { database, clickhouse, log } = this.#options;
@@ -354,8 +354,8 @@ export class Sink {
     await markTracesContested(database, [...contested].map(parseTraceKey));
     if (contested.size === 0 && (log.isExclusive || !(await hasContestedTraces(database)))) return;
     const keys = new Set(events.map(({ traceKey: key }) => key));
-    const traces = [...keys].map(parseTraceKey);
-    for (const trace of await findTracesToSettle({ clickhouse, database }, traces, mayBeInFlight)) {
+    const contestedTraces = await findContestedTraces(database, [...keys].map(parseTraceKey));
+    for (const trace of contestedTraces) {
       const key = buildTraceKey(trace.tenantId, trace.traceId);
       const own = events.filter((event) => event.traceKey === key);
       const winner = await runExclusive(`settle ${batch.partition % maxSettling}`, () =>

@@ -7,7 +7,6 @@ const id = '00000000-0000-4000-8000-000000000001';
 /** Payloads of past releases: a new release must read jobs that an old one enqueued. */
 const released: readonly [keyof typeof jobCatalogue, unknown][] = [
   ['expire-deferred-events', {}],
-  ['settle-traces', {}],
   ['requeue-deletions', {}],
   ['change-traces', {}],
   ['replay-dead-letter', { dead_letter_id: 'run-events/0/1' }],
