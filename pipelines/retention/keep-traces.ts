@@ -1,7 +1,5 @@
 /**
- * Makes traces longlived, in step 3 of `change-traces.ts`: inserts copies of their rows with the longer lifetime. A request
- * for a run keeps its trace if the run has feedback that does so, and aligns the attachments and feedback of the run
- * (`align-with-runs.ts`).
+ * Makes traces longlived, in step 3 of `change-traces.ts`: inserts copies of their rows with the longer lifetime.
  *
  * A copy has the versions of its original, so that merging keeps one row with the same values and the later expiry.
  * Until the rows are merged, the original expires separately, so each run with a row that expires earlier is copied. The
@@ -15,7 +13,6 @@ import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-l
 import { markTracesContested, settleTrace } from '../ingest/sink/settle-traces.ts';
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
-import { alignWithRuns } from './align-with-runs.ts';
 import type { ChangeDeps, TraceChange } from './change-traces.ts';
 import { computeLifetime, defaultRetention, mergeLifetimes, readRetentions, traceTiers } from './lifetimes.ts';
 
@@ -47,7 +44,7 @@ export async function keepTraces(
   signal?: AbortSignal,
 ): Promise<number[]> {
   if (changes.length === 0) return [];
-  const { traces, waiting, runs } = await findTraces(clickhouse, changes);
+  const { traces, waiting } = await findTraces(clickhouse, changes);
   const requestsById = groupBy(traces, ({ tenantId, traceId }) => `${tenantId} ${traceId}`);
   const rows: (string | number)[][] = [];
   const located = await readLocations(clickhouse, traces);
@@ -69,7 +66,6 @@ export async function keepTraces(
       located.map(({ trace }) => trace),
     );
   }
-  await alignWithRuns(clickhouse, runs, signal);
   return changes.filter(({ id }) => !waiting.has(id)).map(({ id }) => id);
 }
 
@@ -98,7 +94,7 @@ function isEffective(
   return lifetime.tier !== 'longlived' || isSecond;
 }
 
-/** Finds the traces and the runs of the requests, and the requests whose run is not stored yet. */
+/** Finds the traces of the requests, and the requests whose run is not stored yet. */
 async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[]) {
   const traces: TraceToKeep[] = [];
   const waiting = new Set<number>();
@@ -109,14 +105,14 @@ async function findTraces(clickhouse: ClickHouse, changes: readonly TraceChange[
   ]);
   const oldestWaitingMicros = Date.now() * 1_000 - maxWaitMicros;
   for (const { id, tenantId, runId, projectId, traceIds, requestedAtMicros, isSecond } of changes) {
+    if (runId !== null && !runsToKeep.has(`${tenantId} ${runId}`)) continue;
     const found = runId === null ? undefined : located.get(`${tenantId} ${runId}`);
     if (runId !== null && found === undefined && requestedAtMicros > oldestWaitingMicros) waiting.add(id);
-    if (runId !== null && !runsToKeep.has(`${tenantId} ${runId}`)) continue;
     for (const traceId of found === undefined ? (traceIds ?? []) : [found]) {
       traces.push({ tenantId, traceId, projectId, requestedAtMicros, isSecond });
     }
   }
-  return { traces, waiting, runs: ofRuns };
+  return { traces, waiting };
 }
 
 /** Returns the runs, as `tenantId runId`, whose feedback extends the retention of their trace. */

@@ -87,10 +87,6 @@ export function mergeLifetimes(one: Lifetime, other: Lifetime): Lifetime {
   };
 }
 
-export function isSameLifetime(one: Lifetime, other: Lifetime): boolean {
-  return one.tier === other.tier && one.expiresAtSeconds === other.expiresAtSeconds;
-}
-
 export function parseTierNumber(tier: number): TraceTier {
   return tier === traceTiers.shortlived ? 'shortlived' : 'longlived';
 }

@@ -1,15 +1,16 @@
 /** Assigns lifetimes to attachments and feedback, which expire with the trace of their run. */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../../infra/clickhouse/settings.ts';
 import { getFieldOffset, readUuidAt } from '../../../infra/event-log/avro.ts';
-import type { Sql } from '../../../infra/postgres/pool.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
 import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
 import { readTraceHeaders } from '../../attachments/read-attachment.ts';
-import { buildRunKey, readRunLifetimes, type TenantRun } from '../../retention/align-with-runs.ts';
 import {
   computeLifetime,
   defaultRetention,
-  isSameLifetime,
+  type Lifetime,
   type ProjectRetentions,
+  parseTierNumber,
   type RetentionConfig,
 } from '../../retention/lifetimes.ts';
 import type { TraceMark, TraceMarks } from '../../retention/trace-marks.ts';
@@ -47,7 +48,7 @@ export async function expireWithRuns(
   const stated = kept.map(({ record }) => readTraceHeaders(record.headers));
   const projects = stated.flatMap((trace) => (trace && trace.projectId !== nilUuid ? [trace.projectId] : []));
   const [stored, retentions] = await Promise.all([
-    readRunLifetimes(deps.clickhouse, readTenantRuns(topic, kept)),
+    readLifetimes(deps.clickhouse, topic, kept),
     deps.retentions.of(projects),
   ]);
   const ofRuns = kept.map(({ record }) => stored.get(readTenantRunKey(topic, record.value)));
@@ -75,7 +76,10 @@ async function dropEventsOfDeletedTraces(
   { clickhouse, marks }: Pick<ExpiryDeps, 'clickhouse' | 'marks'>,
 ): Promise<readonly ValidRecord[]> {
   if (events.length === 0 || !(await marks.hasAnyMark())) return events;
-  const runs = events.map(({ record }) => parseTenantRunKey(readTenantRunKey(topic, record.value)));
+  const runs = events.map(({ record }) => {
+    const [tenantId = '', runId = ''] = readTenantRunKey(topic, record.value).split(' ');
+    return { tenantId, runId };
+  });
   const located = topic === feedbackEvents ? await locateRunsOfTenants(clickhouse, runs) : new Map<string, string>();
   const traces = events.map(({ record }, index) => {
     const { tenantId, runId } = runs[index]!;
@@ -90,47 +94,50 @@ async function dropEventsOfDeletedTraces(
 
 /** Reads tenant and run of an event, as one key. */
 function readTenantRunKey(topic: Topic, value: Buffer): string {
-  return buildRunKey({
-    tenantId: readUuidAt(value, getFieldOffset(topic, 'tenant_id')),
-    runId: readUuidAt(value, getFieldOffset(topic, 'run_id')),
-  });
+  return `${readUuidAt(value, getFieldOffset(topic, 'tenant_id'))} ${readUuidAt(value, getFieldOffset(topic, 'run_id'))}`;
 }
 
-function parseTenantRunKey(key: string): TenantRun {
-  return { tenantId: key.slice(0, 36), runId: key.slice(37) };
-}
-
-function readTenantRuns(topic: Topic, events: readonly ValidRecord[]): TenantRun[] {
+async function readLifetimes(
+  clickhouse: ClickHouse,
+  topic: Topic,
+  events: readonly ValidRecord[],
+): Promise<Map<string, Lifetime>> {
   const keys = new Set(events.map(({ record }) => readTenantRunKey(topic, record.value)));
-  return [...keys].map(parseTenantRunKey);
+  if (keys.size === 0) return new Map();
+  const rows = await clickhouse.query<{ tenant_id: string; id: string; tier: number; expires: number }>({
+    name: 'read-run-lifetimes',
+    settings: lookupSettings,
+    sql: `SELECT tenant_id, id, max(trace_tier) AS tier, toUnixTimestamp(max(expires_at)) AS expires
+          FROM run_locator WHERE (tenant_id, id) IN keys GROUP BY tenant_id, id`,
+    externalTable: { name: 'keys', structure: 'tenant_id UUID, id UUID', rows: [...keys].map((key) => key.split(' ')) },
+  });
+  return new Map(
+    rows.map(({ tenant_id, id, tier, expires }) => [
+      `${tenant_id} ${id}`,
+      { tier: parseTierNumber(tier), expiresAtSeconds: expires },
+    ]),
+  );
 }
 
 /**
- * Requests what the job has to do for the runs of stored events: to keep the traces of runs with feedback, and to align
- * the rows of runs whose lifetime is another one now, or is not stored yet (`align-with-runs.ts`). The job checks whether
- * the feedback extends the retention of its trace. Call this function after the insert and before the offset is
- * committed. A repeated request is harmless.
- *
- * @throws errors of the stores.
+ * Requests that the traces of runs with feedback become longlived; the job checks whether the feedback extends the
+ * retention of its trace. Call this function after the insert and before the offset is committed. A repeated request is
+ * harmless.
  */
-export async function requestRetention(
-  topic: Topic,
+export async function keepTracesWithFeedback(
+  database: Pick<Database, 'query'>,
+  config: RetentionConfig,
   events: readonly ValidRecord[],
-  { clickhouse, config, database }: Pick<ExpiryDeps, 'clickhouse' | 'config'> & { readonly database: Sql },
 ): Promise<void> {
-  if (!canExpire(config)) return;
-  const ofRuns = events.filter(({ record }) => !readTenantRunKey(topic, record.value).endsWith(nilUuid));
-  const keepsTraces = topic === feedbackEvents && config.retentionShortlivedDays !== undefined;
-  const lifetimes = keepsTraces ? undefined : await readRunLifetimes(clickhouse, readTenantRuns(topic, ofRuns));
-  const requested = ofRuns.filter(({ record, lifetime }) => {
-    const stored = lifetimes?.get(readTenantRunKey(topic, record.value));
-    return stored === undefined || lifetime === undefined || !isSameLifetime(stored, lifetime);
-  });
-  const runs = readTenantRuns(topic, requested);
-  if (runs.length === 0) return;
+  if (config.retentionShortlivedDays === undefined) return;
+  const runs = new Set(
+    events.map(({ record }) => readTenantRunKey(feedbackEvents, record.value)).filter((key) => !key.endsWith(nilUuid)),
+  );
+  if (runs.size === 0) return;
+  const pairs = [...runs].map((key) => key.split(' '));
   await database.query(
     `INSERT INTO trace_changes (kind, tenant_id, run_id)
      SELECT 'keep', tenant_id, run_id FROM unnest($1::uuid[], $2::uuid[]) AS runs (tenant_id, run_id)`,
-    [runs.map(({ tenantId }) => tenantId), runs.map(({ runId }) => runId)],
+    [pairs.map(([tenantId]) => tenantId), pairs.map(([, runId]) => runId)],
   );
 }

@@ -15,9 +15,10 @@
  *      outdated location either ends before step 3 of another sink, which then moves its rows, or finds the trace
  *      here.
  *   3. Under a lock on the entry of the trace, the sink copies the rows to the winning location, with the longest
- *      lifetime of all locations, deletes them elsewhere, and uses them to fill the derived tables again. It then inserts its own events again, because
- *      another sink may have deleted them before it took the lock, gives attachments and feedback the lifetime of their
- *      runs (`align-with-runs.ts`), and marks the hours of all locations and of the runs dirty. All of this can be repeated: rows keep their versions, and each deletion is followed by an insert of the
+ *      lifetime of all locations, deletes them elsewhere, and uses them to fill the derived tables again. Attachments and
+ *      feedback that would expire before their runs get a copy that expires with them. It then inserts its own events
+ *      again, because another sink may have deleted them before it took the lock, and marks the hours of all locations and of the runs
+ *      dirty. All of this can be repeated: rows keep their versions, and each deletion is followed by an insert of the
  *      rows that are still valid.
  *   4. The sink commits the offset only after step 3, so after a crash the batch is repeated and the conflict is found
  *      again.
@@ -26,7 +27,6 @@ import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/click
 import { deleteRows } from '../../../infra/clickhouse/delete-rows.ts';
 import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
-import { alignWithRuns } from '../../retention/align-with-runs.ts';
 import { mergeLifetimes, traceTiers } from '../../retention/lifetimes.ts';
 import { markHoursDirty, markHoursOfRunsDirty } from '../../usage/mark-hours-dirty.ts';
 import type { TenantTrace } from '../run-event/run-event.ts';
@@ -91,7 +91,6 @@ export async function settleTrace(
       await moveTrace(clickhouse, trace, winner, losers);
     }
     await insertBatchEvents(winner);
-    await alignRunsOfTrace(clickhouse, trace, winner);
     await markHoursDirty(
       transaction,
       [winner, ...losers].map((location) => toDirtyHour(trace, location)),
@@ -102,24 +101,6 @@ export async function settleTrace(
     await markHoursOfRunsDirty({ clickhouse, database: transaction }, { sql, params });
     return winner;
   });
-}
-
-/** Gives attachments and feedback of the runs of a trace, which may have got a longer lifetime, the lifetime of the runs. */
-async function alignRunsOfTrace(
-  clickhouse: ClickHouse,
-  { tenantId, traceId }: TenantTrace,
-  { projectId }: TraceLocation,
-): Promise<void> {
-  const runs = await clickhouse.query<{ id: string }>({
-    name: 'list-runs-to-align',
-    sql: `SELECT DISTINCT id FROM runs
-          WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID} AND session_id = {project:UUID}`,
-    params: { tenant: tenantId, trace: traceId, project: projectId },
-  });
-  await alignWithRuns(
-    clickhouse,
-    runs.map(({ id: runId }) => ({ tenantId, runId })),
-  );
 }
 
 function toDirtyHour({ tenantId }: TenantTrace, { traceTimeMicros }: TraceLocation): DirtyHour {
@@ -239,6 +220,17 @@ async function moveTrace(
     });
   }
   await run('refill-moved-trace', `${refillRunKeysSql} WHERE ${traceCondition} AND session_id = {project:UUID}`);
+  for (const table of ['attachments', 'feedback']) {
+    for (let at = 0; at < ids.length; at += maxIdsPerStatement) {
+      await run(
+        `keep-${table}-of-moved-trace`,
+        `INSERT INTO ${table} SELECT * REPLACE ({tier:UInt8} AS trace_tier, toDateTime({expires:UInt32}) AS expires_at)
+         FROM (SELECT * FROM ${table} WHERE tenant_id = {tenant:UUID} AND run_id IN {ids:Array(UUID)}
+           AND expires_at < toDateTime({expires:UInt32}))`,
+        { ids: ids.slice(at, at + maxIdsPerStatement).map(({ id }) => id) },
+      );
+    }
+  }
 }
 
 /**

@@ -35,7 +35,7 @@ import { runExclusive } from '../../../infra/fairness/run-exclusive.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { traceInsert } from '../../../infra/telemetry/tracing/spans.ts';
-import type { Topic } from '../../../schemas/topics.ts';
+import { feedbackEvents, type Topic } from '../../../schemas/topics.ts';
 import {
   computeLifetime,
   defaultRetention,
@@ -63,7 +63,7 @@ import {
   releaseEvents,
 } from './deferred-events.ts';
 import { EventVersions } from './event-versions.ts';
-import { expireWithRuns, requestRetention } from './expire-with-runs.ts';
+import { expireWithRuns, keepTracesWithFeedback } from './expire-with-runs.ts';
 import { insertBatch } from './insert-batch.ts';
 import {
   computeAcceptedTimes,
@@ -217,7 +217,7 @@ export class Sink {
     const { events, repeats } = await this.#otherVersions.assign(batch.topic, kept, clickhouse);
     repeatedEvents.inc({ topic: batch.topic.name }, repeats);
     await this.#insert(batch, events);
-    if (batch.topic.expires) await requestRetention(batch.topic, events, { clickhouse, config, database });
+    if (batch.topic === feedbackEvents) await keepTracesWithFeedback(database, config, good);
   }
 
   /** Performs steps 2 to 6 for run events. */
