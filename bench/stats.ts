@@ -9,7 +9,7 @@
  */
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { selectColumn } from '../pipelines/costs/cost-sql.ts';
+import { costExpressions, selectColumn } from '../pipelines/costs/cost-sql.ts';
 import { runFactRollUp } from '../pipelines/runs/stats/count-facts.ts';
 import { markHoursDirty } from '../pipelines/usage/mark-hours-dirty.ts';
 import { type BenchEngines, withEngines } from './engines.ts';
@@ -40,7 +40,8 @@ const figures = `SELECT sum(p) AS prompt_tokens, ${percentiles('p')}, sum(c), ${
     sum(d), sum(e), sum(f), ${percentiles('toFloat64(f)')}
   FROM (SELECT trace_id, sum(prompt_tokens) AS p, sum(completion_tokens) AS c, sum(total_tokens) AS t, ${cost('prompt_cost')} AS d,
       ${cost('completion_cost')} AS e, ${cost('total_cost')} AS f
-    FROM (SELECT trace_id, prompt_tokens, completion_tokens, total_tokens, ${costs.map(selectColumn).join(', ')}
+    FROM (WITH ${costExpressions.join(', ')}
+      SELECT trace_id, prompt_tokens, completion_tokens, total_tokens, ${costs.map(selectColumn).join(', ')}
       FROM runs FINAL PREWHERE ${project} WHERE ${live} AND run_type IN ('llm', 'embedding')) GROUP BY trace_id)`;
 const feedback = `SELECT key, count(), avg(toFloat64(score)), min(toFloat64(score)), max(toFloat64(score)), stddevPop(toFloat64(score))
   FROM feedback FINAL WHERE tenant_id = {tenant:UUID} AND ${live}

@@ -12,18 +12,14 @@
  * For a filter on other runs of the trace that an index finds, the candidates are the runs of these traces, if they are few
  * (`filtered-traces.ts`).
  *
- * The query for about as many candidates as the page needs also reads the columns of the page, unless they are too large.
- *
  * The number of queries for a page is bounded, even if few runs match and are far apart.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { getClickHouseCode } from '../../infra/clickhouse/clickhouse-error.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { buildFilterClauses } from './filter-clauses.ts';
 import { buildTracesCondition, type FilteredTraces, findFilteredTraces } from './filtered-traces.ts';
 import type { PageCursor } from './page-cursor.ts';
-import { isModelCallSql, type Order, type RunColumn, type RunKey, runBytes } from './run-columns.ts';
-import { isOfAllRuns, queryRunRows, type RunToRead } from './run-rows.ts';
+import { isModelCallSql, type Order, type RunKey, runBytes } from './run-columns.ts';
 import {
   buildKeyConditions,
   buildKeysCondition,
@@ -46,16 +42,9 @@ export interface PageRequest {
   readonly after?: RunKey | undefined;
   /** If present, only these runs are considered. */
   readonly among?: readonly RunKey[] | undefined;
-  /** Columns that are read with the keys if that is faster, and the maximum size of the result. */
-  readonly reading?: Reading | undefined;
 }
 
-interface Reading {
-  readonly columns: ReadonlySet<RunColumn>;
-  readonly maxBytes: number;
-}
-
-export interface FoundRun extends RunToRead {
+export interface FoundRun extends RunKey {
   /** Size of the JSON columns of the run. */
   readonly bytes: number;
   readonly isModelCall: boolean;
@@ -215,73 +204,31 @@ async function findKeys(
   keyRange: KeyCondition,
   limit: number,
 ): Promise<FoundRun[]> {
-  const list = `${keyColumns}, ${runBytes} AS bytes, ifNull(${isModelCallSql}, 0) AS is_call`;
-  const rows = await clickhouse.query<KeyRow & { readonly bytes: number; readonly is_call: number }>(
-    buildRunsQuery(request, keyRange, limit, list),
-  );
-  return rows.map((row) => ({ ...toRunKey(row), bytes: row.bytes, isModelCall: row.is_call === 1 }));
-}
-
-/** Builds the query for the first matching runs in `keyRange`. */
-function buildRunsQuery(request: PageRequest, keyRange: KeyCondition, limit: number, list: string) {
   const { keySql, positionSql, valueSql, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
-  return {
+  const rows = await clickhouse.query<KeyRow & { readonly bytes: number; readonly is_call: number }>({
     ...bound,
     params: { ...bound.params, limit },
     name: 'find-runs',
     // A filter may read the texts of a whole slice.
     settings: { ...bound.settings, ...((request.among ?? !request.filter.conditions) && lookupSettings) },
-    sql: `${withSql} SELECT ${list}
+    sql: `${withSql} SELECT ${keyColumns}, ${runBytes} AS bytes, ifNull(${isModelCallSql}, 0) AS is_call
           FROM runs FINAL
           PREWHERE ${keySql}
           WHERE ${[...positionSql, ...valueSql].join(' AND ')}
           ${orderSql}
           LIMIT {limit:UInt64}`,
-  };
+  });
+  return rows.map((row) => ({ ...toRunKey(row), bytes: row.bytes, isModelCall: row.is_call === 1 }));
 }
 
-async function findListedRuns(
+function findListedRuns(
   clickhouse: ClickHouse,
   request: PageRequest,
   among: readonly RunKey[],
   limit: number,
 ): Promise<FoundRun[]> {
-  if (among.length === 0) return [];
-  const listed = { ...request, among };
-  const keyRange = buildKeysCondition(request.scope.tenantId, among);
-  const { reading } = among.length <= limit + spareCandidates ? request : {};
-  const read = reading && (await readListedRuns(clickhouse, listed, { keyRange, limit, ...reading }));
-  return read ?? findKeys(clickhouse, listed, keyRange, limit);
-}
-
-/** ClickHouse error numbers for more bytes than the limits of a query: of the columns that it reads, and of its result. */
-const tooManyBytesCodes = [307, 396];
-/** Columns are read in granules of 256 KiB, each for few runs. */
-const maxReadFactor = 4;
-
-/** As {@link findKeys}, with the columns of the runs. Returns undefined if they are too large. */
-async function readListedRuns(
-  clickhouse: ClickHouse,
-  request: PageRequest,
-  { keyRange, limit, columns, maxBytes }: Reading & { readonly keyRange: KeyCondition; readonly limit: number },
-): Promise<FoundRun[] | undefined> {
-  const wanted: RunColumn[] = ['bytes', 'isModelCall', ...[...columns].filter(isOfAllRuns)];
-  try {
-    const rows = await queryRunRows(clickhouse, wanted, (list) => {
-      const query = buildRunsQuery(request, keyRange, limit, list);
-      const limits = { max_bytes_to_read: String(maxReadFactor * maxBytes), max_result_bytes: String(maxBytes) };
-      return { ...query, settings: { ...query.settings, ...limits } };
-    });
-    return rows.map((row) => ({
-      ...row.key,
-      bytes: row.number('bytes') ?? 0,
-      isModelCall: row.bytes('isModelCall') !== undefined,
-      row,
-    }));
-  } catch (error) {
-    if (tooManyBytesCodes.includes(getClickHouseCode(error) ?? 0)) return undefined;
-    throw error;
-  }
+  if (among.length === 0) return Promise.resolve([]);
+  return findKeys(clickhouse, { ...request, among }, buildKeysCondition(request.scope.tenantId, among), limit);
 }
 
 /**

@@ -263,9 +263,8 @@ async function readPage(
 ): Promise<Page> {
   const isLong = longColumns.some((column) => selected.columns.has(column));
   const maxBytes = isLong ? deps.config.maxPageBytes : Number.POSITIVE_INFINITY;
-  const reading = { columns: selected.columns, maxBytes: deps.config.maxPageBytes };
   for (let { after } = request; ; ) {
-    const matching = await findPage(deps.clickhouse, { ...request, after, reading });
+    const matching = await findPage(deps.clickhouse, { ...request, after });
     const keys = truncateToSize(matching.slice(0, request.limitRows), maxBytes);
     const last = keys.length < matching.length ? keys.at(-1) : undefined;
     const found = await readRuns(deps, tenantId, keys, selected);

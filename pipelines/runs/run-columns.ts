@@ -74,8 +74,6 @@ export const runColumns = {
   lifetimeSeconds: `if(expires_at >= toDateTime(${neverSeconds}), NULL, toUnixTimestamp(expires_at) - toUnixTimestamp(trace_time))`,
   name: 'name',
   runType: 'run_type',
-  isModelCall: `if(${isModelCallSql}, '1', NULL)`,
-  bytes: runBytes,
   startedAtMicros,
   endedAtMicros: toMicrosSql('ended_at'),
   /** Not null if the run failed. */

@@ -1,4 +1,4 @@
-import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { costExpressions } from '../costs/cost-sql.ts';
@@ -10,8 +10,6 @@ import { buildKeysCondition } from './run-scope.ts';
 export interface RunToRead extends RunKey {
   /** False if the run is not a model call; undefined if that is not known. */
   readonly isModelCall?: boolean | undefined;
-  /** The columns that not only model calls have, if they are read already. */
-  readonly row?: TracedRunRow | undefined;
 }
 
 /** Selected columns of one run. */
@@ -24,8 +22,6 @@ export interface TracedRunRow {
 }
 
 const keyColumns = ['id', 'traceId', 'projectId', 'keyTimeMicros'] as const satisfies RunColumn[];
-
-export const isOfAllRuns = (column: RunColumn) => !modelCallColumns.has(column);
 
 /**
  * Step 2 of reading a page: reads the requested columns of exactly these runs, in the order of `keys`. Runs that were
@@ -40,18 +36,19 @@ export async function readRunRows(
   keys: readonly RunToRead[],
   wanted: ReadonlySet<RunColumn>,
 ): Promise<TracedRunRow[]> {
-  const columns = [...wanted];
-  const ofModelCalls = columns.filter((column) => !isOfAllRuns(column));
-  const modelCalls = ofModelCalls.length === 0 ? [] : keys.filter(({ isModelCall }) => isModelCall !== false);
-  const unread = keys.filter(({ row }) => row === undefined);
-  const readsAllAtOnce = modelCalls.length === keys.length && unread.length === keys.length;
+  const ofAllRuns = [...wanted].filter((column) => !modelCallColumns.has(column));
+  const ofModelCalls = [...wanted].filter((column) => modelCallColumns.has(column));
+  const modelCalls = keys.filter(({ isModelCall }) => isModelCall !== false);
+  if (modelCalls.length === keys.length || ofModelCalls.length === 0) {
+    const rows = await readColumns(clickhouse, tenantId, keys, [...wanted]);
+    return keys.flatMap((key) => rows.get(buildRunIdentity(key)) ?? []);
+  }
   const [rows, calls] = await Promise.all([
-    readColumns(clickhouse, tenantId, unread, readsAllAtOnce ? columns : columns.filter(isOfAllRuns)),
-    readColumns(clickhouse, tenantId, readsAllAtOnce ? [] : modelCalls, ofModelCalls),
+    readColumns(clickhouse, tenantId, keys, ofAllRuns),
+    readColumns(clickhouse, tenantId, modelCalls, ofModelCalls),
   ]);
   return keys.flatMap((key) => {
-    const identity = buildRunIdentity(key);
-    const [row, call] = [key.row ?? rows.get(identity), calls.get(identity)];
+    const [row, call] = [rows.get(buildRunIdentity(key)), calls.get(buildRunIdentity(key))];
     if (row === undefined) return [];
     return call === undefined ? row : joinRows(row, call, ofModelCalls);
   });
@@ -73,35 +70,27 @@ async function readColumns(
   clickhouse: ClickHouse,
   tenantId: string,
   keys: readonly RunKey[],
-  columns: readonly RunColumn[],
+  wanted: readonly RunColumn[],
 ): Promise<Map<string, TracedRunRow>> {
-  if (keys.length === 0) return new Map();
+  const rows = new Map<string, TracedRunRow>();
+  if (keys.length === 0) return rows;
+  const columns = [...new Set<RunColumn>([...keyColumns, ...wanted])];
   const { sql, ...binding } = buildKeysCondition(tenantId, keys);
-  const rows = await queryRunRows(clickhouse, columns, (list) => ({
+  const response = await clickhouse.queryText({
     ...binding,
     name: 'read-runs',
     settings: lookupSettings,
-    sql: `WITH ${costExpressions.join(', ')} SELECT ${list} FROM runs FINAL PREWHERE ${sql} WHERE ${liveCondition}`,
-  }));
-  return new Map(rows.map((row) => [buildRunIdentity(row.key), row]));
-}
-
-/**
- * Reads columns of runs, and always their keys.
- *
- * @param buildQuery Returns the query with the given list of SELECT.
- * @throws errors of ClickHouse.
- */
-export async function queryRunRows(
-  clickhouse: ClickHouse,
-  wanted: readonly RunColumn[],
-  buildQuery: (list: string) => Query,
-): Promise<TracedRunRow[]> {
-  const columns = [...new Set<RunColumn>([...keyColumns, ...wanted])];
-  const list = columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ');
-  const response = await clickhouse.queryText({ ...buildQuery(list), format: 'RowBinary' });
+    sql: `WITH ${costExpressions.join(', ')}
+          SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}
+          FROM runs FINAL PREWHERE ${sql} WHERE ${liveCondition}`,
+    format: 'RowBinary',
+  });
   const indexes = new Map(columns.map((column, index) => [column, index]));
-  return readNullableTextRows(response, columns.length).map((values) => toRunRow(values, indexes));
+  for (const values of readNullableTextRows(response, columns.length)) {
+    const row = toRunRow(values, indexes);
+    rows.set(buildRunIdentity(row.key), row);
+  }
+  return rows;
 }
 
 function toRunRow(values: readonly (Buffer | undefined)[], indexes: ReadonlyMap<RunColumn, number>): TracedRunRow {

@@ -55,13 +55,9 @@ function read(filters: Parameters<typeof parseRunFilters>[0], query: TestQuery =
     names.push(request.name);
     return clickhouse.query<Row>(request);
   };
-  const countedText = (request: Query & { format: string }) => {
-    names.push(request.name);
-    return clickhouse.queryText(request);
-  };
   return reading.all(
     { ...query, filter: { ...query.filter, conditions: parseRunFilters(filters) } },
-    { clickhouse: { ...clickhouse, query: counted, queryText: countedText } },
+    { clickhouse: { ...clickhouse, query: counted } },
   );
 }
 
