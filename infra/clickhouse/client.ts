@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ClickHouseSettings } from '@clickhouse/client';
 import { OpenedOnce } from '../cache/opened-once.ts';
 import { isRunlakeError } from '../errors/runlake-error.ts';
@@ -25,7 +26,7 @@ export type { ClickHouse } from './clickhouse.ts';
 
 export interface ClickHouseOptions {
   /**
-   * Address as `http(s)://user:password@host:port/database`. Without a path, the database is `default`. Several
+   * Address as `http(s)://user:password@host:port/database`. Without a path, it is the default database of the user. Several
    * addresses, separated by commas, are the addresses of all servers of a cluster.
    */
   readonly url: string;
@@ -162,10 +163,12 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
       };
       const sendWithId = (id: string) =>
         connection.send({ sql, queryId: id, settings, params, externalTable, body, signal });
-      const answer = await sendWithId(queryId).catch((error: unknown) => {
-        // Servers and proxies close idle connections. This can happen just as a query is sent on such a connection.
-        if ('readonly' in profiles[request.profile] && isClosedConnection(error)) return sendWithId(randomUUID());
-        throw error;
+      const answer = await sendWithId(queryId).catch(async (error: unknown) => {
+        if (!('readonly' in profiles[request.profile] && isClosedConnection(error))) throw error;
+        // Servers and proxies close idle connections. This can happen just as a query is sent on such a connection. After
+        // a turn of the event loop, the agent knows all connections that are closed.
+        await nextTurn();
+        return sendWithId(randomUUID());
       });
       return await take(answer, signal);
     } catch (raw) {

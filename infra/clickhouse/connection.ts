@@ -5,11 +5,12 @@ import { addAbortSignal, finished, PassThrough, type Readable } from 'node:strea
 import { ClickHouseError, type ClickHouseSettings, extractErrorAtTheEndOfChunk, parseError } from '@clickhouse/client';
 import { runlakeError } from '../errors/runlake-error.ts';
 import { toWorkFileError } from '../errors/work-file-error.ts';
+import { raceWithAbort } from '../timeouts/with-timeout.ts';
 import type { ExternalTable } from './clickhouse.ts';
 import { encodeForm, formatParameter, needsForm, type Parameters } from './query-form.ts';
 
 export interface ConnectionOptions {
-  /** Address as `http(s)://user:password@host:port/database`. Without a path, the database is `default`. */
+  /** Address as `http(s)://user:password@host:port/database`. Without a path, it is the default database of the user. */
   readonly address: URL;
   /** Trusted CA certificates in PEM format. */
   readonly authorities?: readonly string[] | undefined;
@@ -68,10 +69,14 @@ export function openConnection({ address, authorities, maxConnections = Infinity
   });
   const user = decodeURIComponent(address.username) || 'default';
   const credentials = Buffer.from(`${user}:${decodeURIComponent(address.password)}`).toString('base64');
-  const database = decodeURIComponent(address.pathname.slice(1)) || 'default';
+  const database = decodeURIComponent(address.pathname.slice(1));
 
   function encodeUrl({ sql, queryId, settings, params = {} }: ConnectionRequest, isSqlInUrl: boolean, isForm: boolean) {
-    const url = new URLSearchParams({ database, query_id: queryId, ...(isSqlInUrl && { query: sql }) });
+    const url = new URLSearchParams({
+      ...(database && { database }),
+      query_id: queryId,
+      ...(isSqlInUrl && { query: sql }),
+    });
     for (const [name, value] of Object.entries(settings)) url.append(name, String(value));
     if (!isForm)
       for (const [name, value] of Object.entries(params)) url.append(`param_${name}`, formatParameter(value));
@@ -83,7 +88,7 @@ export function openConnection({ address, authorities, maxConnections = Infinity
       const { sql, params, externalTable, body: ownBody, signal } = statement;
       const isForm = ownBody === undefined && needsForm({ params, externalTable });
       const body = ownBody ?? (isForm ? encodeForm({ sql, params, externalTable }) : undefined);
-      const stream = await new Promise<IncomingMessage>((resolve, reject) => {
+      const response = new Promise<IncomingMessage>((resolve, reject) => {
         const options = {
           agent,
           signal,
@@ -100,6 +105,8 @@ export function openConnection({ address, authorities, maxConnections = Infinity
           .on('error', reject)
           .end(body?.bytes ?? sql);
       });
+      // Node ends a request that waits for a connection only when it gets one.
+      const stream = await raceWithAbort(response, signal);
       // This listener is for streams that are abandoned early, because nothing reads their errors any more.
       stream.on('error', () => {});
       // The signal of a request is observed only until the headers have been received.
