@@ -7,7 +7,7 @@ import {
   buildWirePrefix,
   encodeAvroContainer,
 } from '../../../infra/event-log/avro.ts';
-import { selectColumn } from '../../../pipelines/costs/cost-sql.ts';
+import { costExpressions, selectColumn } from '../../../pipelines/costs/cost-sql.ts';
 import { encodeRunEvent, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
@@ -95,7 +95,9 @@ describe('run events, one Avro block for each record', () => {
     expect(
       await clickhouse.query({
         name: 'test',
-        sql: `SELECT * EXCEPT outputs, hex(outputs) AS outputs, hex(substring(ranked_outputs, 1, 8)) AS rank, ${selectColumn('prompt_cost')} FROM runs FINAL`,
+        sql: `WITH ${costExpressions.join(', ')}
+          SELECT * EXCEPT outputs, hex(outputs) AS outputs, hex(substring(ranked_outputs, 1, 8)) AS rank, ${selectColumn('prompt_cost')}
+          FROM runs FINAL`,
         settings: { asterisk_include_alias_columns: 1 },
       }),
     ).toEqual([
