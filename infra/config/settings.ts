@@ -189,7 +189,7 @@ export const settings = {
   bootstrapApiKey: optional(
     'RUNLAKE_BOOTSTRAP_API_KEY',
     Type.String({ minLength: 16, maxLength: 255, pattern: '^[A-Za-z0-9_.-]+$' }),
-    'Admin API key that the first start creates. Unset: a random key.',
+    'Admin API key that a start creates, unless it exists. Unset: the first start creates a random key.',
     true,
   ),
 
