@@ -35,6 +35,9 @@ export interface Jobs<Catalogue extends JobCatalogue = typeof jobCatalogue> {
   ): Promise<void>;
   /**
    * Runs jobs of this kind in this process until {@link Jobs.close}. Call it once per kind.
+   *
+   * @throws DRAINING after a call of {@link Jobs.close}, so that a start that a signal interrupts ends there.
+   *
    * @param options.concurrency maximum number of concurrent jobs in this process; default: from the catalogue.
    */
   work<Name extends JobName<Catalogue>>(
@@ -44,6 +47,9 @@ export interface Jobs<Catalogue extends JobCatalogue = typeof jobCatalogue> {
   ): void;
   /** Checks that the store of the queues responds. @throws JOBS_UNAVAILABLE */
   check(): Promise<void>;
-  /** Stops taking jobs, waits for the running ones, and disconnects. */
+  /**
+   * Stops taking jobs, waits for the running ones, and disconnects. Running jobs can still add jobs; after that, adding
+   * and checking throw JOBS_UNAVAILABLE.
+   */
   close(): Promise<void>;
 }

@@ -66,6 +66,8 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
       : await openRedisBackend({ url: redisUrl, authorities }, onLoss);
   const queues = new Map<string, Queue>();
   const workers: Worker[] = [];
+  /** Workers are refused from the call of `close`, queues from the end of the last job. */
+  let state: 'open' | 'closing' | 'closed' = 'open';
   const schedules: { readonly name: string; write(): Promise<unknown> }[] = [];
   backend.onReconnect(() => {
     for (const { name, write } of schedules) write().catch((err: Error) => onLoss(err, name));
@@ -80,17 +82,23 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     return queue;
   }
 
+  /** BullMQ repeats calls on closed connections for ever. @throws JOBS_UNAVAILABLE */
+  async function callQueue(name: string, send: (queue: Queue) => Promise<unknown>): Promise<void> {
+    try {
+      if (state === 'closed') throw new Error('the job queues are closed');
+      await runWithTimeout(responseTimeoutMs, () => send(getQueue(name)));
+    } catch (cause) {
+      throw runlakeError('JOBS_UNAVAILABLE', store, { cause, retryAfterSeconds: 1 });
+    }
+  }
+
   async function add<Name extends JobName<Catalogue>>(
     name: Name,
     payload: JobPayload<Name, Catalogue>,
     send: (queue: Queue) => Promise<unknown>,
   ) {
     checkPayload(catalogue, name, payload);
-    try {
-      await runWithTimeout(responseTimeoutMs, () => send(getQueue(name)));
-    } catch (cause) {
-      throw runlakeError('JOBS_UNAVAILABLE', store, { cause, retryAfterSeconds: 1 });
-    }
+    await callQueue(name, send);
   }
 
   return {
@@ -115,6 +123,7 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
       return write();
     },
     work: (name, handler, options) => {
+      if (state !== 'open') throw runlakeError('DRAINING');
       const { timeoutMs, concurrency: defaultConcurrency } = findJobEntry(catalogue, name);
       const concurrency = options?.concurrency ?? defaultConcurrency;
       const run = async (job: Job) => {
@@ -128,12 +137,12 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
     },
     check: async () => {
       const [name] = Object.keys(catalogue);
-      await runWithTimeout(responseTimeoutMs, () => getQueue(name!).count()).catch((cause) => {
-        throw runlakeError('JOBS_UNAVAILABLE', store, { cause, retryAfterSeconds: 1 });
-      });
+      await callQueue(name!, (queue) => queue.count());
     },
     close: async () => {
+      state = 'closing';
       await Promise.all(workers.map((worker) => worker.close()));
+      state = 'closed';
       await Promise.all([...queues.values()].map((queue) => queue.close()));
       await backend.close();
     },

@@ -270,6 +270,16 @@ describe('close', () => {
     expect(await stored('single')).toEqual([expect.objectContaining({ state: 'waiting' })]);
   });
 
+  it('takes no worker, job or schedule after it', async () => {
+    const jobs = await open();
+    await opened.pop()!.close();
+    expect(() => jobs.work('quick', async () => {})).toThrow(expect.objectContaining({ code: 'DRAINING' }));
+    // Also of a kind whose queue was never opened.
+    await expect(jobs.enqueue('quick', { n: 1 })).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
+    await expect(jobs.every('single', 60_000, { n: 1 })).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
+    await expect(jobs.check()).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
+  });
+
   it('closes all connections', async () => {
     const jobs = await open();
     jobs.work('quick', async () => {});
