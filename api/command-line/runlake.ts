@@ -193,12 +193,12 @@ addFilterOptions(
   '100',
 )
   .option('--all', 'all records, up to the limit')
-  .option('--force', 'also replay records that are unreadable, replayed before, or older than a change of their run')
+  .option('--force', 'also replay records that are unreadable or were replayed before')
   .addHelpText(
     'after',
-    '\nThe original bytes and headers are published at the end of the original topic, oldest first. So the values of a replayed\n' +
-      'event overwrite those of patches that were stored before. An event whose run has changed since it was accepted is refused\n' +
-      'without --force. The dead-letter record is kept. The exit code is 1 if any record was not replayed.',
+    '\nThe original bytes and headers are published at the end of the original topic, oldest first. The events keep their\n' +
+      'version, so they do not overwrite values of later events. The dead-letter record is kept. The exit code is 1 if any\n' +
+      'record was not replayed.',
   )
   .action(async (ids: string[], choice: DeadLetterOptions) =>
     (await import('./dlq.ts')).replayDeadLetters(ids, choice),
