@@ -45,6 +45,7 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     if (role === 'all' || role === 'api') await checkPort(getApiAddress(config));
     if (servesAgents(role, config) && part !== 'work') await checkPort(getAgentServerAddress(config));
     if (servesTools(role)) await checkPort(toolServerAddress(config));
+    await checkAgentsFile(role, config);
     // These modules are most of the program. They load while the engines start, and only after all earlier checks.
     const [{ addresses, engineExited }, { startRole }, loaded] = await Promise.all([
       startEngines(folder, config, logger, shutdown),
@@ -74,6 +75,17 @@ export async function runRole(role: Role, part: AgentsPart = 'both'): Promise<vo
     if (interruptSignal !== undefined) process.exit(128 + constants.signals[interruptSignal]);
   }
   logger.info('stopped');
+}
+
+/**
+ * Reads the langgraph.json before the engines start. The processes of a deployment read it later, when they can report
+ * errors to their host. @throws GRAPHS_FILE_INVALID
+ */
+async function checkAgentsFile(role: Role, config: Config): Promise<void> {
+  const { agentsFile } = config;
+  if (agentsFile === undefined || !servesAgents(role, config) || config.agentsRevision !== undefined) return;
+  const { readGraphsFile } = await import('../../pipelines/agents/graphs/graphs-file.ts');
+  await readGraphsFile(agentsFile);
 }
 
 async function openFolder({ dataDir }: Config, shutdown: ShutdownSteps): Promise<DataFolder> {

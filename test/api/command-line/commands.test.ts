@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -124,16 +124,20 @@ describe('a start with a Redis that does not respond', () => {
 describe('a first start that fails after it has created the admin key', () => {
   it('prints the key', { timeout: 120_000 }, async () => {
     const dataDir = mkdtempSync(join(tmpdir(), 'runlake-failed-'));
+    const projectDir = mkdtempSync(join(tmpdir(), 'runlake-project-'));
     const environment = {
       RUNLAKE_DATA_DIR: dataDir,
       RUNLAKE_PORT: '0',
       RUNLAKE_TOOLS_PORT: '0',
       RUNLAKE_AGENTS_PORT: '0',
-      RUNLAKE_AGENTS_FILE: 'missing/langgraph.json',
+      RUNLAKE_AGENTS_FILE: join(projectDir, 'langgraph.json'),
     };
+    const project = { graphs: { trip: './trip.js:graph' }, auth: { path: './missing.js:auth' } };
+    writeFileSync(environment.RUNLAKE_AGENTS_FILE, JSON.stringify(project));
     const { code, output, errors } = await command(['all'], environment);
     rmSync(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
-    expect(errors).toContain('missing/langgraph.json');
+    rmSync(projectDir, { recursive: true });
+    expect(errors).toContain('missing.js');
     expect(output).toMatch(/^Admin key, shown this once: rlk_\S+$/m);
     expect(code).toBe(1);
   });

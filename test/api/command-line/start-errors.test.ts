@@ -63,6 +63,12 @@ test.each<[string, string, Record<string, string>, RegExp]>([
     /Port \d+ on 127\.0\.0\.1 is in use\.\nStop the program that listens there, or set RUNLAKE_AGENTS_PORT\./,
   ],
   [
+    'GRAPHS_FILE_INVALID',
+    'all',
+    { RUNLAKE_PORT: '0', RUNLAKE_AGENTS_PORT: '0', RUNLAKE_TOOLS_PORT: '0', RUNLAKE_AGENTS_FILE: 'missing.json' },
+    /missing\.json.*ENOENT/,
+  ],
+  [
     'PORT_IN_USE for the tool server',
     'all',
     { RUNLAKE_PORT: '0', RUNLAKE_TOOLS_PORT: 'taken' },
