@@ -36,6 +36,6 @@ describePage('README', page, {
     /"runs":\[\{.*"name":\s*"hello"[\s\S]*"billable_metric_name"[\s\S]*Open http:\S+\/runs\/[0-9a-f-]{36} in a browser/,
     /COMPLETED in .*: 1 rows? in 1 file/,
     /Runlake runs agents at/,
-    /"word":"Sunday\."[\s\S]*"booking":"booked: Lyon"/,
+    /"word":"Sunday\."[\s\S]*"__interrupt__":\[\{[^\n]*"Shall I book it\?"[\s\S]*"booking":"booked: Lyon"/,
   ],
 });
