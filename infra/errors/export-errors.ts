@@ -11,7 +11,7 @@ export const exportErrors = {
   DESTINATION_BUCKET_NOT_VALID: caller(
     400,
     'Bucket is not valid: {reason} (step {step}, {where}).',
-    'Create the bucket, or correct bucket_name, region and endpoint_url of the destination.',
+    'Create the bucket, or correct bucket_name, region and endpoint_url of the destination. With type local, correct the prefix, or create the folder of RUNLAKE_LOCAL_EXPORT_ROOT.',
   ),
   DESTINATION_KEY_UNKNOWN: caller(
     400,

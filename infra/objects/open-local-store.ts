@@ -214,7 +214,7 @@ const errorByCode: Readonly<Record<string, KnownError>> = {
   EACCES: accessDenied,
   EPERM: accessDenied,
   EROFS: ['DESTINATION_ACCESS_DENIED', 'the file system is read-only'],
-  ENOENT: ['DESTINATION_BUCKET_NOT_VALID', 'the folder for local exports does not exist'],
+  ENOENT: ['DESTINATION_BUCKET_NOT_VALID', 'the folder of RUNLAKE_LOCAL_EXPORT_ROOT does not exist'],
   ENOTDIR: ['DESTINATION_BUCKET_NOT_VALID', 'a part of its path is a file'],
   EISDIR: ['DESTINATION_BUCKET_NOT_VALID', 'a folder has the name of the object'],
   EEXIST: ['DESTINATION_BUCKET_NOT_VALID', 'a part of its path is a file'],

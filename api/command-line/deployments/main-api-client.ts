@@ -176,7 +176,9 @@ function explainResponse(text: string): string | undefined {
   try {
     const { detail, message, remedy } = JSON.parse(text) as Record<string, unknown>;
     const said = typeof detail === 'string' ? detail : message;
-    return typeof said === 'string' ? [said, remedy].filter((part) => typeof part === 'string').join(' ') : undefined;
+    if (typeof said !== 'string') return undefined;
+    // The messages of fields are not sentences.
+    return typeof remedy === 'string' ? `${said.replace(/[^.!?]$/, '$&.')} ${remedy}` : said;
   } catch {
     return undefined;
   }

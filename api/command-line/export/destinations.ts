@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { text as readAll } from 'node:stream/consumers';
 import { Value } from 'typebox/value';
 import type { Config } from '../../../infra/config/settings.ts';
@@ -82,14 +83,21 @@ export async function createDestinationWithOptions(options: DestinationOptions):
     const [first] = Value.Errors(NewDestination, requested);
     const field = first?.instancePath.slice(1).replaceAll('/', '.') ?? '';
     const where = optionByField[field] ?? field;
+    const isEmpty = first !== undefined && Value.Pointer.Get(requested, first.instancePath) === '';
     // The message omits the value because it may be a secret.
-    throw runlakeError('BAD_REQUEST', { reason: `The destination is not valid: ${where} ${first?.message}.` });
+    const reason = `The destination is not valid: ${where} ${isEmpty ? 'is empty' : first?.message}.`;
+    throw runlakeError('BAD_REQUEST', { reason });
   }
   await withExports(async (access) => {
     const { database } = access;
     const config = { ...access.config, ...(await readInstanceSettings(access.config)) };
     if (options.type === 's3' && options.credentialsStdin !== true && !config.allowDefaultCredentials) {
       const reason = 'Specify --credentials-stdin and pass the credentials of the bucket on standard input.';
+      throw runlakeError('BAD_REQUEST', { reason });
+    }
+    const root = options.type === 'local' ? config.localExportRoot : undefined;
+    if (root !== undefined && !existsSync(root)) {
+      const reason = `The folder '${root}' of RUNLAKE_LOCAL_EXPORT_ROOT does not exist. Create it, or correct the setting.`;
       throw runlakeError('BAD_REQUEST', { reason });
     }
     const workspace = await findWorkspace(access, options.workspace);

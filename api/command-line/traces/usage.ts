@@ -1,3 +1,4 @@
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type GranularUsage, readGranularUsage } from '../../tools/granular-usage.ts';
 import { type MainApiClient, withMainApi } from '../deployments/main-api-client.ts';
 import { parseTimeOption } from '../parse-options.ts';
@@ -18,6 +19,10 @@ const defaultRangeMs = 7 * 24 * hourMs;
 export async function printUsage(options: UsageOptions): Promise<void> {
   const end = readTime('--end', options.end, Date.now() + hourMs);
   const start = readTime('--start', options.start, Date.parse(end) - defaultRangeMs);
+  if (start >= end) {
+    const reason = '--start must be before --end, and the default of --end is the current time.';
+    throw runlakeError('BAD_REQUEST', { reason });
+  }
   await withMainApi(options, async (client) => {
     const answer = await readGranularUsage(await findWorkspaces(client, options.workspace), (ids) => {
       const query = new URLSearchParams({ start_time: start, end_time: end, group_by: options.groupBy });

@@ -46,6 +46,13 @@ it('reports its own error if the key cannot be revoked', async () => {
   expect(note.mock.calls).toEqual([[expect.stringMatching(/^The key .* was not revoked: /)]]);
 });
 
+it('separates the message of a refusal from its remedy', async () => {
+  const work = async (client: MainApiClient) => {
+    await client.ask('GET', '/orgs/current/billing/granular-usage');
+  };
+  await expect(withMainApi({}, work)).rejects.toThrow(/Field required\. Correct the fields/);
+});
+
 it('replaces its key before it expires', async () => {
   const seen = new Set<string>();
   await withMainApi(

@@ -76,6 +76,12 @@ it('lists runs, newest first, with filters', async () => {
   expect((await run('runs', 'list', '--limit', '1', '--json')).output.trim().split('\n')).toHaveLength(1);
 });
 
+it('names the options of an empty range of usage', async () => {
+  const { code, output } = await run('usage', '--start', '2030-01-01');
+  expect(output).toContain('--start must be before --end');
+  expect(code).toBe(1);
+});
+
 it('shows a run with its values and its link', async () => {
   const { output } = await run('runs', 'show', failedId);
   expect(output).toContain('"city": "Lyon"');

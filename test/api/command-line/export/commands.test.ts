@@ -180,6 +180,8 @@ describe('runlake export', () => {
     ['destinations create --name a/b --type local', '--name must match'],
     ['destinations create --name bucket', 'Specify --bucket, or --type local'],
     ['destinations create --name bucket --bucket ab', '--bucket must not have fewer than 3'],
+    ['destinations create --name bucket --bucket=', '--bucket is empty'],
+    ['destinations create --name= --type local', '--name is empty'],
   ];
   it.each(pickSome(faultyLines, 1 / 3))('%s: reports the error', async (line, words) => {
     const { code, output, errors } = await command(line);
@@ -328,6 +330,18 @@ it('a local destination is below the root of the instance, also if the environme
   }
   expect(readdirSync(other)).toEqual([]);
   rmSync(other, { recursive: true });
+});
+
+it('a local destination without the folder of the root is refused with the path of the folder', async () => {
+  renameSync(root, `${root}-away`);
+  try {
+    const { code, errors } = await command('destinations create --name lost --type local');
+    expect(errors).toContain(`The folder '${root}' of RUNLAKE_LOCAL_EXPORT_ROOT does not exist.`);
+    expect(errors).not.toContain('bucket');
+    expect(code).toBe(1);
+  } finally {
+    renameSync(`${root}-away`, root);
+  }
 });
 
 describe('several workspaces', () => {
