@@ -84,12 +84,11 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
 
   /** BullMQ repeats calls on closed connections for ever. @throws JOBS_UNAVAILABLE */
   async function callQueue(name: string, send: (queue: Queue) => Promise<unknown>): Promise<void> {
-    try {
-      if (state === 'closed') throw new Error('the job queues are closed');
-      await runWithTimeout(responseTimeoutMs, () => send(getQueue(name)));
-    } catch (cause) {
-      throw runlakeError('JOBS_UNAVAILABLE', store, { cause, retryAfterSeconds: 1 });
-    }
+    const createError = (cause?: unknown) => runlakeError('JOBS_UNAVAILABLE', store, { cause, retryAfterSeconds: 1 });
+    if (state === 'closed') throw createError();
+    await runWithTimeout(responseTimeoutMs, () => send(getQueue(name))).catch((cause) => {
+      throw createError(cause);
+    });
   }
 
   async function add<Name extends JobName<Catalogue>>(
