@@ -15,11 +15,11 @@
  *      outdated location either ends before step 3 of another sink, which then moves its rows, or finds the trace
  *      here.
  *   3. Under a lock on the entry of the trace, the sink copies the rows to the winning location, with the longest
- *      lifetime of all locations, deletes them elsewhere, and uses them to fill the derived tables again. Attachments and
- *      feedback that would expire before their runs get a copy that expires with them. It then inserts its own events
- *      again, because another sink may have deleted them before it took the lock, and marks the hours of all locations and of the runs
- *      dirty. All of this can be repeated: rows keep their versions, and each deletion is followed by an insert of the
- *      rows that are still valid.
+ *      lifetime of all locations, copies attachments and feedback that would expire before their runs, deletes the rows
+ *      elsewhere, and uses them to fill the derived tables again. It then inserts its own events again, because another
+ *      sink may have deleted them before it took the lock, and marks the hours of all locations and of the runs dirty.
+ *      All of this can be repeated: rows keep their versions, and each deletion is followed by an insert of the rows
+ *      that are still valid.
  *   4. The sink commits the offset only after step 3, so after a crash the batch is repeated and the conflict is found
  *      again.
  */
@@ -202,10 +202,20 @@ async function moveTrace(
     projects,
   );
   for (let at = 0; at < ids.length; at += maxIdsPerStatement) {
+    const some = { ids: ids.slice(at, at + maxIdsPerStatement).map(({ id }) => id) };
+    for (const table of ['attachments', 'feedback']) {
+      // In ClickHouse, an unqualified name would be the column with the new value.
+      await run(
+        `keep-${table}-of-moved-trace`,
+        `INSERT INTO ${table} SELECT * REPLACE ({tier:UInt8} AS trace_tier, toDateTime({expires:UInt32}) AS expires_at)
+         FROM ${table} WHERE tenant_id = {tenant:UUID} AND run_id IN {ids:Array(UUID)} AND ${table}.expires_at < toDateTime({expires:UInt32})`,
+        some,
+      );
+    }
     await deleteMovedRows(
       'run_locator',
       `tenant_id = {tenant:UUID} AND id IN {ids:Array(UUID)} AND pick.3 = {trace:UUID} AND (pick.4, pick.5) != (${traceTimeSql}, {project:UUID})`,
-      { ids: ids.slice(at, at + maxIdsPerStatement).map(({ id }) => id) },
+      some,
     );
   }
   await deleteMovedRows(
@@ -220,17 +230,6 @@ async function moveTrace(
     });
   }
   await run('refill-moved-trace', `${refillRunKeysSql} WHERE ${traceCondition} AND session_id = {project:UUID}`);
-  for (const table of ['attachments', 'feedback']) {
-    for (let at = 0; at < ids.length; at += maxIdsPerStatement) {
-      await run(
-        `keep-${table}-of-moved-trace`,
-        `INSERT INTO ${table} SELECT * REPLACE ({tier:UInt8} AS trace_tier, toDateTime({expires:UInt32}) AS expires_at)
-         FROM (SELECT * FROM ${table} WHERE tenant_id = {tenant:UUID} AND run_id IN {ids:Array(UUID)}
-           AND expires_at < toDateTime({expires:UInt32}))`,
-        { ids: ids.slice(at, at + maxIdsPerStatement).map(({ id }) => id) },
-      );
-    }
-  }
 }
 
 /**
