@@ -304,17 +304,28 @@ export async function findConfiguredKeys(
 }
 
 /**
- * Checks the score and the value of a feedback entry against the enforced config of its key, or that of its link, if there
- * is one.
+ * Checks the score and the value of a feedback entry against the enforced config of its key, if there is one.
  *
  * @throws INVALID_FEEDBACK
  */
 export function requireMatch(
-  config: FeedbackConfig | null | undefined,
+  enforced: FeedbackConfig | undefined,
   { id, score, value }: Pick<FeedbackEvent, 'id' | 'score' | 'value'>,
 ): void {
-  const reason = config ? findMismatch(config, parse(score), parse(value)) : undefined;
-  if (reason !== undefined) throw runlakeError('INVALID_FEEDBACK', { feedback: id, reason });
+  if (enforced) requireMatchingValues(enforced, { feedback: id, score: parse(score), value: parse(value) });
+}
+
+/**
+ * Checks the parsed score and value of a feedback entry against a config.
+ *
+ * @throws INVALID_FEEDBACK
+ */
+export function requireMatchingValues(
+  config: FeedbackConfig,
+  { feedback, score, value }: { readonly feedback: string; readonly score: unknown; readonly value: unknown },
+): void {
+  const reason = findMismatch(config, score, value);
+  if (reason !== undefined) throw runlakeError('INVALID_FEEDBACK', { feedback, reason });
 }
 
 const parse = (json: Buffer | undefined): unknown => (json === undefined ? undefined : JSON.parse(json.toString()));

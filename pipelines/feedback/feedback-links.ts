@@ -22,13 +22,17 @@ const maxRepeatSeconds = 600;
 /** Maximum number of expired links of the workspace that each insert deletes. */
 const maxExpiredLinksPerInsert = 1_000;
 
-/** What a link permits: to submit one feedback entry with one key on one run. */
-export interface FeedbackGrant {
+/** The feedback entry that a link is for: one key on one run. */
+interface LinkTarget {
   readonly workspaceId: string;
   /** User for whom the feedback is stored. */
   readonly userId: string;
   readonly runId: string;
   readonly key: string;
+}
+
+/** What a link permits: to submit the feedback entry that it is for. */
+export interface FeedbackGrant extends LinkTarget {
   /** Config that the feedback must match; null if the creator of the link sent none. */
   readonly config: FeedbackConfig | null;
 }
@@ -54,7 +58,7 @@ interface LinkDeps {
   readonly sentConfigs: Pick<SentConfigs, 'keep'>;
 }
 
-type LinkOwner = Pick<FeedbackGrant, 'workspaceId' | 'userId'>;
+type LinkOwner = Pick<LinkTarget, 'workspaceId' | 'userId'>;
 
 const columns = 'id, feedback_key AS key, extract(epoch FROM expires_at)::float8 AS "expiresAtSeconds"';
 
@@ -102,7 +106,7 @@ export async function createLinks(
  */
 export async function keepRunLinks(
   { database, secretKey }: { readonly database: Database; readonly secretKey: string },
-  { runId, ...owner }: Omit<FeedbackGrant, 'key' | 'config'>,
+  { runId, ...owner }: Omit<LinkTarget, 'key'>,
   keys: readonly string[],
   expiresAtSeconds: number,
 ): Promise<string[]> {
@@ -116,7 +120,7 @@ export async function keepRunLinks(
   return links.map(({ id }) => id);
 }
 
-function deriveLinkId(secretKey: string, { workspaceId, runId, key }: Omit<FeedbackGrant, 'config'>): string {
+function deriveLinkId(secretKey: string, { workspaceId, runId, key }: Omit<LinkTarget, 'userId'>): string {
   const text = JSON.stringify(['feedback link', workspaceId, runId, key]);
   return uuidv4({ random: createHmac('sha256', secretKey).update(text).digest() });
 }
@@ -190,9 +194,7 @@ export async function listLinks(
  */
 export async function openLink({ database }: Pick<LinkDeps, 'database'>, token: string): Promise<FeedbackGrant> {
   const [link] = isUuid(token)
-    ? await database.query<
-        Omit<FeedbackGrant, 'config'> & { readonly config: string | null; readonly isExpired: boolean }
-      >(
+    ? await database.query<LinkTarget & { readonly config: string | null; readonly isExpired: boolean }>(
         `SELECT workspace_id AS "workspaceId", user_id AS "userId", run_id AS "runId", feedback_key AS key,
            feedback_config AS config, expires_at <= now() AS "isExpired"
          FROM feedback_tokens JOIN workspaces w ON w.id = workspace_id AND w.deleted_at IS NULL
@@ -210,7 +212,7 @@ export async function openLink({ database }: Pick<LinkDeps, 'database'>, token: 
  * Derives the id of the feedback entry that a grant permits. The id is the same for every submission, so that each
  * submission replaces the previous one.
  */
-export function deriveFeedbackId({ workspaceId, runId, key }: FeedbackGrant): string {
+export function deriveFeedbackId({ workspaceId, runId, key }: LinkTarget): string {
   // Pass the name as bytes, because the package throws for text with a lone surrogate.
   return uuidv5(Buffer.from(`${workspaceId}:${runId}:${key}`), grantNamespace);
 }

@@ -1,5 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { requireMatch } from './feedback-config.ts';
+import { requireMatchingValues } from './feedback-config.ts';
 import type { FeedbackDeps } from './feedback-event.ts';
 import { deriveFeedbackId, type FeedbackGrant, openLink } from './feedback-links.ts';
 import { createFeedback } from './write-feedback.ts';
@@ -34,7 +34,7 @@ export async function leaveFeedback(
     });
   }
   const { workspaceId, userId, runId, key, config } = grant;
-  requireMatch(config, { id: 'of the link', score: toBytes(score), value: toBytes(value) });
+  if (config) requireMatchingValues(config, { feedback: 'of the link', score: score ?? undefined, value });
   const feedback = {
     ...{ id: deriveFeedbackId(grant), run_id: runId, key, score, value, comment, correction },
     feedback_source: { type: 'api', metadata: metadata ?? {} },
@@ -42,5 +42,3 @@ export async function leaveFeedback(
   await createFeedback({ workspaceId, userId }, Buffer.from(JSON.stringify(feedback)), deps);
   return grant;
 }
-
-const toBytes = (value: unknown) => (value == null ? undefined : Buffer.from(JSON.stringify(value)));
