@@ -40,7 +40,7 @@ const figures = `SELECT sum(p) AS prompt_tokens, ${percentiles('p')}, sum(c), ${
     sum(d), sum(e), sum(f), ${percentiles('toFloat64(f)')}
   FROM (SELECT trace_id, sum(prompt_tokens) AS p, sum(completion_tokens) AS c, sum(total_tokens) AS t, ${cost('prompt_cost')} AS d,
       ${cost('completion_cost')} AS e, ${cost('total_cost')} AS f
-    FROM (WITH ${costExpressions.join(', ')}
+    FROM (WITH ${costExpressions}
       SELECT trace_id, prompt_tokens, completion_tokens, total_tokens, ${costs.map(selectColumn).join(', ')}
       FROM runs FINAL PREWHERE ${project} WHERE ${live} AND run_type IN ('llm', 'embedding')) GROUP BY trace_id)`;
 const feedback = `SELECT key, count(), avg(toFloat64(score)), min(toFloat64(score)), max(toFloat64(score)), stddevPop(toFloat64(score))

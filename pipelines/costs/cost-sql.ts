@@ -8,7 +8,7 @@
  * Expressions for the WITH clause of a query on `runs` that reads {@link costSql}. Each is a list of two items, one for the
  * prompt and one for the completion.
  */
-export const costExpressions: readonly string[] = [
+export const costExpressions = [
   // Kinds of tokens with a price of their own, as tuples of name, number of tokens and price.
   `arrayMap((details, prices) -> arrayMap(price ->
     (price.1, JSONExtractUInt(substring(ranked_usage_details, 9), details, price.1), price.2), prices),
@@ -17,7 +17,7 @@ export const costExpressions: readonly string[] = [
   `arrayMap((kinds, price, tokens) -> if(isNull(tokens), NULL,
     price * greatest(0, tokens - arraySum(kinds.2)) + arraySum(kind -> kind.2 * kind.3, kinds)),
     priced_kinds, [ranked_price.4, ranked_price.5], [prompt_tokens, completion_tokens]) AS token_costs`,
-];
+].join(', ');
 
 const chooseCost = (stated: string, computed: string) =>
   `coalesce(if(empty(${stated}), NULL, substring(${stated}, 9)), toString(${computed}))`;

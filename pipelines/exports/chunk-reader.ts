@@ -321,7 +321,7 @@ async function readSource(
   const filter = buildMembersFilter(scope, condition);
   await clickhouse.queryToFile({
     name: 'read-chunk',
-    sql: `WITH ${[...costExpressions, ...filter.expressions].join(', ')} SELECT ${buildSelectList(format.fields as readonly ExportField[])}
+    sql: `WITH ${[costExpressions, ...filter.expressions].join(', ')} SELECT ${buildSelectList(format.fields as readonly ExportField[])}
       FROM runs FINAL PREWHERE ${condition.sql}
       WHERE ${[exportableCondition, memberCondition, ...filter.sql].join(' AND ')} ORDER BY ${memberOrder}`,
     params: { ...condition.params, ...filter.params },

@@ -218,7 +218,7 @@ async function sumCalls(
         calls AS (
           SELECT id, trace_id, placed, parent, ${request.withDetails ? `${detailsSql} AS details, ` : ''}${buildFiguresSql(request.withDetails)} AS figures
           FROM (
-            WITH ${costExpressions.join(', ')}
+            WITH ${costExpressions}
             SELECT id, trace_id, dotted_order AS placed, parent_run_id AS parent, ${columns.map(selectColumn).join(', ')}
             FROM runs FINAL
             PREWHERE tenant_id = {tenant:UUID} AND (${buildRangesCondition(ranges)}) AND trace_id IN ${request.traces}
@@ -353,7 +353,7 @@ export function buildFigureCondition(
     SELECT target FROM (SELECT target, sum(leaf_value) AS total FROM (
       SELECT node.1 AS leaf, any(value) AS leaf_value, any(node.3) AS leaf_ancestors FROM (
         SELECT id AS call, assumeNotNull(stated) AS value, ancestors FROM (
-          WITH ${costExpressions.join(', ')}
+          WITH ${costExpressions}
           SELECT id, toDecimal256OrNull(toString(${figure}), 20) AS stated, ${statedAncestorsSql} AS ancestors, ${selectColumn(figure)}
           FROM runs FINAL PREWHERE ${traceRange} WHERE isNull(deleted_at) AND ${isModelCallSql})
         WHERE isNotNull(stated))

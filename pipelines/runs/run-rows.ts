@@ -80,7 +80,7 @@ async function readColumns(
     ...binding,
     name: 'read-runs',
     settings: lookupSettings,
-    sql: `WITH ${costExpressions.join(', ')}
+    sql: `WITH ${costExpressions}
           SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}
           FROM runs FINAL PREWHERE ${sql} WHERE ${liveCondition}`,
     format: 'RowBinary',

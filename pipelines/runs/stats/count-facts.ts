@@ -219,7 +219,7 @@ FROM (
             min(${startHour} = toStartOfHour(trace_time)) AS is_native,
             groupArrayIf(run, is_kept) AS some_runs, groupArrayIf(call, is_call) AS some_calls
           FROM (
-            WITH ${costExpressions.join(', ')}
+            WITH ${costExpressions}
             SELECT tenant_id, session_id, start_time, trace_id, trace_time, expires_at, isNull(deleted_at) AS is_kept, ${isCall} AS is_call,
               ${Object.keys(costSql).map(selectColumn).join(', ')},
               (${Object.values(runValues).join(', ')}) AS run, (${Object.values(calls).join(', ')}) AS call

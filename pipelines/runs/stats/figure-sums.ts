@@ -106,7 +106,7 @@ function buildCallQueries(set: RunSet, range: CallRange, selection: CallSelectio
   const select = (sqls: readonly string[]) =>
     `trace_id, id, ancestors, ${groupSql} AS call_grp ${kind}, ${sqls.map((sql, index) => `${sql} AS value_${index}`).join(', ')}`;
   const stored = `SELECT ${select(values)}
-    FROM (WITH ${costExpressions.join(', ')}
+    FROM (WITH ${costExpressions}
       SELECT trace_id, ${statedAncestorsSql} AS ancestors, session_id, id, ${columns.map(selectColumn).join(', ')}
       FROM runs FINAL PREWHERE ${range.sql} ${inTraces}
       WHERE ${[...range.values, isModelCallSql].join(' AND ')})`;

@@ -95,7 +95,7 @@ describe('run events, one Avro block for each record', () => {
     expect(
       await clickhouse.query({
         name: 'test',
-        sql: `WITH ${costExpressions.join(', ')}
+        sql: `WITH ${costExpressions}
           SELECT * EXCEPT outputs, hex(outputs) AS outputs, hex(substring(ranked_outputs, 1, 8)) AS rank, ${selectColumn('prompt_cost')}
           FROM runs FINAL`,
         settings: { asterisk_include_alias_columns: 1 },
