@@ -45,8 +45,8 @@ type SentTransformations = Parameters<typeof checkTransformations>[0] | null;
 const toText = (value: JsonObject | null | undefined) => (value == null ? null : formatMarkedJson(value));
 
 /**
- * Creates a dataset and calls `fill`, which may add examples, in the same transaction. Without `fill`, a
- * repeated request with an id gets the dataset that exists.
+ * Creates a dataset and calls `fill`, which may add examples, in the same transaction. Without `fill`, a repeated request
+ * with an id gets the dataset that exists.
  *
  * @throws CONFLICT if the name or the id already exists; INVALID_SCHEMA; BAD_REQUEST for transformations; LIMIT_REACHED; NOT_FOUND for an unknown tag value;
  *   errors of `fill`.

@@ -1,7 +1,7 @@
 /**
  * Step 1 of reading a page: finds the keys of its runs.
  *
- * Slices of the time range (`time-slices.ts`) are read with `FINAL` until the page is full: only keys and filter columns,
+ * Slices of the time range (`page-slices.ts`) are read with `FINAL` until the page is full: only keys and filter columns,
  * with the conditions on values.
  *
  * For a filter with a condition on stored rows (`FilterClauses.rowSql`), a query without `FINAL` first finds the keys of
@@ -19,6 +19,7 @@ import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { buildFilterClauses } from './filter-clauses.ts';
 import { buildTracesCondition, type FilteredTraces, findFilteredTraces } from './filtered-traces.ts';
 import type { PageCursor } from './page-cursor.ts';
+import { boundTimeRange, generateSlices, maxProbedRows } from './page-slices.ts';
 import { isModelCallSql, type Order, type RunKey, runBytes } from './run-columns.ts';
 import {
   buildKeyConditions,
@@ -31,7 +32,6 @@ import {
   type RunFilter,
   type RunScope,
 } from './run-scope.ts';
-import { boundTimeRange, generateSlices, maxProbedRows } from './time-slices.ts';
 
 export interface PageRequest {
   readonly scope: RunScope;

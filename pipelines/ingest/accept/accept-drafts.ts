@@ -186,8 +186,8 @@ export interface DraftedRequest {
  * Publishes the runs of one request and their companions. Resolves when all accepted events are durable. A rejected run
  * does not affect other runs.
  *
- * @throws the error that `createError` creates if nothing in the request was accepted; EVENT_LOG_UNAVAILABLE, OVERLOADED or DRAINING if the log did not accept the events, in which case
- *   nothing is acknowledged.
+ * @throws the error that `createError` creates if nothing in the request was accepted; EVENT_LOG_UNAVAILABLE, OVERLOADED
+ *   or DRAINING if the log did not accept the events, in which case nothing is acknowledged.
  */
 export async function acceptDrafts(
   { sender, drafts, rejected, companions = [], createError = createAllRejectedError }: DraftedRequest,

@@ -2,6 +2,7 @@ import type { ClickHouseSettings } from '@clickhouse/client';
 import type { ExternalTable, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { startRoundingMicros } from '../../ingest/run-event/times.ts';
 import { buildFilterClauses } from '../filter-clauses.ts';
+import { boundTimeRange } from '../page-slices.ts';
 import { type RunKey, threadIdSql } from '../run-columns.ts';
 import {
   buildKeyConditions,
@@ -13,7 +14,6 @@ import {
   type RunFilter,
   type RunScope,
 } from '../run-scope.ts';
-import { boundTimeRange } from '../time-slices.ts';
 import { type DirtyHourList, divideHours, type StatColumn, statColumns } from './fact-rows.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
+import { generateTimeWindows } from '../../../pipelines/runs/page-slices.ts';
 import { allTimes } from '../../../pipelines/runs/run-columns.ts';
-import { generateTimeWindows } from '../../../pipelines/runs/time-slices.ts';
 import fc from '../../house/fast-check.ts';
 import { noonMicros } from './run-events.ts';
 

@@ -58,7 +58,7 @@ export interface SliceOptions {
 }
 
 /**
- * Generates the slices of a page in order, each only when the previous ones did not fill the page. The growth in `sliceOptions`
+ * Generates the slices of a page in order, each only when the previous ones did not fill the page. The growth in `slicing`
  * may change meanwhile.
  */
 export async function* generateSlices(
