@@ -13,7 +13,7 @@ import { buildServer } from '../server/build-server.ts';
 import type { Services } from '../server/services.ts';
 import { createToolAccess } from '../tools/caller.ts';
 import { openEndpoints } from '../tools/endpoints.ts';
-import { sendInProcess } from '../tools/main-api.ts';
+import { sendInProcess } from '../tools/in-process.ts';
 import { type ToolServices, toolOperations, toolsApi } from '../tools/operations.ts';
 import { Sessions } from '../tools/sessions.ts';
 import { createToolServers } from '../tools/tool-server.ts';

@@ -3,9 +3,7 @@
  * operations of the main API check its permissions, its workspace and its parameters, and the same tools work with the
  * main API of this process, and with one that is reached over HTTP.
  */
-import type { FastifyInstance } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 import { parseWithPythonNumbers } from './python-numbers.ts';
 
@@ -124,18 +122,4 @@ function parseResponse(text: string, endpoint: string): unknown {
   } catch (cause) {
     throw runlakeError('TOOLS_ENDPOINT_UNAVAILABLE', { endpoint, reason: 'it does not answer with JSON' }, { cause });
   }
-}
-
-/**
- * Sends requests to the main API of this process, without a socket.
- *
- * @param authority host and port of the main API, for links in its responses.
- */
-export function sendInProcess(server: Pick<FastifyInstance, 'inject'>, authority: string): SendToMainApi {
-  return async ({ method, url, headers, body, signal }) => {
-    const request = { method, url, headers: { ...headers }, authority, ...(body !== undefined && { payload: body }) };
-    // `inject` starts the request when its result is awaited.
-    const response = await runUntilAborted(signal, async () => await server.inject(request));
-    return { status: response.statusCode, text: response.payload };
-  };
 }
