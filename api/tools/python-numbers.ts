@@ -78,10 +78,11 @@ function replaceMembers(value: unknown, hasMarks: boolean, depth = 0): unknown {
     return value;
   }
   const members = value as Record<string, unknown>;
-  for (const key of Object.keys(members)) {
-    const member = replaceMembers(members[key], hasMarks, depth + 1);
+  for (const key in members) {
+    const member = members[key];
+    const replaced = replaceMembers(member, hasMarks, depth + 1);
     // Assigning to `__proto__` would not replace the member.
-    if (member !== members[key]) Object.defineProperty(members, key, { value: member });
+    if (replaced !== member) Object.defineProperty(members, key, { value: replaced });
   }
   return value;
 }

@@ -37,23 +37,34 @@ export function markNumbers(text: string, isMarked: (token: string) => boolean, 
   for (let at = 0; at < text.length && marks < maxMarks; ) {
     const quote = text.indexOf('"', at);
     const start = quote === -1 ? text.length : quote;
-    const between = text.slice(at, start);
-    changeableNumber.lastIndex = 0;
-    for (
-      let found = changeableNumber.exec(between);
-      found !== null && marks < maxMarks;
-      found = changeableNumber.exec(between)
-    ) {
-      const [token] = found;
-      if (!isMarked(token)) continue;
-      const tokenAt = at + found.index;
-      parts.push(text.slice(copiedTo, tokenAt), `"${numberMark}${token}"`);
-      copiedTo = tokenAt + token.length;
-      marks += 1;
+    if (hasDigit(text, at, start)) {
+      const between = text.slice(at, start);
+      changeableNumber.lastIndex = 0;
+      for (
+        let found = changeableNumber.exec(between);
+        found !== null && marks < maxMarks;
+        found = changeableNumber.exec(between)
+      ) {
+        const [token] = found;
+        if (!isMarked(token)) continue;
+        const tokenAt = at + found.index;
+        parts.push(text.slice(copiedTo, tokenAt), `"${numberMark}${token}"`);
+        copiedTo = tokenAt + token.length;
+        marks += 1;
+      }
     }
     at = findStringEnd(text, start);
   }
   return marks > 0 ? parts.join('') + text.slice(copiedTo) : undefined;
+}
+
+/** Quicker than the regular expression for the few characters between most strings. */
+function hasDigit(text: string, start: number, end: number): boolean {
+  for (let at = start; at < end; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code >= 48 && code <= 57) return true;
+  }
+  return false;
 }
 
 /**
