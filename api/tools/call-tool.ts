@@ -105,6 +105,8 @@ export async function callTool(call: ToolCall, limits: CallLimits, slots: CallSl
   }
 }
 
+const settled = 'The call has ended.';
+
 /**
  * Runs `work` when the key has a free slot. The signal is also aborted when `work` has settled, for requests that it did
  * not wait for. If `work` ignores its signal, its later result is ignored.  @throws TOOL_TIMEOUT, TOOL_CALLS_LIMITED, or
@@ -128,7 +130,8 @@ export async function runWithinLimits<Result>(
   } finally {
     clearTimeout(timer);
     clientSignal.removeEventListener('abort', cancel);
-    ending.abort();
+    // Without a reason, abort() creates an error with its stack.
+    ending.abort(settled);
   }
 }
 
