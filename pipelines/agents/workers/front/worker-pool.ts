@@ -115,193 +115,222 @@ const stopReason = 'the agent server stops';
  *   reason.
  */
 export async function openWorkerPool(options: WorkerPoolOptions): Promise<OpenWorkerPool> {
-  const { file, workers, runsPerWorker, runsQueries = true, logger } = options;
-  const maxRunsPerWorker = runsPerWorker + Math.floor(runsPerWorker / 4);
-  const processes = workers + (runsQueries ? 1 : 0);
-  const loadErrors = new Map<string, string>();
-  const nodes = new Map<string, GraphNodes>();
-  const runWorkers = new Set<RunWorkerHandle>();
-  const temporaryWorkers = new Set<RunWorkerHandle>();
-  const pending = new Set<RunSlot>();
-  const listeners: (() => void)[] = [];
-  const stopped: Promise<void>[] = [];
-  let isClosing = false;
-  let lastKey = 0;
-  let failedStarts = 0;
-  let readyOnce = 0;
-  let opened!: () => void;
-  let failed!: (error: unknown) => void;
-  const open = new Promise<void>((resolve, reject) => {
-    opened = resolve;
-    failed = reject;
-  });
+  const { file, logger } = options;
+  const pool = new Pool(options);
+  try {
+    await pool.open;
+  } catch (error) {
+    await pool.close(0);
+    throw error;
+  }
+  for (const [graph, reason] of pool.loadErrors) logger.error({ graph, reason }, 'graph is unusable');
+  for (const copy of await findUntestedLibraries(file)) {
+    logger.warn(copy, `graphs load an untested version of @langchain/langgraph; tested: ${testedLibraryVersions}`);
+  }
+  return pool;
+}
 
-  const workerOptions = (): WorkerOptions => ({
-    setup: {
-      graphs: file.graphs.filter(({ graphId }) => !loadErrors.has(graphId)),
-      loadErrors: Object.fromEntries(loadErrors),
-      store: { ...file.store, folder: file.folder },
-      ...(options.database && { database: options.database }),
-      ...(options.serverUrl !== undefined && { serverUrl: options.serverUrl }),
-      // A run writes only once or twice, and each Postgres connection costs a server process with its own caches.
-      maxConnections: Math.max(4, Math.min(Math.ceil(runsPerWorker / 4), 16)),
-      maxEventBytes: options.maxEventBytes,
-      windowBytes: sendWindowBytes,
-      maxBufferedBytes: options.maxBufferedBytes,
-      heartbeatMs: Math.min(heartbeatMs, options.heartbeatTimeoutMs / 4),
-    },
-    folder: file.folder,
-    environment: { ...options.environment, ...file.env },
-    accounts: options.accounts,
-    heapMegabytes: options.heapMegabytes,
-    heartbeatTimeoutMs: options.heartbeatTimeoutMs,
-    loadTimeoutMs: options.loadTimeoutMs ?? 120_000,
-    onLine: (line) => logger.info({ line }, 'graph code wrote'),
-  });
+class Pool implements OpenWorkerPool {
+  readonly loadErrors = new Map<string, string>();
+  readonly nodes = new Map<string, GraphNodes>();
+  /** Resolves when all workers have been ready once. */
+  readonly open: Promise<void>;
+  readonly #options: WorkerPoolOptions;
+  readonly #maxRunsPerWorker: number;
+  readonly #queryWorker: QueryWorkerHandle | undefined;
+  readonly #runWorkers = new Set<RunWorkerHandle>();
+  readonly #temporaryWorkers = new Set<RunWorkerHandle>();
+  readonly #pending = new Set<RunSlot>();
+  readonly #listeners: (() => void)[] = [];
+  /** Temporary workers that are being stopped. */
+  readonly #stopping = new Set<Promise<void>>();
+  #isClosing = false;
+  #lastKey = 0;
+  #starting: number;
+  #failedStarts = 0;
+  #opened!: () => void;
+  #failed!: (error: unknown) => void;
 
-  const createHooks = () => {
-    let first = true;
+  constructor(options: WorkerPoolOptions) {
+    const { workers, runsPerWorker, runsQueries = true, queryTimeoutMs } = options;
+    this.#options = options;
+    this.#maxRunsPerWorker = runsPerWorker + Math.floor(runsPerWorker / 4);
+    this.#starting = workers + (runsQueries ? 1 : 0);
+    this.open = new Promise<void>((resolve, reject) => {
+      this.#opened = resolve;
+      this.#failed = reject;
+    });
+    if (runsQueries)
+      this.#queryWorker = new QueryWorkerHandle(this.#workerOptions, this.#createHooks(), queryTimeoutMs);
+    for (let started = 0; started < workers; started += 1)
+      this.#runWorkers.add(
+        new RunWorkerHandle(this.#workerOptions, { ...this.#createHooks(), onChange: this.#schedule }),
+      );
+  }
+
+  get freeSlots(): number {
+    return this.#countFreeSlots();
+  }
+
+  get extraSlots(): number {
+    return this.#countFreeSlots(this.#maxRunsPerWorker) - this.#countFreeSlots();
+  }
+
+  onFree(listener: () => void): void {
+    this.#listeners.push(listener);
+  }
+
+  start(
+    job: RunJob,
+    take: (chunks: readonly Chunk[]) => Promise<void>,
+    onChildRuns?: (traced: ChildRunBatch) => void,
+  ): RunSlot {
+    this.#lastKey += 1;
+    const slot = new RunSlot(
+      this.#lastKey,
+      job,
+      { take, onChildRuns },
+      {
+        // A worker sends until the window is full, so its last event may exceed the window.
+        limitBytes: sendWindowBytes + Math.max(this.#options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
+        acknowledge: (each, bytes) => this.#findWorker(each)?.acknowledge(each, bytes),
+        cancel: (each) => this.#cancel(each),
+      },
+    );
+    if (this.#isClosing) {
+      void slot.end({ kind: 'lost', cause: 'external', message: stopReason });
+    } else {
+      this.#pending.add(slot);
+      this.#schedule();
+    }
+    return slot;
+  }
+
+  async query(request: GraphRequest): Promise<string> {
+    if (this.#queryWorker === undefined)
+      throw runlakeError('INTERNAL', {}, { cause: 'this process has no query worker' });
+    return this.#queryWorker.query(request);
+  }
+
+  async close(drainMs: number): Promise<void> {
+    this.#isClosing = true;
+    const message = `The worker process of the run ended: ${stopReason}.`;
+    for (const slot of this.#pending) void slot.end({ kind: 'lost', cause: 'external', message });
+    this.#pending.clear();
+    const all = [...this.#runWorkers, ...this.#temporaryWorkers];
+    await poll(() => all.every((worker) => worker.size === 0), { intervalMs: 20, timeoutMs: drainMs });
+    await Promise.all([this.#queryWorker?.close(), ...all.map((worker) => worker.stop(stopReason)), ...this.#stopping]);
+  }
+
+  /** The options of the next process. Graphs that have become unusable are not among them. */
+  readonly #workerOptions = (): WorkerOptions => {
+    const { file, logger, ...options } = this.#options;
     return {
-      onReady: (newErrors: Readonly<Record<string, string>>, newNodes: Readonly<Record<string, GraphNodes>> = {}) => {
-        for (const [graphId, reason] of Object.entries(newErrors)) loadErrors.set(graphId, reason);
-        for (const [graphId, names] of Object.entries(newNodes)) nodes.set(graphId, names);
-        failedStarts = 0;
-        if (!first) return;
-        first = false;
-        readyOnce += 1;
-        if (readyOnce === processes) opened();
+      setup: {
+        graphs: file.graphs.filter(({ graphId }) => !this.loadErrors.has(graphId)),
+        loadErrors: Object.fromEntries(this.loadErrors),
+        store: { ...file.store, folder: file.folder },
+        ...(options.database && { database: options.database }),
+        ...(options.serverUrl !== undefined && { serverUrl: options.serverUrl }),
+        // A run writes only once or twice, and each Postgres connection costs a server process with its own caches.
+        maxConnections: Math.max(4, Math.min(Math.ceil(options.runsPerWorker / 4), 16)),
+        maxEventBytes: options.maxEventBytes,
+        windowBytes: sendWindowBytes,
+        maxBufferedBytes: options.maxBufferedBytes,
+        heartbeatMs: Math.min(heartbeatMs, options.heartbeatTimeoutMs / 4),
       },
-      onExit: ({ reason, whileLoading, cause, unusable }: WorkerExit) => {
-        if (isClosing) return;
-        logger.warn({ reason, graph: whileLoading }, 'worker process ended');
-        if (first && unusable !== undefined) failed(toRunlakeError(unusable));
-        else if (whileLoading !== undefined && cause === 'worker') {
-          if (!loadErrors.has(whileLoading))
-            loadErrors.set(whileLoading, `its module ended the process while it was imported: ${reason}`);
-        } else if (first) {
-          failedStarts += 1;
-          if (failedStarts >= maxFailedStarts) failed(runlakeError('GRAPH_WORKER_START_FAILED', { reason }));
-        }
-      },
+      folder: file.folder,
+      environment: { ...options.environment, ...file.env },
+      accounts: options.accounts,
+      heapMegabytes: options.heapMegabytes,
+      heartbeatTimeoutMs: options.heartbeatTimeoutMs,
+      loadTimeoutMs: options.loadTimeoutMs ?? 120_000,
+      onLine: (line) => logger.info({ line }, 'graph code wrote'),
     };
   };
 
-  const queryWorker = runsQueries
-    ? new QueryWorkerHandle(workerOptions, createHooks(), options.queryTimeoutMs)
-    : undefined;
-  for (let started = 0; started < workers; started += 1) {
-    runWorkers.add(new RunWorkerHandle(workerOptions, { ...createHooks(), onChange: schedule }));
+  /** Hooks of a worker that the pool waits for when it opens. */
+  #createHooks() {
+    let first = true;
+    return {
+      onReady: (newErrors: Readonly<Record<string, string>>, newNodes: Readonly<Record<string, GraphNodes>> = {}) => {
+        for (const [graphId, reason] of Object.entries(newErrors)) this.loadErrors.set(graphId, reason);
+        for (const [graphId, names] of Object.entries(newNodes)) this.nodes.set(graphId, names);
+        this.#failedStarts = 0;
+        if (!first) return;
+        first = false;
+        this.#starting -= 1;
+        if (this.#starting === 0) this.#opened();
+      },
+      onExit: ({ reason, whileLoading, cause, unusable }: WorkerExit) => {
+        if (this.#isClosing) return;
+        this.#options.logger.warn({ reason, graph: whileLoading }, 'worker process ended');
+        if (first && unusable !== undefined) this.#failed(toRunlakeError(unusable));
+        else if (whileLoading !== undefined && cause === 'worker') {
+          if (!this.loadErrors.has(whileLoading))
+            this.loadErrors.set(whileLoading, `its module ended the process while it was imported: ${reason}`);
+        } else if (first) {
+          this.#failedStarts += 1;
+          if (this.#failedStarts >= maxFailedStarts)
+            this.#failed(runlakeError('GRAPH_WORKER_START_FAILED', { reason }));
+        }
+      },
+    };
   }
 
-  function findWorker(slot: RunSlot): RunWorkerHandle | undefined {
-    return [...runWorkers, ...temporaryWorkers].find((worker) => worker.has(slot));
-  }
-
-  function schedule(): void {
-    if (isClosing) return;
-    for (const slot of pending) {
-      const worker = slot.job.alone ? findCleanWorker() : findLeastLoaded();
+  /** Step 2. Called after each change of the pending runs and of the workers. */
+  readonly #schedule = (): void => {
+    if (this.#isClosing) return;
+    for (const slot of this.#pending) {
+      const worker = slot.job.alone ? this.#findCleanWorker() : this.#findLeastLoaded();
       if (worker === undefined) continue;
-      pending.delete(slot);
+      this.#pending.delete(slot);
       worker.put(slot);
     }
-    const waitingAlone = [...pending].filter((slot) => slot.job.alone).length;
-    for (const worker of temporaryWorkers) {
-      if (worker.ready && worker.size === 0 && (waitingAlone === 0 || !worker.isClean)) retire(worker);
+    const waitingAlone = [...this.#pending].filter((slot) => slot.job.alone).length;
+    for (const worker of this.#temporaryWorkers) {
+      if (worker.ready && worker.size === 0 && (waitingAlone === 0 || !worker.isClean)) this.#retire(worker);
     }
-    const starting = [...temporaryWorkers].filter((worker) => !worker.ready).length;
-    if (waitingAlone > starting && temporaryWorkers.size < workers) {
-      temporaryWorkers.add(
-        new RunWorkerHandle(workerOptions, { onReady: () => undefined, onExit: () => undefined, onChange: schedule }),
-      );
+    const starting = [...this.#temporaryWorkers].filter((worker) => !worker.ready).length;
+    if (waitingAlone > starting && this.#temporaryWorkers.size < this.#options.workers) {
+      const hooks = { onReady: () => undefined, onExit: () => undefined, onChange: this.#schedule };
+      this.#temporaryWorkers.add(new RunWorkerHandle(this.#workerOptions, hooks));
     }
-    if (countFreeSlots() > 0) for (const listener of listeners) listener();
+    if (this.#countFreeSlots() > 0) for (const listener of this.#listeners) listener();
+  };
+
+  #retire(worker: RunWorkerHandle): void {
+    this.#temporaryWorkers.delete(worker);
+    const stopping = worker.stop('a temporary worker is no longer needed');
+    this.#stopping.add(stopping);
+    void stopping.then(() => this.#stopping.delete(stopping));
   }
 
-  function retire(worker: RunWorkerHandle): void {
-    temporaryWorkers.delete(worker);
-    stopped.push(worker.stop('a temporary worker is no longer needed'));
+  #findWorker(slot: RunSlot): RunWorkerHandle | undefined {
+    return [...this.#runWorkers, ...this.#temporaryWorkers].find((worker) => worker.has(slot));
   }
 
-  function findCleanWorker(): RunWorkerHandle | undefined {
-    return [...temporaryWorkers, ...runWorkers].find((worker) => worker.isClean && worker.countFreeSlots(1) === 1);
+  #findCleanWorker(): RunWorkerHandle | undefined {
+    return [...this.#temporaryWorkers, ...this.#runWorkers].find(
+      (worker) => worker.isClean && worker.countFreeSlots(1) === 1,
+    );
   }
 
-  function findLeastLoaded(): RunWorkerHandle | undefined {
-    const [leastLoaded] = [...runWorkers]
-      .filter((worker) => worker.countFreeSlots(maxRunsPerWorker) > 0)
+  #findLeastLoaded(): RunWorkerHandle | undefined {
+    const [leastLoaded] = [...this.#runWorkers]
+      .filter((worker) => worker.countFreeSlots(this.#maxRunsPerWorker) > 0)
       .sort((a, b) => a.size - b.size);
     return leastLoaded;
   }
 
-  function countFreeSlots(perWorker = runsPerWorker): number {
-    if (isClosing) return 0;
-    const freeSlots = [...runWorkers].reduce((sum, worker) => sum + worker.countFreeSlots(perWorker), 0);
-    return Math.max(0, freeSlots - pending.size);
+  #countFreeSlots(perWorker = this.#options.runsPerWorker): number {
+    if (this.#isClosing) return 0;
+    const freeSlots = [...this.#runWorkers].reduce((sum, worker) => sum + worker.countFreeSlots(perWorker), 0);
+    return Math.max(0, freeSlots - this.#pending.size);
   }
 
-  function cancel(slot: RunSlot): void {
-    if (pending.delete(slot)) void slot.end({ kind: 'cancelled' });
-    else findWorker(slot)?.stopRun(slot, 'cancelled');
+  #cancel(slot: RunSlot): void {
+    if (this.#pending.delete(slot)) void slot.end({ kind: 'cancelled' });
+    else this.#findWorker(slot)?.stopRun(slot, 'cancelled');
   }
-
-  async function close(drainMs: number): Promise<void> {
-    isClosing = true;
-    const message = `The worker process of the run ended: ${stopReason}.`;
-    for (const slot of pending) void slot.end({ kind: 'lost', cause: 'external', message });
-    pending.clear();
-    const all = [...runWorkers, ...temporaryWorkers];
-    await poll(() => all.every((worker) => worker.size === 0), { intervalMs: 20, timeoutMs: drainMs });
-    await Promise.all([queryWorker?.close(), ...all.map((worker) => worker.stop(stopReason)), ...stopped]);
-  }
-
-  try {
-    await open;
-  } catch (error) {
-    await close(0);
-    throw error;
-  }
-  for (const [graph, reason] of loadErrors) logger.error({ graph, reason }, 'graph is unusable');
-
-  for (const copy of await findUntestedLibraries(file)) {
-    logger.warn(copy, `graphs load an untested version of @langchain/langgraph; tested: ${testedLibraryVersions}`);
-  }
-
-  return {
-    loadErrors,
-    nodes,
-    get freeSlots() {
-      return countFreeSlots();
-    },
-    get extraSlots() {
-      return countFreeSlots(maxRunsPerWorker) - countFreeSlots();
-    },
-    onFree: (listener) => void listeners.push(listener),
-    start(job, take, onChildRuns) {
-      lastKey += 1;
-      const slot = new RunSlot(
-        lastKey,
-        job,
-        { take, onChildRuns },
-        {
-          // A worker sends until the window is full, so its last event may exceed the window.
-          limitBytes: sendWindowBytes + Math.max(options.maxEventBytes, minEventLimitBytes) + maxNameBytes,
-          acknowledge: (each, bytes) => findWorker(each)?.acknowledge(each, bytes),
-          cancel,
-        },
-      );
-      if (isClosing) {
-        void slot.end({ kind: 'lost', cause: 'external', message: stopReason });
-      } else {
-        pending.add(slot);
-        schedule();
-      }
-      return slot;
-    },
-    async query(request) {
-      if (queryWorker === undefined) throw runlakeError('INTERNAL', {}, { cause: 'this process has no query worker' });
-      return queryWorker.query(request);
-    },
-    close,
-  };
 }
