@@ -145,7 +145,7 @@ export async function attemptRun(
         ...(tracedAttempt && { trace: tracedAttempt.order }),
       },
       (chunks) => stream.write(chunks),
-      tracedAttempt?.take,
+      tracedAttempt && ((batch) => tracedAttempt.take(batch)),
     );
     deps.onAccepted();
     cancel = () => handle.cancel();

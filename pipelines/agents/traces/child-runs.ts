@@ -75,139 +75,175 @@ const maxOpenRunCharacters = 16 * 1024 * 1024;
 const runOverheadCharacters = 1_000;
 
 export function createChildRunTracer(deps: ChildRunDeps): ChildRunTracer {
-  const { accept, defaultSender, logger, maxRuns, maxCharacters } = deps;
-  let pending: PendingRun[] = [];
-  let pendingCharacters = 0;
-  let timer: NodeJS.Timeout | undefined;
-  let sending: Promise<void> | undefined;
+  const buffer = new RunBuffer(deps);
+  return {
+    open: (run) => (deps.maxRuns === 0 ? undefined : new Attempt(deps, run, buffer)),
+    close: () => buffer.close(),
+  };
+}
 
-  function put(item: PendingRun): boolean {
+/** Steps 2 and 3. */
+class RunBuffer {
+  readonly #deps: ChildRunDeps;
+  #pending: PendingRun[] = [];
+  #characters = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #sending: Promise<void> | undefined;
+
+  constructor(deps: ChildRunDeps) {
+    this.#deps = deps;
+  }
+
+  /** Returns false if the buffer is full. */
+  put(item: PendingRun): boolean {
     const characters = countCharacters(item.run);
-    if (pendingCharacters + characters > maxPendingCharacters) return false;
-    pending.push(item);
-    pendingCharacters += characters;
-    timer ??= setTimeout(send, getMsToNextFlush()).unref();
+    if (this.#characters + characters > maxPendingCharacters) return false;
+    this.#pending.push(item);
+    this.#characters += characters;
+    this.#scheduleSending();
     return true;
   }
 
-  function send(): void {
-    timer = undefined;
-    sending ??= sendPending()
-      .catch((err) => logger.error({ err }, 'child runs lost'))
+  async close(): Promise<void> {
+    clearTimeout(this.#timer);
+    await this.#sending;
+    clearTimeout(this.#timer);
+    if (this.#pending.length > 0) await this.#sendPending();
+    if (this.#pending.length > 0) this.#deps.logger.warn({ runs: this.#pending.length }, 'child runs lost at shutdown');
+  }
+
+  #scheduleSending(): void {
+    this.#timer ??= setTimeout(() => this.#send(), getMsToNextFlush()).unref();
+  }
+
+  #send(): void {
+    this.#timer = undefined;
+    this.#sending ??= this.#sendPending()
+      .catch((err) => this.#deps.logger.error({ err }, 'child runs lost'))
       .finally(() => {
-        sending = undefined;
-        if (pending.length > 0) timer ??= setTimeout(send, getMsToNextFlush()).unref();
+        this.#sending = undefined;
+        if (this.#pending.length > 0) this.#scheduleSending();
       });
   }
 
-  async function sendPending(): Promise<void> {
-    const items = pending;
-    pending = [];
+  async #sendPending(): Promise<void> {
+    const { accept, logger } = this.#deps;
+    const items = this.#pending;
+    this.#pending = [];
     const runsBySender = groupBy(items, ({ sender }) => buildSenderKey(sender));
     for (const runsOfSender of runsBySender.values()) {
+      const { sender } = runsOfSender[0] as PendingRun;
       try {
-        const rejected = await writeTraceRecords(
-          (runsOfSender[0] as PendingRun).sender,
-          runsOfSender.map(toTraceRecord),
-          accept,
-        );
-        if (rejected.length > 0) {
-          logger.warn({ runs: rejected.length }, 'child runs rejected; not retried');
-        }
-        for (const { run } of runsOfSender) pendingCharacters -= countCharacters(run);
+        const rejected = await writeTraceRecords(sender, runsOfSender.map(toTraceRecord), accept);
+        if (rejected.length > 0) logger.warn({ runs: rejected.length }, 'child runs rejected; not retried');
       } catch (err) {
         const retryable = isRunlakeError(err) && err.retryable;
         logger.warn({ err, runs: runsOfSender.length, retryable }, 'child runs not written to the log');
-        if (retryable) pending = pending.concat(runsOfSender);
-        else for (const { run } of runsOfSender) pendingCharacters -= countCharacters(run);
+        if (retryable) {
+          this.#pending = this.#pending.concat(runsOfSender);
+          continue;
+        }
       }
+      for (const { run } of runsOfSender) this.#characters -= countCharacters(run);
+    }
+  }
+}
+
+class Attempt implements TracedAttempt {
+  readonly order: TraceInstructions;
+  readonly #run: ClaimedRun;
+  readonly #hidden: HiddenValues | undefined;
+  readonly #buffer: RunBuffer;
+  readonly #shared: Omit<PendingRun, 'run'>;
+  /** Open child runs: JSON of their location by run id. */
+  readonly #openRuns = new Map<string, string>();
+  #openRunCharacters = 0;
+  #marks: TraceMarks = { droppedRuns: 0, droppedValues: 0 };
+  #overflowCount = 0;
+  #reportedRuns = 0;
+  #isRootSent = false;
+
+  constructor(
+    { accept, defaultSender, maxRuns, maxCharacters, hidden }: ChildRunDeps,
+    run: ClaimedRun,
+    buffer: RunBuffer,
+  ) {
+    const { runId, kwargs } = run;
+    const rootMicros = parseTime(run.startedAt) as number;
+    this.#run = run;
+    this.#hidden = hidden;
+    this.#buffer = buffer;
+    this.#shared = { sender: { ...defaultSender, ...run.sender }, traceId: runId, project: findProject(run) };
+    this.order = {
+      root: formatDottedOrderSegment(rootMicros, runId),
+      rootMicros,
+      // Omit inputs and outputs of a temporary run, because its caller expects that nothing of the run is kept.
+      values: !kwargs.temporary,
+      thread: !kwargs.temporary,
+      maxRuns,
+      maxCharacters,
+      maxRunBytes: accept.config.maxRunBytes,
+    };
+  }
+
+  get marks(): TraceMarks {
+    return { ...this.#marks, droppedRuns: this.#marks.droppedRuns + this.#overflowCount };
+  }
+
+  take({ runs, ...marks }: ChildRunBatch): void {
+    const { maxRuns } = this.order;
+    this.#reportedRuns += runs.length;
+    if (this.#reportedRuns > 2 * maxRuns) throw createViolationError(`more than ${maxRuns} traced runs`);
+    this.#marks = marks;
+    if (!this.#isRootSent && runs.some(({ open }) => open)) {
+      this.#isRootSent = true;
+      this.#enqueue(this.#buildRoot());
+    }
+    for (const child of runs) {
+      if (!child.open) this.#close(child.runId);
+      else if (!this.#keepOpen(child)) {
+        this.#overflowCount += 1;
+        continue;
+      }
+      this.#enqueue(child);
     }
   }
 
-  return {
-    open(run) {
-      if (maxRuns === 0) return undefined;
-      const { runId, kwargs } = run;
-      // Omit inputs and outputs of a temporary run, because its caller expects that nothing of the run is kept.
-      const includesValues = !kwargs.temporary;
-      const rootStartMicros = parseTime(run.startedAt) as number;
-      const root = formatDottedOrderSegment(rootStartMicros, runId);
-      const shared = { sender: { ...defaultSender, ...run.sender }, traceId: runId, project: findProject(run) };
-      /** Open child runs: JSON of their location by run id. */
-      const openRuns = new Map<string, string>();
-      let marks: TraceMarks = { droppedRuns: 0, droppedValues: 0 };
-      let openRunCharacters = 0;
-      let overflowCount = 0;
-      let reportedRuns = 0;
-      let isRootSent = false;
-      const enqueue = (child: ChildRun) => {
-        if (!put({ ...shared, run: child })) overflowCount += 1;
-      };
-      const close = (id: string) => {
-        openRunCharacters -= countOpenRunCharacters(openRuns.get(id));
-        openRuns.delete(id);
-      };
-      /** @returns whether the run is within the limit. */
-      const keepOpen = ({ runId: id, location }: ChildRun) => {
-        close(id);
-        if (openRunCharacters + countOpenRunCharacters(location) > maxOpenRunCharacters) return false;
-        openRuns.set(id, location);
-        openRunCharacters += countOpenRunCharacters(location);
-        return true;
-      };
-      return {
-        order: {
-          root,
-          rootMicros: rootStartMicros,
-          values: includesValues,
-          thread: !kwargs.temporary,
-          maxRuns,
-          maxCharacters,
-          maxRunBytes: accept.config.maxRunBytes,
-        },
-        take({ runs, ...ofWorker }) {
-          reportedRuns += runs.length;
-          if (reportedRuns > 2 * maxRuns) throw createViolationError(`more than ${maxRuns} traced runs`);
-          marks = ofWorker;
-          if (!isRootSent && runs.some(({ open }) => open)) {
-            isRootSent = true;
-            enqueue({
-              kind: 'post',
-              runId,
-              location: encodeRootLocation(run),
-              ...encodeRootMembers(run, chooseTraceOptions(includesValues, deps.hidden)),
-              open: true,
-            });
-          }
-          for (const child of runs) {
-            if (!child.open) close(child.runId);
-            else if (!keepOpen(child)) {
-              overflowCount += 1;
-              continue;
-            }
-            enqueue(child);
-          }
-        },
-        ended(reason) {
-          const members = `"end_time":"${formatTime(Date.now() * 1_000)}","error":${JSON.stringify(reason)}`;
-          for (const [id, location] of openRuns) {
-            enqueue({ kind: 'patch', runId: id, location, members, values: '', open: false });
-          }
-          openRuns.clear();
-        },
-        get marks() {
-          return { ...marks, droppedRuns: marks.droppedRuns + overflowCount };
-        },
-      };
-    },
-    async close() {
-      clearTimeout(timer);
-      await sending;
-      clearTimeout(timer);
-      if (pending.length > 0) await sendPending();
-      if (pending.length > 0) logger.warn({ runs: pending.length }, 'child runs lost at shutdown');
-    },
-  };
+  ended(reason: string): void {
+    const members = `"end_time":"${formatTime(Date.now() * 1_000)}","error":${JSON.stringify(reason)}`;
+    for (const [runId, location] of this.#openRuns) {
+      this.#enqueue({ kind: 'patch', runId, location, members, values: '', open: false });
+    }
+    this.#openRuns.clear();
+  }
+
+  #buildRoot(): ChildRun {
+    return {
+      kind: 'post',
+      runId: this.#run.runId,
+      location: encodeRootLocation(this.#run),
+      ...encodeRootMembers(this.#run, chooseTraceOptions(this.order.values, this.#hidden)),
+      open: true,
+    };
+  }
+
+  #enqueue(run: ChildRun): void {
+    if (!this.#buffer.put({ ...this.#shared, run })) this.#overflowCount += 1;
+  }
+
+  /** @returns whether the run is within the limit. */
+  #keepOpen({ runId, location }: ChildRun): boolean {
+    this.#close(runId);
+    if (this.#openRunCharacters + countOpenRunCharacters(location) > maxOpenRunCharacters) return false;
+    this.#openRuns.set(runId, location);
+    this.#openRunCharacters += countOpenRunCharacters(location);
+    return true;
+  }
+
+  #close(runId: string): void {
+    this.#openRunCharacters -= countOpenRunCharacters(this.#openRuns.get(runId));
+    this.#openRuns.delete(runId);
+  }
 }
 
 function toTraceRecord({ run, traceId, project }: PendingRun): TraceRecord {
