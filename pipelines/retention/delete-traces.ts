@@ -140,8 +140,15 @@ async function deleteMarkedTraces(
     { table: 'run_locator', condition: `${tenantCondition} AND id IN ${runs}` },
     { table: 'runs', condition: tracesCondition },
   ];
-  const locations = { table: 'trace_locations', condition: tracesCondition };
-  for (const { table, condition } of isSecond ? [...content, locations] : content) {
+  if (isSecond) {
+    // Also locations in former projects of the traces: a late event would get one of them, and be counted in its hour.
+    const located = await store(
+      `SELECT trace_id AS id FROM trace_locations WHERE ${tenantCondition} AND trace_id IN (${markedTracesSql})
+       GROUP BY trace_id HAVING argMin(session_id, version) = {project:UUID}`,
+    );
+    content.push({ table: 'trace_locations', condition: `${tenantCondition} AND trace_id IN ${located}` });
+  }
+  for (const { table, condition } of content) {
     await deleteRows(clickhouse, { name: `delete-traces-${table}`, table, condition, ...rest });
   }
   // The facts, too, show which hours had runs of the traces, until they are deleted: only rows that list such a run.

@@ -1,6 +1,6 @@
 /** Traces that move to another project or hour, and their retention. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { changeTraces, requestKeep } from '../../../pipelines/retention/change-traces.ts';
+import { changeTraces, requestDeletion, requestKeep } from '../../../pipelines/retention/change-traces.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import type { FreshStores } from '../../engines/stores.ts';
@@ -101,6 +101,25 @@ it.each([
   expect([await readHours(root.traceId), await countTraces()]).toEqual([[hour / 1e6], counted + 1]);
   await requestKeep(stores.database, tenantId, { projectId, traceIds: [root.traceId] });
   await changeTraces({ ...stores, log: storedLog, config: retentionConfig });
+  expect([await readHours(root.traceId), await countTraces()]).toEqual([[hour / 1e6], counted + 1]);
+});
+
+it('a late event of a deleted trace that was moved from another project is not counted', async () => {
+  const { root, child } = createRootAndChild();
+  const moved = { ...child, projectId: otherProjectId };
+  const counted = await countTraces();
+  const sink = await openDrivenSink({ stores, isShared: true, config: retentionConfig });
+  await sink.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(moved)]));
+  await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(root)]));
+  await sink.close();
+  await requestDeletion(stores.database, tenantId, { projectId, traceIds: [root.traceId] });
+  for (const _ of ['first', 'second']) {
+    await changeTraces({ ...stores, log: storedLog, config: retentionConfig });
+    await stores.database.execute('UPDATE trace_changes SET due_at = now()');
+  }
+  const next = await openDrivenSink({ stores, isShared: true, config: retentionConfig });
+  await next.deliver(runEvents, toRecordsAtOffset(1_003, [toLogMessage(moved)]));
+  await next.close();
   expect([await readHours(root.traceId), await countTraces()]).toEqual([[hour / 1e6], counted + 1]);
 });
 
