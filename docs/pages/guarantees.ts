@@ -28,10 +28,10 @@ export function guaranteesPage(): Page {
         'Kafka. Without Kafka: after the table `event_log` of ClickHouse has them.',
       '- **No trace counts twice.** A trace counts once, however often it is sent, accepted, read from the log, inserted or ' +
         'counted, and by however many processes. Exceptions: an event that arrives a week after its trace has expired, and states ' +
-        'another hour as the time of the trace, for example a late span over OTLP; and an insert that ClickHouse completes after ' +
-        'its sink was killed and another sink has stored the same batch, if the events of the trace state different hours ' +
-        'and are in two partitions, as after partitions were added. The trace then counts in both hours until a sink reads its ' +
-        'locations again for a later event.',
+        'another hour as the time of the trace, for example a late span over OTLP; and an insert that ClickHouse completes, wholly ' +
+        'or in part, after its sink was killed or has given up and another sink has stored the same batch, if the events of the ' +
+        'trace state different hours and are in two partitions, as after partitions were added. The trace then counts in both ' +
+        'hours until a sink reads its locations again for a later event.',
       '- **Values are those of the newest event** of a run, in the order in which the log accepted its events: by the time of the ' +
         'broker, then by offset. Neither the order of inserts nor the number of times that an event is inserted matters, so ' +
         'redelivery, other batches, several sinks and a late process change nothing.',

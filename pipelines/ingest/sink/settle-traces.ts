@@ -55,12 +55,16 @@ export async function findContestedTraces(database: Sql, traces: readonly Tenant
   );
 }
 
-/** Records traces as contested, or renews their entries. Every sink that reads the table afterwards finds them. */
+/**
+ * Records traces as contested, or renews their entries. Every sink that reads the table afterwards finds them. The order
+ * prevents deadlocks of two sinks.
+ */
 export async function markTracesContested(database: Sql, traces: readonly TenantTrace[]): Promise<void> {
   if (traces.length === 0) return;
   await database.query(
     `INSERT INTO contested_traces (tenant_id, trace_id)
-     SELECT DISTINCT * FROM unnest($1::uuid[], $2::uuid[]) ON CONFLICT (tenant_id, trace_id) DO UPDATE SET noticed_at = now()`,
+     SELECT DISTINCT * FROM unnest($1::uuid[], $2::uuid[]) ORDER BY 1, 2
+     ON CONFLICT (tenant_id, trace_id) DO UPDATE SET noticed_at = now()`,
     [traces.map(({ tenantId }) => tenantId), traces.map(({ traceId }) => traceId)],
   );
 }
