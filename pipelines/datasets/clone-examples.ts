@@ -20,6 +20,9 @@ import { createExamplePreparer, readExampleRules } from './validate-examples.ts'
 import { writeTimeoutMs, writeVersionInTransaction } from './versions.ts';
 import type { ExampleDeps } from './write-examples.ts';
 
+/** Number of characters of examples that are validated together. */
+const charactersPerBatch = 1024 * 1024;
+
 interface CloneRequest {
   readonly sourceId: string;
   readonly targetId: string;
@@ -49,9 +52,19 @@ export async function cloneExamples(
   const validate = createExamplePreparer({ ...rules, transformations: [] }, deps.config);
   const choice = { ids: exampleIds, splits };
   const source = { datasetId: sourceId, asOf: time };
-  for await (const row of (await openVersion(database, workspaceId, source, choice))()) {
-    await validate([{ id: row.id, inputs: row.inputs, outputs: row.outputs }]);
+  let batch: { id: string; inputs: string; outputs: string | null }[] = [];
+  let characters = 0;
+  const flush = async () => {
+    await validate(batch);
+    batch = [];
+    characters = 0;
+  };
+  for await (const { id, inputs, outputs } of (await openVersion(database, workspaceId, source, choice))()) {
+    batch.push({ id, inputs, outputs });
+    characters += inputs.length + (outputs?.length ?? 0);
+    if (batch.length >= 100 || characters >= charactersPerBatch) await flush();
   }
+  await flush();
   const rows = await database.query<{ id: string }>(
     `SELECT DISTINCT entry.value ->> 'set' AS id FROM examples, jsonb_each(attachments) AS entry
      WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${buildSelectionSql(3)}`,

@@ -3,13 +3,17 @@ import { Ajv, type ErrorObject, type Options, type ValidateFunction } from 'ajv'
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { LRUCache } from 'lru-cache';
-import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 
 /**
  * Returns the error for a value, to be appended to its name, such as `/a/0 must be string`; undefined if the value is
  * valid.
  */
 export type ExampleSchemaValidator = (value: unknown) => string | undefined;
+
+/** Why a schema cannot be used. */
+export interface UnusableSchema {
+  readonly reason: string;
+}
 
 const maxSchemaCharacters = 256 * 1024;
 
@@ -39,44 +43,38 @@ const compiled = new LRUCache<string, ExampleSchemaValidator>({ max: 200 });
 /**
  * Compiles a JSON Schema of a dataset. The dialect is draft 2020-12, or draft 7 if `$schema` names draft 4, 6 or 7.
  * References must not lead out of the schema.
- *
- * @param field Name of the schema in errors.
- * @throws INVALID_SCHEMA
  */
-export function compileExampleSchema(field: string, text: string): ExampleSchemaValidator {
+export function compileExampleSchema(text: string): ExampleSchemaValidator | UnusableSchema {
   const known = compiled.get(text);
   if (known) return known;
-  const check = compile(field, text);
-  compiled.set(text, check);
+  const check = compile(text);
+  if (typeof check === 'function') compiled.set(text, check);
   return check;
 }
 
-function compile(field: string, text: string): ExampleSchemaValidator {
-  const refuse = (reason: string) => {
-    const error = { loc: ['body', field], msg: `cannot be used as JSON Schema: ${reason}`, type: 'invalid_schema' };
-    return runlakeError('INVALID_SCHEMA', { field, reason }, { fields: [error] });
-  };
-  if (text.length > maxSchemaCharacters) throw refuse(`it has more than ${maxSchemaCharacters} characters`);
+function compile(text: string): ExampleSchemaValidator | UnusableSchema {
+  if (text.length > maxSchemaCharacters) return { reason: `it has more than ${maxSchemaCharacters} characters` };
   const schema = JSON.parse(text) as { readonly $schema?: unknown };
   const { $schema } = schema;
-  if ($schema != null && typeof $schema !== 'string') throw refuse('/$schema must be string');
+  if ($schema != null && typeof $schema !== 'string') return { reason: '/$schema must be string' };
   const dialect = /draft-0[467]\b/.test($schema ?? '') ? dialects.draft7 : dialects.draft2020;
   dialect.meta ??= prepareMeta(dialect.create({}));
   const { meta } = dialect;
-  let validate: ValidateFunction;
+  let validate: ValidateFunction | undefined;
   try {
     validate = runWithTimeout(() => {
       // The dialect is already determined; the text of `$schema` may differ from the URI that the library knows. `$async`
       // is a keyword of the library only: `validate` would return a promise, which is true and may reject.
       const own = { ...schema, $schema: undefined, $async: undefined } as object;
-      if (!meta.validateSchema(own)) throw refuse(meta.errorsText(meta.errors, { dataVar: 'it' }));
+      if (!meta.validateSchema(own)) return undefined;
       const ajv = dialect.create({ meta: false, validateSchema: false });
       addFormats.default(ajv, { mode: 'fast' });
       return ajv.compile(own);
     });
   } catch (error) {
-    throw refuse(describeFailure(error));
+    return { reason: describeFailure(error) };
   }
+  if (validate === undefined) return { reason: meta.errorsText(meta.errors, { dataVar: 'it' }) };
   return (value) => {
     try {
       return runWithTimeout(() => validate(value)) ? undefined : describeError(validate.errors?.[0]);
@@ -97,7 +95,6 @@ function describeError(error: ErrorObject | undefined): string {
 }
 
 function describeFailure(error: unknown): string {
-  if (isRunlakeError(error)) throw error;
   const { code, message } = error as { code?: unknown; message?: unknown };
   return code === 'ERR_SCRIPT_EXECUTION_TIMEOUT'
     ? `it takes longer than ${timeoutMs} ms`

@@ -6,10 +6,10 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { runInTimeSlices } from '../../infra/timeouts/time-slices.ts';
 import { validateAttachmentName } from '../attachments/read-attachment.ts';
 import { createExampleError } from './example.ts';
-import { compileExampleSchema, type ExampleSchemaValidator } from './example-schema.ts';
 import { type ExampleWithSource, readSourceRuns } from './source-runs.ts';
 import type { DatasetTransformation } from './transformations/dataset-transformation.ts';
 import { createTransformer, type ExampleDocuments, type Transformer } from './transformations/transform-documents.ts';
+import { validateDocuments } from './validation-thread.ts';
 
 interface CheckedExample extends ExampleDocuments {
   readonly id: string;
@@ -45,11 +45,6 @@ export async function readExampleRules(database: Sql, { workspaceId, datasetId }
   };
 }
 
-/** Time of each value that does not count for the request. Values of typical schemas take less than a millisecond. */
-const freeMs = 10;
-/** Maximum time beyond {@link freeMs} of all values of a request: many slow values would block the process for long. */
-const maxSlowMs = 1_000;
-
 /** Tools of the source runs of examples, by the id of the example. */
 export type RunTools = ReadonlyMap<string, unknown>;
 
@@ -62,15 +57,10 @@ export function createExamplePreparer(
   { inputsSchema, outputsSchema, transformations }: ExampleRules,
   { maxRunBytes: maxBytes }: Pick<Config, 'maxRunBytes'>,
 ): <Example extends CheckedExample>(examples: readonly Example[], tools?: RunTools) => Promise<Example[]> {
-  const compile = (field: string, text: string | null) =>
-    text === null ? undefined : compileExampleSchema(field, text);
-  const schemas = {
-    inputs: compile('inputs_schema_definition', inputsSchema),
-    outputs: compile('outputs_schema_definition', outputsSchema),
-  };
-  const validate = limitTime();
+  const schemas = { inputs: inputsSchema, outputs: outputsSchema };
+  let slowMs = 0;
   let transformer: Transformer | undefined;
-  const prepare = function* <Example extends CheckedExample>(
+  const transform = function* <Example extends CheckedExample>(
     examples: readonly Example[],
     tools: RunTools | undefined,
   ) {
@@ -78,55 +68,25 @@ export function createExamplePreparer(
       inputs: parseNullableJson(inputsSchema) ?? undefined,
       outputs: parseNullableJson(outputsSchema) ?? undefined,
     });
-    const prepared: Example[] = [];
+    const transformed: Example[] = [];
     for (const sent of examples) {
       checkSizes(sent, maxBytes);
       const example = transformer(sent, tools?.get(sent.id));
       if (example !== sent) checkSizes(example, maxBytes);
-      checkDocuments(example, schemas, validate);
-      prepared.push(example);
+      transformed.push(example);
       yield;
     }
-    return prepared;
+    return transformed;
   };
-  return (examples, tools) => runInTimeSlices(prepare(examples, tools));
-}
-
-/**
- * Returns a function that validates values, and refuses them once they have taken too long together. A slow value is
- * validated once more and only the shorter time counts, because pauses of the process also take time.
- */
-function limitTime(): (schema: ExampleSchemaValidator, value: unknown) => string | undefined {
-  let slowMs = 0;
-  return (schema, value) => {
-    let { error, ms } = measure(schema, value);
-    if (ms > freeMs) {
-      const firstMs = ms;
-      ({ error, ms } = measure(schema, value));
-      slowMs += Math.max(0, Math.min(firstMs, ms) - freeMs);
-    }
-    if (error !== undefined || slowMs <= maxSlowMs) return error;
-    return ` cannot be validated: the values of the request take ${maxSlowMs} ms longer than ${freeMs} ms each`;
+  return async (examples, tools) => {
+    const transformed = await runInTimeSlices(transform(examples, tools));
+    if (inputsSchema === null && outputsSchema === null) return transformed;
+    const documents = transformed.map(({ inputs, outputs }) => ({ inputs, outputs }));
+    const { documentError, ...validated } = await validateDocuments({ schemas, documents, slowMs });
+    slowMs = validated.slowMs;
+    if (documentError) throw createExampleError(transformed[documentError.index]!.id, documentError.reason);
+    return transformed;
   };
-}
-
-function measure(schema: ExampleSchemaValidator, value: unknown) {
-  const began = performance.now();
-  const error = schema(value);
-  return { error, ms: performance.now() - began };
-}
-
-function checkDocuments(
-  example: CheckedExample,
-  schemas: Readonly<Record<'inputs' | 'outputs', ExampleSchemaValidator | undefined>>,
-  validate: ReturnType<typeof limitTime>,
-): void {
-  for (const field of ['inputs', 'outputs'] as const) {
-    const [text, schema] = [example[field], schemas[field]];
-    if (text == null || schema === undefined) continue;
-    const error = validate(schema, JSON.parse(text));
-    if (error !== undefined) throw createExampleError(example.id, `${field}${error}`);
-  }
 }
 
 function checkSizes({ id, inputs, outputs, metadata, attachments = [] }: CheckedExample, maxBytes: number): void {

@@ -13,9 +13,9 @@ import { deleteShares } from '../shares/share-tokens.ts';
 import { addTaggings, hasTaggings } from '../tags/taggings.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type DatasetRecord, type DataType, readDataset } from './dataset.ts';
-import { compileExampleSchema } from './example-schema.ts';
 import { lockDataset, queueForDatasets } from './lock-dataset.ts';
 import { checkTransformations } from './transformations/dataset-transformation.ts';
+import { validateDocuments } from './validation-thread.ts';
 import { writeTimeoutMs } from './versions.ts';
 
 /** Limit on the number of datasets in an organisation. */
@@ -57,7 +57,7 @@ export async function createDataset(
   dataset: NewDataset,
   fill?: (tx: Sql, datasetId: string) => Promise<unknown>,
 ): Promise<DatasetRecord> {
-  requireValidSchemas(dataset);
+  await requireValidSchemas(dataset);
   const id = dataset.id?.toLowerCase() ?? randomUUID();
   const tagValueIds = dataset.tagValueIds ?? [];
   const row = {
@@ -110,7 +110,7 @@ export async function updateDataset(
   datasetId: string,
   change: DatasetChange,
 ): Promise<DatasetRecord> {
-  requireValidSchemas(change);
+  await requireValidSchemas(change);
   const columns = {
     name: change.name ?? undefined,
     description: change.description,
@@ -166,9 +166,13 @@ export async function deleteDataset(
 /** Timeout of the deletion. A dataset may have a million rows of examples. */
 const deletionTimeoutMs = 120_000;
 
-function requireValidSchemas({ inputsSchema, outputsSchema }: Pick<NewDataset, 'inputsSchema' | 'outputsSchema'>) {
-  if (inputsSchema) compileExampleSchema('inputs_schema_definition', JSON.stringify(inputsSchema));
-  if (outputsSchema) compileExampleSchema('outputs_schema_definition', JSON.stringify(outputsSchema));
+/** @throws INVALID_SCHEMA */
+async function requireValidSchemas({
+  inputsSchema,
+  outputsSchema,
+}: Pick<NewDataset, 'inputsSchema' | 'outputsSchema'>): Promise<void> {
+  const schemas = { inputs: toText(inputsSchema), outputs: toText(outputsSchema) };
+  if (inputsSchema || outputsSchema) await validateDocuments({ schemas, documents: [], slowMs: 0 });
 }
 
 function toTransformationText(transformations: SentTransformations | undefined): string | null {

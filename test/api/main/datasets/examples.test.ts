@@ -319,11 +319,28 @@ describe('a schema', () => {
   it('cannot block the server with an expensive pattern', async () => {
     const dataset_id = await addDataset({ inputs_schema_definition: schema });
     const inputs = { question: `${'a'.repeat(50)}b` };
+    const began = performance.now();
+    let turns = 0;
+    const timer = setInterval(() => turns++, 10);
     const { status, body } = await ask('POST', '/examples', { dataset_id, inputs });
+    clearInterval(timer);
     expect([status, body.detail[0].msg]).toEqual([
       422,
       expect.stringContaining(': inputs cannot be validated: it takes longer than'),
     ]);
+    expect(turns).toBeGreaterThan((performance.now() - began) / 100);
+  });
+
+  it('cannot delay the validation of another organisation for long', async () => {
+    const dataset_id = await addDataset({ inputs_schema_definition: schema });
+    const other = (await addOrganization(api.database, 'patient')).workspaceKeys[0];
+    const otherId = await createDataset(api, other, { inputs_schema_definition: schema });
+    const inputs = { question: `${'a'.repeat(50)}b` };
+    let answered = 0;
+    const slow = [1, 2, 3].map(() => ask('POST', '/examples', { dataset_id, inputs }).then(() => answered++));
+    const quick = await api.ask(other, 'POST', '/examples', { dataset_id: otherId, inputs: { question: 'aa' } });
+    expect([quick.status, answered]).toEqual([200, expect.toSatisfy((count: number) => count < 3)]);
+    await Promise.all(slow);
   });
 
   it('cannot block the server with many values that each take long', async () => {

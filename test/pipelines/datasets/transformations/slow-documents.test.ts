@@ -1,8 +1,9 @@
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { runInTimeSlices } from '../../../../infra/timeouts/time-slices.ts';
 import type { DatasetTransformation } from '../../../../pipelines/datasets/transformations/dataset-transformation.ts';
 import { createTransformer } from '../../../../pipelines/datasets/transformations/transform-documents.ts';
 import { createExamplePreparer, type ExampleRules } from '../../../../pipelines/datasets/validate-examples.ts';
+import { validateRequest } from '../../../../pipelines/datasets/validation-worker.ts';
 
 /** Prepares an example, and returns its inputs and the time that it took. */
 async function prepare(inputs: string, rules: Partial<ExampleRules>) {
@@ -86,4 +87,15 @@ it('numbers keep their digits within texts', async () => {
   const [first, second] = JSON.parse(inputs).m;
   expect(first.content).toBe('a\n0.10\nb');
   expect(second.tool_calls[0].function.arguments).toBe('{"x":0.10,"y":"\\\\\\""}');
+});
+
+it('pauses of the process do not count as time that a schema takes', () => {
+  // On this clock the process pauses for 100 ms at every fiftieth call, so never during two validations of one value.
+  let nowMs = performance.now();
+  let calls = 0;
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => (nowMs += ++calls % 50 === 0 ? 100 : 0.01));
+  onTestFinished(() => clock.mockRestore());
+  const documents = Array.from({ length: 2_500 }, () => ({ inputs: '{"a":1}' }));
+  const schemas = { inputs: '{"type":"object"}', outputs: null };
+  expect(validateRequest({ schemas, documents, slowMs: 0 })).toEqual({ slowMs: 0 });
 });
