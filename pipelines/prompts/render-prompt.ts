@@ -35,6 +35,12 @@ const rolesByClass: readonly (readonly [RegExp, PromptMessage['role']])[] = [
 const maxMustacheCharacters = 64 * 1024;
 const longWhiteSpace = /\s{201}/;
 
+/**
+ * Maximum number of characters of the messages of a prompt together. A template can repeat a long value very often;
+ * until the message is read, it is a rope, which takes memory only for its parts.
+ */
+const maxMessageCharacters = 16 * 1024 ** 2;
+
 /** Returns the variables of a prompt, in order of their use. A mustache template that is too large has none. */
 export function listPromptVariables(manifest: JsonObject): PromptVariable[] {
   const variables = new Map<string, PromptVariable>();
@@ -51,22 +57,36 @@ export function listPromptVariables(manifest: JsonObject): PromptVariable[] {
  * Fills in the values of a prompt. The value of a list of messages is text, which becomes one message of the user. A
  * mustache template that is too large becomes a message as it is.
  *
- * @throws BAD_REQUEST if a value is missing, or a template is not valid.
+ * @throws BAD_REQUEST if a value is missing, a template is not valid, or the messages are too long.
  */
 export function renderPrompt(manifest: JsonObject, values: Readonly<Record<string, string>>): PromptMessage[] {
   const all = { ...readPartials(manifest), ...values };
-  return readParts(manifest).flatMap((part): PromptMessage[] => {
-    if ('placeholder' in part) {
-      const text = Object.hasOwn(all, part.placeholder) ? all[part.placeholder] : undefined;
-      return text ? [{ role: 'user', text }] : [];
-    }
-    if ('text' in part) return [part];
-    const { role, template, format } = part;
-    const missing = findVariables(template, format).filter((name) => !Object.hasOwn(all, name));
-    if (missing.length > 0)
-      throw runlakeError('BAD_REQUEST', { reason: `The prompt needs a value for ${missing.join(', ')}.` });
-    return [{ role, text: fill(template, format, all) }];
-  });
+  const messages: PromptMessage[] = [];
+  let characters = 0;
+  for (const part of readParts(manifest)) {
+    const message = renderPart(part, all);
+    if (message === undefined) continue;
+    characters += message.text.length;
+    if (characters > maxMessageCharacters)
+      throw runlakeError('BAD_REQUEST', {
+        reason: `The messages of the prompt have more than ${maxMessageCharacters} characters.`,
+      });
+    messages.push(message);
+  }
+  return messages;
+}
+
+function renderPart(part: Part, values: Readonly<Record<string, string>>): PromptMessage | undefined {
+  if ('placeholder' in part) {
+    const text = Object.hasOwn(values, part.placeholder) ? values[part.placeholder] : undefined;
+    return text ? { role: 'user', text } : undefined;
+  }
+  if ('text' in part) return part;
+  const { role, template, format } = part;
+  const missing = findVariables(template, format).filter((name) => !Object.hasOwn(values, name));
+  if (missing.length > 0)
+    throw runlakeError('BAD_REQUEST', { reason: `The prompt needs a value for ${missing.join(', ')}.` });
+  return { role, text: fill(template, format, values) };
 }
 
 function fill(template: string, format: TemplateFormat, values: Readonly<Record<string, string>>): string {

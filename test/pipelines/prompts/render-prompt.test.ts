@@ -51,6 +51,17 @@ describe('a prompt', () => {
     expect(() => renderPrompt({ template: 'Hi {name' }, {})).toThrow('The template of the prompt is not valid.');
   });
 
+  it('repeats no value beyond the limit of its messages', () => {
+    const values = { x: 'y'.repeat(20_000) };
+    const tooLong = 'The messages of the prompt have more than 16777216 characters.';
+    expect(() => renderPrompt({ template: '{x}'.repeat(2_000) }, values)).toThrow(tooLong);
+    const mustache = { template: '{{x}}'.repeat(2_000), template_format: 'mustache' };
+    expect(() => renderPrompt(mustache, values)).toThrow(tooLong);
+    const placeholder = { id: ['MessagesPlaceholder'], kwargs: { variable_name: 'x' } };
+    expect(() => renderPrompt({ messages: Array(2_000).fill(placeholder) }, values)).toThrow(tooLong);
+    expect(renderPrompt({ template: '{x}'.repeat(800) }, values)[0]?.text).toHaveLength(16_000_000);
+  });
+
   it('is plain text if its mustache templates are large or have very long white space', () => {
     const mustache = (template: string) => ({ template, template_format: 'mustache' });
     for (const template of [`{{a${' '.repeat(60_000)}b`, `{{a}}${'x'.repeat(70_000)}`, `{{a}}${'\n '.repeat(150)}`]) {
