@@ -251,7 +251,7 @@ async function readConfig(
 export const maxCategories = 1_000;
 
 /** @throws BAD_REQUEST */
-function requireConsistentConfig(config: FeedbackConfig): void {
+export function requireConsistentConfig(config: FeedbackConfig): void {
   const { type, min, max, categories } = config;
   if (min !== null && max !== null && min > max) {
     throw runlakeError('BAD_REQUEST', { reason: 'The minimum of the feedback config is greater than the maximum.' });

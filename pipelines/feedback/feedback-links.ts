@@ -9,7 +9,7 @@ import { parseNullableJson } from '../../infra/json/json-value.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import { isUuid } from '../ingest/run-event/uuid.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
-import type { FeedbackConfig } from './feedback-config.ts';
+import { type FeedbackConfig, requireConsistentConfig } from './feedback-config.ts';
 import type { SentConfigs } from './sent-config.ts';
 
 /** Maximum number of unexpired links in an organisation. */
@@ -65,7 +65,8 @@ const columns = 'id, feedback_key AS key, extract(epoch FROM expires_at)::float8
 /**
  * Creates either all of the links or none. The run need not be stored yet. A repeated request gets the links that exist.
  *
- * @throws CONFLICT if an id already exists; LIMIT_REACHED; errors of the database.
+ * @throws BAD_REQUEST if a config contradicts itself; CONFLICT if an id already exists; LIMIT_REACHED; errors of the
+ *   database.
  */
 export async function createLinks(
   { database, sentConfigs }: LinkDeps,
@@ -73,6 +74,7 @@ export async function createLinks(
   links: readonly NewLink[],
 ): Promise<FeedbackLink[]> {
   const { workspaceId } = owner;
+  for (const { config } of links) if (config) requireConsistentConfig(config);
   for (const { key, config } of links) if (config) await sentConfigs.keep(workspaceId, key, config);
   const identified = links.map((link) => ({ ...link, id: link.id ?? randomUUID() }));
   const rows = await database.transaction(async (tx) => {

@@ -168,6 +168,8 @@ describe('feedback links', () => {
     });
     expect([await submit(choice, { value: 'sideways' }), await submit(choice, { score: 2 })]).toEqual([422, 422]);
     expect(await submit(choice, { score: 1, value: 'up' })).toBe(200);
+    const impossible = { ...link, id: randomUUID(), feedback_config: { ...continuous, min: 2, max: 1 } };
+    expect((await ask('POST', '/feedback/tokens', impossible)).status).toBe(400);
     const free = await create({ run_id: link.run_id, feedback_key: 'thumbs' });
     expect(await submit(free, { score: 6 })).toBe(200);
   });
