@@ -50,8 +50,8 @@ const pageSize = 100;
 
 /** Lists prompts, then datasets, page by page. Those that the key must not read are omitted. */
 export async function listResources(context: ToolContext, cursor: string | undefined): Promise<ListResourcesResult> {
-  const kind = cursor?.startsWith('datasets:') ? 'datasets' : 'prompts';
-  const offset = readOffset(cursor?.replace(/^\w+:/, ''));
+  const [, kind, rest] = /^(prompts|datasets):(.*)$/.exec(cursor ?? 'prompts:0') ?? [];
+  const offset = readOffset(rest ?? '');
   if (kind === 'prompts') {
     const page = listRepos(context.api, { limit: pageSize, offset });
     const { repos } = await omitForbidden<Awaited<typeof page>>(page, { repos: [] });
@@ -106,7 +106,7 @@ export async function readResource(context: ToolContext, uri: string): Promise<R
 
 /** Whether the name or the values from the client are invalid. */
 const isUnusable = (error: unknown): error is RunlakeError =>
-  isRunlakeError(error) && (error.status === 404 || error.code === 'BAD_REQUEST');
+  isRunlakeError(error) && [400, 404, 422].includes(error.status);
 
 /** Source: Model Context Protocol, "Resources", error handling. */
 const resourceNotFound = -32_002;

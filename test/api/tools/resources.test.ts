@@ -53,9 +53,11 @@ it('resources are runs, prompts and datasets', async () => {
     'runlake://other/x',
     'file:///etc/passwd',
     'runlake://datasets/%E0%A4',
+    'runlake://datasets/a%00b',
   ])
     await expect(client.readResource({ uri })).rejects.toMatchObject({ code: -32_002 });
-  await expect(client.listResources({ cursor: 'prompts:x' })).rejects.toMatchObject({ code: -32_602 });
+  for (const cursor of ['prompts:x', 'runs:0', 'datasets', '0'])
+    await expect(client.listResources({ cursor })).rejects.toMatchObject({ code: -32_602 });
 });
 
 it('prompts of the hub are prompts', async () => {
