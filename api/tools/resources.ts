@@ -11,10 +11,12 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import { isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
+import { endSlice } from '../../infra/timeouts/time-slices.ts';
 import { isUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import { listExamples, readDataset } from './datasets.ts';
 import type { StoredRecord } from './find-named.ts';
 import type { MainApi } from './main-api.ts';
+import { cutStrings } from './pages.ts';
 import { readArguments } from './parameters.ts';
 import { getPromptByName, listRepos, readPrompt } from './prompts.ts';
 import { getRun } from './runs.ts';
@@ -71,8 +73,12 @@ export async function listResources(context: ToolContext, cursor: string | undef
 
 function describe(kind: string, name: string, { description }: StoredRecord) {
   const uri = `runlake://${kind}/${encodeURIComponent(name)}`;
-  return { uri, name, mimeType, ...(typeof description === 'string' && { description }) };
+  return { uri, name, mimeType, ...(typeof description === 'string' && { description: cutDescription(description) }) };
 }
+
+/** Descriptions and arguments are shortened in lists, because a page must not exceed the limit of answers. */
+const maxListedCharacters = 10_000;
+const cutDescription = (text: string) => cutStrings(text, maxListedCharacters) as string;
 
 function readOffset(text: string | undefined): number {
   if (text === undefined) return 0;
@@ -137,15 +143,21 @@ export async function listHubPrompts({ api }: ToolContext, cursor: string | unde
   const offset = readOffset(cursor);
   const page = { limit: pageSize, offset, with_latest_manifest: true };
   const { repos } = await listRepos(api, page);
-  return {
-    prompts: repos.map((repo) => ({
+  const prompts: ListPromptsResult['prompts'] = [];
+  for (const repo of repos) {
+    let characters = 0;
+    prompts.push({
       name: String(repo.repo_handle),
       // Some clients require a description.
       description: String(repo.description || `The prompt ${repo.repo_handle} of the workspace.`),
-      arguments: listPromptVariables(readLatestManifest(repo)),
-    })),
-    ...(repos.length === pageSize && { nextCursor: String(offset + pageSize) }),
-  };
+      arguments: listPromptVariables(readLatestManifest(repo)).filter((variable) => {
+        characters += JSON.stringify(variable).length;
+        return characters <= maxListedCharacters;
+      }),
+    });
+    await endSlice();
+  }
+  return { prompts, ...(repos.length === pageSize && { nextCursor: String(offset + pageSize) }) };
 }
 
 function readLatestManifest({ latest_commit_manifest: commit }: StoredRecord): JsonObject {

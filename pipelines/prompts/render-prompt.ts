@@ -34,6 +34,8 @@ const rolesByClass: readonly (readonly [RegExp, PromptMessage['role']])[] = [
  */
 const maxMustacheCharacters = 64 * 1024;
 const longWhiteSpace = /\s{201}/;
+/** Maximum number of braces in the other templates of a prompt. Those of prompts that have more are plain text. */
+const maxBraces = 10_000;
 
 /**
  * Maximum number of characters of the messages of a prompt together. A template can repeat a long value very often;
@@ -41,7 +43,7 @@ const longWhiteSpace = /\s{201}/;
  */
 const maxMessageCharacters = 16 * 1024 ** 2;
 
-/** Returns the variables of a prompt, in order of their use. A mustache template that is too large has none. */
+/** Returns the variables of a prompt, in order of their use. A template that is too large has none. */
 export function listPromptVariables(manifest: JsonObject): PromptVariable[] {
   const variables = new Map<string, PromptVariable>();
   for (const part of readParts(manifest)) {
@@ -49,13 +51,13 @@ export function listPromptVariables(manifest: JsonObject): PromptVariable[] {
     if (!('template' in part)) continue;
     for (const name of findVariables(part.template, part.format)) variables.set(name, { name, required: true });
   }
-  const partials = Object.keys(readPartials(manifest));
-  return [...variables.values()].filter(({ name }) => !partials.includes(name));
+  const partials = readPartials(manifest);
+  return [...variables.values()].filter(({ name }) => !Object.hasOwn(partials, name));
 }
 
 /**
  * Fills in the values of a prompt. The value of a list of messages is text, which becomes one message of the user. A
- * mustache template that is too large becomes a message as it is.
+ * template that is too large becomes a message as it is.
  *
  * @throws BAD_REQUEST if a value is missing, a template is not valid, or the messages are too long.
  */
@@ -76,7 +78,7 @@ export function renderPrompt(manifest: JsonObject, values: Readonly<Record<strin
   return messages;
 }
 
-function renderPart(part: Part, values: Readonly<Record<string, string>>): PromptMessage | undefined {
+function renderPart(part: Part, values: Record<string, string>): PromptMessage | undefined {
   if ('placeholder' in part) {
     const text = Object.hasOwn(values, part.placeholder) ? values[part.placeholder] : undefined;
     return text ? { role: 'user', text } : undefined;
@@ -85,13 +87,15 @@ function renderPart(part: Part, values: Readonly<Record<string, string>>): Promp
   const { role, template, format } = part;
   const missing = findVariables(template, format).filter((name) => !Object.hasOwn(values, name));
   if (missing.length > 0)
-    throw runlakeError('BAD_REQUEST', { reason: `The prompt needs a value for ${missing.join(', ')}.` });
+    throw runlakeError('BAD_REQUEST', {
+      reason: `The prompt needs a value for ${missing.join(', ').slice(0, 1_000)}.`,
+    });
   return { role, text: fill(template, format, values) };
 }
 
-function fill(template: string, format: TemplateFormat, values: Readonly<Record<string, string>>): string {
+function fill(template: string, format: TemplateFormat, values: Record<string, string>): string {
   try {
-    return renderTemplate(template, format, { ...values });
+    return renderTemplate(template, format, values);
   } catch {
     throw runlakeError('BAD_REQUEST', { reason: 'The template of the prompt is not valid.' });
   }
@@ -119,15 +123,18 @@ function readPartials(manifest: JsonObject): Record<string, string> {
   return Object.fromEntries(Object.entries(partials).map(([name, value]) => [name, toText(value)]));
 }
 
-/** Returns the parts of a prompt. Mustache templates that would take long to parse are plain text. */
+/** Returns the parts of a prompt. Templates that would take long to parse are plain text. */
 function readParts(manifest: JsonObject): Part[] {
   const parts = readAllParts(manifest);
-  const templates = parts.flatMap((part) => ('template' in part && part.format === 'mustache' ? [part.template] : []));
-  const areTooLarge = templates.reduce((sum, { length }) => sum + length, 0) > maxMustacheCharacters;
+  const join = (format: TemplateFormat) =>
+    parts.map((part) => ('template' in part && part.format === format ? part.template : '')).join('');
+  const [mustache, braces] = [join('mustache'), join('f-string').split('{').length - 1];
+  const isTooLarge = { mustache: mustache.length > maxMustacheCharacters, 'f-string': braces > maxBraces };
   return parts.map((part) => {
-    if (!('template' in part) || part.format !== 'mustache') return part;
-    const { role, template } = part;
-    return areTooLarge || longWhiteSpace.test(template) ? { role, text: template } : part;
+    if (!('template' in part)) return part;
+    const { role, template, format } = part;
+    const isSlow = isTooLarge[format] || (format === 'mustache' && longWhiteSpace.test(template));
+    return isSlow ? { role, text: template } : part;
   });
 }
 

@@ -83,3 +83,26 @@ it('prompts of the hub are prompts', async () => {
   for (const name of ['none', 'a/b/c'])
     await expect(client.getPrompt({ name })).rejects.toMatchObject({ code: -32_602 });
 });
+
+it('lists of large prompts and datasets have their descriptions and variables in part, and block nothing', async () => {
+  const description = 'd'.repeat(10_000);
+  const template = Array.from({ length: 9_000 }, (_, at) => `{variable${at}}`).join('');
+  for (let at = 0; at < 20; at++) {
+    await ask('/repos', { repo_handle: `large-${at}`, is_public: false, description });
+    await ask(`/commits/-/large-${at}`, { manifest: { template } });
+    await ask('/datasets', { name: `large-${at}`, description: description.repeat(10) });
+  }
+  const client = await server.connect();
+  let turns = 0;
+  const timer = setInterval(() => turns++, 1);
+  const beganMs = performance.now();
+  const { prompts } = await client.listPrompts();
+  clearInterval(timer);
+  expect(turns).toBeGreaterThan((performance.now() - beganMs) / 100);
+  const large = prompts.filter(({ name }) => name.startsWith('large'));
+  expect(large).toHaveLength(20);
+  for (const each of large) expect(each.arguments?.length).toSatisfy((count: number) => count > 100 && count < 1_000);
+  const { resources } = await client.listResources({ cursor: 'datasets:0' });
+  const shown = resources.find(({ name }) => name === 'large-0')?.description;
+  expect(shown).toBe(`${description}… (+90000 chars)`);
+});

@@ -62,6 +62,26 @@ describe('a prompt', () => {
     expect(renderPrompt({ template: '{x}'.repeat(800) }, values)[0]?.text).toHaveLength(16_000_000);
   });
 
+  it('takes no quadratic time for many variables, parts and values', () => {
+    const names = Array.from({ length: 30_000 }, (_, at) => `v${at}`);
+    const partial_variables = Object.fromEntries(names.map((name) => [name, 'x']));
+    const template = names.slice(0, 4_000).map((name) => `{w${name}}{${name}}`);
+    const startMs = performance.now();
+    expect(listPromptVariables({ kwargs: { template: template.join(''), partial_variables } })).toHaveLength(4_000);
+    const messages = names
+      .slice(0, 3_000)
+      .map((name) => ({ kwargs: { prompt: { kwargs: { template: `{${name}}` } } } }));
+    expect(renderPrompt({ kwargs: { messages, partial_variables } }, {})).toHaveLength(3_000);
+    expect(performance.now() - startMs).toBeLessThan(3_000);
+  });
+
+  it('is plain text if its templates have very many variables', () => {
+    const template = '{a}'.repeat(10_001);
+    expect(listPromptVariables({ template })).toEqual([]);
+    expect(renderPrompt({ template }, {})).toEqual([{ role: 'user', text: template }]);
+    expect(listPromptVariables({ template: '{a}'.repeat(10_000) })).toHaveLength(1);
+  });
+
   it('is plain text if its mustache templates are large or have very long white space', () => {
     const mustache = (template: string) => ({ template, template_format: 'mustache' });
     for (const template of [`{{a${' '.repeat(60_000)}b`, `{{a}}${'x'.repeat(70_000)}`, `{{a}}${'\n '.repeat(150)}`]) {
