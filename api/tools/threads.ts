@@ -1,5 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { readRunMessages, readThreadMessages } from '../../pipelines/runs/run-messages.ts';
+import { readCallMessages, readThreadMessages } from '../../pipelines/runs/run-messages.ts';
 import { compareTexts, findProjectId } from './find-named.ts';
 import { buildPage } from './pages.ts';
 import { text } from './parameters.ts';
@@ -45,9 +45,7 @@ export const getThreadHistory = defineTool({
       });
     const oldestFirst = found.reverse().sort((a, b) => compareTexts(String(a.start_time), String(b.start_time)));
     const turns = oldestFirst.map(({ inputs, outputs }) => ({ inputs, outputs }));
-    const messages = hasCalls
-      ? turns.flatMap(({ inputs, outputs }) => readRunMessages(inputs, outputs))
-      : readThreadMessages(turns);
+    const messages = await (hasCalls ? readCallMessages(turns) : readThreadMessages(turns));
     if (messages.length === 0)
       throw runlakeError('TOOL_FOUND_NOTHING', { reason: `No messages found in the runs for thread ${threadId}` });
     const page = buildPage('result', messages, {

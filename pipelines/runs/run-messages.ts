@@ -3,6 +3,7 @@
  * LangChain, OpenTelemetry, and the state of a graph.
  */
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
+import { endSlice } from '../../infra/timeouts/time-slices.ts';
 import { readMessage } from './openai-messages.ts';
 
 /**
@@ -18,14 +19,27 @@ export function readRunMessages(inputs: unknown, outputs: unknown): unknown[] {
   return isRepeated ? answered : [...asked, ...answered];
 }
 
+interface Turn {
+  readonly inputs: unknown;
+  readonly outputs: unknown;
+}
+
+/** Returns the messages of model calls, in order. */
+export async function readCallMessages(calls: readonly Turn[]): Promise<unknown[]> {
+  const messages: unknown[] = [];
+  for (const { inputs, outputs } of calls) {
+    for (const message of readRunMessages(inputs, outputs)) messages.push(message);
+    await endSlice();
+  }
+  return messages;
+}
+
 /**
  * Returns the messages of the turns of a conversation, in order. A graph with a checkpointer returns the whole state at
  * each turn: messages of earlier turns are not repeated. A message is recognised by its `id`, or as part of a sequence
  * that continues the messages so far.
  */
-export function readThreadMessages(
-  turns: readonly { readonly inputs: unknown; readonly outputs: unknown }[],
-): unknown[] {
+export async function readThreadMessages(turns: readonly Turn[]): Promise<unknown[]> {
   const messages: unknown[] = [];
   const keys: string[] = [];
   const ids = new Set<unknown>();
@@ -42,6 +56,7 @@ export function readThreadMessages(
       messages.push(message);
       keys.push(key);
     }
+    await endSlice();
   }
   return messages;
 }

@@ -1,6 +1,6 @@
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from '@langchain/core/messages';
 import { describe, expect, it } from 'vitest';
-import { readRunMessages, readThreadMessages } from '../../../pipelines/runs/run-messages.ts';
+import { readCallMessages, readRunMessages, readThreadMessages } from '../../../pipelines/runs/run-messages.ts';
 
 const user = { role: 'user', content: 'hello' };
 const assistant = { role: 'assistant', content: 'hi' };
@@ -122,38 +122,55 @@ describe('the messages of a thread', () => {
   const ai = (content: string, id?: string) => ({ type: 'ai', content, ...(id && { id }) });
   const turn = (asked: unknown[], state: unknown[]) => ({ inputs: { messages: asked }, outputs: { messages: state } });
 
-  it('are not repeated if each turn returns the whole state', () => {
+  it('are not repeated if each turn returns the whole state', async () => {
     const all = [human('one'), ai('1'), human('two'), ai('2'), human('two'), ai('2')];
     const turns = [2, 4, 6].map((count) =>
       turn([{ role: 'user', content: all[count - 2]?.content }], all.slice(0, count)),
     );
-    expect(readThreadMessages(turns)).toEqual(all);
+    expect(await readThreadMessages(turns)).toEqual(all);
   });
 
-  it('are recognised by their ids if the graph changes or removes earlier ones', () => {
+  it('are recognised by their ids if the graph changes or removes earlier ones', async () => {
     const first = [human('one', 'h1'), ai('1', 'a1'), human('two', 'h2'), ai('2', 'a2')];
     const summary = { type: 'system', content: 'so far', id: 's' };
     const second = [summary, ai('2, edited', 'a2'), human('three', 'h3'), ai('3', 'a3')];
-    expect(readThreadMessages([turn(first.slice(0, 1), first), turn([human('three')], second)])).toEqual([
+    expect(await readThreadMessages([turn(first.slice(0, 1), first), turn([human('three')], second)])).toEqual([
       ...first,
       summary,
       ...second.slice(2),
     ]);
   });
 
-  it('are kept if each turn returns only its own', () => {
+  it('are kept if each turn returns only its own', async () => {
     const turns = ['1', '2', '3'].map((answer) => turn([human('yes')], [ai(answer)]));
-    expect(readThreadMessages(turns)).toEqual(['1', '2', '3'].flatMap((answer) => [human('yes'), ai(answer)]));
+    expect(await readThreadMessages(turns)).toEqual(['1', '2', '3'].flatMap((answer) => [human('yes'), ai(answer)]));
   });
 
-  it('continue after a turn that failed and after one that was resumed', () => {
+  it('continue after a turn that failed and after one that was resumed', async () => {
     const failed = { inputs: { messages: [human('one')] }, outputs: null };
     const state = [human('one', 'h1'), ai('1', 'a1')];
     const resumed = { inputs: null, outputs: { messages: [...state, ai('2', 'a2')] } };
-    expect(readThreadMessages([failed, turn([human('one')], state), resumed])).toEqual([
+    expect(await readThreadMessages([failed, turn([human('one')], state), resumed])).toEqual([
       human('one'),
       ai('1', 'a1'),
       ai('2', 'a2'),
     ]);
+  });
+
+  it.each([
+    ['turns', readThreadMessages],
+    ['calls', readCallMessages],
+  ])('of many long %s are read without blocking other work', async (_, read) => {
+    const all = Array.from({ length: 600 }, (_each, at) => human(`${at}`));
+    const turns = all.map((message, at) => turn([message], all.slice(0, at + 1)));
+    let isRead = false;
+    let eventLoopTurns = 0;
+    const startMs = performance.now();
+    const reading = read(turns).finally(() => {
+      isRead = true;
+    });
+    for (; !isRead; eventLoopTurns++) await new Promise(setImmediate);
+    expect(eventLoopTurns).toBeGreaterThan((performance.now() - startMs) / 100);
+    expect((await reading).slice(-1)).toEqual(all.slice(-1));
   });
 });
