@@ -1,6 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { FairSlots } from '../../../infra/fairness/fair-slots.ts';
+import { getTenantContext } from '../../../infra/fairness/tenant-context.ts';
 import { parseMarkedJson } from '../../../infra/json/marked-json.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import type { DatasetRecord } from '../dataset.ts';
@@ -32,13 +34,18 @@ export interface UploadedFile {
   readonly columns: UploadedColumns;
 }
 
+/** An upload holds one of the ten connections of the process until all rows are stored. */
+const slots = new FairSlots({ name: 'dataset-uploads', slots: 2, extraSlots: 1, maxWaiting: 1_000 });
+const maxWaitMs = 60_000;
+
 /**
  * Creates a dataset from a file, with one example for each row. Either all rows are stored or none. The rows are read,
  * validated and stored in chunks, so that not all examples are in memory at the same time.
  *
- * @throws as `createDataset`; INVALID_FILE, INVALID_EXAMPLE and EXAMPLE_TOO_LARGE, which name the row; DATASET_FULL.
+ * @throws as `createDataset`; INVALID_FILE, INVALID_EXAMPLE and EXAMPLE_TOO_LARGE, which name the row; DATASET_FULL;
+ *   OVERLOADED if too many uploads wait, or if this one waits for too long.
  */
-export function uploadDataset(
+export async function uploadDataset(
   { database, config }: UploadDeps,
   workspaceId: string,
   dataset: NewDataset,
@@ -46,11 +53,16 @@ export function uploadDataset(
 ): Promise<DatasetRecord> {
   const limits = { maxRowBytes: config.maxRunBytes, maxJsonDepth: maxExampleDepth };
   const rows = readTable(format, content, Object.values(columns).flat(), limits);
-  return createDataset(database, workspaceId, dataset, (tx, datasetId) =>
-    writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
-      insertRows({ tx, config }, locked, rows, columns),
-    ),
-  );
+  const slot = await slots.acquire(getTenantContext()?.organizationId ?? '', { maxWaitMs });
+  try {
+    return await createDataset(database, workspaceId, dataset, (tx, datasetId) =>
+      writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
+        insertRows({ tx, config }, locked, rows, columns),
+      ),
+    );
+  } finally {
+    slot.release();
+  }
 }
 
 const rowsPerChunk = 1_000;

@@ -105,6 +105,29 @@ describe('an upload', () => {
     ]);
   });
 
+  it('holds few connections to Postgres while it waits for the validation of its rows', async () => {
+    const pattern = { type: 'object', properties: { a: { type: 'string', pattern: '^(a+)+$' } } };
+    const fields = { input_keys: 'a', inputs_schema_definition: JSON.stringify(pattern) };
+    expect((await upload('a\na\n', fields)).status).toBe(200);
+    const beganMs = performance.now();
+    const slow = upload(`a\n${'a'.repeat(50)}b\n`, fields);
+    const others = Array.from({ length: 12 }, () => upload(`a\n${'a\n'.repeat(1_000)}`, fields));
+    let isSlowEnded = false;
+    void slow.finally(() => {
+      isSlowEnded = true;
+    });
+    // If the uploads held all connections, one query would wait until the end of the slow upload.
+    let maxMs = 0;
+    while (!isSlowEnded) {
+      const startMs = performance.now();
+      await api.database.query('SELECT 1');
+      maxMs = Math.max(maxMs, performance.now() - startMs);
+    }
+    expect(maxMs).toBeLessThan((performance.now() - beganMs) / 2);
+    expect((await slow).status).toBe(422);
+    for (const { status } of await Promise.all(others)) expect(status).toBe(200);
+  });
+
   it('names the dataset after the file, and uses the schemas of the form', async () => {
     const fileName = `${randomUUID()}.csv`;
     const schema = JSON.stringify({ type: 'object', properties: { a: { maxLength: 2 } } });
