@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readAttachment } from '../../../pipelines/attachments/read-attachment.ts';
+import { toFeedbackMessage } from '../../../pipelines/feedback/feedback-event.ts';
 import {
   type DeletedProject,
   deleteProjectRuns,
@@ -8,6 +10,7 @@ import {
   requeueDeletions,
 } from '../../../pipelines/projects/delete-projects.ts';
 import { createProject } from '../../../pipelines/projects/write-project.ts';
+import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
 
 let api: ApiUnderTest;
@@ -44,6 +47,29 @@ async function sendRun(projectId: string): Promise<void> {
     },
   });
   expect(answer.statusCode).toBe(202);
+  await api.settled();
+}
+
+async function readRunId({ projectId }: DeletedProject): Promise<string> {
+  const [row] = await api.services.clickhouse.query<{ id: string }>({
+    name: 'test',
+    sql: `SELECT id FROM runs WHERE session_id = '${projectId}'`,
+  });
+  return row?.id ?? '';
+}
+
+/** Publishes an attachment and feedback of a run. Neither names the project. */
+async function publishDetails(runId: string): Promise<void> {
+  const { log } = api.services.accept;
+  const [tenantId] = acme.workspaceIds;
+  const by = { workspaceId: tenantId, userId: acme.userId, keyId: acme.userId };
+  const attachment = { runId, name: 'notes', mimeType: 'text/plain', content: Buffer.from('content') };
+  const options = { log, config: api.services.config };
+  await log.publish(attachmentEvents, [{ ...readAttachment(by, attachment, options), headers: {} }]);
+  const nowMicros = Date.now() * 1_000;
+  const at = { receivedAtMicros: nowMicros, createdAtMicros: nowMicros, modifiedAtMicros: nowMicros };
+  const feedback = { tenantId, userId: acme.userId, runId, id: randomUUID(), key: 'late', sourceType: 'api', ...at };
+  await log.publish(feedbackEvents, [toFeedbackMessage(feedback, log, api.services.config)]);
   await api.settled();
 }
 
@@ -103,6 +129,27 @@ describe('deletion of a project', () => {
     expect(await due()).toEqual([project]);
     await purge(project);
     expect([await count('runs'), await due()]).toEqual([runs - 1, []]);
+  });
+
+  it('deletes attachments and feedback that were stored after the first purge had deleted their runs', async () => {
+    const [going, staying] = [await projectWithRun(), await projectWithRun()];
+    const ids = [await readRunId(going), await readRunId(staying)] as const;
+    await deleteProjects(api.services, going.workspaceId, [going.projectId]);
+    await purge(going);
+    // Requests that were accepted before the deletion, whose events the sinks store now.
+    for (const id of ids) await publishDetails(id);
+    const count = (table: string) =>
+      api.services.clickhouse.query<{ run_id: string }>({
+        name: 'test',
+        sql: `SELECT DISTINCT run_id FROM ${table} WHERE run_id IN ('${ids[0]}', '${ids[1]}')`,
+      });
+    for (const table of ['attachments', 'feedback']) expect(await count(table), table).toHaveLength(2);
+    await api.database.execute(
+      `UPDATE projects SET deleted_at = now() - interval '1 hour', purged_at = now() - interval '1 hour' WHERE id = $1`,
+      [going.projectId],
+    );
+    await purge(going);
+    for (const table of ['attachments', 'feedback']) expect(await count(table), table).toEqual([{ run_id: ids[1] }]);
   });
 
   it('resumes after a crash before the job was queued, until the runs are deleted', async () => {
