@@ -1,4 +1,4 @@
-import { accessSync, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
+import { accessSync, constants, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { type Layout, readLayout, requireServersOfCluster } from '../../infra/clickhouse/layout.ts';
@@ -8,7 +8,8 @@ import {
   readDiskFreePercent,
 } from '../../infra/clickhouse/server-queries.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { findLibrary } from '../../infra/embedded/clickhouse/server-files.ts';
+import { readLogTail } from '../../infra/embedded/child-program.ts';
+import { findLibrary, readErrorLog } from '../../infra/embedded/clickhouse/server-files.ts';
 import { findBinaries } from '../../infra/embedded/postgres/binaries.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { inspectRedis } from '../../infra/jobs/redis-backend.ts';
@@ -174,7 +175,6 @@ async function compareClock(name: ServerName, readServerMs: () => Promise<number
   });
 }
 
-const maxTailBytes = 16 * 1024;
 const maxShownLines = 3;
 const maxLineCharacters = 300;
 
@@ -208,11 +208,20 @@ export function listInspections(config: Config): Inspection[] {
 
 /** Returns the last lines of each log file of the embedded engines. Skips missing and empty files. */
 export function readLastEngineLines(config: Config): { readonly path: string; readonly lines: readonly string[] }[] {
-  return Object.values(listEngineLogs(config)).flatMap((path) => {
-    const lines = readTail(path);
-    return lines.length === 0 ? [] : [{ path, lines }];
+  const { ClickHouse: clickhouseLog, Postgres: postgresLog } = listEngineLogs(config);
+  const logs = [
+    { path: clickhouseLog, lines: readErrorLog(clickhouseLog) },
+    { path: postgresLog, lines: readLogTail(postgresLog).filter((line) => !isOfPostgresShutdown(line)) },
+  ];
+  return logs.flatMap(({ path, lines }) => {
+    const last = lines.slice(-maxShownLines).map((line) => line.slice(0, maxLineCharacters));
+    return last.length === 0 ? [] : [{ path, lines: last }];
   });
 }
+
+/** A fast shutdown ends the connections that are still open, and refuses others. */
+const isOfPostgresShutdown = (line: string) =>
+  /FATAL: {2}(terminating connection due to administrator command|the database system is shutting down)/.test(line);
 
 /** Checks the data folder without creating it. @throws DATA_FOLDER_UNUSABLE */
 function inspectFolder(folder: string): string {
@@ -232,28 +241,4 @@ function inspectFolder(folder: string): string {
     );
   }
   return folderStats === undefined ? `${folder} does not exist yet; a start creates it` : `${folder} is writable`;
-}
-
-function readTail(path: string): string[] {
-  try {
-    const file = openSync(path, 'r');
-    try {
-      const { size } = fstatSync(file);
-      const tail = Buffer.alloc(Math.min(size, maxTailBytes));
-      readSync(file, tail, 0, tail.length, size - tail.length);
-      const lines = tail.toString('utf8').split('\n');
-      return (
-        lines
-          // Stack frames of the engine do not help the operator.
-          .filter((line) => line.trim() !== '' && !/^\d+\. .* @ 0x/.test(line))
-          .slice(-maxShownLines)
-          .map((line) => line.slice(0, maxLineCharacters))
-      );
-    } finally {
-      closeSync(file);
-    }
-  } catch {
-    // A missing log is not an error.
-    return [];
-  }
 }

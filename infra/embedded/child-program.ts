@@ -1,6 +1,6 @@
 /** Starts child processes that run a program of Runlake or of an engine, and handles their output. */
 import { type ChildProcess, fork } from 'node:child_process';
-import { appendFileSync, renameSync, statSync } from 'node:fs';
+import { appendFileSync, closeSync, fstatSync, openSync, readSync, renameSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Readable } from 'node:stream';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -98,5 +98,28 @@ export class BoundedLog {
     } catch {
       // The engine continues without this line.
     }
+  }
+}
+
+const maxTailBytes = 64 * 1024;
+
+/** Returns the lines at the end of a log file that are not empty. Returns none if the file cannot be read. */
+export function readLogTail(path: string): string[] {
+  try {
+    const file = openSync(path, 'r');
+    try {
+      const { size } = fstatSync(file);
+      const tail = Buffer.alloc(Math.min(size, maxTailBytes));
+      readSync(file, tail, 0, tail.length, size - tail.length);
+      return tail
+        .toString('utf8')
+        .split('\n')
+        .filter((line) => line.trim() !== '');
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    // A missing log is not an error.
+    return [];
   }
 }

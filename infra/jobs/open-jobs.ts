@@ -59,15 +59,19 @@ export async function openJobs<Catalogue extends JobCatalogue = typeof jobCatalo
   const { redisUrl } = config;
   const authorities = readTrustedAuthorities(config);
   const store = redisUrl === undefined ? postgresStore : redisStore;
-  const onLoss = createLossLogger(store.store, logger);
+  const logLoss = createLossLogger(store.store, logger);
+  // Closing does not wait for the sockets, so errors are expected if Postgres stops right afterwards.
+  const onLoss = (err: Error, job?: string) => {
+    if (state !== 'closed') logLoss(err, job);
+  };
+  /** Workers are refused from the call of `close`, queues from the end of the last job. */
+  let state: 'open' | 'closing' | 'closed' = 'open';
   const backend =
     redisUrl === undefined
       ? await openPostgresBackend({ url: databaseUrl, authorities }, Object.keys(catalogue).length, onLoss)
       : await openRedisBackend({ url: redisUrl, authorities }, onLoss);
   const queues = new Map<string, Queue>();
   const workers: Worker[] = [];
-  /** Workers are refused from the call of `close`, queues from the end of the last job. */
-  let state: 'open' | 'closing' | 'closed' = 'open';
   const schedules: { readonly name: string; write(): Promise<unknown> }[] = [];
   backend.onReconnect(() => {
     for (const { name, write } of schedules) write().catch((err: Error) => onLoss(err, name));

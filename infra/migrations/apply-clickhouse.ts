@@ -31,7 +31,6 @@ interface Step {
 
 /** ClickHouse's error numbers for objects that already exist: 15 column, 57 table or view, 82 database. */
 const alreadyExistsCodes = new Set([15, 57, 82]);
-const unknownTableCode = 60;
 
 /** A completed migration of one server. */
 export interface AppliedClickHouse extends AppliedMigration {
@@ -39,7 +38,7 @@ export interface AppliedClickHouse extends AppliedMigration {
   readonly shards: number;
 }
 
-/** Reads the completed migrations of one server, with one statement. */
+/** Reads the completed migrations of one server. */
 export function readAppliedClickHouse(server: ClickHouse): Promise<AppliedClickHouse[]> {
   const sql = 'SELECT version, name, checksum, shards FROM runlake_migrations WHERE statement = 0';
   return readRecords<AppliedClickHouse>(server, sql);
@@ -109,12 +108,12 @@ async function readRecords<Row>(
   sql: string,
   params: Record<string, number> = {},
 ): Promise<Row[]> {
-  try {
-    return await clickhouse.query<Row>({ name: 'read-migrations', sql, params });
-  } catch (error) {
-    if (getClickHouseCode(error) === unknownTableCode) return [];
-    throw error;
-  }
+  // A query of a missing table would be an error in the log of ClickHouse at each first start.
+  const [table] = await clickhouse.query<{ result: number }>({
+    name: 'find-migrations',
+    sql: 'EXISTS TABLE runlake_migrations',
+  });
+  return table?.result === 1 ? clickhouse.query<Row>({ name: 'read-migrations', sql, params }) : [];
 }
 
 interface StepRecord extends Step {

@@ -1,17 +1,15 @@
-import { isRunlakeError } from '../errors/runlake-error.ts';
-import { getSqlState } from '../postgres/database-error.ts';
 import type { Database } from '../postgres/pool.ts';
 import { type Migration, toMigrationError } from './load.ts';
 import type { AppliedMigration } from './pending.ts';
 
-/** Reads the completed Postgres migrations, with one statement. */
+/** Reads the completed Postgres migrations. */
 export async function readAppliedPostgres(database: Database): Promise<AppliedMigration[]> {
-  try {
-    return await database.query<AppliedMigration>('SELECT version, name, checksum FROM runlake_migrations');
-  } catch (error) {
-    if (isRunlakeError(error) && getSqlState(error) === '42P01') return [];
-    throw error;
-  }
+  // A query of a missing table would be an error in the log of Postgres at each first start.
+  const [table] = await database.query<{ name: string | null }>(
+    `SELECT to_regclass('runlake_migrations')::text AS name`,
+  );
+  if (!table?.name) return [];
+  return database.query<AppliedMigration>('SELECT version, name, checksum FROM runlake_migrations');
 }
 
 /**

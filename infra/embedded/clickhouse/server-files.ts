@@ -6,6 +6,7 @@ import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { runlakeError } from '../../errors/runlake-error.ts';
+import { readLogTail } from '../child-program.ts';
 
 const libraryPackage = '@chdb/lib-linux-x64-gnu';
 
@@ -44,6 +45,25 @@ export function getServerFiles(folder: string): ServerFiles {
     errorLog: join(folder, 'error.log'),
     process: join(folder, 'process.json'),
   };
+}
+
+/**
+ * SQL of the start-up session, which keeps the server running. When this query is killed, the engine shuts down
+ * gracefully.
+ */
+export const keepRunningSql = 'SELECT sleepEachRow(0.2) FROM system.numbers';
+
+/**
+ * Returns the last lines of the error log, without the stacks of the errors, and without the error that a graceful
+ * shutdown logs: the end of the start-up session.
+ */
+export function readErrorLog(path: string): string[] {
+  let isShutdown = false;
+  return readLogTail(path).filter((line) => {
+    // Other lines belong to the entry above them.
+    if (/^\d{4}\.\d\d\.\d\d /.test(line)) isShutdown = line.includes(keepRunningSql);
+    return !isShutdown && !/^\d+\. .* @ 0x|^ \(version /.test(line);
+  });
 }
 
 /** A cluster of servers on this machine, with one shard each. */

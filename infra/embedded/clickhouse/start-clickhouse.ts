@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { closeSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
+import { mkdirSync, statSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
 import { runlakeError } from '../../errors/runlake-error.ts';
@@ -15,7 +15,15 @@ import {
   superviseEngine,
   waitUntilReady,
 } from '../supervise-engine.ts';
-import { buildServerConfig, buildUsersConfig, findLibrary, getServerFiles, type LocalCluster } from './server-files.ts';
+import {
+  buildServerConfig,
+  buildUsersConfig,
+  findLibrary,
+  getServerFiles,
+  keepRunningSql,
+  type LocalCluster,
+  readErrorLog,
+} from './server-files.ts';
 
 export interface EmbeddedClickhouse {
   /**
@@ -99,11 +107,6 @@ interface ServerLaunch {
 
 const readyTimeoutMs = 30_000;
 
-/**
- * SQL of the start-up session, which keeps the server running. When this query is killed, the engine shuts down
- * gracefully.
- */
-const keepRunningSql = 'SELECT sleepEachRow(0.2) FROM system.numbers';
 const buildStartUpSql = (listenSql: string) =>
   `${listenSql}; ${keepRunningSql} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
 
@@ -184,27 +187,12 @@ async function runQuery(
   }
 }
 
-const maxTailBytes = 64 * 1024;
 const maxLineCharacters = 500;
 
-/**
- * Returns the last error in ClickHouse's error log if the log was written after `sinceMs` (Unix time in ms). Never
- * throws.
- */
+/** Returns the last error in ClickHouse's error log if the log was written after `sinceMs` (Unix time in ms). */
 function readLastError(path: string, sinceMs: number): string | undefined {
-  try {
-    const file = openSync(path, 'r');
-    try {
-      const { size, mtimeMs } = fstatSync(file);
-      if (mtimeMs < sinceMs) return undefined;
-      const tail = Buffer.alloc(Math.min(size, maxTailBytes));
-      readSync(file, tail, 0, tail.length, size - tail.length);
-      const lines = tail.toString('utf8').split('\n');
-      return lines.findLast((line) => /<(Error|Fatal|Critical)>/.test(line))?.slice(0, maxLineCharacters);
-    } finally {
-      closeSync(file);
-    }
-  } catch {
-    return undefined;
-  }
+  const modifiedAtMs = statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  if (modifiedAtMs < sinceMs) return undefined;
+  const line = readErrorLog(path).findLast((line) => /<(Error|Fatal|Critical)>/.test(line));
+  return line?.slice(0, maxLineCharacters);
 }

@@ -120,6 +120,8 @@ const serverSettings = {
   max_connections: '200',
   wal_level: 'minimal',
   max_wal_senders: '0',
+  // Otherwise Postgres logs at each stop that the launcher of these workers exited with code 1.
+  max_logical_replication_workers: '0',
   max_wal_size: '256MB',
   max_parallel_workers_per_gather: '0',
   // Makes autovacuum vacuum and analyse new tables within the first minute of load.

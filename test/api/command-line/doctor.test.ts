@@ -120,6 +120,19 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   expect(pending.text).toMatch(/error {2}Schema: lacks postgres\/\S+\n {7}→ run `runlake migrate`/);
 });
 
+test('shows no error of the engines or in the log after a clean stop', async () => {
+  const runlake = await startRunlake();
+  onTestFinished(() => runlake.remove());
+  expect(await runlake.stop()).toBe(0);
+  expect(runlake.output()).not.toMatch(/"level":[4-6]0/);
+  const { text } = await doctor(runlake.dataDir);
+  expect(text).toMatch(
+    /note {3}Last lines of .*postgres\.log:\n(?: {7}\| .*\n)* {7}\| .* database system is shut down/,
+  );
+  expect(text).not.toMatch(/<Error>|ERROR:|FATAL:|exited with exit code/);
+  expect(text.match(/^error/gm)).toEqual(['error']);
+});
+
 test.runIf(isLinuxRoot('a full disk'))('reports a full disk', async () => {
   const disk = mountDisk(400);
   try {
