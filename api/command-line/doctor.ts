@@ -1,4 +1,7 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { loadConfig } from '../../infra/config/load.ts';
+import { adoptSettings } from '../../infra/config/print.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
@@ -10,7 +13,7 @@ import { createContentChecks, createServerChecks, listInspections, readLastEngin
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { formatError, inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
 import { inspectAgentPort, inspectToolPort } from './inspect-port.ts';
-import { findStores, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
+import { openStores, type StoreAddresses, type Stores } from './open-stores.ts';
 import { embedsEngines, findSecretKey } from './role.ts';
 
 const timeoutMs = 5_000;
@@ -23,23 +26,22 @@ const placeholderAddresses: StoreAddresses = {
 
 /**
  * Runs `runlake doctor`. Prints one line per part: either that the part is up, or the problem and its remedy. The exit
- * code is 1 if there is any problem.
+ * code is 1 if there is any problem. While an instance uses the data folder, the report describes that instance, with its
+ * settings; otherwise it describes what a start by this command's user, with its settings, would do.
  */
 export async function diagnose(): Promise<void> {
-  const { config } = loadConfig();
+  const { config: ownConfig } = loadConfig();
   printFinding(true, 'Configuration', 'every setting is valid');
 
-  const running = await readRunFile(config.dataDir).catch((error: unknown) => error);
-  if (!embedsEngines(config)) await checkLocalRoles(config);
-  else if (isRunning(running)) {
-    printFinding(true, 'Process', `runlake runs as process ${running.pid} since ${running.startedAt}`);
-    await checkReadiness(running, config);
-  } else {
-    await inspectStoppedInstallation(config, running);
-  }
+  const running = await readRunFile(ownConfig.dataDir).catch((error: unknown) => error);
+  const instance = embedsEngines(ownConfig) && isRunning(running) ? running : undefined;
+  const { config, secretKey } = instance ? adoptInstance(instance, ownConfig) : withSecretKey(ownConfig);
+  if (instance !== undefined) await checkReadiness(instance, config);
+  else if (embedsEngines(config)) await inspectStoppedInstallation(config, running);
+  else await checkLocalRoles(config);
 
   // Embedded engines that are not running have no address. Servers with a configured address are always checked.
-  const addresses: Partial<StoreAddresses> = await findStores(config).catch(() => listConfiguredStores(config));
+  const addresses: Partial<StoreAddresses> = instance ?? listConfiguredStores(config);
   const configWithTimeout = { ...config, queryTimeoutMs: timeoutMs };
   const stores = openStores(
     { ...placeholderAddresses, ...addresses },
@@ -47,12 +49,12 @@ export async function diagnose(): Promise<void> {
     createLogger('silent', 'doctor'),
   );
   try {
-    const fit = await checkServers(stores, config, addresses);
+    const fit = await checkServers(stores, { config, addresses, secretKey });
     await inspectToolPort(config, printFinding);
     const { agentsFile } = config;
     if (agentsFile !== undefined) {
       const logger = createLogger('silent', 'doctor');
-      await inspectGraphs(agentsFile, config, logger, printFinding);
+      await inspectGraphs(agentsFile, { config, logger, instance }, printFinding);
       await inspectAgentPort(config, printFinding);
       const { databaseUrl } = addresses;
       if (fit && databaseUrl !== undefined) {
@@ -63,6 +65,33 @@ export async function diagnose(): Promise<void> {
   } finally {
     await stores.close();
   }
+}
+
+/** What is checked, and the key of its stored secrets. Without a key, they are not checked. */
+interface Checked {
+  readonly config: Config;
+  readonly secretKey: string | undefined;
+}
+
+const withSecretKey = (config: Config): Checked => ({ config, secretKey: findSecretKey(config) });
+
+/** Says that the report describes an instance, and returns its configuration. */
+function adoptInstance(instance: RunningInstance, ownConfig: Config): Checked {
+  const { pid, startedAt, uid, workingFolder, clickhouseUrl, databaseUrl } = instance;
+  const { RUNLAKE_DATA_DIR: _, ...settings } = instance.settings;
+  const user = uid === undefined ? '' : `, as user ${uid}`;
+  printFinding(true, 'Process', `runlake runs as process ${pid} since ${startedAt}${user}; this report describes it`);
+  const known = { ...ownConfig, dataDir: resolve(ownConfig.dataDir), clickhouseUrl, databaseUrl };
+  const { config, different, unknown } = adoptSettings(known, { ...instance, settings });
+  if (different.length > 0)
+    console.log(`note   Settings: the process has other values of ${different.join(', ')}; its values apply here`);
+  if (unknown.length > 0)
+    console.log(
+      `note   Settings: secrets of the process are not known here: ${unknown.join(', ')}; set them to check what uses them`,
+    );
+  // Relative paths in the settings of the process begin there. The folder may have been deleted.
+  if (existsSync(workingFolder)) process.chdir(workingFolder);
+  return unknown.includes('RUNLAKE_SECRET_KEY') ? { config, secretKey: undefined } : withSecretKey(config);
 }
 
 /**
@@ -91,6 +120,10 @@ async function checkLocalRoles(config: Config): Promise<void> {
  * start it.
  */
 async function inspectStoppedInstallation(config: Config, reason: unknown): Promise<void> {
+  if (isRunlakeError(reason) && reason.code === 'NOT_RUNNING')
+    console.log(
+      'note   No process runs: this report describes a start as this user, with the settings of this command',
+    );
   for (const { part, check } of listInspections(config)) await reportCheck(part, check);
   const { host, port } = config;
   await reportCheck('API port', async () => {
@@ -134,7 +167,10 @@ function listConfiguredStores({ clickhouseUrl, databaseUrl }: Config): Partial<S
  *
  * @returns true if both stores are up and have the schema of this release.
  */
-async function checkServers(stores: Stores, config: Config, addresses: Partial<StoreAddresses>): Promise<boolean> {
+async function checkServers(
+  stores: Stores,
+  { config, addresses, secretKey }: Checked & { readonly addresses: Partial<StoreAddresses> },
+): Promise<boolean> {
   let areStoresUp = true;
   for (const server of createServerChecks(config, addresses, stores)) {
     const isUp = await reportCheck(server.name, server.check, { server, config });
@@ -142,7 +178,7 @@ async function checkServers(stores: Stores, config: Config, addresses: Partial<S
   }
   const areBothKnown = addresses.clickhouseUrl !== undefined && addresses.databaseUrl !== undefined;
   if (!areBothKnown || !areStoresUp) return false;
-  for (const { name, check } of createContentChecks({ config, stores, secretKey: findSecretKey(config) })) {
+  for (const { name, check } of createContentChecks({ config, stores, secretKey })) {
     const isPassed = await reportCheck(name, check);
     if (name === 'Schema' && !isPassed) return false;
   }

@@ -1,5 +1,6 @@
 import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
 import type { Config } from '../../infra/config/settings.ts';
+import type { RunningInstance } from '../../infra/embedded/data-folder.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { checkNotifications } from '../../infra/postgres/inspect-database.ts';
@@ -21,12 +22,20 @@ const importTimeoutMs = 60_000;
 
 /**
  * Reads the agents file, imports each graph in a separate process (like startup), and sends a text to the embedder of
- * the store. Persists nothing, but executes graph code.
+ * the store. Persists nothing, but executes graph code. The graph code of a running instance of another user is not
+ * executed: it would get the rights of this user, and could fail for lack of those of the other one.
  */
 export async function inspectGraphs(
   agentsFile: string,
-  config: Config,
-  logger: Logger,
+  {
+    config,
+    logger,
+    instance,
+  }: {
+    readonly config: Config;
+    readonly logger: Logger;
+    readonly instance: Pick<RunningInstance, 'uid' | 'graphCode'> | undefined;
+  },
   printFinding: PrintFinding,
 ): Promise<void> {
   let file: GraphsFile;
@@ -45,13 +54,19 @@ export async function inspectGraphs(
     'Agents file',
     `${file.path} names ${file.graphs.length} graph${file.graphs.length === 1 ? '' : 's'}`,
   );
+  if (instance?.graphCode !== undefined) printFinding(true, 'Graph code', `has ${instance.graphCode}: see SECURITY.md`);
+  if (instance !== undefined && instance.uid !== process.getuid?.()) {
+    return console.log(
+      `note   Graphs: user ${instance.uid} executes them; run this command as that user to check them`,
+    );
+  }
   let isolation: GraphIsolation;
   try {
     isolation = await openGraphIsolation(file, config);
   } catch (error) {
     return printFinding(false, 'Graph code', formatError(error), isRunlakeError(error) ? error.remedy : undefined);
   }
-  printFinding(true, 'Graph code', `has ${isolation.words}: see SECURITY.md`);
+  if (instance?.graphCode === undefined) printFinding(true, 'Graph code', `has ${isolation.words}: see SECURITY.md`);
   try {
     await inspectProject(file, { config, logger, accounts: isolation.accounts }, printFinding);
   } finally {

@@ -100,6 +100,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
     { name: 'jobs', check: () => jobs.check() },
   ];
   const lines: string[] = [];
+  let graphCode: string | undefined;
   let services: Services | undefined;
   let operatorKey: SignInKey | undefined;
   if (loaded.mainApiServices) {
@@ -130,7 +131,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
     const { accept, authenticator, rateLimiter } = services;
     const agentDeps = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
     if (part === 'work') {
-      const { graphCode } = await agents.startAgentWork(agentDeps, shutdown);
+      ({ graphCode } = await agents.startAgentWork(agentDeps, shutdown));
       lines.push('Runlake executes graph runs', `Graph code has ${graphCode}`);
     } else {
       const started = await agents
@@ -139,7 +140,8 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
           if (isRunlakeError(error)) reportToHost(error);
           throw error;
         });
-      const { url, graphCode } = started;
+      const { url } = started;
+      graphCode = started.graphCode;
       reportStarted();
       retireForHost(() => started.retire(config.drainTimeoutMs));
       lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);
@@ -164,7 +166,7 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
       listener.open(healthChecks, services);
       if (role !== 'all' && role !== 'api') console.log(`Runlake ${work[role]}  (metrics and readiness: ${url})`);
       if (mainApi) {
-        parts.folder?.writeRunFile({ url, ...addresses, destinations: config });
+        parts.folder?.writeRunFile({ url, ...addresses, graphCode }, config);
         console.log(`Runlake answers at ${url}  (API description: ${url}/docs)`);
         // Other users of the network could see the link on its way.
         if (operatorKey !== undefined && loopbackOrigins.includes(url)) {

@@ -31,6 +31,7 @@ import {
 import { dirname, join, resolve } from 'node:path';
 import { type Static, Type } from 'typebox';
 import { Value } from 'typebox/value';
+import { type SharedSettings, shareSettings } from '../config/print.ts';
 import type { Config } from '../config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import { isSystemError, loadOrCreateSecret, readFileIfExists, writePrivateFile } from './private-file.ts';
@@ -91,8 +92,8 @@ function removeLowerLocks(folder: string, number: number): void {
 export interface DataFolder {
   /** Absolute path with symbolic links resolved. */
   readonly path: string;
-  /** Writes the addresses of this process for other `runlake` commands. `close` removes the file. */
-  writeRunFile(addresses: RunAddresses): void;
+  /** Writes the addresses and settings of this process for other `runlake` commands. `close` removes the file. */
+  writeRunFile(addresses: RunAddresses, config: Config): void;
   /** Releases the lock. Idempotent. */
   close(): Promise<void>;
 }
@@ -113,7 +114,7 @@ export async function openDataFolder(path: string): Promise<DataFolder> {
   let isOpen = true;
   return {
     path: folder,
-    writeRunFile: (addresses) => writeRunFile(folder, addresses),
+    writeRunFile: (addresses, config) => writeRunFile(folder, addresses, config),
     async close() {
       if (!isOpen) return;
       isOpen = false;
@@ -205,34 +206,44 @@ const RunFile = Type.Object({
   local_export_root: Type.Union([Type.String(), Type.Null()]),
   allow_private_endpoints: Type.Boolean(),
   allow_default_credentials: Type.Boolean(),
+  uid: Type.Union([Type.Integer(), Type.Null()]),
+  working_folder: Type.String(),
+  graph_code: Type.Union([Type.String(), Type.Null()]),
+  settings: Type.Record(Type.String(), Type.Unknown()),
+  secret_settings: Type.Array(Type.String()),
 });
 
 /** Settings that determine which destinations an instance can use for bulk exports. */
 export type DestinationSettings = Pick<Config, 'localExportRoot' | 'allowPrivateEndpoints' | 'allowDefaultCredentials'>;
 
-/**
- * Addresses of a running instance and its engines, and settings that commands must share with it. The addresses contain
- * passwords.
- */
-export interface RunAddresses {
+/** Addresses of a running instance and its engines. They contain passwords. */
+interface RunAddresses {
   /** Address of the main API. */
   readonly url: string;
   readonly clickhouseUrl: string;
   readonly databaseUrl: string;
-  readonly destinations: DestinationSettings;
+  /** User id, home and rights of graph code, in words. Undefined if the instance has no agent server. */
+  readonly graphCode: string | undefined;
 }
 
-export interface RunningInstance extends RunAddresses {
+/** What other commands must know about a running instance, because they have another environment or another user. */
+export interface RunningInstance extends RunAddresses, SharedSettings {
   readonly pid: number;
+  /** User id; undefined if the platform has none. */
+  readonly uid: number | undefined;
   /** Start time in ISO 8601, UTC. */
   readonly startedAt: string;
+  /** Relative paths in its settings begin here. */
+  readonly workingFolder: string;
+  readonly destinations: DestinationSettings;
 }
 
 const runFilePath = (folder: string) => join(folder, 'run.json');
 
 /** Writes `run.json` for other `runlake` commands, atomically and with mode 0600. */
-function writeRunFile(folder: string, addresses: RunAddresses): void {
-  const { localExportRoot, allowPrivateEndpoints, allowDefaultCredentials } = addresses.destinations;
+function writeRunFile(folder: string, addresses: RunAddresses, config: Config): void {
+  const { localExportRoot, allowPrivateEndpoints, allowDefaultCredentials } = config;
+  const { settings, secretSettings } = shareSettings(config);
   const run: Static<typeof RunFile> = {
     pid: process.pid,
     process: readProcessIdentity(process.pid) ?? '',
@@ -243,6 +254,11 @@ function writeRunFile(folder: string, addresses: RunAddresses): void {
     local_export_root: localExportRoot === undefined ? null : resolve(localExportRoot),
     allow_private_endpoints: allowPrivateEndpoints,
     allow_default_credentials: allowDefaultCredentials,
+    uid: process.getuid?.() ?? null,
+    working_folder: process.cwd(),
+    graph_code: addresses.graphCode ?? null,
+    settings,
+    secret_settings: [...secretSettings],
   };
   writePrivateFile(runFilePath(folder), `${JSON.stringify(run, null, 2)}\n`);
 }
@@ -279,5 +295,10 @@ export async function readRunFile(path: string): Promise<RunningInstance> {
       allowPrivateEndpoints: run.allow_private_endpoints,
       allowDefaultCredentials: run.allow_default_credentials,
     },
+    uid: run.uid ?? undefined,
+    workingFolder: run.working_folder,
+    graphCode: run.graph_code ?? undefined,
+    settings: run.settings,
+    secretSettings: run.secret_settings,
   };
 }

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { healthText } from '../../../api/tools/operations.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
+import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { until } from '../../infra/until.ts';
 import { startRunlake } from '../../runlake-process.ts';
 import { runCommand } from './run-command.ts';
@@ -115,6 +116,7 @@ test('reports a running instance as healthy: notifications arrive, and stored ve
     RUNLAKE_AGENTS_FILE: project('store'),
     RUNLAKE_AGENTS_PORT: String(port),
     RUNLAKE_AGENTS_WORKERS: '1',
+    RUNLAKE_AGENTS_ISOLATION: 'off',
   };
   const runlake = await startRunlake({ environment: agents });
   onTestFinished(() => runlake.remove());
@@ -123,10 +125,29 @@ test('reports a running instance as healthy: notifications arrive, and stored ve
   await until('startup logs the graph module', () =>
     /Graph code has .*; in Postgres it can access only rows of its deployment/.test(runlake.output()),
   );
-  const { code, text } = await doctor(agents.RUNLAKE_AGENTS_FILE, { ...agents, RUNLAKE_DATA_DIR: runlake.dataDir });
+  // Without the settings of the process, and from another folder.
+  const { code, text } = await runCommand(['doctor'], { RUNLAKE_DATA_DIR: runlake.dataDir });
   expect(text).not.toMatch(/^error/m);
   expect(code).toBe(0);
-  for (const part of ['Graph notes', 'Store index', 'Agent server', 'Notices', 'Stored vectors', 'Schema']) {
+  expect(text).toMatch(/ok {5}Process: runlake runs as process \d+ since .*; this report describes it\n/);
+  expect(text).toMatch(/note {3}Settings: the process has other values of .*RUNLAKE_AGENTS_FILE/);
+  // Not what this user would get: the process runs with RUNLAKE_AGENTS_ISOLATION=off.
+  expect(text).toMatch(/ok {5}Graph code: has the user id of Runlake/);
+  expect(text).toContain(`ok     Agent server: answers at http://127.0.0.1:${port}`);
+  for (const part of ['Graph notes', 'Store index', 'Notices', 'Stored vectors', 'Schema']) {
     expect(text).toMatch(new RegExp(`ok {5}${part}: `));
   }
+});
+
+test.runIf(isLinuxRoot('another user'))('does not execute the graph code of an instance of another user', async () => {
+  const runlake = await startRunlake({
+    environment: { RUNLAKE_AGENTS_FILE: project('store'), RUNLAKE_AGENTS_PORT: '0' },
+  });
+  onTestFinished(() => runlake.remove());
+  const file = join(runlake.dataDir, 'run.json');
+  writeFileSync(file, readFileSync(file, 'utf8').replace(/"uid": 0,/, '"uid": 4711,'));
+  const { code, text } = await runCommand(['doctor'], { RUNLAKE_DATA_DIR: runlake.dataDir });
+  expect(code).toBe(0);
+  expect(text).toMatch(/note {3}Graphs: user 4711 executes them/);
+  expect(text).not.toContain('Graph notes');
 });

@@ -166,6 +166,13 @@ test('reports stored secrets whose key is lost, until the former key is known', 
   const withoutKey = await doctor(dataDir);
   expect(existsSync(join(dataDir, 'secret.key'))).toBe(false);
   expect(withoutKey).toMatchObject({ code: 0, text: expect.not.stringContaining('Secrets') });
+  // The key of an earlier start, which the process does not use.
+  writeFileSync(join(dataDir, 'secret.key'), 'another secret key');
+  expect(await doctor(dataDir)).toMatchObject({
+    code: 0,
+    text: expect.stringMatching(/note {3}Settings: secrets of the process are not known here: .*RUNLAKE_SECRET_KEY/),
+  });
+  rmSync(join(dataDir, 'secret.key'));
   await first.stop();
 
   const restart = async (settings: Record<string, string>) => {

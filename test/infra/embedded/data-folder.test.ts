@@ -1,6 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
+import { loadConfig } from '../../../infra/config/load.ts';
 import { loadOrCreateSecretKey, openDataFolder, readRunFile } from '../../../infra/embedded/data-folder.ts';
 import { holdFolder, kill, temporaryFolder } from './processes.ts';
 
@@ -11,8 +12,15 @@ const addresses = {
   url: 'http://127.0.0.1:1',
   clickhouseUrl: 'http://u:p@127.0.0.1:2/d',
   databaseUrl: 'postgres://x',
-  destinations: { localExportRoot: '/srv/exports', allowPrivateEndpoints: true, allowDefaultCredentials: false },
+  graphCode: 'the rights of nobody',
 };
+const { config } = loadConfig({
+  RUNLAKE_PORT: '7',
+  RUNLAKE_LOCAL_EXPORT_ROOT: '/srv/exports',
+  RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true',
+  RUNLAKE_SECRET_KEY: 'nobody may read this',
+});
+const destinations = { localExportRoot: '/srv/exports', allowPrivateEndpoints: true, allowDefaultCredentials: true };
 
 describe('one process at a time', () => {
   it('creates the folder without access for other users', async () => {
@@ -100,9 +108,12 @@ describe('run.json', () => {
     const path = temporaryFolder();
     const folder = await openDataFolder(path);
     await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
-    folder.writeRunFile(addresses);
+    folder.writeRunFile(addresses, config);
     expect(statSync(join(path, 'run.json')).mode & 0o777).toBe(0o600);
-    expect(await readRunFile(path)).toMatchObject({ ...addresses, pid: process.pid });
+    const secretSettings = ['RUNLAKE_SECRET_KEY'];
+    const expected = { ...addresses, destinations, pid: process.pid, secretSettings, workingFolder: process.cwd() };
+    expect(await readRunFile(path)).toMatchObject({ ...expected, settings: { RUNLAKE_PORT: 7 } });
+    expect(readFileSync(join(path, 'run.json'), 'utf8')).not.toContain('nobody may read this');
     await folder.close();
     await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
   });

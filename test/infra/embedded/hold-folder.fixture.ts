@@ -2,6 +2,7 @@
  * A separate process that keeps a data folder open, with or without engines, until its parent ends it. Arguments: the
  * folder; `engines` or nothing. Sends one message: the addresses, or the error code.
  */
+import { loadConfig } from '../../../infra/config/load.ts';
 import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../../infra/embedded/start.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -14,8 +15,8 @@ try {
   const folder = await openDataFolder(path);
   const engines = await startEmbedded({ folder, needs: { clickhouse: startsEngines, database: startsEngines } });
   const { clickhouseUrl = '', databaseUrl = '' } = engines;
-  const destinations = { localExportRoot: undefined, allowPrivateEndpoints: false, allowDefaultCredentials: false };
-  folder.writeRunFile({ url: 'http://127.0.0.1:1984', clickhouseUrl, databaseUrl, destinations });
+  const addresses = { url: 'http://127.0.0.1:1984', clickhouseUrl, databaseUrl, graphCode: undefined };
+  folder.writeRunFile(addresses, loadConfig({}).config);
   process.on('SIGTERM', async () => {
     await engines.stop();
     await folder.close();
