@@ -1,9 +1,9 @@
-import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { loadConfig } from '../../infra/config/load.ts';
+import { type LoadedConfig, loadConfig } from '../../infra/config/load.ts';
 import { adoptSettings } from '../../infra/config/print.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
+import { describeOutsideFolder } from '../../infra/embedded/postgres/cluster.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { formatHost } from '../../infra/network/format-host.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
@@ -30,18 +30,20 @@ const placeholderAddresses: StoreAddresses = {
  * settings; otherwise it describes what a start by this command's user, with its settings, would do.
  */
 export async function diagnose(): Promise<void> {
-  const { config: ownConfig } = loadConfig();
+  const own = loadConfig();
   printFinding(true, 'Configuration', 'every setting is valid');
 
-  const running = await readRunFile(ownConfig.dataDir).catch((error: unknown) => error);
-  const instance = embedsEngines(ownConfig) && isRunning(running) ? running : undefined;
-  const { config, secretKey } = instance ? adoptInstance(instance, ownConfig) : withSecretKey(ownConfig);
+  const running = await readRunFile(own.config.dataDir).catch((error: unknown) => error);
+  const instance = embedsEngines(own.config) && isRunning(running) ? running : undefined;
+  const { config, secretKey } = instance ? adoptInstance(instance, own) : withSecretKey(own.config);
   if (instance !== undefined) await checkReadiness(instance, config);
   else if (embedsEngines(config)) await inspectStoppedInstallation(config, running);
   else await checkLocalRoles(config);
+  const outside = config.databaseUrl === undefined ? describeOutsideFolder(resolve(config.dataDir)) : undefined;
+  if (outside !== undefined) console.log(`note   Data folder: ${outside}`);
 
   // Embedded engines that are not running have no address. Servers with a configured address are always checked.
-  const addresses: Partial<StoreAddresses> = instance ?? listConfiguredStores(config);
+  const addresses: Partial<StoreAddresses> = { ...instance, ...listConfiguredStores(config) };
   const configWithTimeout = { ...config, queryTimeoutMs: timeoutMs };
   const stores = openStores(
     { ...placeholderAddresses, ...addresses },
@@ -76,21 +78,15 @@ interface Checked {
 const withSecretKey = (config: Config): Checked => ({ config, secretKey: findSecretKey(config) });
 
 /** Says that the report describes an instance, and returns its configuration. */
-function adoptInstance(instance: RunningInstance, ownConfig: Config): Checked {
-  const { pid, startedAt, uid, workingFolder, clickhouseUrl, databaseUrl } = instance;
-  const { RUNLAKE_DATA_DIR: _, ...settings } = instance.settings;
+function adoptInstance(instance: RunningInstance, own: LoadedConfig): Checked {
+  const { pid, startedAt, uid } = instance;
   const user = uid === undefined ? '' : `, as user ${uid}`;
   printFinding(true, 'Process', `runlake runs as process ${pid} since ${startedAt}${user}; this report describes it`);
-  const known = { ...ownConfig, dataDir: resolve(ownConfig.dataDir), clickhouseUrl, databaseUrl };
-  const { config, different, unknown } = adoptSettings(known, { ...instance, settings });
+  const { config, different, unknown } = adoptSettings(own, instance);
   if (different.length > 0)
-    console.log(`note   Settings: the process has other values of ${different.join(', ')}; its values apply here`);
+    console.log(`note   Settings: this command uses its own ${different.join(', ')}; the process has other values`);
   if (unknown.length > 0)
-    console.log(
-      `note   Settings: secrets of the process are not known here: ${unknown.join(', ')}; set them to check what uses them`,
-    );
-  // Relative paths in the settings of the process begin there. The folder may have been deleted.
-  if (existsSync(workingFolder)) process.chdir(workingFolder);
+    console.log(`note   Settings: secrets of the process are not set here, and not checked: ${unknown.join(', ')}`);
   return unknown.includes('RUNLAKE_SECRET_KEY') ? { config, secretKey: undefined } : withSecretKey(config);
 }
 

@@ -8,6 +8,7 @@
  */
 import type { Config } from '../../infra/config/settings.ts';
 import { type DataFolder, loadOrCreateSecretKey } from '../../infra/embedded/data-folder.ts';
+import { describeOutsideFolder } from '../../infra/embedded/postgres/cluster.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { openJobs } from '../../infra/jobs/open-jobs.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -174,6 +175,9 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
         }
       }
       for (const line of lines) console.log(line);
+      const outside =
+        parts.folder && config.databaseUrl === undefined ? describeOutsideFolder(parts.folder.path) : undefined;
+      if (outside !== undefined) console.log(outside);
     },
   };
 }

@@ -1,5 +1,6 @@
+import { resolve } from 'node:path';
 import type { LoadedConfig } from './load.ts';
-import { type Config, type Setting, settings } from './settings.ts';
+import { type Config, type Setting, type SettingName, settings } from './settings.ts';
 
 /**
  * Prints the output of `runlake config`: one line `VARIABLE=value (source)` for each setting. Secrets are printed as
@@ -29,47 +30,53 @@ function redactUrl(text: string): string {
   return address?.host ? `${address.protocol}//***@${address.host}${address.pathname}` : '***';
 }
 
-/** The settings of a process, as other commands may read them. */
+/** The settings of a process, as other commands of the same user may read them. */
 export interface SharedSettings {
-  /** Values by variable; null if a setting is not set. */
+  /** Values by variable; null if a setting is not set. Paths are absolute. */
   readonly settings: Readonly<Record<string, unknown>>;
   /** Variables of the secrets that are set. */
   readonly secretSettings: readonly string[];
 }
 
+const paths: readonly string[] = ['dataDir', 'tlsCaFile', 'localExportRoot', 'agentsFile'] satisfies SettingName[];
+/** The addresses of both stores are shared anyway: every command needs them. */
+const isSecret = (name: string, { secret }: Setting) => secret && name !== 'clickhouseUrl' && name !== 'databaseUrl';
+const toShared = (name: string, value: unknown) =>
+  value !== undefined && paths.includes(name) ? resolve(String(value)) : (value ?? null);
+
 /** Returns all settings of this process, without the values of secrets. */
 export function shareSettings(config: Config): SharedSettings {
-  const all = Object.entries<Setting>(settings).map(
-    ([name, { variable, secret }]) => ({ variable, secret, value: config[name as keyof Config] ?? null }) as const,
-  );
-  return {
-    settings: Object.fromEntries(all.flatMap(({ variable, secret, value }) => (secret ? [] : [[variable, value]]))),
-    secretSettings: all.flatMap(({ variable, secret, value }) => (secret && value !== null ? [variable] : [])),
-  };
+  const shared: Record<string, unknown> = {};
+  const secretSettings: string[] = [];
+  for (const [name, setting] of Object.entries<Setting>(settings)) {
+    const value = config[name as SettingName];
+    if (!isSecret(name, setting)) shared[setting.variable] = toShared(name, value);
+    else if (value !== undefined) secretSettings.push(setting.variable);
+  }
+  return { settings: shared, secretSettings };
 }
 
 /**
- * Returns the configuration of another process, with the secrets of this one.
+ * Returns the configuration of another process, except for the variables that are set in this one.
  *
- * @returns also the variables whose values are different in this process, and the secrets that only the other one has.
+ * @returns also the variables that are set here to another value, and the secrets of the other process that are not set
+ *   here.
  */
 export function adoptSettings(
-  own: Config,
+  { config: own, sources }: LoadedConfig,
   { settings: shared, secretSettings }: SharedSettings,
 ): { readonly config: Config; readonly different: string[]; readonly unknown: string[] } {
   const values: Record<string, unknown> = { ...own };
   const different: string[] = [];
   const unknown: string[] = [];
-  for (const [name, { variable, secret }] of Object.entries<Setting>(settings)) {
-    if (secret) {
-      const isSet = secretSettings.includes(variable);
-      if (isSet && values[name] === undefined) unknown.push(variable);
-      if (!isSet) values[name] = undefined;
-    } else if (variable in shared) {
-      const value = shared[variable] ?? undefined;
-      if (values[name] !== value) different.push(variable);
-      values[name] = value;
-    }
+  for (const [name, setting] of Object.entries<Setting>(settings)) {
+    const { variable } = setting;
+    const isSecretThere = secretSettings.includes(variable);
+    if (sources[name as SettingName] === 'environment') {
+      const isSame = isSecret(name, setting) ? isSecretThere : toShared(name, values[name]) === shared[variable];
+      if (!isSame) different.push(variable);
+    } else if (isSecretThere) unknown.push(variable);
+    else if (variable in shared) values[name] = shared[variable] ?? undefined;
   }
   return { config: values as unknown as Config, different, unknown };
 }

@@ -207,7 +207,6 @@ const RunFile = Type.Object({
   allow_private_endpoints: Type.Boolean(),
   allow_default_credentials: Type.Boolean(),
   uid: Type.Union([Type.Integer(), Type.Null()]),
-  working_folder: Type.String(),
   graph_code: Type.Union([Type.String(), Type.Null()]),
   settings: Type.Record(Type.String(), Type.Unknown()),
   secret_settings: Type.Array(Type.String()),
@@ -233,8 +232,6 @@ export interface RunningInstance extends RunAddresses, SharedSettings {
   readonly uid: number | undefined;
   /** Start time in ISO 8601, UTC. */
   readonly startedAt: string;
-  /** Relative paths in its settings begin here. */
-  readonly workingFolder: string;
   readonly destinations: DestinationSettings;
 }
 
@@ -255,7 +252,6 @@ function writeRunFile(folder: string, addresses: RunAddresses, config: Config): 
     allow_private_endpoints: allowPrivateEndpoints,
     allow_default_credentials: allowDefaultCredentials,
     uid: process.getuid?.() ?? null,
-    working_folder: process.cwd(),
     graph_code: addresses.graphCode ?? null,
     settings,
     secret_settings: [...secretSettings],
@@ -296,7 +292,6 @@ export async function readRunFile(path: string): Promise<RunningInstance> {
       allowDefaultCredentials: run.allow_default_credentials,
     },
     uid: run.uid ?? undefined,
-    workingFolder: run.working_folder,
     graphCode: run.graph_code ?? undefined,
     settings: run.settings,
     secretSettings: run.secret_settings,

@@ -60,7 +60,7 @@ export function chooseLocation(
     return { account: undefined, binaries: build.folder, dataFolder: join(embeddedFolder, 'data'), record: () => {} };
   }
 
-  const locationFile = join(folder, 'postgres.location');
+  const locationFile = getLocationFile(folder);
   const recordedFolder = readFileIfExists(locationFile)?.trim();
   if (recordedFolder && !existsSync(join(recordedFolder, 'data'))) {
     throw createStartError(
@@ -99,6 +99,21 @@ export function chooseLocation(
       if (parent !== embeddedFolder && !recordedFolder) writePrivateFile(locationFile, `${parent}\n`);
     },
   };
+}
+
+const getLocationFile = (folder: string) => join(folder, 'postgres.location');
+
+/**
+ * Tells an operator where the data of Postgres are, if they are outside the data folder. Returns undefined if they are
+ * inside, or if this user cannot read where they are.
+ */
+export function describeOutsideFolder(folder: string): string | undefined {
+  try {
+    const outside = readFileIfExists(getLocationFile(folder))?.trim();
+    return outside && `Postgres has its data in ${outside}: back up and delete this folder together with ${folder}`;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Grants the account search permission on the data folder. The account still cannot read its contents. */

@@ -130,7 +130,6 @@ test('reports a running instance as healthy: notifications arrive, and stored ve
   expect(text).not.toMatch(/^error/m);
   expect(code).toBe(0);
   expect(text).toMatch(/ok {5}Process: runlake runs as process \d+ since .*; this report describes it\n/);
-  expect(text).toMatch(/note {3}Settings: the process has other values of .*RUNLAKE_AGENTS_FILE/);
   // Not what this user would get: the process runs with RUNLAKE_AGENTS_ISOLATION=off.
   expect(text).toMatch(/ok {5}Graph code: has the user id of Runlake/);
   expect(text).toContain(`ok     Agent server: answers at http://127.0.0.1:${port}`);

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,6 +9,7 @@ import { Instance } from '../../crash/instance.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { askPostgres } from '../../infra/embedded/processes.ts';
 import { mountDisk } from '../../infra/full-disk.ts';
+import { until } from '../../infra/until.ts';
 import { startRunlake } from '../../runlake-process.ts';
 import { runCommand } from './run-command.ts';
 
@@ -100,6 +101,12 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   expect(up.text).toMatch(/ok {5}HTTP: answers at \S+ and is ready/);
   expect(up.text).toMatch(/ok {5}Schema: matches this release/);
 
+  const planned = await doctor(dataDir, { RUNLAKE_REDIS_URL: 'redis://127.0.0.1:9', RUNLAKE_TOOLS_PORT: '0' });
+  expect(planned.text).toMatch(
+    /note {3}Settings: this command uses its own RUNLAKE_REDIS_URL; the process has other values/,
+  );
+  expect(planned.text).toContain('error  Redis: nothing listens at 127.0.0.1:9\n');
+
   const release = instance.stallClickhouse();
   const stalled = await doctor(dataDir);
   release();
@@ -132,6 +139,23 @@ test('shows no error of the engines or in the log after a clean stop', async () 
   expect(text).not.toMatch(/<Error>|ERROR:|FATAL:|exited with exit code/);
   expect(text.match(/^error/gm)).toEqual(['error']);
 });
+
+test.runIf(isLinuxRoot('a folder that Postgres cannot enter'))(
+  'the start and the report say where Postgres has its data',
+  async () => {
+    const runlake = await startRunlake({ dataDir: join(folder(), 'data') });
+    const outside = readFileSync(join(runlake.dataDir, 'postgres.location'), 'utf8').trim();
+    onTestFinished(async () => {
+      await runlake.remove();
+      rmSync(outside, { recursive: true, force: true });
+    });
+    const line = `Postgres has its data in ${outside}: back up and delete this folder together with ${runlake.dataDir}\n`;
+    await until('the start to say so', () => runlake.output().includes(line));
+    expect((await doctor(runlake.dataDir)).text).toContain(`note   Data folder: ${line}`);
+    await runlake.stop();
+    expect((await doctor(runlake.dataDir)).text).toContain(`note   Data folder: ${line}`);
+  },
+);
 
 test.runIf(isLinuxRoot('a full disk'))('reports a full disk', async () => {
   const disk = mountDisk(400);
@@ -170,7 +194,9 @@ test('reports stored secrets whose key is lost, until the former key is known', 
   writeFileSync(join(dataDir, 'secret.key'), 'another secret key');
   expect(await doctor(dataDir)).toMatchObject({
     code: 0,
-    text: expect.stringMatching(/note {3}Settings: secrets of the process are not known here: .*RUNLAKE_SECRET_KEY/),
+    text: expect.stringMatching(
+      /note {3}Settings: secrets of the process are not set here, and not checked: .*RUNLAKE_SECRET_KEY/,
+    ),
   });
   rmSync(join(dataDir, 'secret.key'));
   await first.stop();

@@ -111,7 +111,7 @@ describe('run.json', () => {
     folder.writeRunFile(addresses, config);
     expect(statSync(join(path, 'run.json')).mode & 0o777).toBe(0o600);
     const secretSettings = ['RUNLAKE_SECRET_KEY'];
-    const expected = { ...addresses, destinations, pid: process.pid, secretSettings, workingFolder: process.cwd() };
+    const expected = { ...addresses, destinations, pid: process.pid, secretSettings };
     expect(await readRunFile(path)).toMatchObject({ ...expected, settings: { RUNLAKE_PORT: 7 } });
     expect(readFileSync(join(path, 'run.json'), 'utf8')).not.toContain('nobody may read this');
     await folder.close();
