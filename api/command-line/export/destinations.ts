@@ -5,12 +5,12 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { type DestinationSettings, readRunFile } from '../../../infra/embedded/data-folder.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createDestinationDeps, type DestinationRecord } from '../../../pipelines/exports/destinations/destination.ts';
-import { createDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
+import { createDestination, deleteDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import { formatDestination, NewDestination } from '../../main/export-destinations.ts';
 import { findWorkspaces } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 import { findSecretKey } from '../role.ts';
-import { findWorkspace, listAllDestinations, withExports } from './export-access.ts';
+import { findDestination, findWorkspace, listAllDestinations, withExports } from './export-access.ts';
 
 export interface DestinationOptions {
   readonly name: string;
@@ -101,6 +101,14 @@ export async function createDestinationWithOptions(options: DestinationOptions):
       throw runlakeError('BAD_REQUEST', { reason });
     }
     const workspace = await findWorkspace(access, options.workspace);
+    // The API accepts a name again, as its clients expect, but commands refer to destinations by name.
+    const sameName = (await listAllDestinations(database, workspace.id)).find(
+      (each) => each.display_name === options.name,
+    );
+    if (sameName !== undefined) {
+      const reason = `A destination has the name '${options.name}' already: ${sameName.id}. Choose another name, or delete that one.`;
+      throw runlakeError('BAD_REQUEST', { reason });
+    }
     const secretKey = findSecretKey(config);
     if (secretKey === undefined) {
       throw runlakeError('BAD_REQUEST', { reason: 'Set RUNLAKE_SECRET_KEY to the key of the running process.' });
@@ -116,6 +124,20 @@ export async function createDestinationWithOptions(options: DestinationOptions):
       console.error(`Destination created; a test object was written to ${toPrintable(formatLocation(made))}`);
       console.log(made.id);
     }
+  });
+}
+
+/** Runs `runlake export destinations delete <name or id>`. */
+export async function deleteDestinationByName(
+  nameOrId: string,
+  options: { readonly workspace?: string },
+): Promise<void> {
+  await withExports(async (access) => {
+    const { database } = access;
+    const workspace = await findWorkspace(access, options.workspace);
+    const { id, name } = await findDestination(database, workspace, nameOrId);
+    await deleteDestination(database, workspace.id, id);
+    console.log(`The destination ${toPrintable(name)} (${id}) is deleted; exported files stay.`);
   });
 }
 

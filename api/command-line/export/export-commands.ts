@@ -117,4 +117,13 @@ Examples:
     .action(async (options: DestinationOptions) =>
       (await import('./destinations.ts')).createDestinationWithOptions(options),
     );
+  destinationCommand
+    .command('delete <destination>')
+    .description(
+      'delete a destination (name or id) with its credentials, if no unfinished export or schedule uses it; files stay',
+    )
+    .option(...workspace)
+    .action(async (nameOrId: string, options: object) =>
+      (await import('./destinations.ts')).deleteDestinationByName(nameOrId, options),
+    );
 }

@@ -123,6 +123,31 @@ describe('runlake export', () => {
     expect(invalid.errors).toMatch(/Invalid filter at character 4: .*did you mean/);
   });
 
+  it('refuses a name that a destination has, and deletes a destination that no unfinished export uses', async () => {
+    const create = 'destinations create --name spare --type local --prefix spare';
+    const made = await command(create);
+    const id = made.output.trim();
+    expect(made.code, made.errors).toBe(0);
+    const again = await command(create);
+    expect(again).toMatchObject({ code: 1, output: '' });
+    expect(again.errors).toContain(`A destination has the name 'spare' already: ${id}.`);
+
+    const remove = 'destinations delete spare';
+    const schedule = await command(`create --project shop --destination spare --start ${day(0)} --interval-hours 168`);
+    const refused = await command(remove);
+    expect(refused).toMatchObject({ code: 1, output: '' });
+    expect(refused.errors).toContain('The destination is in use by 1 unfinished export(s).');
+    await command(`cancel ${schedule.output.trim()}`);
+    // The first export of the schedule may have been created.
+    await until('the deletion', async () => (await command(remove)).code === 0);
+    expect((await command('destinations list')).output).not.toContain('spare');
+    expect((await command(remove)).errors).toContain("id 'spare'. Names: disk.");
+    const next = (await command(create)).output.trim();
+    expect((await command(`destinations delete ${next}`)).output).toContain(
+      `The destination spare (${next}) is deleted`,
+    );
+  });
+
   it('accepts ids instead of names', async () => {
     const { output: lines } = await command('destinations list --json');
     const disk = lines
