@@ -153,14 +153,17 @@ export interface ChangeDeps {
   readonly config: RetentionConfig;
 }
 
-/** Maximum number of requests per round. */
+/** Maximum number of requests of a kind per round. */
 const maxRequestsPerRound = 1_000;
+/** Maximum number of traces per round after which no further request to keep traces is claimed: a new deletion waits for one round. */
+const maxKeptPerRound = 10_000;
 
 /** Consumers whose lag is shorter do not delay a request. */
 const defaultLogTimeoutMs = 300_000;
 
 /**
- * Handles all due requests.
+ * Handles all due requests. In each round, the deletions come first: those that are requested meanwhile are part of the
+ * next round, so that they do not wait until all traces are kept.
  *
  * @throws the first error of the log, Postgres or ClickHouse, after all groups of the round; the requests of failed
  *   groups are then due again in a minute.
@@ -171,7 +174,9 @@ export async function changeTraces(
   logTimeoutMs = defaultLogTimeoutMs,
 ): Promise<void> {
   for (;;) {
-    const changes = await claimChanges(deps.database);
+    const deletions = await claimChanges(deps.database, 'delete');
+    const keeps = await claimChanges(deps.database, 'keep');
+    const changes = [...deletions, ...keeps];
     // Read the position after the claim, so that it follows all events that were accepted before a request.
     const stored =
       changes.every(({ isSecond }) => isSecond) ||
@@ -189,7 +194,7 @@ export async function changeTraces(
       });
     }
     if (failures.length > 0) throw failures[0];
-    if (changes.length < maxRequestsPerRound) return;
+    if (changes.length === 0) return;
   }
 }
 
@@ -218,17 +223,24 @@ async function changeGroup(
   );
 }
 
-/** Performs step 1. */
-async function claimChanges(database: Database): Promise<TraceChange[]> {
+/** Performs step 1 for requests of a kind. */
+async function claimChanges(database: Database, kind: TraceChange['kind']): Promise<TraceChange[]> {
   return database.query<TraceChange>(
-    `WITH due AS (
-       SELECT id FROM trace_changes WHERE due_at <= now() ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED
+    `WITH oldest AS (
+       SELECT id, due_at, coalesce(cardinality(trace_ids), 1) AS traces FROM trace_changes
+       WHERE due_at <= now() AND kind = $1 ORDER BY due_at, id LIMIT $2
+     ), counted AS (
+       SELECT id, sum(traces) OVER (ORDER BY due_at, id) - traces AS traces_before FROM oldest
+     ), due AS (
+       SELECT id FROM trace_changes
+       WHERE due_at <= now() AND id IN (SELECT id FROM counted WHERE kind = 'delete' OR traces_before < $3)
+       FOR UPDATE SKIP LOCKED
      )
      UPDATE trace_changes AS change SET due_at = now() + interval '1 hour' FROM due WHERE change.id = due.id
      RETURNING change.id, kind, tenant_id AS "tenantId", run_id AS "runId", session_id AS "projectId",
        trace_ids AS "traceIds", metadata, is_second AS "isSecond",
        (extract(epoch FROM requested_at) * 1000000)::bigint AS "requestedAtMicros"`,
-    [maxRequestsPerRound],
+    [kind, maxRequestsPerRound, maxKeptPerRound],
   );
 }
 
