@@ -2,13 +2,13 @@ import { resolve } from 'node:path';
 import { type LoadedConfig, loadConfig } from '../../infra/config/load.ts';
 import { adoptSettings } from '../../infra/config/print.ts';
 import type { Config } from '../../infra/config/settings.ts';
-import { type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
+import { findHolder, type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
 import { describeOutsideFolder } from '../../infra/embedded/postgres/cluster.ts';
-import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 import { formatHost } from '../../infra/network/format-host.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { ComponentHealth } from '../../infra/telemetry/telemetry-server.ts';
-import { checkPort, getApiAddress } from './check-port.ts';
+import { checkPort, getApiAddress, mainApiUrl } from './check-port.ts';
 import { createContentChecks, createServerChecks, listInspections, readLastEngineLines } from './doctor-checks.ts';
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { formatError, inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
@@ -37,6 +37,7 @@ export async function diagnose(): Promise<void> {
   const instance = embedsEngines(own.config) && isRunning(running) ? running : undefined;
   const { config, secretKey } = instance ? adoptInstance(instance, own) : withSecretKey(own.config);
   if (instance !== undefined) await checkReadiness(instance, config);
+  else if (isRunlakeError(running) && running.code === 'INSTANCE_NOT_READY') await inspectStart(config, running);
   else if (embedsEngines(config)) await inspectStoppedInstallation(config, running);
   else await checkLocalRoles(config);
   const outside = config.databaseUrl === undefined ? describeOutsideFolder(resolve(config.dataDir)) : undefined;
@@ -133,6 +134,14 @@ async function inspectStoppedInstallation(config: Config, reason: unknown): Prom
   const remedy =
     'Start it with `runlake all`. If it uses another data folder, set RUNLAKE_DATA_DIR for this command, too.';
   printFinding(false, 'Process', formatError(reason), remedy);
+}
+
+/** Reports on a process that has not finished its start, perhaps because it waits for a server. */
+async function inspectStart(config: Config, reason: RunlakeError): Promise<void> {
+  printFinding(false, 'Process', reason.message, reason.remedy);
+  // The address is that of the settings of this command, because the process has not written its own yet.
+  const url = mainApiUrl({ ...config, publicUrl: undefined }, config.port);
+  if (config.port !== 0) await checkReadiness({ url, pid: findHolder(config.dataDir) }, config);
 }
 
 async function checkReadiness(

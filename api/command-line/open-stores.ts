@@ -52,7 +52,7 @@ export function openStores(addresses: StoreAddresses, config: Config, logger: Lo
  *
  * @throws NOT_RUNNING if there is neither a configured address nor a run file.
  */
-export async function findStores(config: Config): Promise<StoreAddresses> {
+async function findStores(config: Config): Promise<StoreAddresses> {
   if (config.clickhouseUrl !== undefined && config.databaseUrl !== undefined) {
     return { clickhouseUrl: config.clickhouseUrl, databaseUrl: config.databaseUrl };
   }

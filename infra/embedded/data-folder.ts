@@ -50,8 +50,8 @@ export function lockFolder(folder: string): (() => void) | number {
       const highestLock = findHighestLock(folder);
       const text = highestLock === 0 ? '' : readFileIfExists(lockPath(folder, highestLock));
       if (text === undefined) continue;
-      const holder = parseProcess(text);
-      if (holder && isSameProcess(holder.pid, holder.identity)) return holder.pid;
+      const pid = findLivingProcess(text);
+      if (pid !== undefined) return pid;
       const next = highestLock + 1;
       try {
         linkSync(draft, lockPath(folder, next));
@@ -69,6 +69,11 @@ export function lockFolder(folder: string): (() => void) | number {
   } finally {
     rmSync(draft, { force: true });
   }
+}
+
+function findLivingProcess(lock: string): number | undefined {
+  const holder = parseProcess(lock);
+  return holder && isSameProcess(holder.pid, holder.identity) ? holder.pid : undefined;
 }
 
 const lockPath = (folder: string, number: number) => join(folder, `lock.${number}`);
@@ -263,15 +268,25 @@ function removeRunFile(folder: string): void {
   rmSync(runFilePath(folder), { force: true });
 }
 
+/** Returns the id of the process that holds the lock of a data folder, which may not exist. */
+export function findHolder(path: string): number | undefined {
+  const folder = resolve(path);
+  if (!existsSync(folder)) return undefined;
+  return findLivingProcess(readFileIfExists(lockPath(folder, findHighestLock(folder))) ?? '');
+}
+
 /**
  * Reads the run file of the instance that uses the data folder. Ignores the file of a killed instance.
  *
- * @throws NOT_RUNNING; DATA_FOLDER_UNUSABLE if this user is not permitted to read the file.
+ * @throws NOT_RUNNING; INSTANCE_NOT_READY if the instance has not written the file yet; DATA_FOLDER_UNUSABLE if this user
+ *   is not permitted to read the file.
  */
 export async function readRunFile(path: string): Promise<RunningInstance> {
   const folder = resolve(path);
   let run: unknown;
+  let pid: number | undefined;
   try {
+    pid = findHolder(folder);
     run = JSON.parse(readFileIfExists(runFilePath(folder)) ?? 'null');
   } catch (error) {
     if (isSystemError(error, 'EACCES')) {
@@ -279,7 +294,11 @@ export async function readRunFile(path: string): Promise<RunningInstance> {
     }
     if (!(error instanceof SyntaxError)) throw error;
   }
-  if (!Value.Check(RunFile, run) || !isSameProcess(run.pid, run.process)) throw runlakeError('NOT_RUNNING', { folder });
+  if (!Value.Check(RunFile, run) || !isSameProcess(run.pid, run.process)) {
+    throw pid === undefined
+      ? runlakeError('NOT_RUNNING', { folder })
+      : runlakeError('INSTANCE_NOT_READY', { folder, pid });
+  }
   return {
     pid: run.pid,
     startedAt: run.started_at,

@@ -1,4 +1,4 @@
-import { type ErrorEntry, terminal } from './entry.ts';
+import { type ErrorEntry, terminal, transient } from './entry.ts';
 
 /** Errors that a process can encounter at startup: in its configuration, its data folder and its servers. */
 export const startErrors = {
@@ -70,6 +70,11 @@ export const startErrors = {
     500,
     'No runlake process is running on the data folder {folder}.',
     'Start it, or set RUNLAKE_DATA_DIR.',
+  ),
+  INSTANCE_NOT_READY: transient(
+    503,
+    'Process {pid} uses the data folder {folder}, but is still starting, or is stopping.',
+    'Wait until it prints its address. If it does not, see its log and `runlake doctor`.',
   ),
   STORE_NEWER: terminal(
     500,

@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
@@ -5,6 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { requireVersion } from '../../../api/command-line/migrate.ts';
+import { findFreePorts } from '../../../infra/embedded/free-port.ts';
+import { builtProgram } from '../../built-program.ts';
 import { Instance } from '../../crash/instance.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { askPostgres } from '../../infra/embedded/processes.ts';
@@ -125,6 +128,33 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   const pending = await doctor(dataDir);
   expect(pending.code).toBe(1);
   expect(pending.text).toMatch(/error {2}Schema: lacks postgres\/\S+\n {7}→ run `runlake migrate`/);
+});
+
+test('reports a process that is still starting, and the server that it waits for', async () => {
+  const dataDir = folder();
+  const [port] = await findFreePorts(1);
+  const environment = {
+    RUNLAKE_DATA_DIR: dataDir,
+    RUNLAKE_PORT: String(port),
+    RUNLAKE_TOOLS_PORT: '0',
+    RUNLAKE_CLICKHOUSE_URL: 'http://127.0.0.1:9/runlake',
+  };
+  const starting = spawn(process.execPath, [builtProgram, 'all'], { env: { PATH: process.env.PATH, ...environment } });
+  const exited = once(starting, 'exit');
+  onTestFinished(async () => {
+    starting.kill();
+    await exited;
+  });
+  let text = '';
+  await until('the process to wait for ClickHouse', async () => {
+    ({ text } = await runCommand(['doctor'], environment));
+    return text.includes('Part clickhouse');
+  });
+  expect(text).toContain(
+    `error  Process: Process ${starting.pid} uses the data folder ${dataDir}, but is still starting`,
+  );
+  expect(text).toContain(`error  HTTP: answers at http://127.0.0.1:${port} but is not ready: start, clickhouse`);
+  expect(text).not.toMatch(/No process runs|in use|Start it with/);
 });
 
 test('shows no error of the engines or in the log after a clean stop', async () => {

@@ -107,7 +107,10 @@ describe('run.json', () => {
   it('contains the address of the instance, readable by its owner only, until it is closed', async () => {
     const path = temporaryFolder();
     const folder = await openDataFolder(path);
-    await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
+    await expect(readRunFile(path)).rejects.toMatchObject({
+      code: 'INSTANCE_NOT_READY',
+      message: `Process ${process.pid} uses the data folder ${path}, but is still starting, or is stopping.`,
+    });
     folder.writeRunFile(addresses, config);
     expect(statSync(join(path, 'run.json')).mode & 0o777).toBe(0o600);
     const secretSettings = ['RUNLAKE_SECRET_KEY'];

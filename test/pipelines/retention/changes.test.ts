@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { toFeedbackMessage } from '../../../pipelines/feedback/feedback-event.ts';
-import { changeTraces, requestDeletion, requestKeep } from '../../../pipelines/retention/change-traces.ts';
+import { changeTraces } from '../../../pipelines/retention/change-traces.ts';
 import { runFactRollUp } from '../../../pipelines/runs/stats/count-facts.ts';
 import { readDirtyHours } from '../../../pipelines/runs/stats/fact-rows.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
@@ -56,48 +56,6 @@ async function readWhole({ traceId, childId }: SentTrace) {
   }
   return runs;
 }
-
-describe('the order of requests', () => {
-  /** Runs the job, and returns which kinds of statements it sent, in their order. */
-  async function listStatements(onKept = async () => {}): Promise<string[]> {
-    const { services } = under.api;
-    const names: string[] = [];
-    const command: typeof services.clickhouse.command = async (statement) => {
-      const kind = /^mark-(kept|deleted)-traces$/.exec(statement.name)?.[1];
-      if (kind !== undefined) names.push(kind);
-      if (kind === 'kept') await onKept();
-      await services.clickhouse.command(statement);
-    };
-    const clickhouse = { ...services.clickhouse, command };
-    await changeTraces({ ...services, clickhouse, log: services.system.log, config: retentionConfig });
-    return names;
-  }
-  const requestWithOthers = ({ projectId, traceId }: SentTrace) =>
-    requestKeep(under.api.database, under.workspaceId, {
-      projectId,
-      traceIds: [traceId, ...Array.from({ length: 999 }, () => randomUUID())],
-    });
-
-  it('deletions come first, and those that are requested while traces are kept do not wait for all of these', async () => {
-    const projectId = await under.addProject('shortlived');
-    const traces = [];
-    for (let trace = 0; trace < 4; trace++) traces.push(await under.sendTrace(projectId, 10));
-    const [first, last, early, late] = traces as [SentTrace, SentTrace, SentTrace, SentTrace];
-    await requestWithOthers(first);
-    for (let request = 0; request < 10; request++) await requestWithOthers({ ...first, traceId: randomUUID() });
-    await requestWithOthers(last);
-    const remove = ({ traceId }: SentTrace) =>
-      requestDeletion(under.api.database, under.workspaceId, { projectId, traceIds: [traceId] });
-    await remove(early);
-    let isRequested = false;
-    const names = await listStatements(async () => {
-      if (!isRequested) await remove(late);
-      isRequested = true;
-    });
-    expect(names).toEqual(['deleted', 'kept', 'deleted', 'kept']);
-    for (const { traceId } of [early, late]) expect(await under.readRuns(traceId)).toEqual([]);
-  });
-});
 
 describe('keeping a trace', () => {
   it.each([

@@ -1,0 +1,51 @@
+/** Deletions of traces do not wait until many others are kept. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { changeTraces, requestDeletion, requestKeep } from '../../../pipelines/retention/change-traces.ts';
+import { openRetention, type RetentionUnderTest, retentionConfig, type SentTrace } from './retention-under-test.ts';
+
+let under: RetentionUnderTest;
+beforeAll(async () => {
+  under = await openRetention();
+});
+afterAll(() => under?.api.close());
+
+/** Runs the job, and returns which kinds of statements it sent, in their order. */
+async function listStatements(onKept = async () => {}): Promise<string[]> {
+  const { services } = under.api;
+  const names: string[] = [];
+  const command: typeof services.clickhouse.command = async (statement) => {
+    const kind = /^mark-(kept|deleted)-traces$/.exec(statement.name)?.[1];
+    if (kind !== undefined) names.push(kind);
+    if (kind === 'kept') await onKept();
+    await services.clickhouse.command(statement);
+  };
+  const clickhouse = { ...services.clickhouse, command };
+  await changeTraces({ ...services, clickhouse, log: services.system.log, config: retentionConfig });
+  return names;
+}
+const requestWithOthers = ({ projectId, traceId }: SentTrace) =>
+  requestKeep(under.api.database, under.workspaceId, {
+    projectId,
+    traceIds: [traceId, ...Array.from({ length: 999 }, () => randomUUID())],
+  });
+
+it('deletions come first, and those that are requested while traces are kept do not wait for all of these', async () => {
+  const projectId = await under.addProject('shortlived');
+  const traces = [];
+  for (let trace = 0; trace < 4; trace++) traces.push(await under.sendTrace(projectId, 10));
+  const [first, last, early, late] = traces as [SentTrace, SentTrace, SentTrace, SentTrace];
+  await requestWithOthers(first);
+  for (let request = 0; request < 10; request++) await requestWithOthers({ ...first, traceId: randomUUID() });
+  await requestWithOthers(last);
+  const remove = ({ traceId }: SentTrace) =>
+    requestDeletion(under.api.database, under.workspaceId, { projectId, traceIds: [traceId] });
+  await remove(early);
+  let isRequested = false;
+  const names = await listStatements(async () => {
+    if (!isRequested) await remove(late);
+    isRequested = true;
+  });
+  expect(names).toEqual(['deleted', 'kept', 'deleted', 'kept']);
+  for (const { traceId } of [early, late]) expect(await under.readRuns(traceId)).toEqual([]);
+});
