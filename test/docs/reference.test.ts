@@ -68,7 +68,7 @@ function metricsInCode(): string[] {
         return [...text.matchAll(/'(runlake_[a-z_]+)'/g)].map(([, name]) => String(name));
       }),
   );
-  const others = ['runlake_', sessionCookieName, pendingCookieName];
+  const others = ['runlake_', 'runlake_migrations', sessionCookieName, pendingCookieName];
   return [...new Set(names)].filter((name) => !others.includes(name) && !/^runlake_(process|nodejs)_/.test(name));
 }
 
