@@ -12,6 +12,7 @@ import {
 import { createProject } from '../../../pipelines/projects/write-project.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { until } from '../../infra/until.ts';
 
 let api: ApiUnderTest;
 let acme: OrganizationUnderTest;
@@ -70,7 +71,6 @@ async function publishDetails(runId: string): Promise<void> {
   const at = { receivedAtMicros: nowMicros, createdAtMicros: nowMicros, modifiedAtMicros: nowMicros };
   const feedback = { tenantId, userId: acme.userId, runId, id: randomUUID(), key: 'late', sourceType: 'api', ...at };
   await log.publish(feedbackEvents, [toFeedbackMessage(feedback, log, api.services.config)]);
-  await api.settled();
 }
 
 const purge = (project: DeletedProject) => deleteProjectRuns({ ...api.services, ...api.services.system }, project);
@@ -143,7 +143,8 @@ describe('deletion of a project', () => {
         name: 'test',
         sql: `SELECT DISTINCT run_id FROM ${table} WHERE run_id IN ('${ids[0]}', '${ids[1]}')`,
       });
-    for (const table of ['attachments', 'feedback']) expect(await count(table), table).toHaveLength(2);
+    for (const table of ['attachments', 'feedback'])
+      await until(`${table} of both runs`, async () => (await count(table)).length === 2);
     await api.database.execute(
       `UPDATE projects SET deleted_at = now() - interval '1 hour', purged_at = now() - interval '1 hour' WHERE id = $1`,
       [going.projectId],
