@@ -236,5 +236,9 @@ export function createLossLogger(store: string, logger: Logger): (err: Error, jo
 function toLossCode(err: Error & { code?: unknown }): string | undefined {
   if (typeof err.code === 'string' && lossCodePattern.test(err.code)) return err.code;
   // Errors that the clients create themselves have no code.
-  return /connection is closed|connection terminated|connection ended/i.test(err.message) ? err.message : undefined;
+  return /connection is closed|connection terminated|connection ended|timeout exceeded when trying to connect/i.test(
+    err.message,
+  )
+    ? err.message
+    : undefined;
 }

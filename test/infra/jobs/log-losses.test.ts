@@ -11,6 +11,8 @@ it('logs one line without a stack for many consecutive connection losses, and ot
   const logLoss = createLossLogger('Redis', logger);
   for (let n = 0; n < 100; n++) logLoss(Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }), 'job');
   logLoss(new Error('Connection is closed.'));
+  // From the pool of a Postgres that does not respond, for every kind of job.
+  logLoss(new Error('timeout exceeded when trying to connect'), 'job');
   expect(lines).toEqual([{ reason: 'ECONNREFUSED', leftOut: 0 }]);
   const other = new TypeError('of our own');
   logLoss(other, 'job');
