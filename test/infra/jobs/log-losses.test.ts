@@ -25,11 +25,14 @@ it('logs no loss of connections that are being closed: Postgres may stop before 
   const lines: unknown[] = [];
   const logger = { warn: (line: unknown) => lines.push(line) } as unknown as Logger;
   const jobs = await openJobs({ databaseUrl, config: {}, logger, catalogue: testCatalogue });
-  await jobs.check();
-  const listBackends = async () => {
-    const sql = `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'runlake-jobs'`;
+  // The first call also starts what a new queue does in the background. The pool serves that before the last of many calls.
+  await Promise.all(Array.from({ length: 50 }, () => jobs.check()));
+  const listBackends = async (condition = 'true') => {
+    const sql = `SELECT pid FROM pg_stat_activity
+      WHERE datname = current_database() AND application_name = 'runlake-jobs' AND ${condition}`;
     return (await database.query<{ pid: number }>(sql)).map(({ pid }) => pid);
   };
+  await until('all connections to be idle', async () => (await listBackends(`state <> 'idle'`)).length === 0);
   const backends = await listBackends();
   const signal = (name: NodeJS.Signals) => backends.forEach((pid) => void process.kill(pid, name));
   signal('SIGSTOP');
