@@ -102,8 +102,11 @@ export async function deleteProjectRuns(
     timeoutMs: 3_600_000,
     ...(signal && { signal }),
   };
-  // Locators outlive the runs: attachments and feedback may be stored after the first purge has deleted their runs.
-  const sql = 'SELECT DISTINCT id FROM run_locator FINAL WHERE tenant_id = {tenant:UUID} AND pick.5 = {project:UUID}';
+  // Attachments and feedback may be stored after the first purge has deleted their runs. Locators outlive the runs, but the
+  // search reads those of all projects of the tenant.
+  const sql = isSecond
+    ? 'SELECT DISTINCT id FROM run_locator FINAL WHERE tenant_id = {tenant:UUID} AND pick.5 = {project:UUID}'
+    : `SELECT DISTINCT id FROM runs WHERE ${projectRunsCondition}`;
   const runs = await storeDeletionKeys(clickhouse, { sql, ...rest });
   await removeFromQueues({ clickhouse, database }, workspaceId, runs);
   await database.execute(
@@ -112,6 +115,7 @@ export async function deleteProjectRuns(
     [workspaceId, projectId],
   );
   const runCondition = `tenant_id = {tenant:UUID} AND run_id IN ${runs}`;
+  // Runs are deleted after their attachments and feedback, because a repeated call needs them to find these.
   const deletions = [
     { table: 'attachments', condition: runCondition },
     { table: 'feedback', condition: `${runCondition} OR ${projectRunsCondition}` },
