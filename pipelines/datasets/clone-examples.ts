@@ -20,7 +20,7 @@ import { createExamplePreparer, readExampleRules } from './validate-examples.ts'
 import { writeTimeoutMs, writeVersionInTransaction } from './versions.ts';
 import type { ExampleDeps } from './write-examples.ts';
 
-/** Number of characters of examples that are validated together. */
+/** Number of characters of the examples that are validated together. */
 const charactersPerBatch = 1024 * 1024;
 
 interface CloneRequest {
@@ -62,9 +62,9 @@ export async function cloneExamples(
   for await (const { id, inputs, outputs } of (await openVersion(database, workspaceId, source, choice))()) {
     batch.push({ id, inputs, outputs });
     characters += inputs.length + (outputs?.length ?? 0);
-    if (batch.length >= 100 || characters >= charactersPerBatch) await flush();
+    if (characters >= charactersPerBatch) await flush();
   }
-  await flush();
+  if (batch.length > 0) await flush();
   const rows = await database.query<{ id: string }>(
     `SELECT DISTINCT entry.value ->> 'set' AS id FROM examples, jsonb_each(attachments) AS entry
      WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2 AND ${buildSelectionSql(3)}`,

@@ -16,6 +16,8 @@ export interface ValidationRequest {
 
 export interface ValidationResult {
   readonly slowMs: number;
+  /** Number of documents that match: the first ones. The thread ends its turn after a while, before the last document. */
+  readonly validated: number;
   /** The schema that cannot be used. */
   readonly schemaError?: { readonly field: ValidatedField; readonly reason: string };
   /** The first document that does not match. */
@@ -27,7 +29,10 @@ const freeMs = 10;
 /** Maximum time beyond {@link freeMs} of all values of a request of a client. */
 const maxSlowMs = 1_000;
 
-/** Validates the documents up to the first that does not match. */
+/** After this time a request ends before its next document, so that others have their turn. */
+const turnMs = 250;
+
+/** Validates the documents up to the first that does not match, or to the end of the turn. */
 export function validateRequest({ schemas, documents, ...request }: ValidationRequest): ValidationResult {
   let { slowMs } = request;
   const validators: [ValidatedField, ExampleSchemaValidator][] = [];
@@ -35,10 +40,12 @@ export function validateRequest({ schemas, documents, ...request }: ValidationRe
     const text = schemas[field];
     if (text === null) continue;
     const compiled = compileExampleSchema(text);
-    if (typeof compiled !== 'function') return { slowMs, schemaError: { field, ...compiled } };
+    if (typeof compiled !== 'function') return { slowMs, validated: 0, schemaError: { field, ...compiled } };
     validators.push([field, compiled]);
   }
+  const endsAtMs = performance.now() + turnMs;
   for (const [index, document] of documents.entries()) {
+    if (index > 0 && performance.now() > endsAtMs) return { slowMs, validated: index };
     for (const [field, validator] of validators) {
       const text = document[field];
       if (text == null) continue;
@@ -46,10 +53,10 @@ export function validateRequest({ schemas, documents, ...request }: ValidationRe
       slowMs += ms;
       const tooSlow = ` cannot be validated: the values of the request take ${maxSlowMs} ms longer than ${freeMs} ms each`;
       const reason = error ?? (slowMs > maxSlowMs ? tooSlow : undefined);
-      if (reason !== undefined) return { slowMs, documentError: { index, reason: field + reason } };
+      if (reason !== undefined) return { slowMs, validated: index, documentError: { index, reason: field + reason } };
     }
   }
-  return { slowMs };
+  return { slowMs, validated: documents.length };
 }
 
 /**

@@ -1,8 +1,10 @@
 import { expect, it, onTestFinished, vi } from 'vitest';
+import { runForTenant } from '../../../../infra/fairness/tenant-context.ts';
 import { runInTimeSlices } from '../../../../infra/timeouts/time-slices.ts';
 import type { DatasetTransformation } from '../../../../pipelines/datasets/transformations/dataset-transformation.ts';
 import { createTransformer } from '../../../../pipelines/datasets/transformations/transform-documents.ts';
 import { createExamplePreparer, type ExampleRules } from '../../../../pipelines/datasets/validate-examples.ts';
+import { validateDocuments } from '../../../../pipelines/datasets/validation-thread.ts';
 import { validateRequest } from '../../../../pipelines/datasets/validation-worker.ts';
 
 /** Prepares an example, and returns its inputs and the time that it took. */
@@ -97,5 +99,30 @@ it('pauses of the process do not count as time that a schema takes', () => {
   onTestFinished(() => clock.mockRestore());
   const documents = Array.from({ length: 2_500 }, () => ({ inputs: '{"a":1}' }));
   const schemas = { inputs: '{"type":"object"}', outputs: null };
-  expect(validateRequest({ schemas, documents, slowMs: 0 })).toEqual({ slowMs: 0 });
+  let [start, slowMs, turns] = [0, 0, 0];
+  for (; start < documents.length; turns++) {
+    const { validated, ...result } = validateRequest({ schemas, documents: documents.slice(start), slowMs });
+    expect(result).toEqual({ slowMs: 0 });
+    start += validated;
+    slowMs = result.slowMs;
+  }
+  expect([start, turns > 10]).toEqual([documents.length, true]);
+});
+
+it('slow documents of one organisation do not delay those of another', { timeout: 60_000 }, async () => {
+  const pattern = JSON.stringify({ properties: { a: { pattern: '^(a+)+$' } } });
+  const slow = [{ inputs: JSON.stringify({ a: `${'a'.repeat(50)}b` }) }];
+  const ends: string[] = [];
+  const validate = async (organizationId: string, documents: readonly { inputs: string }[]) => {
+    const request = { schemas: { inputs: pattern, outputs: null }, documents, slowMs: 0 };
+    const result = await runForTenant({ organizationId }, () => validateDocuments(request));
+    ends.push(organizationId);
+    return result;
+  };
+  const slows = Array.from({ length: 4 }, () => validate('slow', slow));
+  const quick = Array.from({ length: 1_000 }, () => ({ inputs: '{"a":"aa"}' }));
+  expect(await validate('quick', quick)).toEqual({ slowMs: 0 });
+  expect(ends.filter((each) => each === 'slow').length).toBeLessThan(slows.length);
+  for (const { documentError } of await Promise.all(slows))
+    expect(documentError).toEqual({ index: 0, reason: expect.stringContaining('takes longer than') });
 });
