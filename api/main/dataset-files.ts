@@ -61,7 +61,7 @@ export const uploadDataset = defineOperation({
         outputsSchema: parseSchema('outputs_schema_definition', fields.outputs_schema_definition),
         transformations: parseTransformations(fields.transformations),
       };
-      return storeUpload(services, caller.workspaceId, dataset, file);
+      return storeUpload(services, caller.workspaceId, dataset, file, request.disconnected);
     });
   },
 });

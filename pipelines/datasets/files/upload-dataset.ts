@@ -34,26 +34,29 @@ export interface UploadedFile {
   readonly columns: UploadedColumns;
 }
 
-/** An upload holds one of the ten connections of the process until all rows are stored. */
-const slots = new FairSlots({ name: 'dataset-uploads', slots: 2, extraSlots: 1, maxWaiting: 1_000 });
-const maxWaitMs = 60_000;
+/** An upload holds a connection of the process until all rows are stored. Others must find one of those that are left. */
+const slots = new FairSlots({ name: 'dataset-uploads', slots: 4, extraSlots: 1, maxWaiting: 100 });
+/** Not longer, because a waiting upload keeps its file in memory. */
+const maxWaitMs = 10_000;
 
 /**
  * Creates a dataset from a file, with one example for each row. Either all rows are stored or none. The rows are read,
  * validated and stored in chunks, so that not all examples are in memory at the same time.
  *
  * @throws as `createDataset`; INVALID_FILE, INVALID_EXAMPLE and EXAMPLE_TOO_LARGE, which name the row; DATASET_FULL;
- *   OVERLOADED if too many uploads wait, or if this one waits for too long.
+ *   OVERLOADED if too many uploads wait, or if this one waits for too long; the reason of `disconnected` if it is aborted
+ *   during the wait.
  */
 export async function uploadDataset(
   { database, config }: UploadDeps,
   workspaceId: string,
   dataset: NewDataset,
   { format, content, columns }: UploadedFile,
+  disconnected?: AbortSignal,
 ): Promise<DatasetRecord> {
   const limits = { maxRowBytes: config.maxRunBytes, maxJsonDepth: maxExampleDepth };
   const rows = readTable(format, content, Object.values(columns).flat(), limits);
-  const slot = await slots.acquire(getTenantContext()?.organizationId ?? '', { maxWaitMs });
+  const slot = await slots.acquire(getTenantContext()?.organizationId ?? '', { maxWaitMs, signal: disconnected });
   try {
     return await createDataset(database, workspaceId, dataset, (tx, datasetId) =>
       writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
