@@ -34,8 +34,8 @@ const rolesByClass: readonly (readonly [RegExp, PromptMessage['role']])[] = [
  */
 const maxMustacheCharacters = 64 * 1024;
 const longWhiteSpace = /\s{201}/;
-/** Maximum number of braces in the other templates of a prompt. Those of prompts that have more are plain text. */
-const maxBraces = 10_000;
+/** Maximum number of variables in the other templates of a prompt together. Those of prompts with more are plain text. */
+const maxVariables = 10_000;
 
 /**
  * Maximum number of characters of the messages of a prompt together. A template can repeat a long value very often;
@@ -69,14 +69,16 @@ export function renderPrompt(manifest: JsonObject, values: Readonly<Record<strin
     const message = renderPart(part, all);
     if (message === undefined) continue;
     characters += message.text.length;
-    if (characters > maxMessageCharacters)
-      throw runlakeError('BAD_REQUEST', {
-        reason: `The messages of the prompt have more than ${maxMessageCharacters} characters.`,
-      });
+    if (characters > maxMessageCharacters) throw createTooLongError();
     messages.push(message);
   }
   return messages;
 }
+
+const createTooLongError = () =>
+  runlakeError('BAD_REQUEST', {
+    reason: `The messages of the prompt have more than ${maxMessageCharacters} characters.`,
+  });
 
 function renderPart(part: Part, values: Record<string, string>): PromptMessage | undefined {
   if ('placeholder' in part) {
@@ -96,7 +98,9 @@ function renderPart(part: Part, values: Record<string, string>): PromptMessage |
 function fill(template: string, format: TemplateFormat, values: Record<string, string>): string {
   try {
     return renderTemplate(template, format, values);
-  } catch {
+  } catch (error) {
+    // V8 limits the length of a string.
+    if (error instanceof RangeError) throw createTooLongError();
     throw runlakeError('BAD_REQUEST', { reason: 'The template of the prompt is not valid.' });
   }
 }
@@ -128,8 +132,11 @@ function readParts(manifest: JsonObject): Part[] {
   const parts = readAllParts(manifest);
   const join = (format: TemplateFormat) =>
     parts.map((part) => ('template' in part && part.format === format ? part.template : '')).join('');
-  const [mustache, braces] = [join('mustache'), join('f-string').split('{').length - 1];
-  const isTooLarge = { mustache: mustache.length > maxMustacheCharacters, 'f-string': braces > maxBraces };
+  const countVariables = (template: string) => template.replaceAll('{{', '').split('{').length - 1;
+  const isTooLarge = {
+    mustache: join('mustache').length > maxMustacheCharacters,
+    'f-string': countVariables(join('f-string')) > maxVariables,
+  };
   return parts.map((part) => {
     if (!('template' in part)) return part;
     const { role, template, format } = part;

@@ -80,6 +80,9 @@ describe('a prompt', () => {
     expect(listPromptVariables({ template })).toEqual([]);
     expect(renderPrompt({ template }, {})).toEqual([{ role: 'user', text: template }]);
     expect(listPromptVariables({ template: '{a}'.repeat(10_000) })).toHaveLength(1);
+    // Escaped braces are no variables.
+    const [message] = renderPrompt({ template: `${'{{"a":1}}'.repeat(6_000)}{a}` }, { a: 'x' });
+    expect(message?.text).toBe(`${'{"a":1}'.repeat(6_000)}x`);
   });
 
   it('is plain text if its mustache templates are large or have very long white space', () => {
