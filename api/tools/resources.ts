@@ -99,20 +99,23 @@ async function omitForbidden<T>(response: Promise<unknown>, none: T): Promise<T>
 export async function readResource(context: ToolContext, uri: string): Promise<ReadResourceResult> {
   const [, kind, encoded = ''] = /^runlake:\/\/(\w+)\/([^/?#]+)$/.exec(uri) ?? [];
   const read = Object.hasOwn(readers, kind ?? '') ? readers[kind ?? ''] : undefined;
-  if (read === undefined) throw new McpError(resourceNotFound, `Resource ${uri.slice(0, 200)} not found`);
+  const createNotFoundError = () => new McpError(resourceNotFound, `Resource ${uri.slice(0, 200)} not found`);
+  if (read === undefined) throw createNotFoundError();
   try {
-    const content = await read(context, decodeURIComponent(encoded));
+    const name = decodeURIComponent(encoded);
+    // No name contains NUL, which the main API refuses.
+    if (name.includes('\0')) throw createNotFoundError();
+    const content = await read(context, name);
     return { contents: [{ uri, mimeType, text: JSON.stringify(content) }] };
   } catch (error) {
-    if (error instanceof URIError || isUnusable(error))
-      throw new McpError(resourceNotFound, `Resource ${uri.slice(0, 200)} not found`);
+    if (error instanceof URIError || isUnusable(error)) throw createNotFoundError();
     throw error;
   }
 }
 
 /** Whether the name or the values from the client are invalid. */
 const isUnusable = (error: unknown): error is RunlakeError =>
-  isRunlakeError(error) && [400, 404, 422].includes(error.status);
+  isRunlakeError(error) && (error.status === 404 || error.code === 'BAD_REQUEST');
 
 /** Source: Model Context Protocol, "Resources", error handling. */
 const resourceNotFound = -32_002;
