@@ -194,7 +194,10 @@ export async function changeTraces(
       });
     }
     if (failures.length > 0) throw failures[0];
-    if (changes.length === 0) return;
+    const keptTraces = keeps.reduce((sum, { traceIds }) => sum + (traceIds?.length ?? 1), 0);
+    const isLimited =
+      [deletions, keeps].some(({ length }) => length === maxRequestsPerRound) || keptTraces >= maxKeptPerRound;
+    if (!isLimited) return;
   }
 }
 
@@ -233,7 +236,7 @@ async function claimChanges(database: Database, kind: TraceChange['kind']): Prom
        SELECT id, sum(traces) OVER (ORDER BY due_at, id) - traces AS traces_before FROM oldest
      ), due AS (
        SELECT id FROM trace_changes
-       WHERE due_at <= now() AND id IN (SELECT id FROM counted WHERE kind = 'delete' OR traces_before < $3)
+       WHERE due_at <= now() AND id IN (SELECT id FROM counted WHERE $1 = 'delete' OR traces_before < $3)
        FOR UPDATE SKIP LOCKED
      )
      UPDATE trace_changes AS change SET due_at = now() + interval '1 hour' FROM due WHERE change.id = due.id
