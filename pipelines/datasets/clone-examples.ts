@@ -20,7 +20,8 @@ import { createExamplePreparer, readExampleRules } from './validate-examples.ts'
 import { writeTimeoutMs, writeVersionInTransaction } from './versions.ts';
 import type { ExampleDeps } from './write-examples.ts';
 
-/** Number of characters of the examples that are validated together. */
+/** Number of examples that are validated together, and of their characters. */
+const examplesPerBatch = 2_000;
 const charactersPerBatch = 1024 * 1024;
 
 interface CloneRequest {
@@ -62,7 +63,7 @@ export async function cloneExamples(
   for await (const { id, inputs, outputs } of (await openVersion(database, workspaceId, source, choice))()) {
     batch.push({ id, inputs, outputs });
     characters += inputs.length + (outputs?.length ?? 0);
-    if (characters >= charactersPerBatch) await flush();
+    if (batch.length >= examplesPerBatch || characters >= charactersPerBatch) await flush();
   }
   if (batch.length > 0) await flush();
   const rows = await database.query<{ id: string }>(

@@ -23,7 +23,8 @@ const maxWaitMs = 30_000;
 
 const idleThreads = new Set<Worker>();
 
-/** Maximum number of characters of the documents of a request to a thread. One document may have more. */
+/** Maximum number of documents, and of their characters, of a request to a thread. One document may have more. */
+const maxDocuments = 2_000;
 const maxCharacters = 1024 * 1024;
 
 /**
@@ -53,7 +54,7 @@ export async function validateDocuments({
 
 function findEnd(documents: ValidationRequest['documents'], start: number): number {
   let end = start;
-  for (let characters = 0; end < documents.length; end++) {
+  for (let characters = 0; end < documents.length && end - start < maxDocuments; end++) {
     const { inputs, outputs } = documents[end]!;
     characters += (inputs?.length ?? 0) + (outputs?.length ?? 0);
     if (characters > maxCharacters && end > start) break;
@@ -104,7 +105,7 @@ function startProgram(): Worker {
   const program = (extension: string) => new URL(`./validation-worker.${extension}`, import.meta.url);
   const options = { env: {}, execArgv: [] };
   if (import.meta.url.endsWith('.js')) return new Worker(program('js'), options);
-  const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx/esm/api')).href;
+  const loader = new URL('index.mjs', pathToFileURL(createRequire(import.meta.url).resolve('tsx/esm/api'))).href;
   const code = `import('${loader}').then(({ register }) => { register(); return import('${program('ts')}'); })`;
   return new Worker(code, { ...options, eval: true });
 }
