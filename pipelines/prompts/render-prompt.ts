@@ -100,7 +100,7 @@ function fill(template: string, format: TemplateFormat, values: Record<string, s
     return renderTemplate(template, format, values);
   } catch (error) {
     // V8 limits the length of a string.
-    if (error instanceof RangeError) throw createTooLongError();
+    if (error instanceof RangeError && error.message === 'Invalid string length') throw createTooLongError();
     throw runlakeError('BAD_REQUEST', { reason: 'The template of the prompt is not valid.' });
   }
 }
