@@ -37,9 +37,9 @@ export async function diagnose(): Promise<void> {
   const instance = embedsEngines(own.config) && isRunning(running) ? running : undefined;
   const { config, secretKey } = instance ? adoptInstance(instance, own) : withSecretKey(own.config);
   if (instance !== undefined) await checkReadiness(instance, config);
+  else if (!embedsEngines(config)) await checkLocalRoles(config);
   else if (isRunlakeError(running) && running.code === 'INSTANCE_NOT_READY') await inspectStart(config, running);
-  else if (embedsEngines(config)) await inspectStoppedInstallation(config, running);
-  else await checkLocalRoles(config);
+  else await inspectStoppedInstallation(config, running);
   const outside = config.databaseUrl === undefined ? describeOutsideFolder(resolve(config.dataDir)) : undefined;
   if (outside !== undefined) console.log(`note   Data folder: ${outside}`);
 
@@ -88,7 +88,9 @@ function adoptInstance(instance: RunningInstance, own: LoadedConfig): Checked {
     console.log(`note   Settings: this command uses its own ${different.join(', ')}; the process has other values`);
   if (unknown.length > 0)
     console.log(`note   Settings: secrets of the process are not set here, and not checked: ${unknown.join(', ')}`);
-  return unknown.includes('RUNLAKE_SECRET_KEY') ? { config, secretKey: undefined } : withSecretKey(config);
+  // Without its password, a check of Kafka would fail.
+  const checked = unknown.includes('RUNLAKE_KAFKA_PASSWORD') ? { ...config, kafkaBrokers: undefined } : config;
+  return unknown.includes('RUNLAKE_SECRET_KEY') ? { config: checked, secretKey: undefined } : withSecretKey(checked);
 }
 
 /**

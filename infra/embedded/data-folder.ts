@@ -211,10 +211,11 @@ const RunFile = Type.Object({
   local_export_root: Type.Union([Type.String(), Type.Null()]),
   allow_private_endpoints: Type.Boolean(),
   allow_default_credentials: Type.Boolean(),
-  uid: Type.Union([Type.Integer(), Type.Null()]),
-  graph_code: Type.Union([Type.String(), Type.Null()]),
-  settings: Type.Record(Type.String(), Type.Unknown()),
-  secret_settings: Type.Array(Type.String()),
+  // Absent in the file of an older release.
+  uid: Type.Optional(Type.Union([Type.Integer(), Type.Null()])),
+  graph_code: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+  settings: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  secret_settings: Type.Optional(Type.Array(Type.String())),
 });
 
 /** Settings that determine which destinations an instance can use for bulk exports. */
@@ -271,7 +272,7 @@ function removeRunFile(folder: string): void {
 /** Returns the id of the process that holds the lock of a data folder, which may not exist. */
 export function findHolder(path: string): number | undefined {
   const folder = resolve(path);
-  if (!existsSync(folder)) return undefined;
+  if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return undefined;
   return findLivingProcess(readFileIfExists(lockPath(folder, findHighestLock(folder))) ?? '');
 }
 
@@ -312,7 +313,7 @@ export async function readRunFile(path: string): Promise<RunningInstance> {
     },
     uid: run.uid ?? undefined,
     graphCode: run.graph_code ?? undefined,
-    settings: run.settings,
-    secretSettings: run.secret_settings,
+    settings: run.settings ?? {},
+    secretSettings: run.secret_settings ?? [],
   };
 }

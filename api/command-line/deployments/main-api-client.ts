@@ -100,7 +100,7 @@ async function findEndpoint(named: string | undefined, hasKey: boolean): Promise
   }
   const { config } = loadConfig();
   const running = await readRunFile(config.dataDir).catch((error: unknown) => {
-    if (hasKey && isRunlakeError(error) && error.code === 'NOT_RUNNING') return undefined;
+    if (hasKey && isRunlakeError(error) && ['NOT_RUNNING', 'INSTANCE_NOT_READY'].includes(error.code)) return undefined;
     throw error;
   });
   return running?.url ?? String(normaliseEndpoint(mainApiUrl(config, config.port)));

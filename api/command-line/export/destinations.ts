@@ -150,7 +150,7 @@ async function readInstanceSettings(config: Config): Promise<DestinationSettings
   try {
     return (await readRunFile(config.dataDir)).destinations;
   } catch (error) {
-    if (isRunlakeError(error) && error.code === 'NOT_RUNNING') return undefined;
+    if (isRunlakeError(error) && ['NOT_RUNNING', 'INSTANCE_NOT_READY'].includes(error.code)) return undefined;
     throw error;
   }
 }

@@ -61,7 +61,8 @@ export function readErrorLog(path: string): string[] {
   let isShutdown = false;
   return readLogTail(path).filter((line) => {
     // Other lines belong to the entry above them.
-    if (/^\d{4}\.\d\d\.\d\d /.test(line)) isShutdown = line.includes(keepRunningSql);
+    if (/^\d{4}\.\d\d\.\d\d /.test(line))
+      isShutdown = line.includes('(QUERY_WAS_CANCELLED)') && line.includes(keepRunningSql);
     return !isShutdown && !/^\d+\. .* @ 0x|^ \(version /.test(line);
   });
 }

@@ -121,6 +121,19 @@ describe('run.json', () => {
     await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
   });
 
+  it('of an older release is read', async () => {
+    const path = temporaryFolder();
+    const folder = await openDataFolder(path);
+    folder.writeRunFile(addresses, config);
+    const file = join(path, 'run.json');
+    const run = JSON.parse(readFileSync(file, 'utf8')) as Record<string, unknown>;
+    for (const name of ['uid', 'graph_code', 'settings', 'secret_settings']) delete run[name];
+    writeFileSync(file, JSON.stringify(run));
+    expect(await readRunFile(path)).toMatchObject({ url: addresses.url, settings: {}, secretSettings: [] });
+    await expect(readRunFile(file)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
+    await folder.close();
+  });
+
   it('is ignored if its process is dead or its id belongs to another process', async () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'nothing');
