@@ -219,7 +219,7 @@ const RunFile = Type.Object({
 });
 
 /** Settings that determine which destinations an instance can use for bulk exports. */
-export type DestinationSettings = Pick<Config, 'localExportRoot' | 'allowPrivateEndpoints' | 'allowDefaultCredentials'>;
+type DestinationSettings = Pick<Config, 'localExportRoot' | 'allowPrivateEndpoints' | 'allowDefaultCredentials'>;
 
 /** Addresses of a running instance and its engines. They contain passwords. */
 interface RunAddresses {
@@ -316,4 +316,14 @@ export async function readRunFile(path: string): Promise<RunningInstance> {
     settings: run.settings ?? {},
     secretSettings: run.secret_settings ?? [],
   };
+}
+
+/** As {@link readRunFile}, but returns undefined if no instance runs, or if it is starting or stopping. */
+export async function findRunningInstance(path: string): Promise<RunningInstance | undefined> {
+  try {
+    return await readRunFile(path);
+  } catch (error) {
+    if (isRunlakeError(error) && ['NOT_RUNNING', 'INSTANCE_NOT_READY'].includes(error.code)) return undefined;
+    throw error;
+  }
 }

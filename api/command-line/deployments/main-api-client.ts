@@ -1,7 +1,7 @@
 import { loadConfig } from '../../../infra/config/load.ts';
 import { readClientEnvironment } from '../../../infra/config/tool-credentials.ts';
-import { readRunFile } from '../../../infra/embedded/data-folder.ts';
-import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { findRunningInstance, readRunFile } from '../../../infra/embedded/data-folder.ts';
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { loadOperator } from '../../../pipelines/tenants/operator.ts';
 import { normaliseEndpoint } from '../../tools/endpoints.ts';
@@ -90,7 +90,7 @@ async function findWorkspaceId(client: MainApiClient, nameOrId: string): Promise
   return pickByNameOrId('workspace', nameOrId, named).id;
 }
 
-/** @throws INVALID_CONFIG; NOT_RUNNING if no address is known. */
+/** @throws INVALID_CONFIG; NOT_RUNNING and INSTANCE_NOT_READY if no address is known. */
 async function findEndpoint(named: string | undefined, hasKey: boolean): Promise<string> {
   if (named !== undefined) {
     const endpoint = normaliseEndpoint(named);
@@ -99,10 +99,7 @@ async function findEndpoint(named: string | undefined, hasKey: boolean): Promise
     throw runlakeError('INVALID_CONFIG', { count: 1, errors });
   }
   const { config } = loadConfig();
-  const running = await readRunFile(config.dataDir).catch((error: unknown) => {
-    if (hasKey && isRunlakeError(error) && ['NOT_RUNNING', 'INSTANCE_NOT_READY'].includes(error.code)) return undefined;
-    throw error;
-  });
+  const running = await (hasKey ? findRunningInstance(config.dataDir) : readRunFile(config.dataDir));
   return running?.url ?? String(normaliseEndpoint(mainApiUrl(config, config.port)));
 }
 

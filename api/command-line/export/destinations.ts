@@ -1,9 +1,8 @@
 import { existsSync } from 'node:fs';
 import { text as readAll } from 'node:stream/consumers';
 import { Value } from 'typebox/value';
-import type { Config } from '../../../infra/config/settings.ts';
-import { type DestinationSettings, readRunFile } from '../../../infra/embedded/data-folder.ts';
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { findRunningInstance } from '../../../infra/embedded/data-folder.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createDestinationDeps, type DestinationRecord } from '../../../pipelines/exports/destinations/destination.ts';
 import { createDestination, deleteDestination } from '../../../pipelines/exports/destinations/write-destination.ts';
 import { formatDestination, NewDestination } from '../../main/export-destinations.ts';
@@ -90,7 +89,9 @@ export async function createDestinationWithOptions(options: DestinationOptions):
   }
   await withExports(async (access) => {
     const { database } = access;
-    const config = { ...access.config, ...(await readInstanceSettings(access.config)) };
+    // The instance that uses the data folder executes the exports, with its settings. Those of other processes are unknown.
+    const instance = await findRunningInstance(access.config.dataDir);
+    const config = { ...access.config, ...instance?.destinations };
     if (options.type === 's3' && options.credentialsStdin !== true && !config.allowDefaultCredentials) {
       const reason = 'Specify --credentials-stdin and pass the credentials of the bucket on standard input.';
       throw runlakeError('BAD_REQUEST', { reason });
@@ -139,20 +140,6 @@ export async function deleteDestinationByName(
     await deleteDestination(database, workspace.id, id);
     console.log(`The destination ${toPrintable(name)} (${id}) is deleted; exported files stay.`);
   });
-}
-
-/**
- * Reads the settings of the instance that uses the data folder, because that instance executes the exports. Returns
- * undefined if there is no such instance: if the servers have configured addresses, the command cannot know the
- * settings of other processes.
- */
-async function readInstanceSettings(config: Config): Promise<DestinationSettings | undefined> {
-  try {
-    return (await readRunFile(config.dataDir)).destinations;
-  } catch (error) {
-    if (isRunlakeError(error) && ['NOT_RUNNING', 'INSTANCE_NOT_READY'].includes(error.code)) return undefined;
-    throw error;
-  }
 }
 
 function formatLocation({ destination_type: type, config }: DestinationRecord): string {
