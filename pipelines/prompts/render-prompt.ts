@@ -130,13 +130,14 @@ function readPartials(manifest: JsonObject): Record<string, string> {
 /** Returns the parts of a prompt. Templates that would take long to parse are plain text. */
 function readParts(manifest: JsonObject): Part[] {
   const parts = readAllParts(manifest);
-  const join = (format: TemplateFormat) =>
-    parts.map((part) => ('template' in part && part.format === format ? part.template : '')).join('');
-  const countVariables = (template: string) => template.replaceAll('{{', '').split('{').length - 1;
-  const isTooLarge = {
-    mustache: join('mustache').length > maxMustacheCharacters,
-    'f-string': countVariables(join('f-string')) > maxVariables,
-  };
+  let mustacheCharacters = 0;
+  let variables = 0;
+  for (const part of parts) {
+    if (!('template' in part)) continue;
+    if (part.format === 'mustache') mustacheCharacters += part.template.length;
+    else variables += part.template.replaceAll('{{', '').split('{').length - 1;
+  }
+  const isTooLarge = { mustache: mustacheCharacters > maxMustacheCharacters, 'f-string': variables > maxVariables };
   return parts.map((part) => {
     if (!('template' in part)) return part;
     const { role, template, format } = part;
