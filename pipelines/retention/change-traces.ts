@@ -155,7 +155,10 @@ export interface ChangeDeps {
 
 /** Maximum number of requests of a kind per round. */
 const maxRequestsPerRound = 1_000;
-/** Maximum number of traces per round after which no further request to keep traces is claimed: a new deletion waits for one round. */
+/**
+ * Number of traces per round after which no further request to keep traces is claimed, because a new deletion waits until
+ * the end of the round.
+ */
 const maxKeptPerRound = 10_000;
 
 /** Consumers whose lag is shorter do not delay a request. */
