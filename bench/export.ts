@@ -13,6 +13,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { costExpressions } from '../pipelines/costs/cost-sql.ts';
 import { buildSelectList } from '../pipelines/exports/chunk-columns.ts';
 import { memberOrder } from '../pipelines/exports/members.ts';
 import { exportFields } from '../schemas/parquet/run-columns.ts';
@@ -91,7 +92,7 @@ await withStack(
       timedMs(() =>
         clickhouse.queryToFile({
           name: 'bench-floor',
-          sql: `SELECT ${buildSelectList(exportFields)} FROM runs FINAL
+          sql: `WITH ${costExpressions} SELECT ${buildSelectList(exportFields)} FROM runs FINAL
             PREWHERE tenant_id = {tenant:UUID} AND session_id = {project:UUID}
               AND start_time >= toDateTime({begin:UInt32}, 'UTC') AND start_time < toDateTime({end:UInt32}, 'UTC')
             WHERE isNull(deleted_at) ORDER BY ${memberOrder}`,
