@@ -58,8 +58,12 @@ const apiKeyPattern = /\b(rlk_|lsv2_[a-z]{2}_)[\w-]{8,}/g;
 const assignmentPattern =
   /(?<![\w-])([\w-]+)(?<=password|passwd|passphrase|secret|api[-_]?key|secret[-_]?key|access[-_]?key|private[-_]?key|authorization|credentials?|(?:access|refresh|session|auth)[-_]?token)(\\?["'`]?\s*(?:=|:)\s*)(\\?"(?:[^"\\]|\\[^"])*\\?"|'[^']*'|`[^`]*`|(?:(?:bearer|basic)\s+)?[^\s,;&"'`}\])]+)/gi;
 
+/** Matches every text that one of the patterns matches; ids and plain words do not. */
+const suspectPattern = /[@:=_\s]/;
+
 /** Replaces everything in `text` that looks like a secret. */
 export function scrubText(text: string): string {
+  if (!suspectPattern.test(text)) return text;
   return text
     .replace(userInfoPattern, `$1${redactedText}@`)
     .replace(assignmentPattern, `$1$2${redactedText}`)
