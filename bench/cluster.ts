@@ -26,14 +26,15 @@ import { servePages } from './run-load/serve-pages.ts';
 import { fillUsage, hoursOf, type UsageLoad } from './usage-load/fill.ts';
 import { countTraces, serveUsage } from './usage-load/servers.ts';
 
+const scale = Number(process.env.BENCH_SCALE ?? 1);
 const batches = 12;
-const batchRows = 10_000;
+const batchRows = 10_000 * scale;
 const rollUps = 7;
 const rounds = 30;
-const pageRuns = 300_000;
+const pageRuns = 300_000 * scale;
 const pageDays = 30;
 const load: UsageLoad = {
-  traces: 200_000,
+  traces: 200_000 * scale,
   runsPerTrace: 3,
   startSeconds: Date.UTC(2026, 0, 1) / 1_000,
   days: 30,
@@ -135,7 +136,7 @@ async function prepare(engines: BenchEngines) {
   };
   const rowsPerInsert = 50_000;
   for (let first = 0; first < pageRuns; first += rowsPerInsert)
-    await insertRuns(clickhouse, runs, first, rowsPerInsert);
+    await insertRuns(clickhouse, runs, first, Math.min(rowsPerInsert, pageRuns - first));
   const [usage, pages] = [await serveUsage(engines, { key, workspaceId }), await servePages(engines, key)];
   const sink = await openDrivenSink({ stores: { clickhouse, database } as FreshStores, isShared: true });
   const owner = { tenantId: randomUUID(), projectId: randomUUID(), schemaId: sink.log.schemaId(runEvents) };

@@ -2,7 +2,7 @@
  * Suites that take more than three seconds in a whole run on two CPUs, and how many seconds. The longest suites start first:
  * if one started last, one worker would be busy while all others are idle. `make test-fast` runs none of them.
  *
- * Each `make test` runs the core, `inEachRun`, and one of eight parts of the other long suites: failures, loads, random
+ * Each `make test` runs the core, `inEachRun`, and one of ten parts of the other long suites: failures, loads, random
  * histories, programs, servers, screens of the dashboard. It selects the part at random, and its last lines name all
  * suites that it leaves out. `make test-all` and a run of named suites leave out none. A missing or wrong duration only
  * makes some run longer: copy durations from the last lines of a run.
@@ -200,6 +200,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/infra/migrations/migrate.test.ts': 14,
   'test/infra/objects/s3/failures.stack.ts': 12,
   'test/infra/telemetry/tracing/start-tracing.test.ts': 10,
+  'test/bench/small-benches.test.ts': 45,
   'test/contract/objects/s3.stack.ts': 11,
   'test/api/agent-server/access-ends.test.ts': 29,
   'test/api/agent-server/agent-parts.stack.ts': 12,
@@ -319,7 +320,7 @@ export const onStackInParts: Readonly<Record<string, number>> = {
   'test/api/main/ingest/read-back.test.ts': 28,
 };
 
-const partCount = 8;
+const partCount = 10;
 
 export const longSuites: readonly string[] = [...Object.entries(inEachRun), ...Object.entries(inParts)]
   .sort(([, a], [, b]) => b - a)
