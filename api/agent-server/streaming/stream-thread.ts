@@ -22,13 +22,13 @@ import {
   toStreamError,
 } from './sse.ts';
 
-/** An event, or the state of its thread at the time of the event. The state is JSON text of {thread_id, state}. */
+/** An event, with the state of its thread if the event changed it. The state is JSON text of {thread_id, state}. */
 interface ThreadEvent {
   readonly event: StreamedEvent;
   readonly state?: string;
 }
 
-/** Returns the events of a thread. After the end of each run, adds the current state of the thread. */
+/** Returns the events of a thread. Adds the current state of the thread to the end of each run. */
 function addStates(reader: StreamReader, agents: Agents, threadId: string): LiveSource<ThreadEvent> {
   /** Reads the current state. Returns undefined if the thread is deleted or its graph is unusable. */
   async function readCurrentState(): Promise<string | undefined> {
@@ -43,10 +43,10 @@ function addStates(reader: StreamReader, agents: Agents, threadId: string): Live
   return {
     async *[Symbol.asyncIterator]() {
       for await (const event of reader) {
-        if (event.mode === stateUpdateMode) yield { event, state: Buffer.from(event.data).toString('utf8') };
-        else yield { event };
-        const state = event.isEnd ? await readCurrentState() : undefined;
-        if (state !== undefined) yield { event, state };
+        const isUpdate = event.mode === stateUpdateMode;
+        const update = isUpdate ? Buffer.from(event.data).toString('utf8') : undefined;
+        const state = event.isEnd ? await readCurrentState() : update;
+        yield { event, ...(state !== undefined && { state }) };
       }
     },
     close: () => reader.close(),
@@ -105,14 +105,23 @@ export const streamThread = defineAgentOperation({
       },
       close: () => source.close(),
     };
+    // The end of a run may follow the first events of the next run. Its own id would make a client that reconnects read
+    // those again, so ids never go back.
+    let highest = 0;
     const body = createEventStream<ThreadEvent>({
       ...buildLiveOptions(input),
       source: wantsStates ? addStates(source, agents, threadId) : eventSource,
       frame: ({ event, state }) => {
-        if (state !== undefined) return buildStateFrame(event, state);
-        if (!isIncluded(event)) return undefined;
-        const last = event.isEnd && wantsAllEvents ? buildLastFrame(event) : undefined;
-        return last ? [last, encodeEvent(event)] : encodeEvent(event);
+        highest = Math.max(highest, event.threadSeq);
+        const id = String(highest);
+        const last = isIncluded(event) && event.isEnd && wantsAllEvents ? buildLastFrame(event) : undefined;
+        const frames = [
+          ...(last ? [last] : []),
+          ...(isIncluded(event) ? [encodeEvent(event)] : []),
+          ...(state !== undefined ? [{ event: stateUpdateMode, data: Buffer.from(state) }] : []),
+        ];
+        // Only the last frame has the id, so that a client that has received part of them receives all of them again.
+        return frames.map((frame, index) => (index === frames.length - 1 ? { ...frame, id } : frame));
       },
       clientReconnects: true,
     });
@@ -120,10 +129,6 @@ export const streamThread = defineAgentOperation({
     return new RawResponse({ headers, body });
   },
 });
-
-function buildStateFrame({ threadSeq }: StreamedEvent, state: string): SseFrame {
-  return { event: stateUpdateMode, data: Buffer.from(state), id: String(threadSeq) };
-}
 
 /**
  * Returns the frame to send before the end of a run. If events of the run are missing in the log, the frame is an
@@ -136,8 +141,7 @@ function buildLastFrame({ data }: StreamedEvent): SseFrame | undefined {
 }
 
 function encodeEvent(event: StreamedEvent): SseFrame {
-  const id = String(event.threadSeq);
-  if (!event.isEnd) return { event: formatEventName(event), data: event.data, id };
+  if (!event.isEnd) return { event: formatEventName(event), data: event.data };
   const data = Buffer.from(JSON.stringify({ status: 'run_done', run_id: event.runId }));
-  return { event: 'metadata', data, id };
+  return { event: 'metadata', data };
 }

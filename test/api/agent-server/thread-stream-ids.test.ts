@@ -1,0 +1,67 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { createStreamPublisher } from '../../../pipelines/agents/streams/create-stream-publisher.ts';
+import { chunk, makeRunEnd } from '../../pipelines/agents/streams/streams-under-test.ts';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import type { Part } from './stream-parts.ts';
+
+/** Event ids of the stream of a thread: a client that reconnects after any event has each event once. */
+
+let agents: AgentServerUnderTest;
+beforeAll(async () => {
+  agents = await startAgentServer();
+}, 120_000);
+afterAll(() => agents?.close());
+
+type Mode = 'run_modes' | 'lifecycle' | 'state_update';
+
+/** Reads `count` events of a thread after the event with the given id. */
+async function read(threadId: string, lastEventId: string, count: number, streamMode: Mode[]): Promise<Part[]> {
+  const parts: Part[] = [];
+  const disconnect = new AbortController();
+  const options = { streamMode, lastEventId, signal: disconnect.signal };
+  if (count > 0)
+    for await (const part of agents.client.threads.joinStream(threadId, options)) {
+      parts.push(part as Part);
+      if (parts.length === count) break;
+    }
+  disconnect.abort();
+  return parts;
+}
+
+it('repeats no event if the end of a run follows the first events of the next run', async () => {
+  const { thread_id: threadId } = await agents.client.threads.create();
+  const { deploymentId } = agents.services.agents;
+  const publisher = createStreamPublisher({ log: agents.shared.log, retentionMs: 3_600_000 });
+  const starts = [1, 2].map((threadStart) => ({
+    ...{ deploymentId, threadId, runId: randomUUID(), attempt: 1, threadStart, kept: true },
+  }));
+  const [first, second] = starts.map((start) => publisher.open(start));
+  await first!.write([chunk('a')]);
+  await first!.settled();
+  await second!.write([chunk('b')]);
+  await second!.settled();
+  await publisher.publishEnd(makeRunEnd(starts[0]!));
+  await second!.write([chunk('c')]);
+  await second!.settled();
+  await publisher.publishEnd(makeRunEnd(starts[1]!));
+
+  const everything = await read(threadId, '-', 5, ['run_modes']);
+  const names = everything.map(({ data }) => (data as { text?: string; run_id?: string }).text ?? 'end');
+  expect(names).toEqual(['a', 'b', 'end', 'c', 'end']);
+  for (const last of [2, 3])
+    expect(await read(threadId, everything[last]!.id!, 4 - last, ['run_modes'])).toEqual(everything.slice(last + 1));
+});
+
+it('sends the state of a run again if the client has received only its end', async () => {
+  const { thread_id: threadId } = await agents.client.threads.create();
+  await agents.client.runs.wait(threadId, 'burst', { input: { n: 1 }, streamResumable: true });
+  const modes: Mode[] = ['lifecycle', 'state_update'];
+  const [start, end, state] = await read(threadId, '-', 3, modes);
+  expect([start, end, state].map((part) => part?.event)).toEqual(['metadata', 'metadata', 'state_update']);
+  const again = await read(threadId, end!.id!, 2, modes);
+  expect(again.map(({ event, data }) => ({ event, data }))).toMatchObject([
+    { event: end!.event },
+    { data: state!.data },
+  ]);
+});
