@@ -206,6 +206,11 @@ export const agentErrors = {
     "The run cannot write state of thread '{thread}': it may write only to its own thread.",
     'The graph must write only to the thread of its run.',
   ),
+  STATE_NOT_SERIALIZABLE: terminal(
+    500,
+    "The value of '{channel}' cannot be stored: {reason}.",
+    'Keep only values in the state that JSON can represent. Convert a BigInt to text.',
+  ),
   RUN_LOST: terminal(
     500,
     'The process that executed the run died {losses} times.',

@@ -65,6 +65,18 @@ export interface EarlyAckOptions {
   readonly onFailure: (error: unknown) => void;
 }
 
+/** What the serializer of the library returns for a value that `JSON.stringify` refuses. */
+const unserialisable = Buffer.from('"[unable to serialize, circular reference is too complex to analyze]"');
+
+function findReason(value: unknown): string {
+  try {
+    JSON.stringify(value);
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+  return 'it is not JSON';
+}
+
 /** How long a statement is retried while the database is unavailable. */
 const retryTimeoutMs = 10_000;
 
@@ -159,7 +171,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
     return rows[0]?.taken === true;
   }
 
-  /** Writes a checkpoint; with `early`, returns before it is written. @throws LEASE_LOST, STATE_NOT_OWN */
+  /** Writes a checkpoint; with `early`, returns before it is written. @throws like {@link putWrites} */
   override async put(
     config: RunnableConfig,
     checkpoint: Checkpoint,
@@ -171,7 +183,8 @@ export class LeasedSaver extends BaseCheckpointSaver {
     const { channel_values: values, ...stored } = checkpoint;
     const blobs = await Promise.all(
       Object.entries(newVersions).map(async ([channel, version]) => {
-        const [type, bytes] = channel in values ? await this.serde.dumpsTyped(values[channel]) : ['empty', undefined];
+        const [type, bytes] =
+          channel in values ? await this.#serialise(channel, values[channel]) : ['empty', undefined];
         return { channel, version: String(version), type, bytes };
       }),
     );
@@ -191,7 +204,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
    * Writes the pending writes of a task. Repeated ordinary writes are ignored; error, interrupt, resume and scheduled
    * writes are replaced.
    *
-   * @throws LEASE_LOST, STATE_NOT_OWN
+   * @throws LEASE_LOST, STATE_NOT_OWN, STATE_NOT_SERIALIZABLE
    */
   override async putWrites(config: RunnableConfig, writes: PendingWrite[], taskId: string): Promise<void> {
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
@@ -200,7 +213,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
     const writesByIndex = new Map(writes.map((write, position) => [WRITES_IDX_MAP[write[0]] ?? position, write]));
     const parts = await Promise.all(
       [...writesByIndex].map(async ([index, [channel, value]]) => {
-        const [type, bytes] = await this.serde.dumpsTyped(value);
+        const [type, bytes] = await this.#serialise(String(channel), value);
         const task = { namespace: checkpoint_ns, checkpointId: checkpoint_id, taskId };
         return { ...task, index, channel: String(channel), type, bytes };
       }),
@@ -255,7 +268,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
       ...(lease.graphId !== undefined && { graph_id: lease.graphId }),
       ...(lease.assistantId !== undefined && { assistant_id: lease.assistantId }),
     };
-    const [, bytes] = await this.serde.dumpsTyped({
+    const [, bytes] = await this.#serialise('metadata', {
       ...rest,
       ...lease.metadata,
       ...{ source, step, parents },
@@ -263,6 +276,19 @@ export class LeasedSaver extends BaseCheckpointSaver {
       thread_id: threadId,
     });
     return toJsonbText(new TextDecoder().decode(bytes));
+  }
+
+  /**
+   * Serialises a value. The library stores a text instead of a value that `JSON.stringify` refuses, such as a list of
+   * messages with a BigInt, so that the value would be lost.
+   *
+   * @throws STATE_NOT_SERIALIZABLE
+   */
+  async #serialise(channel: string, value: unknown): Promise<[string, Uint8Array]> {
+    const [type, bytes] = await this.serde.dumpsTyped(value);
+    if (bytes.length !== unserialisable.length || typeof value === 'string' || !unserialisable.equals(bytes))
+      return [type, bytes];
+    throw runlakeError('STATE_NOT_SERIALIZABLE', { channel, reason: findReason(value) });
   }
 
   async #write(name: string, text: string, key: string, values: unknown[]): Promise<void> {

@@ -119,9 +119,10 @@ function deserialiseValues(serde: SerializerProtocol, parts: readonly ValuePart[
 
 /**
  * Deserialises a value. Uses plain `JSON.parse` if the value contains no serialised class instance, because the
- * serializer visits each nested value.
+ * serializer visits each nested value. A function or symbol is stored without text, as JSON has none for it.
  */
 async function deserialise(serde: SerializerProtocol, type: string, bytes: Buffer): Promise<unknown> {
+  if (type === 'json' && bytes.length === 0) return undefined;
   return type === 'json' && !bytes.includes('"lc":') ? JSON.parse(bytes.toString()) : serde.loadsTyped(type, bytes);
 }
 

@@ -58,6 +58,33 @@ test('a checkpoint names its own run, and drops run metadata copied from an earl
   });
 });
 
+test('a function in the state is stored as undefined, and the thread stays readable', async () => {
+  const run = await begin();
+  const checkpoint = makeCheckpoint(run.saver, { call: () => 1, name: Symbol('name'), kept: 1 });
+  await put(run, checkpoint);
+  await run.saver.putWrites(configOf(run, checkpoint.id), [['call', () => 1]], 't');
+  const stored = (await run.saver.getTuple(configOf(run)))!;
+  expect(stored.checkpoint.channel_values).toEqual({ kept: 1 });
+  expect(stored.pendingWrites).toEqual([['t', 'call', undefined]]);
+});
+
+test('a value that JSON cannot represent is refused, and the state before it stays', async () => {
+  const run = await begin();
+  const before = makeCheckpoint(run.saver, { messages: ['hello'] });
+  await put(run, before);
+  const messages = ['hello', { rows: 10n }];
+  const refused = { code: 'STATE_NOT_SERIALIZABLE', message: expect.stringMatching(/'messages'.*BigInt/) };
+  await expect(put(run, makeCheckpoint(run.saver, { messages }))).rejects.toMatchObject(refused);
+  await expect(run.saver.putWrites(configOf(run, before.id), [['messages', messages]], 't')).rejects.toMatchObject(
+    refused,
+  );
+  const text = '[unable to serialize, circular reference is too complex to analyze]';
+  await run.saver.putWrites(configOf(run, before.id), [['text', text]], 't');
+  const stored = (await run.saver.getTuple(configOf(run)))!;
+  expect(stored.checkpoint.channel_values).toEqual({ messages: ['hello'] });
+  expect(stored.pendingWrites).toEqual([['t', 'text', text]]);
+});
+
 test('text that jsonb refuses is kept in values and left out of metadata', async () => {
   const run = await begin();
   const odd = { text: 'nul \u0000, half \ud800, escaped \\u0000 \\ud800, whole 😀' };
