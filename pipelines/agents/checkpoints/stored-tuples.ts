@@ -123,7 +123,32 @@ function deserialiseValues(serde: SerializerProtocol, parts: readonly ValuePart[
  */
 async function deserialise(serde: SerializerProtocol, type: string, bytes: Buffer): Promise<unknown> {
   if (type === 'json' && bytes.length === 0) return undefined;
-  return type === 'json' && !bytes.includes('"lc":') ? JSON.parse(bytes.toString()) : serde.loadsTyped(type, bytes);
+  if (type === 'json' && !bytes.includes('"lc":')) return JSON.parse(bytes.toString());
+  try {
+    return await serde.loadsTyped(type, bytes);
+  } catch (error) {
+    if (type !== 'json') throw error;
+    return reviveKnown(serde, JSON.parse(bytes.toString()));
+  }
+}
+
+/**
+ * Deserialises a value, and keeps records that look like a class instance but cannot be created as they are. Clients
+ * can send such records, and graphs can store instances of classes that LangChain does not load. The serializer of the
+ * library throws, which would make the whole thread unreadable.
+ */
+async function reviveKnown(serde: SerializerProtocol, value: unknown): Promise<unknown> {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return Promise.all(value.map((each) => reviveKnown(serde, each)));
+  try {
+    if ('lc' in value) return await serde.loadsTyped('json', JSON.stringify(value));
+  } catch {
+    // The record itself or one of its members cannot be created.
+  }
+  const members = Object.entries(value).map(
+    async ([name, member]) => [name, await reviveKnown(serde, member)] as const,
+  );
+  return Object.fromEntries(await Promise.all(members));
 }
 
 interface HeadCheckpoint {

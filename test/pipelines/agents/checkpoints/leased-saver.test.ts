@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { HumanMessage } from '@langchain/core/messages';
 import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
@@ -66,6 +67,24 @@ test('a function in the state is stored as undefined, and the thread stays reada
   const stored = (await run.saver.getTuple(configOf(run)))!;
   expect(stored.checkpoint.channel_values).toEqual({ kept: 1 });
   expect(stored.pendingWrites).toEqual([['t', 'call', undefined]]);
+});
+
+test('a record that looks like a class but cannot be created stays as it is, next to messages', async () => {
+  const run = await begin();
+  const unknown = { lc: 1, type: 'constructor', id: ['langchain', 'nope', 'Thing'], kwargs: {} };
+  const refused = {
+    ...{ lc: 1, type: 'constructor', id: ['langchain_core', 'prompts', 'PromptTemplate'] },
+    kwargs: { template: '{a', inputVariables: ['a'] },
+  };
+  const messages = [new HumanMessage({ id: '1', content: 'hello' }), { unknown, set: new Set([1]) }];
+  const checkpoint = makeCheckpoint(run.saver, { unknown, messages });
+  await put(run, checkpoint, { given: unknown });
+  await run.saver.putWrites(configOf(run, checkpoint.id), [['refused', [refused]]], 't');
+  const stored = (await run.saver.getTuple(configOf(run)))!;
+  expect(stored.checkpoint.channel_values).toEqual({ unknown, messages });
+  expect((stored.checkpoint.channel_values.messages as unknown[])[0]).toBeInstanceOf(HumanMessage);
+  expect(stored.pendingWrites).toEqual([['t', 'refused', [refused]]]);
+  expect(stored.metadata).toMatchObject({ given: unknown });
 });
 
 test('a value that JSON cannot represent is refused, and the state before it stays', async () => {
