@@ -1,5 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { toJsonObject } from '../../infra/json/json-value.ts';
+import { addRequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
 import { pruneThreads as prune, deleteThread as remove } from '../../pipelines/agents/threads/delete-thread.ts';
 import {
   checkPaths,
@@ -321,12 +323,17 @@ export const copyThread = defineAgentOperation({
   summary: 'Copy a thread with its state and history, without its runs',
   access: runAccess,
   rule: async (input, authorizer, proceed) => {
-    await authorizer.allow('threads:create', { thread_id: null, metadata: {} });
+    const { required, value } = await authorizer.allow('threads:create', { thread_id: null, metadata: {} });
+    const metadata = addRequiredMetadata(toJsonObject(value.metadata), required);
+    authorizer.deps.access.threads = { required, metadata };
     const createMissingSourceError = () => runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: readThreadId(input) });
     return createThreadRule('threads:read', createMissingSourceError)(input, authorizer, proceed);
   },
   errors: ['THREAD_TO_COPY_NOT_FOUND'],
   schema: { params: ThreadParams, response: { 200: Thread } },
-  handler: async ({ params, services: { agents } }) =>
-    formatThread(await copy(agents.database, agents.deploymentId, params.thread_id.toLowerCase())),
+  handler: async ({ params, services: { agents }, request }) => {
+    const threadId = params.thread_id.toLowerCase();
+    const metadata = request.agentAccess?.threads?.metadata;
+    return formatThread(await copy(agents.database, agents.deploymentId, threadId, metadata));
+  },
 });

@@ -55,21 +55,29 @@ export async function createThread(
 }
 
 /**
- * Copies a thread with its state and checkpoints, but without its runs, to a new thread. @throws
- * THREAD_TO_COPY_NOT_FOUND
+ * Copies a thread with its state and checkpoints, but without its runs, to a new thread. Merges `metadata` into the
+ * metadata of the copy, so that a user who copies the thread of another user has access to the copy.
+ *
+ * @throws THREAD_TO_COPY_NOT_FOUND
  */
-export async function copyThread(database: Database, deploymentId: string, threadId: string): Promise<Thread> {
+export async function copyThread(
+  database: Database,
+  deploymentId: string,
+  threadId: string,
+  metadata: Readonly<Record<string, unknown>> = {},
+): Promise<Thread> {
+  requireStorableJson(metadata, ['body', 'metadata']);
   const copyId = uuidv7();
   return database.transaction(async (tx) => {
     await lockThread(tx, deploymentId, threadId);
     const [row] = await tx.query<ThreadRow>(
       `INSERT INTO agents.threads (deployment_id, thread_id, status, rest_status, metadata, config, values, searchable_values,
          interrupts, error, ttl_strategy, ttl_minutes, expires_at)
-       SELECT deployment_id, $3, rest_status, rest_status, metadata, config, values, searchable_values, interrupts, error,
+       SELECT deployment_id, $3, rest_status, rest_status, metadata || $4, config, values, searchable_values, interrupts, error,
          ttl_strategy, ttl_minutes, clock_timestamp() + ttl_minutes * interval '1 minute'
        FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden
        RETURNING ${threadColumns}`,
-      [deploymentId, threadId, copyId],
+      [deploymentId, threadId, copyId, metadata],
     );
     if (row === undefined) throw runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: threadId });
     await copyCheckpoints(tx, buildThreadKey(deploymentId, threadId), buildThreadKey(deploymentId, copyId));

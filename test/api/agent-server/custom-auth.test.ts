@@ -241,6 +241,18 @@ const closed = agentOperations.filter(
   ({ access, operationId }) => !('public' in access) && !operatorOperations.has(operationId),
 );
 
+it('gives the copy of a shared thread to the user who made it', async () => {
+  const { thread_id: sharedId } = await ada.threads.create({ metadata: { shared: true, topic: 'okapi' } });
+  const reader = clientOf('reader');
+  const copy = await reader.threads.copy(sharedId);
+  expect(copy.metadata).toMatchObject({ owner: 'reader', by: 'threads:create', topic: 'okapi' });
+  expect(await ada.threads.search({ ids: [copy.thread_id] })).toEqual([]);
+  expect(await reader.threads.search({ ids: [copy.thread_id] })).toHaveLength(1);
+  await reader.threads.delete(copy.thread_id);
+  await expect(reader.threads.delete(sharedId)).rejects.toThrow('404');
+  await ada.threads.delete(sharedId);
+});
+
 describe('a filter of a store handler', () => {
   /** The `store` handler restricts these users to items whose `owner`, or whose namespace, is their name. */
   const [one, two] = ['valued_one', 'valued_two'] as const;
