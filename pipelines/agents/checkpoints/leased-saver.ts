@@ -74,7 +74,7 @@ function findReason(value: unknown): string {
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
-  return 'it is not JSON';
+  return 'it contains a value that JSON cannot represent';
 }
 
 /** How long a statement is retried while the database is unavailable. */
