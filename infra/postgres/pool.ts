@@ -1,5 +1,7 @@
 import pg from 'pg';
 import { runlakeError } from '../errors/runlake-error.ts';
+import { FairSlots } from '../fairness/fair-slots.ts';
+import { getTenantContext } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { getActor, nameActor } from './actor.ts';
 import { parsePostgresAddress } from './address.ts';
@@ -21,19 +23,23 @@ export interface DatabaseOptions {
   readonly logger: Logger;
   /** Timeout of each statement, and of the wait for a connection. */
   readonly timeoutMs: number;
-  /** Maximum number of connections; further callers wait for one. Default 10. */
+  /** Maximum number of connections, plus half as many, see {@link openDatabase}. Further callers wait. Default 10. */
   readonly maxConnections?: number;
 }
 
 /**
  * Opens a connection pool. Connects at the first statement. A broken connection, even an idle one, is dropped and the
  * next call opens another, so that Postgres can restart.
+ *
+ * Organisations share the connections fairly: one alone may hold `maxConnections`. Half as many more, rounded down, are
+ * for organisations below their share and for Runlake's own work, which does not wait for a share.
  */
 export function openDatabase({ url, authorities, logger, timeoutMs, maxConnections = 10 }: DatabaseOptions): Database {
+  const extraSlots = Math.floor(maxConnections / 2);
   const pool = new pg.Pool({
     ...parsePostgresAddress(url, authorities),
     application_name: 'runlake',
-    max: maxConnections,
+    max: maxConnections + extraSlots,
     connectionTimeoutMillis: timeoutMs,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
@@ -54,15 +60,36 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
     if (!pool.ending) logger.warn({ err }, 'lost an idle connection to Postgres');
   });
 
+  // A pool of one connection serves only Runlake's own work.
+  const slots =
+    extraSlots === 0
+      ? undefined
+      : new FairSlots({ name: 'postgres-connections', slots: maxConnections, extraSlots, maxWaiting: Infinity });
+
+  async function connect(): Promise<{ readonly connection: Connection; release(): void }> {
+    const tenant = getTenantContext();
+    const slot = tenant && (await slots?.acquire(tenant.organizationId, { maxWaitMs: timeoutMs }));
+    try {
+      const connection = new Connection(await pool.connect());
+      const release = () => {
+        connection.release();
+        slot?.release();
+      };
+      return { connection, release };
+    } catch (error) {
+      slot?.release();
+      throw error;
+    }
+  }
+
   async function withConnection<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {
-    const client = await pool.connect().catch((raw) => {
+    const { connection, release } = await connect().catch((raw) => {
       throw toDatabaseError(raw);
     });
-    const connection = new Connection(client);
     try {
       return await work(connection);
     } finally {
-      connection.release();
+      release();
     }
   }
 

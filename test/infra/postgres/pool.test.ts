@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { getViolatedConstraint } from '../../../infra/postgres/database-error.ts';
 import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../../../infra/telemetry/logger.ts';
@@ -135,11 +136,34 @@ describe('failures', () => {
 
   it('waits for a free connection at most for the timeout', async () => {
     const { promise: held, resolve: free } = deferred();
-    const holders = [1, 2].map(() => database.transaction(() => held));
+    const holders = [1, 2, 3].map(() => database.transaction(() => held));
     await expect(database.ping()).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
     free();
     await Promise.all(holders);
     await database.ping();
+  });
+
+  it('leaves a connection for others if one organisation holds its maximum', async () => {
+    const { promise: held, resolve: free } = deferred();
+    const ping = (organizationId: string) => runForTenant({ organizationId }, () => database.ping());
+    const holders = runForTenant({ organizationId: 'a' }, () => [1, 2].map(() => database.transaction(() => held)));
+    const refused = expect(ping('a')).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
+    for (let n = 0; n < 3; n++) await Promise.all([ping('b'), ping('c'), database.ping()]);
+    await refused;
+    const waiting = ping('a');
+    free();
+    await Promise.all([...holders, waiting]);
+  });
+
+  it('a failure to connect leaves the connections of an organisation free', async () => {
+    const url = new URL(stores.databaseUrl);
+    url.port = '1';
+    const other = openDatabase({ url: url.href, logger, timeoutMs: 1_000, maxConnections: 2 });
+    for (let n = 0; n < 4; n++) {
+      const failed = runForTenant({ organizationId: 'a' }, () => other.ping());
+      await expect(failed).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } });
+    }
+    await other.close();
   });
 
   it.each([
