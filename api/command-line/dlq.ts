@@ -50,8 +50,7 @@ export async function listDeadLetters(options: DeadLetterOptions & { readonly js
       head.reason,
     ]);
     printTable([['ID', 'TIME', 'STEP', 'SIZE', 'REPLAYED', 'KEY', 'REASON'], ...rows]);
-    const oldest = heads.at(-1) as DeadLetterHead;
-    if (heads.length === limit) console.log(`For older records: runlake dlq list --until ${formatTime(oldest)}`);
+    if (heads.length === limit) printOlder(heads);
   });
 }
 
@@ -86,16 +85,20 @@ export async function replayDeadLetters(
     throw runlakeError('BAD_REQUEST', { reason });
   }
   await withDeadLetters(async (access) => {
-    const selectedIds =
-      ids.length > 0 ? ids : (await access.deadLetters.list(filter, limit)).map(({ id }) => id).reverse();
+    const heads = ids.length > 0 ? [] : await access.deadLetters.list(filter, limit);
+    const selectedIds = ids.length > 0 ? ids : heads.map(({ id }) => id).reverse();
     if (selectedIds.length === 0) return console.log('No matching dead-letter records.');
     let left = 0;
     for (const id of selectedIds) if (!(await replayRecord(id, access, selectionOptions.force === true))) left++;
     console.log(`${selectedIds.length - left} replayed, ${left} not replayed.`);
     if (left > 0) process.exitCode = 1;
-    if (ids.length === 0 && selectedIds.length === limit)
-      console.log(`Limit reached (--limit ${limit}); there may be more records.`);
+    if (heads.length === limit) printOlder(heads);
   });
+}
+
+/** @param heads newest first. Without the option, the same command would select these records again. */
+function printOlder(heads: readonly DeadLetterHead[]): void {
+  console.log(`For older records, add --until ${formatTime(heads.at(-1) as DeadLetterHead)}`);
 }
 
 async function replayRecord(id: string, access: DeadLetterAccess, force: boolean): Promise<boolean> {

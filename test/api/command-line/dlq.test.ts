@@ -1,0 +1,37 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { runCommand } from './run-command.ts';
+
+/** `runlake dlq` with more records than its limit, on the in-process log. */
+let stores: FreshStores;
+const run = (...args: string[]) =>
+  runCommand(['dlq', ...args], {
+    ...stores.environment,
+    RUNLAKE_CLICKHOUSE_URL: stores.clickhouseUrl,
+    RUNLAKE_DATABASE_URL: stores.databaseUrl,
+    RUNLAKE_SECRET_KEY: 'a secret key of the tests',
+    RUNLAKE_DATA_DIR: '/dev/null/none',
+  });
+
+beforeAll(async () => {
+  stores = await freshStores();
+  await stores.database.execute(
+    `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step, dead_at)
+     SELECT 'run-events', 0, n, 'key', 'not a record', '{}', 'not in the wire format', 'inspect',
+       timestamptz '2026-01-31T12:00:00Z' + n * interval '1 s' FROM generate_series(1, 5) AS n`,
+  );
+});
+afterAll(() => stores?.close());
+
+it('lists and replays older records with the --until that it prints', async () => {
+  const [listed, replayed] = [await run('list', '--limit', '2'), await run('replay', '--all', '--limit', '2')];
+  const older = 'For older records, add --until 2026-01-31T12:00:04.000Z';
+  expect(listed.text).toMatch(/run-events\/5 .*\nrun-events\/4 .*\n/);
+  expect(listed.text).toContain(`${older}\n`);
+  expect(replayed.text).toMatch(/^run-events\/4: not replayed: .*\nrun-events\/5: not replayed: .*\n/);
+  expect(replayed.text).toContain(`0 replayed, 2 not replayed.\n${older}\n`);
+  const rest = await run('replay', '--step', 'inspect', '--until', '2026-01-31T12:00:04.000Z');
+  expect(rest.text).toMatch(
+    /^run-events\/1: .*\nrun-events\/2: .*\nrun-events\/3: .*\nrun-events\/4: .*\n0 replayed, 4 not replayed\.\n$/,
+  );
+});
