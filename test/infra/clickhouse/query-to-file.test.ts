@@ -132,11 +132,12 @@ describe('leaves no file after a failure', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it('of the disk', async () => {
+  it('of the disk, without the path of the folder', async () => {
     await rm(path);
     await expect(ask('SELECT 1 AS n', { path: join(folder, 'nowhere', 'x.parquet') })).rejects.toMatchObject({
       code: 'WORK_FILE_UNUSABLE',
-      message: expect.stringContaining('ENOENT'),
+      message: 'The work file x.parquet of an export cannot be written or read (ENOENT).',
+      cause: { path: join(folder, 'nowhere', 'x.parquet') },
     });
     await noFile();
   });
