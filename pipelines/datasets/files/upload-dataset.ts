@@ -34,7 +34,7 @@ export interface UploadedFile {
   readonly columns: UploadedColumns;
 }
 
-/** An upload holds a connection of the process until all rows are stored. Others must find one of those that are left. */
+/** An upload holds a connection of its organisation until all rows are stored. Other requests need those that are left. */
 const slots = new FairSlots({ name: 'dataset-uploads', slots: 4, extraSlots: 1, maxWaiting: 100 });
 /** Not longer, because a waiting upload keeps its file in memory. */
 const maxWaitMs = 10_000;
