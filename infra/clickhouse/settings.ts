@@ -152,6 +152,11 @@ export type Profile = keyof typeof profiles;
 /** Profiles of statements that write. */
 export type CommandProfile = 'write' | 'mutation' | 'bulk';
 
+/** Whether statements of the profile only read, so that they can be sent again, and stopped when a client leaves. */
+export function isReadProfile(profile: Profile): boolean {
+  return 'readonly' in profiles[profile];
+}
+
 /**
  * Returns the settings with which a read from any replica returns every acknowledged row.
  *
@@ -163,6 +168,6 @@ export type CommandProfile = 'write' | 'mutation' | 'bulk';
 export function buildLayoutSettings(layout: Layout, profile: Profile): ClickHouseSettings {
   if (layout.kind === 'single') return {};
   if (layout.kind === 'replicated' && layout.isShared) return { select_sequential_consistency: '1' };
-  if (layout.replicas === 1 || 'readonly' in profiles[profile]) return {};
+  if (layout.replicas === 1 || isReadProfile(profile)) return {};
   return { insert_quorum: String(layout.replicas), insert_quorum_parallel: 1 };
 }
