@@ -18,20 +18,22 @@ import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { isRefusedStatement } from '../../infra/postgres/database-error.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
-import { startRepeating } from '../../infra/timeouts/repeat.ts';
+import { type Repeater, startRepeating } from '../../infra/timeouts/repeat.ts';
 import { type AdvanceDeps, advanceRevision } from './advance-revision.ts';
 import { type ClaimedRevision, claimRevision, releaseRevision, renewRevisions } from './claim-revision.ts';
-import { createDeletions, type DeletionDeps } from './delete-deployment.ts';
+import { createDeletions, type DeletionDeps, type Deletions } from './delete-deployment.ts';
 import {
   claimReplicas,
   deleteUnwantedReplicas,
   freeAllLeases,
+  type HostLease,
   readNeededFolders,
   readNeededReplicas,
   reconcileSleep,
   renewReplicas,
 } from './replicas.ts';
 import { type ReplicaDeps, type RunningReplica, runReplica } from './run-replica.ts';
+import type { RevisionClaim } from './states.ts';
 import { deleteUnusedUploads } from './uploads.ts';
 
 export interface HostDeps extends AdvanceDeps, ReplicaDeps, DeletionDeps {
@@ -41,146 +43,160 @@ export interface HostDeps extends AdvanceDeps, ReplicaDeps, DeletionDeps {
     Pick<Config, 'deploymentsLeaseMs' | 'deploymentsBuildsAtOnce' | 'deploymentsSleepMinutes'>;
 }
 
-export interface Host {
-  /** Looks for work. Call it on NOTIFY deployments. */
-  wake(): void;
-  stop(): Promise<void>;
+/** A revision that this host works on. */
+interface AdvancedRevision {
+  readonly claim: RevisionClaim;
+  readonly lost: AbortController;
+  readonly done: Promise<void>;
 }
 
 const cleanUpIntervalMs = 60_000;
 /** Maximum number of replicas per claim; the rest is left to other hosts. */
 const replicasPerClaim = 4;
+const cleanUpFailure = 'host of deployments could not clean up; retrying';
 
 /** @param options `isOnlyHost`: no other process can be a host, so leases of killed processes are void. */
 export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnlyHost: boolean }): Promise<Host> {
-  const { database, logger, config, builder, driver } = deps;
-  const lease = { hostId: randomUUID(), leaseMs: config.deploymentsLeaseMs };
-  const revisions = new Map<
-    string,
-    { readonly fence: number; readonly lost: AbortController; readonly done: Promise<void> }
-  >();
-  const replicas = new Map<string, RunningReplica>();
-  let buildSlots = config.deploymentsBuildsAtOnce;
-  const stopping = new AbortController();
-  const deletions = createDeletions(deps, stopping.signal);
-  const logCleanUpFailure = (err: unknown) => logger.warn({ err }, 'host of deployments could not clean up; retrying');
-  if (isOnlyHost) await freeAllLeases(database);
+  if (isOnlyHost) await freeAllLeases(deps.database);
+  return new Host(deps);
+}
 
-  function startRevision(claim: ClaimedRevision): void {
-    const lost = new AbortController();
-    // The claim may have returned after `stop` was called.
-    const signal = AbortSignal.any([lost.signal, stopping.signal]);
-    let hasSlot = false;
-    const takeBuildSlot = () => {
-      if (hasSlot) return true;
-      if (buildSlots === 0) return false;
-      buildSlots -= 1;
-      hasSlot = true;
-      return true;
-    };
-    const advance = async () => {
-      let isAttempt = false;
-      try {
-        await advanceRevision(deps, claim, { signal, takeBuildSlot });
-      } catch (err) {
-        if (!signal.aborted) {
-          isAttempt = isRefusedStatement(err);
-          logger.warn({ err, revisionId: claim.revisionId }, 'revision could not be advanced; retrying');
-          await pause(config.deploymentsTickMs, stopping.signal);
-        }
-      } finally {
-        if (hasSlot) buildSlots += 1;
-        await releaseRevision(database, claim, { isAttempt }).catch((err: unknown) =>
-          logger.warn({ err, revisionId: claim.revisionId }, 'revision not released; its lease expires'),
-        );
-        // Only now, because `stop` waits for the revisions in the map. The host may have claimed this one again.
-        if (revisions.get(claim.revisionId)?.fence === claim.fence) revisions.delete(claim.revisionId);
-        search.wake();
-      }
-    };
-    revisions.set(claim.revisionId, { fence: claim.fence, lost, done: advance() });
+export class Host {
+  readonly #deps: HostDeps;
+  readonly #lease: HostLease;
+  readonly #revisions = new Set<AdvancedRevision>();
+  readonly #replicas = new Set<RunningReplica>();
+  readonly #stopping = new AbortController();
+  readonly #deletions: Deletions;
+  readonly #search: Repeater;
+  readonly #renewals: Repeater;
+  readonly #cleanUps: Repeater;
+  #buildSlots: number;
+
+  constructor(deps: HostDeps) {
+    const { config, logger } = deps;
+    this.#deps = deps;
+    this.#lease = { hostId: randomUUID(), leaseMs: config.deploymentsLeaseMs };
+    this.#deletions = createDeletions(deps, this.#stopping.signal);
+    this.#buildSlots = config.deploymentsBuildsAtOnce;
+    const repeat = (work: () => Promise<void>, maxPauseMs: number, failure: string) =>
+      startRepeating(work, { maxPauseMs, onFailure: (err) => logger.warn({ err }, failure) });
+    const tickMs = config.deploymentsTickMs;
+    const renewMs = Math.min(config.deploymentsLeaseMs / 3, tickMs);
+    this.#search = repeat(() => this.#claimWork(), tickMs, 'host of deployments could not look for work; retrying');
+    this.#renewals = repeat(() => this.#renew(), renewMs, 'leases of deployments not renewed; retrying');
+    this.#cleanUps = repeat(() => this.#cleanUp(), cleanUpIntervalMs, cleanUpFailure);
   }
 
-  async function claimWork(): Promise<void> {
+  /** Looks for work. Call it on NOTIFY deployments. */
+  wake(): void {
+    this.#search.wake();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort(runlakeError('DRAINING'));
+    await this.#search.stop();
+    for (const replica of this.#replicas) replica.stop('shutdown');
+    await Promise.all([...this.#revisions, ...this.#replicas].map(({ done }) => done));
+    await this.#renewals.stop();
+    await Promise.all([this.#deletions.settle(), this.#cleanUps.stop()]);
+    await this.#deps.builder.close();
+  }
+
+  async #claimWork(): Promise<void> {
+    const { database, config } = this.#deps;
     for (;;) {
-      if (stopping.signal.aborted) return;
-      const claim = await claimRevision(database, lease, { canBuild: buildSlots > 0 });
+      if (this.#stopping.signal.aborted) return;
+      const claim = await claimRevision(database, this.#lease, { canBuild: this.#buildSlots > 0 });
       if (claim === undefined) break;
-      startRevision(claim);
+      this.#startRevision(claim);
     }
-    for (const claim of await claimReplicas(database, lease, replicasPerClaim)) {
-      const key = `${claim.revisionId} ${claim.number} ${claim.fence}`;
-      const replica = runReplica(deps, claim);
-      replicas.set(key, replica);
+    for (const claim of await claimReplicas(database, this.#lease, replicasPerClaim)) {
+      const replica = runReplica(this.#deps, claim);
+      this.#replicas.add(replica);
       void replica.done.then(() => {
-        replicas.delete(key);
-        search.wake();
+        this.#replicas.delete(replica);
+        this.#search.wake();
       });
     }
-    await deletions.start();
+    await this.#deletions.start();
     await reconcileSleep(database, config.deploymentsSleepMinutes);
   }
 
+  #startRevision(claim: ClaimedRevision): void {
+    const lost = new AbortController();
+    // The claim may have returned after `stop` was called.
+    const signal = AbortSignal.any([lost.signal, this.#stopping.signal]);
+    const done = this.#advance(claim, signal).finally(() => {
+      this.#revisions.delete(revision);
+      this.#search.wake();
+    });
+    const revision = { claim, lost, done };
+    this.#revisions.add(revision);
+  }
+
+  async #advance(claim: ClaimedRevision, signal: AbortSignal): Promise<void> {
+    const { database, logger, config } = this.#deps;
+    const { revisionId } = claim;
+    let isAttempt = false;
+    let hasSlot = false;
+    const takeBuildSlot = () => {
+      if (hasSlot || this.#buildSlots === 0) return hasSlot;
+      this.#buildSlots -= 1;
+      hasSlot = true;
+      return true;
+    };
+    try {
+      await advanceRevision(this.#deps, claim, { signal, takeBuildSlot });
+    } catch (err) {
+      if (signal.aborted) return;
+      isAttempt = isRefusedStatement(err);
+      logger.warn({ err, revisionId }, 'revision could not be advanced; retrying');
+      await pause(config.deploymentsTickMs, this.#stopping.signal);
+    } finally {
+      if (hasSlot) this.#buildSlots += 1;
+      await releaseRevision(database, claim, { isAttempt }).catch((err: unknown) =>
+        logger.warn({ err, revisionId }, 'revision not released; its lease expires'),
+      );
+    }
+  }
+
+  async #renew(): Promise<void> {
+    const { database } = this.#deps;
+    // Claims that are made during the renewal are missing in its result.
+    const [revisions, replicas] = [[...this.#revisions], [...this.#replicas]];
+    const renewedRevisions = await renewRevisions(database, this.#lease, revisions.map(getClaim));
+    const heldRevisions = new Set(renewedRevisions.map(nameClaim));
+    for (const { claim, lost } of revisions) {
+      if (!heldRevisions.has(nameClaim(claim))) lost.abort(runlakeError('REVISION_TAKEN_OVER'));
+    }
+    const renewedReplicas = await renewReplicas(database, this.#lease, replicas.map(getClaim));
+    const heldReplicas = new Map(renewedReplicas.map((held) => [nameClaim(held), held]));
+    for (const replica of replicas) {
+      const held = heldReplicas.get(nameClaim(replica.claim));
+      if (held === undefined) replica.stop('lost');
+      else if (!held.isWanted) replica.stop('unwanted');
+    }
+  }
+
   /** Deletes what no revision needs any more: rows of replicas, builds, abandoned replicas, uploads. Never rejects. */
-  async function cleanUp(): Promise<void> {
+  async #cleanUp(): Promise<void> {
+    const { database, logger, builder, driver } = this.#deps;
+    const { signal } = this.#stopping;
     const steps = [
       () => deleteUnwantedReplicas(database),
       () => builder.deleteExcept(() => readNeededFolders(database)),
-      () => driver.removeAbandoned?.(() => readNeededReplicas(database), stopping.signal),
-      () => deleteUnusedUploads(deps),
+      () => driver.removeAbandoned?.(() => readNeededReplicas(database), signal),
+      () => deleteUnusedUploads(this.#deps),
     ];
     for (const step of steps) {
-      if (stopping.signal.aborted) return;
-      await Promise.resolve(step()).catch(logCleanUpFailure);
+      if (signal.aborted) return;
+      await Promise.resolve(step()).catch((err: unknown) => logger.warn({ err }, cleanUpFailure));
     }
   }
-
-  async function renew(): Promise<void> {
-    // Claims that are made during the renewal are missing in its result.
-    const [ownRevisions, ownReplicas] = [[...revisions], [...replicas]];
-    const claims = ownRevisions.map(([revisionId, { fence }]) => ({ revisionId, fence }));
-    const renewed = await renewRevisions(database, lease, claims);
-    const heldRevisions = new Map(renewed.map((held) => [held.revisionId, held.fence]));
-    for (const [revisionId, { fence, lost }] of ownRevisions) {
-      if (heldRevisions.get(revisionId) !== fence) lost.abort(runlakeError('REVISION_TAKEN_OVER'));
-    }
-    const replicaClaims = ownReplicas.map(([, { claim }]) => claim);
-    const held = new Map(
-      (await renewReplicas(database, lease, replicaClaims)).map((each) => [
-        `${each.revisionId} ${each.number} ${each.fence}`,
-        each,
-      ]),
-    );
-    for (const [key, replica] of ownReplicas) {
-      const row = held.get(key);
-      if (row === undefined) replica.stop('lost');
-      else if (!row.isWanted) replica.stop('unwanted');
-    }
-  }
-
-  const search = startRepeating(claimWork, {
-    maxPauseMs: config.deploymentsTickMs,
-    onFailure: (err) => logger.warn({ err }, 'host of deployments could not look for work; retrying'),
-  });
-  const renewals = startRepeating(renew, {
-    maxPauseMs: Math.min(config.deploymentsLeaseMs / 3, config.deploymentsTickMs),
-    onFailure: (err) => logger.warn({ err }, 'leases of deployments not renewed; retrying'),
-  });
-  const cleanUps = startRepeating(cleanUp, { maxPauseMs: cleanUpIntervalMs, onFailure: logCleanUpFailure });
-
-  return {
-    wake: search.wake,
-    async stop() {
-      stopping.abort(runlakeError('DRAINING'));
-      await search.stop();
-      for (const replica of replicas.values()) replica.stop('shutdown');
-      await Promise.all([
-        ...[...revisions.values()].map(({ done }) => done),
-        ...[...replicas.values()].map(({ done }) => done),
-      ]);
-      await renewals.stop();
-      await Promise.all([deletions.settle(), cleanUps.stop()]);
-      await builder.close();
-    },
-  };
 }
+
+const getClaim = <Claim>({ claim }: { readonly claim: Claim }) => claim;
+
+const nameClaim = ({ revisionId, number = 0, fence }: RevisionClaim & { readonly number?: number }) =>
+  `${revisionId} ${number} ${fence}`;
