@@ -5,7 +5,7 @@ import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { listen } from '../../infra/postgres/listen.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
-import { createBuilder } from '../../pipelines/deployments/build/build-source.ts';
+import { SourceBuilder } from '../../pipelines/deployments/build/build-source.ts';
 import type { DeploymentDriver } from '../../pipelines/deployments/driver.ts';
 import { startHost } from '../../pipelines/deployments/host.ts';
 import { stripPrefix } from '../server/public-base.ts';
@@ -27,7 +27,7 @@ export interface DeploymentHostDeps {
 export async function startDeployments(deps: DeploymentHostDeps, shutdown: ShutdownSteps): Promise<void> {
   const { config, logger, addresses, services } = deps;
   const host = await startHost(
-    { ...services, logger, config, builder: createBuilder({ ...services, logger }), driver: createDriver(deps) },
+    { ...services, logger, config, builder: new SourceBuilder({ ...services, logger }), driver: createDriver(deps) },
     { isOnlyHost: config.kafkaBrokers === undefined },
   );
   shutdown.add('deployments', () => host.stop());

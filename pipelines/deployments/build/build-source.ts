@@ -24,7 +24,11 @@ import { lockFolder } from '../../../infra/embedded/data-folder.ts';
 import { writePrivateFile } from '../../../infra/embedded/private-file.ts';
 import { createProcessFolder } from '../../../infra/embedded/process-identity.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { openProcessAccounts, type ProcessAccounts } from '../../../infra/isolation/process-accounts.ts';
+import {
+  openProcessAccounts,
+  type ProcessAccount,
+  type ProcessAccounts,
+} from '../../../infra/isolation/process-accounts.ts';
 import { deleteTree } from '../../../infra/isolation/untrusted-tree.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
@@ -86,6 +90,8 @@ export interface Builder {
   close(): Promise<void>;
 }
 
+const getBuildsFolder = ({ dataDir }: Pick<Config, 'dataDir'>) => join(resolve(dataDir), 'deployments', 'builds');
+
 interface Folders {
   readonly builds: string;
   readonly caches: string;
@@ -98,9 +104,10 @@ interface Folders {
  *
  * @throws DATA_FOLDER_IN_USE if another host uses the same data folder
  */
-function openFolders(dataDir: string): Folders {
-  const data = resolve(dataDir);
-  const folders = { builds: join(data, 'deployments', 'builds'), caches: join(data, 'deployments', 'caches') };
+function openFolders(config: Pick<Config, 'dataDir'>): Folders {
+  const builds = getBuildsFolder(config);
+  const data = resolve(config.dataDir);
+  const folders = { builds, caches: join(data, 'deployments', 'caches') };
   for (const folder of Object.values(folders)) mkdirSync(folder, { recursive: true, mode: 0o711 });
   if (process.getuid?.() === 0) {
     for (const folder of [data, dirname(folders.builds), folders.builds, folders.caches])
@@ -111,138 +118,155 @@ function openFolders(dataDir: string): Folders {
   return { ...folders, unlock: lock };
 }
 
-export function createBuilder(deps: BuildDeps): Builder {
-  const { config, logger } = deps;
-  let folders: Folders | undefined;
-  /** The folders are created for the first build, because most installations have no deployments. */
-  const getFolders = () => {
-    folders ??= openFolders(config.dataDir);
-    return folders;
-  };
-  const accounts = new OpenedOnce(openAccounts);
-  const inProgress = new Map<string, Promise<Build>>();
-  const packageCaches = new PackageCaches(logger);
-  let freeSlots = config.deploymentsBuildsAtOnce;
-  const waiting = new Set<() => void>();
+/** Builds the sources of a host. */
+export class SourceBuilder implements Builder {
+  readonly #deps: BuildDeps;
+  readonly #accounts: OpenedOnce<ProcessAccounts | undefined>;
+  readonly #inProgress = new Map<string, Promise<Build>>();
+  readonly #packageCaches: PackageCaches;
+  readonly #waiting = new Set<() => void>();
+  #freeSlots: number;
+  #folders: Folders | undefined;
 
-  /** Waits for a slot. Builds for revisions and for replicas that are started again share the slots. */
-  async function takeSlot(signal: AbortSignal): Promise<void> {
-    while (freeSlots === 0) {
-      const freed = new Promise<void>((resolve) => waiting.add(resolve));
-      await raceWithAbort(freed, signal);
+  constructor(deps: BuildDeps) {
+    this.#deps = deps;
+    this.#accounts = new OpenedOnce(() => openAccounts(deps));
+    this.#packageCaches = new PackageCaches(deps.logger);
+    this.#freeSlots = deps.config.deploymentsBuildsAtOnce;
+  }
+
+  async build(request: BuildRequest, options: BuildOptions): Promise<Build> {
+    // Replicas of the same revision share its build.
+    const running = this.#inProgress.get(request.revisionId);
+    if (running !== undefined) return running;
+    const building = this.#make(request, options).finally(() => this.#inProgress.delete(request.revisionId));
+    this.#inProgress.set(request.revisionId, building);
+    return building;
+  }
+
+  async deleteExcept(readNeeded: () => Promise<NeededFolders>): Promise<void> {
+    if (!existsSync(getBuildsFolder(this.#deps.config))) return;
+    const { builds, caches } = this.#openFolders();
+    const ids = new Set((await readdir(builds)).map((name) => name.replace(/\.json$/, '')));
+    const cachedIds = await readdir(caches);
+    const needed = await readNeeded();
+    for (const id of cachedIds) if (!needed.workspaces.has(id)) await this.#packageCaches.delete(caches, id);
+    for (const id of ids) {
+      if (parseUuid(id) !== id || needed.builds.has(id) || this.#inProgress.has(id)) continue;
+      const folder = join(builds, id);
+      // The marker goes first, so that a folder without some of its files never counts as complete.
+      await rm(getMarkerPath(folder), { force: true })
+        .then(() => deleteTree(folder))
+        .catch((err: unknown) => this.#deps.logger.warn({ err, folder }, 'build not deleted; retrying'));
     }
-    freeSlots -= 1;
   }
 
-  function releaseSlot(): void {
-    freeSlots += 1;
-    for (const wake of waiting) wake();
-    waiting.clear();
+  async close(): Promise<void> {
+    await (await this.#accounts.peek())?.close();
+    this.#folders?.unlock();
   }
 
-  async function openAccounts(): Promise<ProcessAccounts | undefined> {
-    if (config.agentsIsolation === 'off') return undefined;
-    const opened = await openProcessAccounts({ readablePaths: [], closed: listPrivatePaths(config.dataDir), logger });
-    if (typeof opened !== 'string') return opened;
-    if (config.agentsIsolation === 'required') throw runlakeError('GRAPH_CODE_NOT_ISOLATED', { reason: opened });
-    logger.warn({ reason: opened }, 'builds run under the user id of Runlake, and are as trusted as the operator');
-    return undefined;
+  /** The folders are created for the first build, because most installations have no deployments. */
+  #openFolders(): Folders {
+    this.#folders ??= openFolders(this.#deps.config);
+    return this.#folders;
   }
 
-  /** Without isolation, a build can read everything that Runlake can. @throws BUILD_FAILED */
-  async function requireOperatorWorkspace(workspaceId: string): Promise<void> {
-    const found = await deps.database.query(
-      `SELECT FROM workspaces WHERE id = $1
-         AND organization_id = (SELECT id FROM organizations ORDER BY created_at, id LIMIT 1)`,
-      [workspaceId],
-    );
-    if (found.length > 0) return;
-    const reason = 'This installation cannot isolate builds, so it builds only for the organisation of its operator';
-    throw runlakeError('BUILD_FAILED', { reason });
-  }
-
-  async function make(request: BuildRequest, options: BuildOptions): Promise<Build> {
-    const folder = join(getFolders().builds, request.revisionId);
+  async #make(request: BuildRequest, options: BuildOptions): Promise<Build> {
+    const folder = join(this.#openFolders().builds, request.revisionId);
     const done = await readMarker(folder);
     if (done !== undefined) return done;
-    await takeSlot(options.signal);
+    // Builds for revisions and for replicas that are started again share the slots.
+    while (this.#freeSlots === 0) {
+      const freed = new Promise<void>((resolve) => this.#waiting.add(resolve));
+      await raceWithAbort(freed, options.signal);
+    }
+    this.#freeSlots -= 1;
     try {
-      return await makeInSlot(request, folder, options);
+      return await this.#makeInSlot(request, folder, options);
     } finally {
-      releaseSlot();
+      this.#freeSlots += 1;
+      for (const wake of this.#waiting) wake();
+      this.#waiting.clear();
     }
   }
 
-  async function makeInSlot(request: BuildRequest, folder: string, { signal, onLog }: BuildOptions): Promise<Build> {
-    const account = (await accounts.get())?.take();
-    if (account === undefined) await requireOperatorWorkspace(request.workspaceId);
-    const ownHome =
-      account === undefined ? await createProcessFolder(tmpdir(), { prefix: 'runlake-build-', logger }) : undefined;
+  async #makeInSlot(request: BuildRequest, folder: string, { signal, onLog }: BuildOptions): Promise<Build> {
+    const { config } = this.#deps;
+    const { account, home, release } = await this.#openHome(request.workspaceId);
     const limit = new BuildLimit(config, { signal, account });
-    const home = ownHome ?? String(account?.home);
     const running: RunningBuild = { request, folder, account, home, signal: limit.signal, onLog };
     let cache: PackageCache | undefined;
-    const endProcesses = async () => account === undefined || (await account.release());
     try {
       await deleteTree(folder);
       await mkdir(folder, { mode: 0o755 });
       await limit.include(folder);
       await limit.include(home);
-      const commit = await fetchSource(running, deps);
-      cache = await packageCaches.open(getFolders().caches, request.workspaceId, account);
+      const commit = await fetchSource(running, this.#deps);
+      cache = await this.#packageCaches.open(this.#openFolders().caches, request.workspaceId, account);
       if (cache.folder !== undefined) await limit.include(cache.folder);
       await installPackages(running, cache);
       await limit.check();
-      if (!(await endProcesses())) throw createBuildError('A process of the build could not be ended');
+      if (!(await release())) throw createBuildError('A process of the build could not be ended');
       const agentsFile = await checkBuild(folder, getConfigPath(request));
       const build = { agentsFile, ...(commit !== undefined && { commit }) };
       writePrivateFile(getMarkerPath(folder), JSON.stringify(build));
       return build;
     } catch (error) {
-      if (await endProcesses()) await remove(folder);
+      if (await release()) await this.#remove(folder);
       throw limit.explain(error);
     } finally {
       limit.end();
       // A cache that a process can still change is not given to another build.
-      if (await endProcesses()) await cache?.release();
-      if (ownHome !== undefined) await remove(ownHome);
+      if (await release()) await cache?.release();
     }
   }
 
-  async function remove(folder: string): Promise<void> {
-    await deleteTree(folder).catch((err: unknown) => logger.warn({ err, folder }, 'files of a build not deleted'));
+  /** @throws BUILD_FAILED if builds are not isolated, and the workspace is not the operator's. */
+  async #openHome(workspaceId: string): Promise<BuildHome> {
+    const { database, logger } = this.#deps;
+    const account = (await this.#accounts.get())?.take();
+    if (account !== undefined) return { account, home: account.home, release: () => account.release() };
+    await requireOperatorWorkspace(database, workspaceId);
+    const home = await createProcessFolder(tmpdir(), { prefix: 'runlake-build-', logger });
+    return { account, home, release: () => this.#remove(home) };
   }
 
-  return {
-    async build(request, options) {
-      // Replicas of the same revision share its build.
-      const running = inProgress.get(request.revisionId);
-      if (running !== undefined) return running;
-      const building = make(request, options).finally(() => inProgress.delete(request.revisionId));
-      inProgress.set(request.revisionId, building);
-      return building;
-    },
-    async deleteExcept(readNeeded) {
-      if (!existsSync(join(resolve(config.dataDir), 'deployments', 'builds'))) return;
-      const { builds, caches } = getFolders();
-      const ids = new Set((await readdir(builds)).map((name) => name.replace(/\.json$/, '')));
-      const cachedIds = await readdir(caches);
-      const needed = await readNeeded();
-      for (const id of cachedIds) if (!needed.workspaces.has(id)) await packageCaches.delete(caches, id);
-      for (const id of ids) {
-        if (parseUuid(id) !== id || needed.builds.has(id) || inProgress.has(id)) continue;
-        const folder = join(builds, id);
-        // The marker goes first, so that a folder without some of its files never counts as complete.
-        await rm(getMarkerPath(folder), { force: true })
-          .then(() => deleteTree(folder))
-          .catch((err: unknown) => logger.warn({ err, folder }, 'build not deleted; retrying'));
-      }
-    },
-    async close() {
-      await (await accounts.peek())?.close();
-      folders?.unlock();
-    },
-  };
+  /** @returns true, whether or not the folder could be deleted */
+  async #remove(folder: string): Promise<true> {
+    const { logger } = this.#deps;
+    await deleteTree(folder).catch((err: unknown) => logger.warn({ err, folder }, 'files of a build not deleted'));
+    return true;
+  }
+}
+
+/** Where the processes of a build run: under an account of their own, or in a folder of their own. */
+interface BuildHome {
+  readonly account: ProcessAccount | undefined;
+  readonly home: string;
+  /** Ends the processes of the account, and deletes the folder. @returns false if a process could not be ended */
+  readonly release: () => Promise<boolean>;
+}
+
+async function openAccounts({ config, logger }: BuildDeps): Promise<ProcessAccounts | undefined> {
+  if (config.agentsIsolation === 'off') return undefined;
+  const opened = await openProcessAccounts({ readablePaths: [], closed: listPrivatePaths(config.dataDir), logger });
+  if (typeof opened !== 'string') return opened;
+  if (config.agentsIsolation === 'required') throw runlakeError('GRAPH_CODE_NOT_ISOLATED', { reason: opened });
+  logger.warn({ reason: opened }, 'builds run under the user id of Runlake, and are as trusted as the operator');
+  return undefined;
+}
+
+/** Without isolation, a build can read everything that Runlake can. @throws BUILD_FAILED */
+async function requireOperatorWorkspace(database: Database, workspaceId: string): Promise<void> {
+  const found = await database.query(
+    `SELECT FROM workspaces WHERE id = $1
+       AND organization_id = (SELECT id FROM organizations ORDER BY created_at, id LIMIT 1)`,
+    [workspaceId],
+  );
+  if (found.length > 0) return;
+  const reason = 'This installation cannot isolate builds, so it builds only for the organisation of its operator';
+  throw runlakeError('BUILD_FAILED', { reason });
 }
 
 const getMarkerPath = (folder: string) => `${folder}.json`;

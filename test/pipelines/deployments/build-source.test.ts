@@ -7,7 +7,7 @@ import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
-import { type Builder, createBuilder } from '../../../pipelines/deployments/build/build-source.ts';
+import { type Builder, SourceBuilder } from '../../../pipelines/deployments/build/build-source.ts';
 import { chooseInstall } from '../../../pipelines/deployments/build/install-packages.ts';
 import { createSourceReceiver } from '../../../pipelines/deployments/receive-source.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
@@ -43,7 +43,7 @@ beforeAll(async () => {
   dataDir = mkdtempSync(join(tmpdir(), 'runlake-builds-'));
   writeFileSync(join(dataDir, 'secret.key'), 'the secret key', { mode: 0o600 });
   deploymentId = (await under.create('builds')).id;
-  builder = createBuilder(depsOf());
+  builder = new SourceBuilder(depsOf());
 });
 afterAll(async () => {
   await builder?.close();
@@ -218,7 +218,7 @@ it('shows the end of an output that is too long', async () => {
 });
 
 it('kills all processes of a build at its timeout', async () => {
-  const by = createBuilder(depsOf({ deploymentsBuildTimeoutMs: 1_000 }));
+  const by = new SourceBuilder(depsOf({ deploymentsBuildTimeoutMs: 1_000 }));
   const mark = `runlake-build-${randomUUID()}`;
   const command = `sh -c 'sleep 600 # ${mark}' & sleep 600`;
   await expect(build({ files: echoSource('hi'), install: command }, { by })).rejects.toMatchObject(
@@ -254,7 +254,7 @@ const fullFolders = [
 // Without user ids of its own, files elsewhere are not distinguished from those of Runlake.
 const limitedFolders = fullFolders.filter(([, file]) => isRoot || !file.includes(shared));
 it.each(limitedFolders)('limits the disk space of a build, in %s', async (_what, file, agentsIsolation) => {
-  const by = createBuilder(depsOf({ deploymentsMaxBuildBytes: 2 ** 20, agentsIsolation }));
+  const by = new SourceBuilder(depsOf({ deploymentsMaxBuildBytes: 2 ** 20, agentsIsolation }));
   // The command would not end by itself.
   const command = `mkdir -p "$(dirname "${file}")"; dd if=/dev/zero of="${file}" bs=1048576 count=3; sleep 600`;
   await expect(build({ files: echoSource('hi'), install: command }, { by })).rejects.toMatchObject(
@@ -265,7 +265,7 @@ it.each(limitedFolders)('limits the disk space of a build, in %s', async (_what,
 });
 
 it('gives a build a home of its own, also without isolation, and deletes it', async () => {
-  const by = createBuilder(depsOf({ agentsIsolation: 'off' }));
+  const by = new SourceBuilder(depsOf({ agentsIsolation: 'off' }));
   const command = 'touch "$HOME/.npmrc" "$TMPDIR/a" "$TMP/b" "$TEMP/c"; echo "$HOME" > home.txt';
   const { agentsFile } = await build({ files: echoSource('hi'), install: command }, { by });
   const home = execFileSync('cat', [join(agentsFile, '..', 'home.txt')], { encoding: 'utf8' }).trim();
@@ -275,14 +275,14 @@ it('gives a build a home of its own, also without isolation, and deletes it', as
 });
 
 it('does not count what earlier builds have left in the cache of packages', async () => {
-  const by = createBuilder(depsOf({ deploymentsMaxBuildBytes: 2 ** 20 }));
+  const by = new SourceBuilder(depsOf({ deploymentsMaxBuildBytes: 2 ** 20 }));
   const command = 'dd if=/dev/zero of="$npm_config_cache-$(date +%N)" bs=524288 count=1';
   for (let turn = 0; turn < 3; turn += 1) await build({ files: echoSource('hi'), install: command }, { by });
   await by.close();
 });
 
 it('builds at most as many sources at once as the setting allows, also for replicas', async () => {
-  const by = createBuilder(depsOf({ deploymentsBuildsAtOnce: 1 }));
+  const by = new SourceBuilder(depsOf({ deploymentsBuildsAtOnce: 1 }));
   const marker = join(tmpdir(), `runlake-building-${randomUUID()}`);
   // Fails if another build has created the folder and not yet removed it.
   const command = `mkdir -m 777 ${marker} && sleep 0.3 && rmdir ${marker}`;
@@ -381,7 +381,7 @@ it('leaves no source of a deployment that is deleted during its upload', async (
 });
 
 it('without isolation, builds only for the organisation of the operator', async () => {
-  const by = createBuilder({ ...depsOf({ agentsIsolation: 'off' }) });
+  const by = new SourceBuilder({ ...depsOf({ agentsIsolation: 'off' }) });
   const other = await addOrganization(under.database, 'other');
   const source_tarball_path = await upload(await packFiles(echoSource('hi')));
   const request = (workspaceId: string) => ({

@@ -7,7 +7,7 @@ import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openProcessAccounts, type ProcessAccounts } from '../../../infra/isolation/process-accounts.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
-import { type Builder, createBuilder } from '../../../pipelines/deployments/build/build-source.ts';
+import { type Builder, SourceBuilder } from '../../../pipelines/deployments/build/build-source.ts';
 import { runCommand } from '../../../pipelines/deployments/build/run-command.ts';
 import { createSourceReceiver } from '../../../pipelines/deployments/receive-source.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
@@ -36,7 +36,7 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
   beforeAll(async () => {
     under = await openDeployments();
     dataDir = mkdtempSync(join(tmpdir(), 'runlake-builds-'));
-    builder = createBuilder(depsOf());
+    builder = new SourceBuilder(depsOf());
   });
   afterAll(async () => {
     await builder?.close();
@@ -99,7 +99,7 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
 
   it('runs below a data folder that only Runlake can enter', async () => {
     const parent = mkdtempSync(join(tmpdir(), 'runlake-builds-'));
-    const below = createBuilder({ ...depsOf(join(parent, 'data')), sourceStore: depsOf().sourceStore });
+    const below = new SourceBuilder({ ...depsOf(join(parent, 'data')), sourceStore: depsOf().sourceStore });
     const files = Object.fromEntries(Object.entries(echoSource('hi')).map(([name, text]) => [`sub/${name}`, text]));
     await build({ files, install: 'ls -d sub', build: 'ls langgraph.json', path: 'sub/langgraph.json' }, below);
     expect(lines.join('')).toContain('sub\n');
@@ -163,7 +163,7 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
 
   it('cannot hide files in paths that are too long from the limit of disk space', async () => {
     const own = join(dataDir, 'limited');
-    const by = createBuilder({
+    const by = new SourceBuilder({
       ...depsOf(),
       config: { ...under.config, dataDir: own, deploymentsMaxBuildBytes: 2 ** 20 },
     });
