@@ -8,7 +8,7 @@ import { openDatabase } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { reportAgentMetrics } from '../../pipelines/agents/agent-metrics.ts';
-import { type Executor, startExecutor } from '../../pipelines/agents/execute/executor.ts';
+import { Executor } from '../../pipelines/agents/execute/executor.ts';
 import { createEndMarker, createFeedbackLinks } from '../../pipelines/agents/execute/publish-end.ts';
 import { createTraceRun } from '../../pipelines/agents/execute/trace-run.ts';
 import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
@@ -186,7 +186,7 @@ export function startWork(
           validHours: feedbackLinkHours,
           defaultSender,
         });
-  const executor = startExecutor({
+  const executor = new Executor({
     database: stores.database,
     pool,
     publisher,

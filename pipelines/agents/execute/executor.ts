@@ -20,7 +20,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import { startRepeating } from '../../../infra/timeouts/repeat.ts';
+import { type Repeater, startRepeating } from '../../../infra/timeouts/repeat.ts';
 import { claimRuns, getMsToNextRun } from '../runs/claim-runs.ts';
 import { sweepRuns } from '../runs/delete-run.ts';
 import { releaseRun } from '../runs/end-run.ts';
@@ -53,137 +53,148 @@ export interface ExecutorDeps {
   readonly revisionId?: string | undefined;
 }
 
-export interface Executor {
-  /** Looks for runs to claim. Call it after a run was created, ended or cancelled. */
-  wake(): void;
-  /** Checks the leases at once. Call it after a cancel request for a run that may be active in this process. */
-  checkLeases(): void;
-  /** Publishes missing ends at once. Call it after a run has ended while no process was executing it. */
-  publishMissingEnds(): void;
-  /** Number of active attempts of this process. */
-  readonly running: number;
-  stop(drainMs: number): Promise<void>;
-}
-
 const sweepIntervalMs = 1_000;
 /** A claim may miss runs that became due less than this time before the claim. */
 const dueRecheckDelayMs = 20;
 /** Delay before a claim for extra slots, so that runs created while all slots are used share one claim. */
 const extraClaimDelayMs = 25;
 
-export function startExecutor(deps: ExecutorDeps): Executor {
-  const { database, pool, deploymentId, logger, revisionId } = deps;
-  const processId = randomUUID();
-  const leases = new Leases({
-    ...deps,
-    process: { deploymentId, processId },
-    requeue: (run) => releaseRun(database, { ...run, deploymentId }, { alone: false, countsAsLost: true }),
-    onAlive: () => search.wake(),
-  });
-  const attempts = new Set<Promise<void>>();
-  let isStopping = false;
-  let extraTimer: NodeJS.Timeout | undefined;
-  let isExtraClaimDue = false;
+export class Executor {
+  readonly #deps: ExecutorDeps;
+  readonly #processId = randomUUID();
+  readonly #leases: Leases;
+  readonly #attempts = new Set<Promise<void>>();
+  readonly #search: Repeater;
+  readonly #sweeps: Repeater;
+  #isStopping = false;
+  #extraTimer: NodeJS.Timeout | undefined;
+  #isExtraClaimDue = false;
   /** Number of slots reserved for runs that the worker pool has not accepted yet. */
-  let reservedSlots = 0;
+  #reservedSlots = 0;
   /** Whether all slots were used at the last claim, so that due runs may be waiting. */
-  let isFull = false;
-  const countFreeSlots = () => (leases.alive ? pool.freeSlots - reservedSlots : 0);
-  const countExtraSlots = () => (leases.alive ? Math.max(0, pool.extraSlots + Math.min(0, countFreeSlots())) : 0);
+  #isFull = false;
+
+  constructor(deps: ExecutorDeps) {
+    const { database, pool, deploymentId, logger } = deps;
+    this.#deps = deps;
+    this.#leases = new Leases({
+      ...deps,
+      process: { deploymentId, processId: this.#processId },
+      requeue: (run) => releaseRun(database, { ...run, deploymentId }, { alone: false, countsAsLost: true }),
+      onAlive: () => this.wake(),
+    });
+    this.#search = startRepeating(() => this.#claimDueRuns(), {
+      maxPauseMs: 60_000,
+      onFailure: (err) => logger.warn({ err }, 'runs not claimed; retrying'),
+    });
+    this.#sweeps = startRepeating(() => this.#sweep(), {
+      maxPauseMs: sweepIntervalMs,
+      onFailure: (err) => logger.warn({ err }, 'sweep of runs failed; retrying'),
+    });
+    pool.onFree(() => this.#wakeIfFull());
+  }
+
+  /** Number of active attempts of this process. */
+  get running(): number {
+    return this.#attempts.size;
+  }
+
+  /** Looks for runs to claim. Call it after a run was created, ended or cancelled. */
+  wake(): void {
+    this.#search.wake();
+  }
+
+  /** Checks the leases at once. Call it after a cancel request for a run that may be active in this process. */
+  checkLeases(): void {
+    this.#leases.renewSoon();
+  }
+
+  /** Publishes missing ends at once. Call it after a run has ended while no process was executing it. */
+  publishMissingEnds(): void {
+    this.#sweeps.wake();
+  }
+
+  async stop(drainMs: number): Promise<void> {
+    this.#isStopping = true;
+    clearTimeout(this.#extraTimer);
+    await Promise.all([this.#search.stop(), this.#sweeps.stop()]);
+    await Promise.all([this.#deps.pool.close(drainMs), this.#waitForAttempts()]);
+    await this.#leases.stop();
+  }
 
   /** Claims due runs. Returns the milliseconds until the next run is due. */
-  async function claimDueRuns(): Promise<number | undefined> {
-    const slots = Math.max(0, countFreeSlots());
-    isFull = slots === 0;
-    const extraSlots = isFull && !isExtraClaimDue ? 0 : countExtraSlots();
-    if (isFull && !isExtraClaimDue && countExtraSlots() > 0)
-      extraTimer ??= setTimeout(claimExtraRuns, extraClaimDelayMs);
-    isExtraClaimDue = false;
+  async #claimDueRuns(): Promise<number | undefined> {
+    const { database, deploymentId, revisionId } = this.#deps;
+    const { slots, extraSlots } = this.#chooseSlots();
     if (slots + extraSlots === 0) return undefined;
     const claimedAtMs = performance.now();
-    reservedSlots += slots + extraSlots;
+    this.#reservedSlots += slots + extraSlots;
     let claimedRuns: readonly ClaimedRun[] = [];
     try {
-      claimedRuns = await claimRuns(database, deploymentId, { slots, extraSlots, processId, revisionId });
+      const claim = { slots, extraSlots, processId: this.#processId, revisionId };
+      claimedRuns = await claimRuns(database, deploymentId, claim);
     } finally {
-      reservedSlots -= slots + extraSlots - claimedRuns.length;
+      this.#reservedSlots -= slots + extraSlots - claimedRuns.length;
     }
-    for (const run of claimedRuns) attempt(run, claimedAtMs);
-    if (claimedRuns.length > 0) search.wake();
-    if (claimedRuns.length > 0 || isFull) return undefined;
+    for (const run of claimedRuns) this.#attempt(run, claimedAtMs);
+    if (claimedRuns.length > 0) this.wake();
+    if (claimedRuns.length > 0 || this.#isFull) return undefined;
     // `getMsToNextRun` omits runs that are overdue because a request writes to their thread; that request wakes the
     // executor.
     const dueMs = await getMsToNextRun(database, deploymentId, dueRecheckDelayMs);
     return dueMs === undefined || dueMs > 0 ? dueMs : dueRecheckDelayMs;
   }
 
-  function claimExtraRuns(): void {
-    extraTimer = undefined;
-    isExtraClaimDue = true;
-    search.wake();
+  /** Returns the slots of a claim. Without free slots, a claim for the extra slots becomes due. */
+  #chooseSlots(): { readonly slots: number; readonly extraSlots: number } {
+    const { pool } = this.#deps;
+    const freeSlots = this.#leases.alive ? pool.freeSlots - this.#reservedSlots : 0;
+    const slots = Math.max(0, freeSlots);
+    const extraSlots = this.#leases.alive ? Math.max(0, pool.extraSlots + Math.min(0, freeSlots)) : 0;
+    this.#isFull = slots === 0;
+    const isDelayed = this.#isFull && !this.#isExtraClaimDue;
+    this.#isExtraClaimDue = false;
+    if (!isDelayed) return { slots, extraSlots };
+    if (extraSlots > 0) this.#extraTimer ??= setTimeout(() => this.#claimExtraRuns(), extraClaimDelayMs);
+    return { slots, extraSlots: 0 };
+  }
+
+  #claimExtraRuns(): void {
+    this.#extraTimer = undefined;
+    this.#isExtraClaimDue = true;
+    this.wake();
   }
 
   /** Starts an attempt of a claimed run. The caller has reserved a slot for it. */
-  function attempt(run: ClaimedRun, claimedAtMs: number): void {
+  #attempt(run: ClaimedRun, claimedAtMs: number): void {
     let isReserved = true;
     const endReservation = () => {
-      if (isReserved) reservedSlots -= 1;
+      if (isReserved) this.#reservedSlots -= 1;
       isReserved = false;
     };
-    const attemptPromise = attemptRun(
-      { ...deps, isStopping: () => isStopping, onAccepted: endReservation },
-      leases,
-      run,
-      claimedAtMs,
-    )
-      .catch((err) => logger.error({ err, runId: run.runId }, 'attempt failed unexpectedly'))
+    const deps = { ...this.#deps, isStopping: () => this.#isStopping, onAccepted: endReservation };
+    const attempt = attemptRun(deps, this.#leases, run, claimedAtMs)
+      .catch((err) => this.#deps.logger.error({ err, runId: run.runId }, 'attempt failed unexpectedly'))
       .finally(() => {
         endReservation();
-        attempts.delete(attemptPromise);
-        wakeIfFull();
+        this.#attempts.delete(attempt);
+        this.#wakeIfFull();
       });
-    attempts.add(attemptPromise);
+    this.#attempts.add(attempt);
   }
 
-  async function waitForAttempts(): Promise<void> {
-    while (attempts.size > 0) await Promise.all(attempts);
+  async #waitForAttempts(): Promise<void> {
+    while (this.#attempts.size > 0) await Promise.all(this.#attempts);
   }
 
-  function wakeIfFull(): void {
-    if (isFull) search.wake();
+  #wakeIfFull(): void {
+    if (this.#isFull) this.wake();
   }
 
-  const search = startRepeating(claimDueRuns, {
-    maxPauseMs: 60_000,
-    onFailure: (err) => logger.warn({ err }, 'runs not claimed; retrying'),
-  });
-  const sweeps = startRepeating(sweep, {
-    maxPauseMs: sweepIntervalMs,
-    onFailure: (err) => logger.warn({ err }, 'sweep of runs failed; retrying'),
-  });
-
-  async function sweep(): Promise<void> {
+  async #sweep(): Promise<void> {
     // If one of them fails, the other still has work that it can do.
-    await sweepRuns(database, deploymentId)
-      .finally(() => publishLateEnds(deps))
-      .finally(search.wake);
+    await sweepRuns(this.#deps.database, this.#deps.deploymentId)
+      .finally(() => publishLateEnds(this.#deps))
+      .finally(() => this.wake());
   }
-
-  pool.onFree(wakeIfFull);
-
-  return {
-    wake: search.wake,
-    checkLeases: () => leases.renewSoon(),
-    publishMissingEnds: sweeps.wake,
-    get running() {
-      return attempts.size;
-    },
-    async stop(drainMs) {
-      isStopping = true;
-      clearTimeout(extraTimer);
-      await Promise.all([search.stop(), sweeps.stop()]);
-      await Promise.all([pool.close(drainMs), waitForAttempts()]);
-      await leases.stop();
-    },
-  };
 }
