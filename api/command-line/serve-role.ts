@@ -100,53 +100,28 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
     ...storingChecks,
     { name: 'jobs', check: () => jobs.check() },
   ];
-  const lines: string[] = [];
-  let graphCode: string | undefined;
-  let services: Services | undefined;
-  let operatorKey: SignInKey | undefined;
-  if (loaded.mainApiServices) {
-    services = loaded.mainApiServices.createMainApiServices(
-      {
-        config,
-        logger,
-        stores,
-        addresses,
-        log,
-        jobs,
-        secretKey,
-        healthChecks,
-        countRuns,
-      },
-      shutdown,
-    );
+  const services = loaded.mainApiServices?.createMainApiServices(
+    { config, logger, stores, addresses, log, jobs, secretKey, healthChecks, countRuns },
+    shutdown,
+  );
+  if (services) {
     const { resealSecrets } = await import('./sealed-secrets.ts');
     await resealSecrets(database, config, { secretKey, logger });
     // Printed at once: if a later part fails, the next start finds the key and does not print it.
     printAdminKey(await bootstrap(database, config), mainApi ? listener.url : mainApiUrl(config, config.port));
-    if (role === 'all') operatorKey = await findOperatorKey(database);
   }
+  const operatorKey = role === 'all' ? await findOperatorKey(database) : undefined;
   // This step is added before the agents, so that the main API ends after them.
   if (mainApi) shutdown.add('HTTP', () => listener.drain());
-  const { agentsFile } = config;
-  if (services && agents && agentsFile !== undefined) {
+  const lines: string[] = [];
+  let graphCode: string | undefined;
+  if (services && agents && config.agentsFile !== undefined) {
     const { accept, authenticator, rateLimiter } = services;
-    const agentDeps = { config: { ...config, agentsFile }, logger, databaseUrl, stores, log, secretKey, accept };
-    if (part === 'work') {
-      ({ graphCode } = await agents.startAgentWork(agentDeps, shutdown));
-      lines.push('Runlake executes graph runs', `Graph code has ${graphCode}`);
-    } else {
-      const started = await agents
-        .startAgents({ ...agentDeps, authenticator, rateLimiter }, part, shutdown)
-        .catch((error: unknown) => {
-          if (isRunlakeError(error)) reportToHost(error);
-          throw error;
-        });
-      const { url } = started;
-      graphCode = started.graphCode;
-      reportStarted();
-      retireForHost(() => started.retire(config.drainTimeoutMs));
-      lines.push(`Runlake runs agents at ${url}  (API description: ${url}/docs)`, `Graph code has ${graphCode}`);
-    }
+    const graphConfig = { ...config, agentsFile: config.agentsFile };
+    const agentDeps = { config: graphConfig, logger, databaseUrl, stores, log, secretKey, accept };
+    const started = await serveAgents(agents, part, { ...agentDeps, authenticator, rateLimiter }, shutdown);
+    graphCode = started.graphCode;
+    lines.push(started.line, `Graph code has ${graphCode}`);
   }
   if (services && deployments) {
     const hostDeps = { config, logger, addresses, stores, log, secretKey, services };
@@ -162,24 +137,56 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
   if (!mainApi) shutdown.add('readiness', () => listener.drain());
   return {
     replaced: lock?.lost ?? new Promise(() => undefined),
-    open: () => {
-      const { url } = listener;
+    open() {
       listener.open(healthChecks, services);
-      if (role !== 'all' && role !== 'api') console.log(`Runlake ${work[role]}  (metrics and readiness: ${url})`);
-      if (mainApi) {
-        parts.folder?.writeRunFile({ url, ...addresses, graphCode }, config);
-        console.log(`Runlake answers at ${url}  (API description: ${url}/docs)`);
-        // Other users of the network could see the link on its way.
-        if (operatorKey !== undefined && loopbackOrigins.includes(url)) {
-          console.log(`Open ${url}/signin#once=${services?.signInLinks.issue(operatorKey)}  (signs in once)`);
-        }
-      }
-      for (const line of lines) console.log(line);
-      const outside =
-        parts.folder && config.databaseUrl === undefined ? describeOutsideFolder(parts.folder.path) : undefined;
-      if (outside !== undefined) console.log(outside);
+      printStarted(parts, { services, operatorKey, graphCode, lines });
     },
   };
+}
+
+/** Starts the part of the agent server that this process runs. Returns the line to print when it accepts requests. */
+async function serveAgents(
+  agents: NonNullable<LoadedParts['agents']>,
+  part: AgentsPart,
+  deps: Parameters<typeof agents.startAgents>[0],
+  shutdown: ShutdownSteps,
+): Promise<{ readonly graphCode: string; readonly line: string }> {
+  if (part === 'work') {
+    return { ...(await agents.startAgentWork(deps, shutdown)), line: 'Runlake executes graph runs' };
+  }
+  const started = await agents.startAgents(deps, part, shutdown).catch((error: unknown) => {
+    if (isRunlakeError(error)) reportToHost(error);
+    throw error;
+  });
+  const { url, graphCode } = started;
+  reportStarted();
+  retireForHost(() => started.retire(deps.config.drainTimeoutMs));
+  return { graphCode, line: `Runlake runs agents at ${url}  (API description: ${url}/docs)` };
+}
+
+interface StartedParts {
+  readonly services: Services | undefined;
+  readonly operatorKey: SignInKey | undefined;
+  readonly graphCode: string | undefined;
+  readonly lines: readonly string[];
+}
+
+function printStarted(
+  { role, loaded, config, folder, addresses, listener: { url } }: RoleDeps,
+  { services, operatorKey, graphCode, lines }: StartedParts,
+): void {
+  if (role !== 'all' && role !== 'api') console.log(`Runlake ${work[role]}  (metrics and readiness: ${url})`);
+  if (loaded.mainApi) {
+    folder?.writeRunFile({ url, ...addresses, graphCode }, config);
+    console.log(`Runlake answers at ${url}  (API description: ${url}/docs)`);
+    // Other users of the network could see the link on its way.
+    if (operatorKey !== undefined && loopbackOrigins.includes(url)) {
+      console.log(`Open ${url}/signin#once=${services?.signInLinks.issue(operatorKey)}  (signs in once)`);
+    }
+  }
+  for (const line of lines) console.log(line);
+  const outside = folder && config.databaseUrl === undefined ? describeOutsideFolder(folder.path) : undefined;
+  if (outside !== undefined) console.log(outside);
 }
 
 /** Prints what this start has done with the admin key. A created key is shown only this once. */
