@@ -18,6 +18,8 @@ import {
   type ObjectStore,
   openSource,
   readAtMost,
+  type UploadOptions,
+  type UploadResult,
 } from '../object-store.ts';
 import {
   createNotS3Error,
@@ -25,6 +27,7 @@ import {
   getStatus,
   isMissingBucketError,
   openS3Connection,
+  type RunCommand,
   type S3CallOptions,
   type S3Connection,
   type S3Options,
@@ -38,130 +41,130 @@ const minMultipartBytes = 16 * 1024 ** 2;
 /** Opens a bucket with the S3 API. Connects at the first call. */
 export function openS3Store(options: S3Options): ObjectStore {
   const connection = openS3Connection(options);
-  const { bucket } = connection;
-  const resolveKey = (key: string) => joinKey(options.prefix, key);
-  const resolvePath = (key: string) =>
-    joinKey(options.isBucketInEndpoint ? undefined : options.bucket, options.prefix, key);
-  const buildCall = (step: ObjectStep, key: string): ObjectCall => ({ step, location: resolvePath(key) });
+  const bucketPath = options.isBucketInEndpoint ? undefined : options.bucket;
+  const resolvePath = (key: string) => joinKey(bucketPath, options.prefix, key);
+  const target = (step: ObjectStep, key: string): Target => ({
+    connection,
+    call: { step, location: resolvePath(key) },
+    name: joinKey(options.prefix, key),
+  });
 
   return {
     resolvePath,
-    async ping({ signal } = {}) {
-      const whole = options.isBucketInEndpoint ? undefined : options.bucket;
-      const call: ObjectCall = { step: 'reach', location: joinKey(connection.location, whole) };
-      await connection.send(
-        call,
-        (run) =>
-          run(new HeadBucketCommand({ Bucket: bucket })).catch((raw) => {
-            if (isMissingBucketError(raw)) {
-              throw createDestinationError('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
-            }
-            // Any other response shows that the store is reachable. Responses to HEAD have no body, so the next step
-            // reports errors in more detail.
-            if ((getStatus(raw) ?? 500) >= 500) throw raw;
-          }),
-        { signal },
-      );
-    },
+    ping: ({ signal } = {}) =>
+      pingBucket(connection, { step: 'reach', location: joinKey(connection.location, bucketPath) }, signal),
     put(key, body, { contentType, signal } = {}) {
       const sha256 = createHash('sha256').update(body).digest('hex');
-      return uploadSmall(
-        connection,
-        buildCall('write', key),
-        { name: resolveKey(key), body, sha256, contentType },
-        { signal },
-      );
+      return uploadSmall(target('write', key), { body, sha256, contentType }, { signal });
     },
     get(key, { maxBytes, signal }) {
+      const { call, name } = target('read', key);
+      const command = new GetObjectCommand({ Bucket: connection.bucket, Key: name });
       return connection.send(
-        buildCall('read', key),
-        async (run) => {
-          const { Body } = await run(new GetObjectCommand({ Bucket: bucket, Key: resolveKey(key) }));
-          return readAtMost(Body as AsyncIterable<Uint8Array>, maxBytes);
-        },
+        call,
+        async (run) => readAtMost((await run(command)).Body as AsyncIterable<Uint8Array>, maxBytes),
         { signal, bytes: maxBytes },
       );
     },
     stat: (key, { signal } = {}) =>
-      readObjectHead(buildCall('read', key), resolveKey(key), signal).catch((error) => {
+      readObjectHead(target('read', key), signal).catch((error) => {
         if (isMissingObjectError(error)) return undefined;
         throw error;
       }),
     async delete(key, { signal } = {}) {
-      const command = new DeleteObjectCommand({ Bucket: bucket, Key: resolveKey(key) });
-      await connection.send(buildCall('delete', key), (run) => run(command), { signal });
+      const { call, name } = target('delete', key);
+      const command = new DeleteObjectCommand({ Bucket: connection.bucket, Key: name });
+      await connection.send(call, (run) => run(command), { signal });
     },
-    async upload(key, path, uploadOptions = {}) {
-      const { signal, onProgress } = uploadOptions;
-      const call = buildCall('upload', key);
-      const name = resolveKey(key);
-      const readStat = () => readObjectHead(call, name, signal);
-      const file = await openSource(path);
-      try {
-        const { size: bytes } = await file.stat();
-        if (bytes >= minMultipartBytes) {
-          const uploaded = await uploadParts(
-            connection,
-            call,
-            { name, file, bytes },
-            { ...uploadOptions, now: readStat },
-          );
-          return { ...uploaded, etag: await verifyAndReadEtag(call, name, bytes, signal) };
-        }
-        const hash = createHash('sha256');
-        const body = Buffer.allocUnsafe(bytes);
-        await fillFromFile(file, body, 0, [hash]);
-        const sha256 = hash.digest('hex');
-        const write = (condition: WriteCondition) =>
-          uploadSmall(connection, call, { name, body, sha256 }, { signal }, condition);
-        await writeConditionally(call, write, { ...uploadOptions, now: readStat });
-        onProgress?.(bytes);
-        return { bytes, sha256, etag: await verifyAndReadEtag(call, name, bytes, signal) };
-      } finally {
-        await file.close();
-      }
+    upload: (key, path, uploadOptions = {}) => uploadFile(target('upload', key), path, uploadOptions),
+    abortUploads(key, uploadIds, { signal } = {}) {
+      const { call, name } = target('upload', key);
+      return abortObjectUploads(connection, call, name, uploadIds, { signal });
     },
-    abortUploads: (key, uploadIds, { signal } = {}) =>
-      abortObjectUploads(connection, buildCall('upload', key), resolveKey(key), uploadIds, { signal }),
     close: async () => connection.close(),
   };
+}
 
-  /** @throws DESTINATION_OBJECT_MISSING, DESTINATION_ACCESS_DENIED */
-  async function readObjectHead(call: ObjectCall, name: string, signal: AbortSignal | undefined): Promise<ObjectStat> {
-    const { ContentLength, ETag } = await connection.send(
-      call,
-      (run) =>
-        run(new HeadObjectCommand({ Bucket: bucket, Key: name })).catch((raw) => {
-          if (getStatus(raw) === 404)
-            throw runlakeError('DESTINATION_OBJECT_MISSING', { where: call.location }, { cause: raw });
-          throw raw;
-        }),
-      { signal },
-    );
-    return { bytes: ContentLength ?? -1, etag: ETag };
-  }
+/** The object of a call. */
+interface Target {
+  readonly connection: S3Connection;
+  readonly call: ObjectCall;
+  /** Key in the bucket. */
+  readonly name: string;
+}
 
-  /**
-   * Verifies the size of the stored object, if reading is permitted. @returns its ETag. @throws
-   * DESTINATION_OBJECT_DAMAGED
-   */
-  async function verifyAndReadEtag(call: ObjectCall, name: string, bytes: number, signal: AbortSignal | undefined) {
-    const found = await readObjectHead(call, name, signal).catch((error) => {
-      if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
-      // The upload has just succeeded, so the object has been moved or deleted since then.
-      if (isMissingObjectError(error))
-        throw createDestinationError('DESTINATION_OBJECT_DAMAGED', call, 'it is not there', error);
-      throw error;
+async function pingBucket(connection: S3Connection, call: ObjectCall, signal: AbortSignal | undefined): Promise<void> {
+  const command = new HeadBucketCommand({ Bucket: connection.bucket });
+  const ping = (run: RunCommand) =>
+    run(command).catch((raw) => {
+      if (isMissingBucketError(raw)) {
+        throw createDestinationError('DESTINATION_BUCKET_NOT_VALID', call, 'there is no such bucket', raw);
+      }
+      // Any other response shows that the store is reachable. Responses to HEAD have no body, so the next step
+      // reports errors in more detail.
+      if ((getStatus(raw) ?? 500) >= 500) throw raw;
     });
-    if (found === undefined || found.bytes === bytes) return found?.etag;
-    const reason = `it has ${found.bytes} bytes, but ${bytes} were sent`;
-    throw createDestinationError('DESTINATION_OBJECT_DAMAGED', call, reason);
+  await connection.send(call, ping, { signal });
+}
+
+/** @throws DESTINATION_OBJECT_MISSING, DESTINATION_ACCESS_DENIED */
+async function readObjectHead(
+  { connection, call, name }: Target,
+  signal: AbortSignal | undefined,
+): Promise<ObjectStat> {
+  const command = new HeadObjectCommand({ Bucket: connection.bucket, Key: name });
+  const read = (run: RunCommand) =>
+    run(command).catch((raw) => {
+      if (getStatus(raw) === 404)
+        throw runlakeError('DESTINATION_OBJECT_MISSING', { where: call.location }, { cause: raw });
+      throw raw;
+    });
+  const { ContentLength, ETag } = await connection.send(call, read, { signal });
+  return { bytes: ContentLength ?? -1, etag: ETag };
+}
+
+async function uploadFile(target: Target, path: string, options: UploadOptions): Promise<UploadResult> {
+  const { connection, call, name } = target;
+  const { signal, onProgress } = options;
+  const conditions = { ...options, now: () => readObjectHead(target, signal) };
+  const file = await openSource(path);
+  try {
+    const { size: bytes } = await file.stat();
+    if (bytes >= minMultipartBytes) {
+      const uploaded = await uploadParts(connection, call, { name, file, bytes }, conditions);
+      return { ...uploaded, etag: await verifyAndReadEtag(target, bytes, signal) };
+    }
+    const hash = createHash('sha256');
+    const body = Buffer.allocUnsafe(bytes);
+    await fillFromFile(file, body, 0, [hash]);
+    const sha256 = hash.digest('hex');
+    const write = (condition: WriteCondition) => uploadSmall(target, { body, sha256 }, { signal }, condition);
+    await writeConditionally(call, write, conditions);
+    onProgress?.(bytes);
+    return { bytes, sha256, etag: await verifyAndReadEtag(target, bytes, signal) };
+  } finally {
+    await file.close();
   }
 }
 
+/**
+ * Verifies the size of the stored object, if reading is permitted. @returns its ETag. @throws
+ * DESTINATION_OBJECT_DAMAGED
+ */
+async function verifyAndReadEtag(target: Target, bytes: number, signal: AbortSignal | undefined) {
+  const createDamage = (reason: string, cause?: unknown) =>
+    createDestinationError('DESTINATION_OBJECT_DAMAGED', target.call, reason, cause);
+  const found = await readObjectHead(target, signal).catch((error) => {
+    if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
+    // The upload has just succeeded, so the object has been moved or deleted since then.
+    if (isMissingObjectError(error)) throw createDamage('it is not there', error);
+    throw error;
+  });
+  if (found === undefined || found.bytes === bytes) return found?.etag;
+  throw createDamage(`it has ${found.bytes} bytes, but ${bytes} were sent`);
+}
+
 interface SmallObject {
-  /** Key in the bucket. */
-  readonly name: string;
   readonly body: Uint8Array;
   /** Hash of the body, in hexadecimal. */
   readonly sha256: string;
@@ -170,9 +173,8 @@ interface SmallObject {
 
 /** Sends one PutObject. A response without an ETag means that nothing was stored. */
 async function uploadSmall(
-  connection: S3Connection,
-  call: ObjectCall,
-  { name, body, sha256, contentType = defaultContentType }: SmallObject,
+  { connection, call, name }: Target,
+  { body, sha256, contentType = defaultContentType }: SmallObject,
   { signal }: S3CallOptions,
   condition: WriteCondition = {},
 ): Promise<void> {
