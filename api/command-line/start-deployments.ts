@@ -90,10 +90,10 @@ async function loadImageDriver(
     const docker = new Docker();
     return createDockerDriver({ ...common, docker, network: await findOwnNetwork(docker, engineTimeoutMs) });
   }
-  const { createKubernetesDriver } = await import('../../pipelines/deployments/drivers/kubernetes-driver.ts');
+  const { KubernetesDriver } = await import('../../pipelines/deployments/drivers/kubernetes-driver.ts');
   const library = await import('@kubernetes/client-node');
   const kubeConfig = new library.KubeConfig();
   kubeConfig.loadFromDefault();
   const namespace = kubeConfig.getContextObject(kubeConfig.getCurrentContext())?.namespace ?? 'default';
-  return createKubernetesDriver(library, kubeConfig, { ...common, namespace, drainTimeoutMs: config.drainTimeoutMs });
+  return new KubernetesDriver(library, kubeConfig, { ...common, namespace, drainTimeoutMs: config.drainTimeoutMs });
 }

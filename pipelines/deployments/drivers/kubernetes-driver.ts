@@ -12,12 +12,20 @@
  *   4. To stop it, its objects are deleted. The cluster sends SIGTERM, and SIGKILL after the drain time.
  */
 
-import type { Configuration, KubeConfig, V1ContainerStatus, V1Pod } from '@kubernetes/client-node';
+import type {
+  AppsV1Api,
+  Configuration,
+  CoreV1Api,
+  KubeConfig,
+  KubernetesObjectApi,
+  V1ContainerStatus,
+  V1Pod,
+} from '@kubernetes/client-node';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import { containerName } from '../check-pod.ts';
-import type { DeploymentDriver, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
+import type { DeploymentDriver, ReplicaName, ReplicaSpec, StartedReplica, StartOptions } from '../driver.ts';
 import { respondsOk } from '../responds-ok.ts';
 import {
   createTimeoutError,
@@ -48,63 +56,108 @@ const failureReasons: ReadonlySet<string> = new Set([
   ...['CreateContainerConfigError', 'CreateContainerError', 'RunContainerError', 'CrashLoopBackOff'],
 ]);
 
-/** `library` is passed, because it is loaded only if the driver is configured. */
-export function createKubernetesDriver(
-  library: KubernetesLibrary,
-  kubeConfig: KubeConfig,
-  options: KubernetesObjectOptions,
-): DeploymentDriver {
-  const configuration = configureClient(library, kubeConfig, options);
-  const objects = new library.KubernetesObjectApi(configuration);
-  const core = new library.CoreV1Api(configuration);
-  const apps = new library.AppsV1Api(configuration);
-  const { namespace } = options;
+export class KubernetesDriver implements DeploymentDriver {
+  readonly name = 'kubernetes';
+  readonly #library: KubernetesLibrary;
+  readonly #kubeConfig: KubeConfig;
+  readonly #options: KubernetesObjectOptions;
+  readonly #objects: KubernetesObjectApi;
+  readonly #core: CoreV1Api;
+  readonly #apps: AppsV1Api;
 
-  const select = (name: string) => ({ namespace, labelSelector: `${replicaLabels.replica}=${name}` });
-  const listPods = async (name: string): Promise<readonly V1Pod[]> =>
-    (await core.listNamespacedPod(select(name))).items;
+  /** @param library is passed, because it is loaded only if the driver is configured. */
+  constructor(library: KubernetesLibrary, kubeConfig: KubeConfig, options: KubernetesObjectOptions) {
+    const configuration = configureClient(library, kubeConfig, options);
+    this.#library = library;
+    this.#kubeConfig = kubeConfig;
+    this.#options = options;
+    this.#objects = new library.KubernetesObjectApi(configuration);
+    this.#core = new library.CoreV1Api(configuration);
+    this.#apps = new library.AppsV1Api(configuration);
+  }
 
-  const ignoreMissing = (error: unknown) => {
-    if (!(error instanceof library.ApiException) || error.code !== 404) throw error;
-  };
+  async start(spec: ReplicaSpec, startOptions: StartOptions): Promise<StartedReplica> {
+    const { signal, onLog } = startOptions;
+    const { namespace } = this.#options;
+    const name = nameReplica(spec);
+    const url = `http://${name}.${namespace}.svc:${imagePort}`;
+    let hasReadyPod = false;
+    try {
+      await this.#apply(spec, signal);
+      await this.#awaitReady(name, startOptions);
+      hasReadyPod = true;
+      onLog(`The pod is ready. Waiting until ${url} responds to this process.`);
+      await waitUntilOk(url, signal, async () => undefined);
+    } catch (error) {
+      const cause = this.#explain(error);
+      // A pod that only this host cannot reach may be at work, and another host may reach it.
+      const isUnreachable = hasReadyPod && isStartTimeout(signal);
+      if (!isUnreachable && mustRemove(cause, signal)) await this.#remove(name, 0).catch(() => undefined);
+      if (signal.aborted) throw signal.reason;
+      if (error instanceof this.#library.ApiException && cause === error)
+        onLog(`Kubernetes failed (${error.code}): ${explainApiError(error)}`);
+      throw cause;
+    }
+    const findPod = async () => findNewest(await this.#listPods(name))?.metadata?.name;
+    const endLog = followPodLog({ library: this.#library, kubeConfig: this.#kubeConfig, namespace, findPod }, onLog);
+    return {
+      url,
+      ended: new Promise(() => undefined),
+      isHealthy: (checkSignal) => this.#isHealthy(name, url, checkSignal),
+      stop: async (drainMs) => {
+        await this.#remove(name, drainMs);
+        endLog();
+      },
+      detach: endLog,
+    };
+  }
 
-  async function removeReplica(name: string, drainMs: number): Promise<void> {
-    for (const header of listObjectHeaders(name, namespace))
-      await objects.delete(header, undefined, undefined, undefined, undefined, 'Background').catch(ignoreMissing);
-    const deletePods = () => core.deleteCollectionNamespacedPod({ ...select(name), gracePeriodSeconds: 0 });
+  async removeAbandoned(readNeeded: () => Promise<readonly ReplicaName[]>, signal: AbortSignal): Promise<void> {
+    const { namespace, installation } = this.#options;
+    const labelSelector = `${replicaLabels.installation}=${installation}`;
+    // The Secret of a replica is its first object that is created, and its last that is deleted.
+    const { items } = await this.#core.listNamespacedSecret({ namespace, labelSelector });
+    const kept = new Set((await readNeeded()).map(nameReplica));
+    const names = items.map(({ metadata }) => metadata?.name ?? '').filter((name) => !kept.has(name));
+    await removeEach(names, signal, (name) => this.#remove(name, 0));
+  }
+
+  async #apply(spec: ReplicaSpec, signal: AbortSignal): Promise<void> {
+    const { ServerSideApply } = this.#library.PatchStrategy;
+    for (const each of buildObjects(spec, this.#options)) {
+      signal.throwIfAborted();
+      const applied = this.#objects.patch(each, undefined, undefined, fieldManager, true, ServerSideApply);
+      await raceWithAbort(applied, signal);
+    }
+  }
+
+  async #remove(name: string, drainMs: number): Promise<void> {
+    for (const header of listObjectHeaders(name, this.#options.namespace))
+      await this.#objects.delete(header, undefined, undefined, undefined, undefined, 'Background').catch((error) => {
+        if (!(error instanceof this.#library.ApiException) || error.code !== 404) throw error;
+      });
+    const deletePods = () => this.#core.deleteCollectionNamespacedPod({ ...this.#select(name), gracePeriodSeconds: 0 });
     if (drainMs === 0) await deletePods();
-    const isGone = async () => (await listPods(name)).length === 0;
+    const isGone = async () => (await this.#listPods(name)).length === 0;
     const timing = { intervalMs: stopPollMs, timeoutMs: drainMs + removalTimeoutMs };
     if (!(await poll(isGone, timing))) await deletePods();
   }
 
-  async function readLastLines(pod: string, previous: boolean): Promise<string> {
-    const request = { name: pod, namespace, container: containerName, tailLines: maxLogLines, previous };
-    return core.readNamespacedPodLog(request).catch(() => '');
-  }
-
-  /** Why the cluster does not run the pod of a replica, for example for lack of a node or because of a quota. */
-  async function findObstacle(name: string, pods: readonly V1Pod[]): Promise<string | undefined> {
-    if (pods.length > 0) return findMessage(findNewest(pods)?.status?.conditions, 'PodScheduled', 'False');
-    const { items } = await apps.listNamespacedDeployment(select(name));
-    return findMessage(items[0]?.status?.conditions, 'ReplicaFailure', 'True');
-  }
-
   /** Resolves when a pod of the replica is ready. @throws DEPLOYMENT_START_FAILED; the reason of the signal */
-  async function awaitReady(name: string, { signal, onLog }: StartOptions): Promise<void> {
+  async #awaitReady(name: string, { signal, onLog }: StartOptions): Promise<void> {
     let shown: string | undefined;
     const attempt = async () => {
-      const pods = await raceWithAbort(listPods(name), signal);
+      const pods = await raceWithAbort(this.#listPods(name), signal);
       for (const pod of pods) {
         const failed = findFailure(pod);
         if (failed) {
-          const reading = readLastLines(pod.metadata?.name ?? '', failed.restartCount > 0);
+          const reading = this.#readLastLines(pod.metadata?.name ?? '', failed.restartCount > 0);
           const lines = await raceWithAbort(reading, signal);
           throw startFailed([`The pod cannot start: ${failed.reason}`, lines.trimEnd()].join('\n').trimEnd());
         }
         if (isReady(pod)) return true;
       }
-      const obstacle = await raceWithAbort(findObstacle(name, pods), signal);
+      const obstacle = await raceWithAbort(this.#findObstacle(name, pods), signal);
       if (obstacle !== undefined && obstacle !== shown) onLog(`The pod does not start yet: ${obstacle}`);
       shown = obstacle;
       return false;
@@ -117,68 +170,41 @@ export function createKubernetesDriver(
    * Returns whether the replica responds. If it does not, returns whether a pod is ready in the cluster, because the
    * network of this host may have failed; if the cluster does not answer either, returns true.
    */
-  async function isHealthy(name: string, url: string, signal: AbortSignal): Promise<boolean> {
+  async #isHealthy(name: string, url: string, signal: AbortSignal): Promise<boolean> {
     if (await respondsOk(url, AbortSignal.any([signal, AbortSignal.timeout(okTimeoutMs)]))) return true;
-    const pods = await raceWithAbort(listPods(name), signal).catch(() => undefined);
+    const pods = await raceWithAbort(this.#listPods(name), signal).catch(() => undefined);
     return pods?.some(isReady) ?? true;
   }
 
-  async function start(spec: ReplicaSpec, { signal, onLog }: StartOptions): Promise<StartedReplica> {
-    const name = nameReplica(spec);
-    const url = `http://${name}.${namespace}.svc:${imagePort}`;
-    let hasReadyPod = false;
-    try {
-      for (const each of buildObjects(spec, options)) {
-        signal.throwIfAborted();
-        const { ServerSideApply } = library.PatchStrategy;
-        const applied = objects.patch(each, undefined, undefined, fieldManager, true, ServerSideApply);
-        await raceWithAbort(applied, signal);
-      }
-      await awaitReady(name, { signal, onLog });
-      hasReadyPod = true;
-      onLog(`The pod is ready. Waiting until ${url} responds to this process.`);
-      await waitUntilOk(url, signal, async () => undefined);
-      const findPod = async () => findNewest(await listPods(name))?.metadata?.name;
-      const endLog = followPodLog({ library, kubeConfig, namespace, findPod }, onLog);
-      return {
-        url,
-        ended: new Promise(() => undefined),
-        isHealthy: (checkSignal) => isHealthy(name, url, checkSignal),
-        async stop(drainMs) {
-          await removeReplica(name, drainMs);
-          endLog();
-        },
-        detach: endLog,
-      };
-    } catch (error) {
-      const isApiError = error instanceof library.ApiException;
-      const cause =
-        isApiError && isRefused(error.code)
-          ? startFailed(`Kubernetes refused (${error.code}): ${explainApiError(error)}`, error)
-          : error instanceof library.AbortError
-            ? createTimeoutError('Kubernetes', options.engineTimeoutMs, error)
-            : error;
-      // A pod that only this host cannot reach may be at work, and another host may reach it.
-      const isUnreachable = hasReadyPod && isStartTimeout(signal);
-      if (!isUnreachable && mustRemove(cause, signal)) await removeReplica(name, 0).catch(() => undefined);
-      if (signal.aborted) throw signal.reason;
-      if (isApiError && cause === error) onLog(`Kubernetes failed (${error.code}): ${explainApiError(error)}`);
-      throw cause;
-    }
+  /** Why the cluster does not run the pod of a replica, for example for lack of a node or because of a quota. */
+  async #findObstacle(name: string, pods: readonly V1Pod[]): Promise<string | undefined> {
+    if (pods.length > 0) return findMessage(findNewest(pods)?.status?.conditions, 'PodScheduled', 'False');
+    const { items } = await this.#apps.listNamespacedDeployment(this.#select(name));
+    return findMessage(items[0]?.status?.conditions, 'ReplicaFailure', 'True');
   }
 
-  return {
-    name: 'kubernetes',
-    start,
-    async removeAbandoned(readNeeded, signal) {
-      const labelSelector = `${replicaLabels.installation}=${options.installation}`;
-      // The Secret of a replica is its first object that is created, and its last that is deleted.
-      const { items } = await core.listNamespacedSecret({ namespace, labelSelector });
-      const kept = new Set((await readNeeded()).map(nameReplica));
-      const names = items.map(({ metadata }) => metadata?.name ?? '').filter((name) => !kept.has(name));
-      await removeEach(names, signal, (name) => removeReplica(name, 0));
-    },
-  };
+  async #readLastLines(pod: string, previous: boolean): Promise<string> {
+    const { namespace } = this.#options;
+    const request = { name: pod, namespace, container: containerName, tailLines: maxLogLines, previous };
+    return this.#core.readNamespacedPodLog(request).catch(() => '');
+  }
+
+  async #listPods(name: string): Promise<readonly V1Pod[]> {
+    return (await this.#core.listNamespacedPod(this.#select(name))).items;
+  }
+
+  #select(name: string) {
+    return { namespace: this.#options.namespace, labelSelector: `${replicaLabels.replica}=${name}` };
+  }
+
+  /** Returns the cause of a failed start, in terms of the deployment. */
+  #explain(error: unknown): unknown {
+    const { ApiException, AbortError } = this.#library;
+    if (error instanceof ApiException && isRefused(error.code))
+      return startFailed(`Kubernetes refused (${error.code}): ${explainApiError(error)}`, error);
+    if (error instanceof AbortError) return createTimeoutError('Kubernetes', this.#options.engineTimeoutMs, error);
+    return error;
+  }
 }
 
 /** Like `kubeConfig.makeApiClient`, with a timeout of the requests. */

@@ -3,7 +3,7 @@ import * as library from '@kubernetes/client-node';
 import { Agent, buildConnector, getGlobalDispatcher, setGlobalDispatcher } from 'undici';
 import { afterEach } from 'vitest';
 import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
-import { createKubernetesDriver } from '../../../../pipelines/deployments/drivers/kubernetes-driver.ts';
+import { KubernetesDriver } from '../../../../pipelines/deployments/drivers/kubernetes-driver.ts';
 import { startReplica } from '../../../api/control-plane/open-proxy.ts';
 import { commonSpec, createStartOptions, type Exchange, name, openRecordedApi } from './recorded-api.ts';
 
@@ -145,7 +145,7 @@ export async function open(exchanges: readonly Exchange[], { engineTimeoutMs = 6
     { name: 'recorded', server: `http://127.0.0.1:${api.port}`, skipTLSVerify: true },
     { name: 'runlake' },
   );
-  const driver = createKubernetesDriver(library, kubeConfig, {
+  const driver = new KubernetesDriver(library, kubeConfig, {
     ...{ namespace: 'agents', installation: 'inst', publicUrl: undefined, drainTimeoutMs: 20_000, engineTimeoutMs },
   });
   return { api, driver, ...createStartOptions() };
