@@ -31,21 +31,7 @@ export interface TableColumn<T> {
   readonly render: (row: T) => ReactNode;
 }
 
-/**
- * A table that renders only the rows in view. Arrow keys, `j` and `k` move the selection; Enter opens the selected row.
- */
-export function VirtualTable<T>({
-  label,
-  columns,
-  visibility,
-  rows,
-  getKey,
-  rowHeight = defaultRowHeight,
-  currentKey,
-  onOpen,
-  pages,
-  rowName,
-}: {
+interface VirtualTableProps<T> {
   readonly label: string;
   readonly columns: readonly TableColumn<T>[];
   /** Columns that are not shown. Default: all are shown. */
@@ -58,12 +44,20 @@ export function VirtualTable<T>({
   readonly currentKey?: string | undefined;
   readonly onOpen: (row: T) => void;
   /** The next one is loaded near the end of the rows. */
-  readonly pages: Pages & { readonly isFetchNextPageError: boolean };
+  readonly pages: TablePages;
   /** What a row is, such as `run`. */
   readonly rowName: string;
-}) {
+}
+
+type TablePages = Pages & { readonly isFetchNextPageError: boolean };
+
+/**
+ * A table that renders only the rows in view. Arrow keys, `j` and `k` move the selection; Enter opens the selected row.
+ */
+export function VirtualTable<T>(props: VirtualTableProps<T>) {
+  const { label, columns, visibility = allColumns, rows, getKey, rowHeight = defaultRowHeight, currentKey } = props;
+  const { onOpen, pages, rowName } = props;
   const scroller = useRef<HTMLDivElement>(null);
-  const pending = useRef<number>(undefined);
   const definitions = useMemo(
     () =>
       columns.map(
@@ -80,13 +74,10 @@ export function VirtualTable<T>({
     columns: definitions,
     data: rows as readonly (T & object)[],
     getRowId: getKey,
-    state: { columnVisibility: visibility ?? allColumns },
+    state: { columnVisibility: visibility },
   });
   const model = table.getRowModel().rows;
-  const { shown, template, minWidth } = useMemo(
-    () => arrange(columns, visibility ?? allColumns),
-    [columns, visibility],
-  );
+  const { shown, template, minWidth } = useMemo(() => arrange(columns, visibility), [columns, visibility]);
   const virtual = useVirtualizer({
     count: model.length,
     getScrollElement: () => scroller.current,
@@ -94,16 +85,10 @@ export function VirtualTable<T>({
     overscan: 12,
   });
   const items = virtual.getVirtualItems();
-  const last = items.at(-1)?.index ?? 0;
-  const { hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage } = pages;
-  // After a failure, the footer offers to try again.
-  const mayFetch = hasNextPage && !isFetchingNextPage && !isFetchNextPageError;
-  useEffect(() => {
-    if (last >= rows.length - prefetchRows && mayFetch) void fetchNextPage();
-  }, [last, rows.length, mayFetch, fetchNextPage]);
-
-  const move = (event: KeyboardEvent) => {
-    const row = (event.target as HTMLElement).closest<HTMLElement>('[data-index]');
+  usePrefetch(pages, rows.length - (items.at(-1)?.index ?? 0));
+  const pending = useRef<number>(undefined);
+  const onKeyDown = (event: KeyboardEvent) => {
+    const row = findRow(event);
     // The focus moves in the next frame; a repeated key can arrive earlier.
     const at = row ? (pending.current ?? Number(row.dataset.index)) : -1;
     const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
@@ -118,14 +103,13 @@ export function VirtualTable<T>({
       });
     } else if (event.key === 'Enter' && event.target === row && rows[at]) onOpen(rows[at]);
   };
-  const open = (event: MouseEvent) => {
-    const row = (event.target as HTMLElement).closest<HTMLElement>('[data-index]');
-    const opened = row && rows[Number(row.dataset.index)];
-    if (opened) onOpen(opened);
+  const onClick = (event: MouseEvent) => {
+    const clicked = rows[Number(findRow(event)?.dataset.index)];
+    if (clicked) onOpen(clicked);
   };
   return (
     <div className="virtual-scroll" ref={scroller} tabIndex={-1}>
-      <div role="table" aria-label={label} aria-rowcount={rows.length + 1} onKeyDown={move}>
+      <div role="table" aria-label={label} aria-rowcount={rows.length + 1} onKeyDown={onKeyDown}>
         <div className="virtual-head" role="row" aria-rowindex={1} style={{ gridTemplateColumns: template, minWidth }}>
           {shown.map(({ id, label: name, isNumber }) => (
             <div key={id} role="columnheader" className={isNumber ? 'number clip' : 'clip'}>
@@ -137,7 +121,7 @@ export function VirtualTable<T>({
           role="presentation"
           className="virtual-body"
           style={{ height: virtual.getTotalSize(), minWidth }}
-          onClick={open}
+          onClick={onClick}
         >
           {items.map(({ index, start }) => {
             const row = model[index];
@@ -163,6 +147,20 @@ export function VirtualTable<T>({
       </div>
     </div>
   );
+}
+
+/** Fetches the next page when few rows remain below the last visible row. */
+function usePrefetch(pages: TablePages, remaining: number): void {
+  const { hasNextPage, isFetchingNextPage, isFetchNextPageError, fetchNextPage } = pages;
+  // After a failure, the footer offers to try again.
+  const mayFetch = hasNextPage && !isFetchingNextPage && !isFetchNextPageError;
+  useEffect(() => {
+    if (remaining <= prefetchRows && mayFetch) void fetchNextPage();
+  }, [remaining, mayFetch, fetchNextPage]);
+}
+
+function findRow({ target }: KeyboardEvent | MouseEvent): HTMLElement | null {
+  return (target as HTMLElement).closest<HTMLElement>('[data-index]');
 }
 
 /** Returns the visible columns, and the widths of the columns of the grid. */

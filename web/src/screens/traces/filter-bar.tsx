@@ -24,26 +24,12 @@ export function FilterBar({
   const id = useId();
   useEffect(() => setText(filter), [filter]);
 
-  const values = useMemo(() => {
-    const byField = new Map<string, string[]>();
-    for (const { key, value } of facets) {
-      const field = key === 'tag' ? 'tags' : key;
-      byField.set(field, [...(byField.get(field) ?? []), value]);
-    }
-    return byField;
-  }, [facets]);
+  const values = useMemo(() => groupByField(facets), [facets]);
   const { start, options } = completeFilter(text, caret, values);
   const isListed = isOpen && options.length > 0 && text !== '';
 
   const expression = toExpression(useDeferredValue(text));
-  const check = useQuery({
-    queryKey: ['filter-check', expression],
-    queryFn: ({ signal }) => call('post', '/api/v1/runs/query/validate', { body: { filter: expression }, signal }),
-    enabled: expression !== '',
-    staleTime: Number.POSITIVE_INFINITY,
-  });
-  const problem = expression === '' ? undefined : check.data?.errors[0]?.message;
-  const position = problem === undefined ? undefined : findPosition(problem);
+  const problem = useProblem(expression);
 
   const insert = (option: string) => {
     const next = text.slice(0, start) + option + text.slice(caret);
@@ -55,9 +41,8 @@ export function FilterBar({
       setCaret(at);
     });
   };
-  const apply = () => {
+  const apply = (next: string) => {
     setOpen(false);
-    const next = toExpression(text);
     setText(next);
     onChange(next === '' ? undefined : next);
   };
@@ -71,7 +56,7 @@ export function FilterBar({
     } else if ((event.key === 'Enter' || event.key === 'Tab') && option !== undefined) {
       event.preventDefault();
       insert(option);
-    } else if (event.key === 'Enter') apply();
+    } else if (event.key === 'Enter') apply(toExpression(text));
     else if (event.key === 'Escape') setOpen(false);
   };
   return (
@@ -103,15 +88,7 @@ export function FilterBar({
           onKeyDown={onKeyDown}
         />
         {text !== '' && (
-          <button
-            type="button"
-            className="button quiet icon"
-            aria-label="Clear the filter"
-            onClick={() => {
-              setText('');
-              onChange(undefined);
-            }}
-          >
+          <button type="button" className="button quiet icon" aria-label="Clear the filter" onClick={() => apply('')}>
             <Icon name="close" />
           </button>
         )}
@@ -135,19 +112,44 @@ export function FilterBar({
         ))}
       </div>
       <div id={`${id}-problem`} className="filter-problem" role="status">
-        {problem !== undefined && !isListed && (
-          <>
-            {position !== undefined && (
-              <code>
-                {showInvisible(expression.slice(Math.max(0, position - 20), position))}
-                <mark>{showInvisible(expression.slice(position, position + 1)) || '␣'}</mark>
-                {showInvisible(expression.slice(position + 1, position + 20))}
-              </code>
-            )}
-            <span className="error-text">{problem}</span>
-          </>
-        )}
+        {problem !== undefined && !isListed && <Problem expression={expression} problem={problem} />}
       </div>
     </div>
+  );
+}
+
+function groupByField(facets: readonly Facet[]): Map<string, string[]> {
+  const values = new Map<string, string[]>();
+  for (const { key, value } of facets) {
+    const field = key === 'tag' ? 'tags' : key;
+    values.set(field, [...(values.get(field) ?? []), value]);
+  }
+  return values;
+}
+
+/** Returns the first error of an expression. */
+function useProblem(expression: string): string | undefined {
+  const check = useQuery({
+    queryKey: ['filter-check', expression],
+    queryFn: ({ signal }) => call('post', '/api/v1/runs/query/validate', { body: { filter: expression }, signal }),
+    enabled: expression !== '',
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  return expression === '' ? undefined : check.data?.errors[0]?.message;
+}
+
+function Problem({ expression, problem }: { readonly expression: string; readonly problem: string }) {
+  const position = findPosition(problem);
+  return (
+    <>
+      {position !== undefined && (
+        <code>
+          {showInvisible(expression.slice(Math.max(0, position - 20), position))}
+          <mark>{showInvisible(expression.slice(position, position + 1)) || '␣'}</mark>
+          {showInvisible(expression.slice(position + 1, position + 20))}
+        </code>
+      )}
+      <span className="error-text">{problem}</span>
+    </>
   );
 }
