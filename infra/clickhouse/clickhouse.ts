@@ -111,5 +111,4 @@ export interface InsertBody {
   readonly body: Uint8Array;
   readonly settings?: ClickHouseSettings;
   readonly timeoutMs?: number;
-  readonly signal?: AbortSignal;
 }

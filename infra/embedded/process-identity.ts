@@ -134,19 +134,17 @@ const minOrphanAgeMs = 60_000;
  * Creates a folder below `root` for files that this process needs while it is running, and deletes the folders of dead
  * processes of the same user. Other users may be able to write to `root`; their folders are not opened.
  *
- * @param options `prefix` of the folder names, which distinguishes them in a shared `root`; `mode`, 0700 by default;
- *   `beforeDelete` is called for the folder of a dead process. A folder that cannot be deleted is logged.
+ * @param options `prefix` of the folder names, which distinguishes them in a shared `root`; `beforeDelete` is called for the folder of a dead process. A folder that cannot be deleted is logged.
  */
 export async function createProcessFolder(
   root: string,
   options: {
     readonly prefix?: string;
-    readonly mode?: number;
     readonly beforeDelete?: (folder: string) => Promise<void>;
     readonly logger?: Pick<Logger, 'warn'> | undefined;
   } = {},
 ): Promise<string> {
-  const { prefix = '', mode = 0o700, beforeDelete, logger } = options;
+  const { prefix = '', beforeDelete, logger } = options;
   await mkdir(root, { recursive: true, mode: 0o700 });
   for (const name of await readdir(root)) {
     const isOurs = name.startsWith(prefix) && /^\d+-[\da-f]{12}$/.test(name.slice(prefix.length));
@@ -160,7 +158,7 @@ export async function createProcessFolder(
     }
   }
   const own = join(root, `${prefix}${process.pid}-${randomBytes(6).toString('hex')}`);
-  await mkdir(own, { mode });
+  await mkdir(own, { mode: 0o700 });
   await writeFile(join(own, ownerFile), describeProcess(process.pid));
   return own;
 }

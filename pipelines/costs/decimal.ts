@@ -28,13 +28,11 @@ export function addDecimals(left: string, right: string): string {
   return `${total < 0n ? '-' : ''}${trimZeros(`${text.slice(0, -digits)}.${text.slice(-digits)}`)}`;
 }
 
-/**
- * Moves the decimal point to the left by `places` digits: 2.5 and 6 yield 0.0000025. The decimal must not be negative.
- */
-export function shiftDecimal(text: string, places: number): string {
+/** Divides a decimal that is not negative: 2.5 yields 0.0000025. */
+export function divideByMillion(text: string): string {
   const [whole = '0', fraction = ''] = text.split('.');
-  const digits = whole.padStart(places + 1, '0');
-  return trimZeros(`${digits.slice(0, -places)}.${digits.slice(-places)}${fraction}`);
+  const digits = whole.padStart(7, '0');
+  return trimZeros(`${digits.slice(0, -6)}.${digits.slice(-6)}${fraction}`);
 }
 
 const trimZeros = (text: string) => text.replace(/\.?0+$/, '');

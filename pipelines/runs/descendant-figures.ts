@@ -188,11 +188,11 @@ export const statedAncestorsSql = `multiIf(isNotNull(dotted_order), ${buildAnces
   isNull(parent_run_id), CAST([] AS Array(UUID)), [assumeNotNull(parent_run_id)])`;
 
 /**
- * SQL: a call and its ancestors, as tuples of id, whether it is the call, and the ancestors of the call. Ancestors have
+ * SQL: a call and its `ancestors`, as tuples of id, whether it is the call, and the ancestors of the call. Ancestors have
  * none here: an ARRAY JOIN would copy the list once for each element.
  */
-export const buildNodesSql = (call: string, ancestors: string) =>
-  `arrayConcat([(${call}, true, ${ancestors})], arrayMap(above -> (above, false, CAST([] AS Array(UUID))), ${ancestors}))`;
+export const buildNodesSql = (call: string) =>
+  `arrayConcat([(${call}, true, ancestors)], arrayMap(above -> (above, false, CAST([] AS Array(UUID))), ancestors))`;
 
 /** Sums of the model calls of one trace below one run. */
 interface FigureSums {
@@ -238,7 +238,7 @@ async function sumCalls(
         -- The calls without a descendant that reports the same figure.
         leaves AS (
           SELECT name, any(call_trace) AS leaf_trace, any(value) AS leaf_value, any(node.3) AS leaf_ancestors
-          FROM stating ARRAY JOIN ${buildNodesSql('id', 'ancestors')} AS node
+          FROM stating ARRAY JOIN ${buildNodesSql('id')} AS node
           GROUP BY node.1, name HAVING min(node.2)
         )
       SELECT target, trace_id, groupArray((name, sum)) AS figures FROM (
@@ -357,7 +357,7 @@ export function buildFigureCondition(
           SELECT id, toDecimal256OrNull(toString(${figure}), 20) AS stated, ${statedAncestorsSql} AS ancestors, ${selectColumn(figure)}
           FROM runs FINAL PREWHERE ${traceRange} WHERE isNull(deleted_at) AND ${isModelCallSql})
         WHERE isNotNull(stated))
-      ARRAY JOIN ${buildNodesSql('call', 'ancestors')} AS node
+      ARRAY JOIN ${buildNodesSql('call')} AS node
       GROUP BY leaf HAVING min(node.2))
     ARRAY JOIN arrayConcat([leaf], leaf_ancestors) AS target
     GROUP BY target) WHERE ${condition})`;

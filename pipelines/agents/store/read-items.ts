@@ -4,11 +4,11 @@ import { queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { toJsonbText } from '../checkpoints/stored-tuples.ts';
 import {
-  buildNamespacePathSql,
   Conditions,
   type FoundItem,
   itemColumns,
-  labels,
+  labelsSql,
+  namespacePathSql,
   notExpiredCondition,
   type StoreConfig,
   type StoreItem,
@@ -35,9 +35,9 @@ export async function getItems(
 
 const getItemsSql = `
 WITH given AS MATERIALIZED (
-  SELECT ${labels('labels_json')} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
+  SELECT ${labelsSql} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
 ),
-placed AS MATERIALIZED (SELECT ${buildNamespacePathSql('namespace')} AS path, namespace, key FROM given),
+placed AS MATERIALIZED (SELECT ${namespacePathSql} AS path, namespace, key FROM given),
 refreshed AS (
   UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
   WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed)
@@ -170,7 +170,7 @@ async function readPage(
     [...values, refresh],
     limitBytes,
     {
-      cte: `placed AS MATERIALIZED (SELECT ${buildNamespacePathSql('namespace')} AS path, key FROM page),
+      cte: `placed AS MATERIALIZED (SELECT ${namespacePathSql} AS path, key FROM page),
      refreshed AS (
        UPDATE agents.store_items SET expires_at = now() + ttl_minutes * interval '1 minute'
        WHERE deployment_id = $1

@@ -90,18 +90,16 @@ export const itemColumns = `namespace, key, value, ${buildTimeColumnSql('created
 export const notExpiredCondition = '(expires_at IS NULL OR expires_at > now())';
 
 /**
- * Returns the SQL expression that converts a JSON list of labels to an array. Namespaces are bound as JSON, because a
- * Postgres array cannot hold lists of different lengths.
+ * SQL: `labels_json`, a JSON list of labels, as an array. Namespaces are bound as JSON, because a Postgres array cannot
+ * hold lists of different lengths.
  */
-export const labels = (json: string) =>
-  `ARRAY(SELECT label FROM json_array_elements_text(${json}::json) WITH ORDINALITY AS labels (label, ordinality) ORDER BY ordinality)`;
+export const labelsSql = `ARRAY(SELECT label FROM json_array_elements_text(labels_json::json) WITH ORDINALITY AS labels (label, ordinality) ORDER BY ordinality)`;
 
 /**
- * Returns the SQL expression for the indexed text form of a namespace. Compute the text form in a separate CTE: under
- * row-level security, Postgres does not use the index for a condition that contains an array or a call of this
- * function.
+ * SQL: the indexed text form of `namespace`. Compute the text form in a separate CTE: under row-level security, Postgres
+ * does not use the index for a condition that contains an array or a call of this function.
  */
-export const buildNamespacePathSql = (namespace: string) => `agents.namespace_path(${namespace})`;
+export const namespacePathSql = 'agents.namespace_path(namespace)';
 
 /** Collects the conditions and parameters of a statement. */
 export class Conditions {

@@ -2,10 +2,10 @@ import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { toJsonbText } from '../checkpoints/stored-tuples.ts';
 import {
-  buildNamespacePathSql,
   checkKey,
   checkNamespace,
-  labels,
+  labelsSql,
+  namespacePathSql,
   type StoreConfig,
   type StoreKey,
 } from './store-item.ts';
@@ -162,11 +162,11 @@ export async function putItems(
  */
 const putItemsSql = `
 WITH given AS MATERIALIZED (
-  SELECT ordinality, ${labels('labels_json')} AS namespace, key, value, searchable, ttl
+  SELECT ordinality, ${labelsSql} AS namespace, key, value, searchable, ttl
   FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::float8[])
     WITH ORDINALITY AS item (labels_json, key, value, searchable, ttl, ordinality)
 ),
-placed AS MATERIALIZED (SELECT ${buildNamespacePathSql('namespace')} AS path, key FROM given),
+placed AS MATERIALIZED (SELECT ${namespacePathSql} AS path, key FROM given),
 vectors AS MATERIALIZED (
   SELECT given.namespace, given.key, vector.path, vector.embedding::real[] AS embedding
   FROM unnest($7::int[], $8::text[], $9::text[]) AS vector (ordinality, path, embedding) JOIN given USING (ordinality)
@@ -194,9 +194,9 @@ export async function deleteItems(sql: Sql, deploymentId: string, keys: readonly
   if (keys.length === 0) return;
   await sql.execute(
     `WITH given AS MATERIALIZED (
-       SELECT ${labels('labels_json')} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
+       SELECT ${labelsSql} AS namespace, key FROM unnest($2::text[], $3::text[]) AS item (labels_json, key)
      ),
-     placed AS MATERIALIZED (SELECT ${buildNamespacePathSql('namespace')} AS path, namespace, key FROM given)
+     placed AS MATERIALIZED (SELECT ${namespacePathSql} AS path, namespace, key FROM given)
      DELETE FROM agents.store_items
      WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed)`,
     [deploymentId, keys.map(({ namespace }) => JSON.stringify(namespace)), keys.map(({ key }) => key)],

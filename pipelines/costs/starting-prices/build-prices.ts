@@ -1,6 +1,6 @@
 import { v5 as uuidv5 } from 'uuid';
 import { type ModelKey, modelKeys } from '../../ingest/accept/price-of-run.ts';
-import { shiftDecimal } from '../decimal.ts';
+import { divideByMillion } from '../decimal.ts';
 
 /**
  * Token types in price details, by their names in the price lists. Clients use different names for the same type, so
@@ -70,8 +70,8 @@ export function buildPrices({ provider, prefix = '', suffix = '', rows }: PriceL
     match_path: modelKeys,
     match_pattern: `^${prefix}(?:${pattern || name.replaceAll('.', '[.-]')})${suffix}$`,
     provider: null,
-    prompt_cost: shiftDecimal(input, 6),
-    completion_cost: shiftDecimal(output, 6),
+    prompt_cost: divideByMillion(input),
+    completion_cost: divideByMillion(output),
     prompt_cost_details: buildDetails(promptTokenKinds, more),
     completion_cost_details: buildDetails(completionTokenKinds, more),
   }));
@@ -83,7 +83,7 @@ function buildDetails<Kind extends keyof PricesPerMillion>(
 ): Record<string, string> | null {
   const details = Object.entries<readonly string[]>(kinds).flatMap(([kind, names]) => {
     const price = prices[kind as Kind];
-    return price === undefined ? [] : names.map((name) => [name, shiftDecimal(price, 6)] as const);
+    return price === undefined ? [] : names.map((name) => [name, divideByMillion(price)] as const);
   });
   return details.length > 0 ? Object.fromEntries(details) : null;
 }

@@ -4,7 +4,7 @@ import { runInTimeSlices, type StepwiseWork } from '../../../infra/timeouts/time
 import type { BodyMemory } from '../body/body-budget.ts';
 import { findPath } from '../json/find.ts';
 import { chooseError, replaceNonFinite } from '../json/non-finite.ts';
-import { requireEnd, requireOpening, ScanInput } from '../json/scan.ts';
+import { requireEnd, requireObject, ScanInput } from '../json/scan.ts';
 import { ChildCursor, KeySet, scanAny } from '../json/scan-any.ts';
 import { type AcceptDeps, acceptDrafts, type Sender } from './accept-drafts.ts';
 import { type Acceptance, createRunTooLargeError, Rejections, type RunDraft } from './draft.ts';
@@ -81,7 +81,7 @@ function* findItems(
   const origin = new ScanInput(body, 0, body.length, { part: 'the body', maxDepth: maxJsonDepth });
   const found: Record<Item['kind'], Item[]> = { post: [], patch: [] };
   let firstError: string | undefined;
-  const cursor = new ChildCursor(origin, requireOpening(origin, 0x7b, 'an object'), 0);
+  const cursor = new ChildCursor(origin, requireObject(origin), 0);
   let end = 0;
   for (let hasMember = cursor.first(); hasMember; hasMember = cursor.next(end)) {
     const { at, keyStart, keyEnd } = cursor;

@@ -178,7 +178,7 @@ export function scanObject(
 ): (JsonRange | undefined)[] {
   const origin = new ScanInput(bytes, start, end, options);
   const members = new Array<JsonRange | undefined>(keys.keys.length).fill(undefined);
-  const first = requireOpening(origin, openBrace, 'an object');
+  const first = requireObject(origin);
   const last = scanChildren(origin, first, (keyStart, keyEnd, from, to) => {
     const position = keys.find(bytes, keyStart + 1, keyEnd - 1);
     if (position >= 0) members[position] = { kind: classifyByte(bytes[from]!), start: from, end: to };
@@ -222,14 +222,10 @@ export function classifyByte(byte: number): JsonKind {
   }
 }
 
-/**
- * Returns the index of `bracket`, which must be the first byte of the text that is not white space.
- *
- * @throws INVALID_JSON
- */
-export function requireOpening(origin: ScanInput, bracket: number, expected: string): number {
+/** Returns the index at which the object begins that the text must be. @throws INVALID_JSON */
+export function requireObject(origin: ScanInput): number {
   const first = skipSpace(origin.bytes, origin.start, origin.end);
-  if (first >= origin.end || origin.bytes[first] !== bracket) origin.failUnexpected(first, expected);
+  if (first >= origin.end || origin.bytes[first] !== openBrace) origin.failUnexpected(first, 'an object');
   return first;
 }
 

@@ -143,7 +143,7 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
     FROM (
       SELECT trace_id, node.1 AS id ${kindSql}, any(call_grp) AS call_grp, anyIf(node.3, node.2) AS ancestors,
         ${each('anyIf(value_#, node.2) AS own_#')}, groupBitOrIf(stated, NOT node.2) AS covered
-      FROM (SELECT *, toUInt8(${each('bitShiftLeft(isNotNull(value_#), #)', ' + ')}) AS stated, ${buildNodesSql('id', 'ancestors')} AS nodes FROM (${calls}))
+      FROM (SELECT *, toUInt8(${each('bitShiftLeft(isNotNull(value_#), #)', ' + ')}) AS stated, ${buildNodesSql('id')} AS nodes FROM (${calls}))
       ARRAY JOIN nodes AS node
       GROUP BY trace_id, node.1 ${kindSql} HAVING max(node.2))`;
   const sums = each('sum(leaf_#) AS total_#');

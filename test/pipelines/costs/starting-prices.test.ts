@@ -1,6 +1,6 @@
 import { RE2JS } from 're2js';
 import { describe, expect, it } from 'vitest';
-import { addDecimals, formatDecimal, shiftDecimal } from '../../../pipelines/costs/decimal.ts';
+import { addDecimals, divideByMillion, formatDecimal } from '../../../pipelines/costs/decimal.ts';
 import { startingPrices } from '../../../pipelines/costs/model-price.ts';
 
 /** Returns the prices that match a name, in the order in which they apply. */
@@ -118,8 +118,8 @@ describe('decimals', () => {
     expect(addDecimals('99999999999999999999', '0.00000000000000000001')).toBe(
       '99999999999999999999.00000000000000000001',
     );
-    expect(shiftDecimal('2.5', 6)).toBe('0.0000025');
-    expect(shiftDecimal('1000000', 6)).toBe('1');
-    expect(shiftDecimal('0', 6)).toBe('0');
+    expect(divideByMillion('2.5')).toBe('0.0000025');
+    expect(divideByMillion('1000000')).toBe('1');
+    expect(divideByMillion('0')).toBe('0');
   });
 });
