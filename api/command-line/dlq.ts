@@ -30,7 +30,8 @@ export async function listDeadLetters(options: DeadLetterOptions & { readonly js
   const filter = parseFilter(options);
   const limit = parseLimit(options.limit, maxDeadLetters);
   await withDeadLetters(async ({ deadLetters, stores }) => {
-    const heads = await deadLetters.list(filter, limit);
+    const found = await deadLetters.list(filter, limit + 1);
+    const heads = found.slice(0, limit);
     const replayTimes = await readReplayTimes(
       stores.database,
       heads.map(({ id }) => id),
@@ -50,7 +51,7 @@ export async function listDeadLetters(options: DeadLetterOptions & { readonly js
       head.reason,
     ]);
     printTable([['ID', 'TIME', 'STEP', 'SIZE', 'REPLAYED', 'KEY', 'REASON'], ...rows]);
-    if (heads.length === limit) printOlder(heads);
+    printOlder(heads, found[limit]);
   });
 }
 
@@ -85,20 +86,27 @@ export async function replayDeadLetters(
     throw runlakeError('BAD_REQUEST', { reason });
   }
   await withDeadLetters(async (access) => {
-    const heads = ids.length > 0 ? [] : await access.deadLetters.list(filter, limit);
+    const found = ids.length > 0 ? [] : await access.deadLetters.list(filter, limit + 1);
+    const heads = found.slice(0, limit);
     const selectedIds = ids.length > 0 ? ids : heads.map(({ id }) => id).reverse();
     if (selectedIds.length === 0) return console.log('No matching dead-letter records.');
     let left = 0;
     for (const id of selectedIds) if (!(await replayRecord(id, access, selectionOptions.force === true))) left++;
     console.log(`${selectedIds.length - left} replayed, ${left} not replayed.`);
     if (left > 0) process.exitCode = 1;
-    if (heads.length === limit) printOlder(heads);
+    printOlder(heads, found[limit]);
   });
 }
 
-/** @param heads newest first. Without the option, the same command would select these records again. */
-function printOlder(heads: readonly DeadLetterHead[]): void {
-  console.log(`For older records, add --until ${formatTime(heads.at(-1) as DeadLetterHead)}`);
+/**
+ * Says how to select the records that follow `heads`, newest first. Without this option, the same command selects `heads`
+ * again.
+ */
+function printOlder([newest, ...others]: readonly DeadLetterHead[], next: DeadLetterHead | undefined): void {
+  if (newest === undefined || next === undefined) return;
+  const time = formatTime(next);
+  if (time !== formatTime(newest)) console.log(`For older records, add --until ${time}`);
+  else console.log(`More than ${others.length + 1} records have the time ${time}: use a larger --limit.`);
 }
 
 async function replayRecord(id: string, access: DeadLetterAccess, force: boolean): Promise<boolean> {

@@ -25,13 +25,24 @@ afterAll(() => stores?.close());
 
 it('lists and replays older records with the --until that it prints', async () => {
   const [listed, replayed] = [await run('list', '--limit', '2'), await run('replay', '--all', '--limit', '2')];
-  const older = 'For older records, add --until 2026-01-31T12:00:04.000Z';
+  const older = 'For older records, add --until 2026-01-31T12:00:03.000Z';
   expect(listed.text).toMatch(/run-events\/5 .*\nrun-events\/4 .*\n/);
   expect(listed.text).toContain(`${older}\n`);
   expect(replayed.text).toMatch(/^run-events\/4: not replayed: .*\nrun-events\/5: not replayed: .*\n/);
   expect(replayed.text).toContain(`0 replayed, 2 not replayed.\n${older}\n`);
-  const rest = await run('replay', '--step', 'inspect', '--until', '2026-01-31T12:00:04.000Z');
+  const rest = await run('replay', '--step', 'inspect', '--until', '2026-01-31T12:00:03.000Z', '--limit', '3');
   expect(rest.text).toMatch(
-    /^run-events\/1: .*\nrun-events\/2: .*\nrun-events\/3: .*\nrun-events\/4: .*\n0 replayed, 4 not replayed\.\n$/,
+    /^run-events\/1: .*\nrun-events\/2: .*\nrun-events\/3: .*\n0 replayed, 3 not replayed\.\n$/,
   );
+});
+
+it('asks for a larger limit if more records have the same time', async () => {
+  await stores.database.execute(
+    `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step, dead_at)
+     SELECT 'run-events', 0, n, 'key', 'not a record', '{}', 'not in the wire format', 'defer',
+       timestamptz '2026-01-31T11:00:00Z' FROM generate_series(11, 13) AS n`,
+  );
+  const advice = 'More than 2 records have the time 2026-01-31T11:00:00.000Z: use a larger --limit.\n';
+  expect((await run('list', '--step', 'defer', '--limit', '2')).text).toContain(advice);
+  expect((await run('list', '--step', 'defer', '--limit', '3')).text).not.toMatch(/larger|older/);
 });
