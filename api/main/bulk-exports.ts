@@ -77,7 +77,7 @@ const Progress = Type.Object(
     late_runs: Type.Integer({
       description:
         'Runs in the range that are in no file, because they arrived, or began to match the filter, after their part of the range was ' +
-        'read. Exported runs that are deleted meanwhile, or cease to match, reduce the number.',
+        'read. Deletions of exported runs meanwhile can hide some of those that began to match.',
     }),
     retries: Type.Integer(),
     rows_per_second: nullable(Type.Number()),
