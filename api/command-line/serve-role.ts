@@ -70,7 +70,7 @@ export interface ServedRole {
    * used.
    */
   readonly replaced: Promise<void>;
-  /** Accepts requests and prints the URLs. */
+  /** Accepts requests, prints the URLs and records them in the data folder. */
   open(): void;
 }
 
@@ -139,12 +139,12 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
     replaced: lock?.lost ?? new Promise(() => undefined),
     open() {
       listener.open(healthChecks, services);
-      printStarted(parts, { services, operatorKey, graphCode, lines });
+      announceStart(parts, { services, operatorKey, graphCode, lines });
     },
   };
 }
 
-/** Starts the part of the agent server that this process runs. Returns the line to print when it accepts requests. */
+/** Starts the part of the agent server that this process runs. Returns the line to print when the process accepts requests. */
 async function serveAgents(
   agents: NonNullable<LoadedParts['agents']>,
   part: AgentsPart,
@@ -171,7 +171,8 @@ interface StartedParts {
   readonly lines: readonly string[];
 }
 
-function printStarted(
+/** Prints the URLs and what else the user needs to know, and records the URLs in the data folder for other commands. */
+function announceStart(
   { role, loaded, config, folder, addresses, listener: { url } }: RoleDeps,
   { services, operatorKey, graphCode, lines }: StartedParts,
 ): void {

@@ -134,7 +134,8 @@ const minOrphanAgeMs = 60_000;
  * Creates a folder below `root` for files that this process needs while it is running, and deletes the folders of dead
  * processes of the same user. Other users may be able to write to `root`; their folders are not opened.
  *
- * @param options `prefix` of the folder names, which distinguishes them in a shared `root`; `beforeDelete` is called for the folder of a dead process. A folder that cannot be deleted is logged.
+ * @param options `prefix` of the folder names, which distinguishes them in a shared `root`; `beforeDelete` is called
+ *   for the folder of a dead process. A folder that cannot be deleted is logged.
  */
 export async function createProcessFolder(
   root: string,

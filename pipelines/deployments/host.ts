@@ -44,7 +44,7 @@ export interface HostDeps extends AdvanceDeps, ReplicaDeps, DeletionDeps {
 }
 
 /** A revision that this host works on. */
-interface AdvancedRevision {
+interface RevisionInProgress {
   readonly claim: RevisionClaim;
   readonly lost: AbortController;
   readonly done: Promise<void>;
@@ -64,7 +64,7 @@ export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnl
 export class Host {
   readonly #deps: HostDeps;
   readonly #lease: HostLease;
-  readonly #revisions = new Set<AdvancedRevision>();
+  readonly #revisions = new Set<RevisionInProgress>();
   readonly #replicas = new Set<RunningReplica>();
   readonly #stopping = new AbortController();
   readonly #deletions: Deletions;
@@ -166,14 +166,14 @@ export class Host {
     // Claims that are made during the renewal are missing in its result.
     const [revisions, replicas] = [[...this.#revisions], [...this.#replicas]];
     const renewedRevisions = await renewRevisions(database, this.#lease, revisions.map(getClaim));
-    const heldRevisions = new Set(renewedRevisions.map(nameClaim));
+    const heldRevisions = new Set(renewedRevisions.map(formatClaimKey));
     for (const { claim, lost } of revisions) {
-      if (!heldRevisions.has(nameClaim(claim))) lost.abort(runlakeError('REVISION_TAKEN_OVER'));
+      if (!heldRevisions.has(formatClaimKey(claim))) lost.abort(runlakeError('REVISION_TAKEN_OVER'));
     }
     const renewedReplicas = await renewReplicas(database, this.#lease, replicas.map(getClaim));
-    const heldReplicas = new Map(renewedReplicas.map((held) => [nameClaim(held), held]));
+    const heldReplicas = new Map(renewedReplicas.map((held) => [formatClaimKey(held), held]));
     for (const replica of replicas) {
-      const held = heldReplicas.get(nameClaim(replica.claim));
+      const held = heldReplicas.get(formatClaimKey(replica.claim));
       if (held === undefined) replica.stop('lost');
       else if (!held.isWanted) replica.stop('unwanted');
     }
@@ -198,5 +198,5 @@ export class Host {
 
 const getClaim = <Claim>({ claim }: { readonly claim: Claim }) => claim;
 
-const nameClaim = ({ revisionId, number = 0, fence }: RevisionClaim & { readonly number?: number }) =>
+const formatClaimKey = ({ revisionId, number = 0, fence }: RevisionClaim & { readonly number?: number }) =>
   `${revisionId} ${number} ${fence}`;

@@ -188,8 +188,8 @@ export const statedAncestorsSql = `multiIf(isNotNull(dotted_order), ${buildAnces
   isNull(parent_run_id), CAST([] AS Array(UUID)), [assumeNotNull(parent_run_id)])`;
 
 /**
- * SQL: a call and its `ancestors`, as tuples of id, whether it is the call, and the ancestors of the call. Ancestors have
- * none here: an ARRAY JOIN would copy the list once for each element.
+ * SQL: a call and its ancestors, as tuples of id, whether it is the call, and the ancestors of the call. Ancestors have
+ * none here: an ARRAY JOIN would copy the list once for each element. The query must define `ancestors`.
  */
 export const buildNodesSql = (call: string) =>
   `arrayConcat([(${call}, true, ancestors)], arrayMap(above -> (above, false, CAST([] AS Array(UUID))), ancestors))`;

@@ -43,7 +43,7 @@ export function openS3Store(options: S3Options): ObjectStore {
   const connection = openS3Connection(options);
   const bucketPath = options.isBucketInEndpoint ? undefined : options.bucket;
   const resolvePath = (key: string) => joinKey(bucketPath, options.prefix, key);
-  const target = (step: ObjectStep, key: string): Target => ({
+  const buildTarget = (step: ObjectStep, key: string): Target => ({
     connection,
     call: { step, location: resolvePath(key) },
     name: joinKey(options.prefix, key),
@@ -55,10 +55,10 @@ export function openS3Store(options: S3Options): ObjectStore {
       pingBucket(connection, { step: 'reach', location: joinKey(connection.location, bucketPath) }, signal),
     put(key, body, { contentType, signal } = {}) {
       const sha256 = createHash('sha256').update(body).digest('hex');
-      return uploadSmall(target('write', key), { body, sha256, contentType }, { signal });
+      return uploadSmall(buildTarget('write', key), { body, sha256, contentType }, { signal });
     },
     get(key, { maxBytes, signal }) {
-      const { call, name } = target('read', key);
+      const { call, name } = buildTarget('read', key);
       const command = new GetObjectCommand({ Bucket: connection.bucket, Key: name });
       return connection.send(
         call,
@@ -67,18 +67,18 @@ export function openS3Store(options: S3Options): ObjectStore {
       );
     },
     stat: (key, { signal } = {}) =>
-      readObjectHead(target('read', key), signal).catch((error) => {
+      readObjectHead(buildTarget('read', key), signal).catch((error) => {
         if (isMissingObjectError(error)) return undefined;
         throw error;
       }),
     async delete(key, { signal } = {}) {
-      const { call, name } = target('delete', key);
+      const { call, name } = buildTarget('delete', key);
       const command = new DeleteObjectCommand({ Bucket: connection.bucket, Key: name });
       await connection.send(call, (run) => run(command), { signal });
     },
-    upload: (key, path, uploadOptions = {}) => uploadFile(target('upload', key), path, uploadOptions),
+    upload: (key, path, uploadOptions = {}) => uploadFile(buildTarget('upload', key), path, uploadOptions),
     abortUploads(key, uploadIds, { signal } = {}) {
-      const { call, name } = target('upload', key);
+      const { call, name } = buildTarget('upload', key);
       return abortObjectUploads(connection, call, name, uploadIds, { signal });
     },
     close: async () => connection.close(),
@@ -152,16 +152,16 @@ async function uploadFile(target: Target, path: string, options: UploadOptions):
  * DESTINATION_OBJECT_DAMAGED
  */
 async function verifyAndReadEtag(target: Target, bytes: number, signal: AbortSignal | undefined) {
-  const createDamage = (reason: string, cause?: unknown) =>
+  const createDamagedError = (reason: string, cause?: unknown) =>
     createDestinationError('DESTINATION_OBJECT_DAMAGED', target.call, reason, cause);
   const found = await readObjectHead(target, signal).catch((error) => {
     if (isRunlakeError(error) && error.code === 'DESTINATION_ACCESS_DENIED') return undefined;
     // The upload has just succeeded, so the object has been moved or deleted since then.
-    if (isMissingObjectError(error)) throw createDamage('it is not there', error);
+    if (isMissingObjectError(error)) throw createDamagedError('it is not there', error);
     throw error;
   });
   if (found === undefined || found.bytes === bytes) return found?.etag;
-  throw createDamage(`it has ${found.bytes} bytes, but ${bytes} were sent`);
+  throw createDamagedError(`it has ${found.bytes} bytes, but ${bytes} were sent`);
 }
 
 interface SmallObject {

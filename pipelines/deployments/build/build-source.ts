@@ -146,7 +146,7 @@ export class SourceBuilder implements Builder {
 
   async deleteExcept(readNeeded: () => Promise<NeededFolders>): Promise<void> {
     if (!existsSync(getBuildsFolder(this.#deps.config))) return;
-    const { builds, caches } = this.#openFolders();
+    const { builds, caches } = this.#getFolders();
     const ids = new Set((await readdir(builds)).map((name) => name.replace(/\.json$/, '')));
     const cachedIds = await readdir(caches);
     const needed = await readNeeded();
@@ -167,13 +167,13 @@ export class SourceBuilder implements Builder {
   }
 
   /** The folders are created for the first build, because most installations have no deployments. */
-  #openFolders(): Folders {
+  #getFolders(): Folders {
     this.#folders ??= openFolders(this.#deps.config);
     return this.#folders;
   }
 
   async #make(request: BuildRequest, options: BuildOptions): Promise<Build> {
-    const folder = join(this.#openFolders().builds, request.revisionId);
+    const folder = join(this.#getFolders().builds, request.revisionId);
     const done = await readMarker(folder);
     if (done !== undefined) return done;
     // Builds for revisions and for replicas that are started again share the slots.
@@ -203,7 +203,7 @@ export class SourceBuilder implements Builder {
       await limit.include(folder);
       await limit.include(home);
       const commit = await fetchSource(running, this.#deps);
-      cache = await this.#packageCaches.open(this.#openFolders().caches, request.workspaceId, account);
+      cache = await this.#packageCaches.open(this.#getFolders().caches, request.workspaceId, account);
       if (cache.folder !== undefined) await limit.include(cache.folder);
       await installPackages(running, cache);
       await limit.check();
@@ -229,18 +229,20 @@ export class SourceBuilder implements Builder {
     if (account !== undefined) return { account, home: account.home, release: () => account.release() };
     await requireOperatorWorkspace(database, workspaceId);
     const home = await createProcessFolder(tmpdir(), { prefix: 'runlake-build-', logger });
-    return { account, home, release: () => this.#remove(home) };
+    const release = async () => {
+      await this.#remove(home);
+      return true;
+    };
+    return { account: undefined, home, release };
   }
 
-  /** @returns true, whether or not the folder could be deleted */
-  async #remove(folder: string): Promise<true> {
+  async #remove(folder: string): Promise<void> {
     const { logger } = this.#deps;
     await deleteTree(folder).catch((err: unknown) => logger.warn({ err, folder }, 'files of a build not deleted'));
-    return true;
   }
 }
 
-/** Where the processes of a build run: under an account of their own, or in a folder of their own. */
+/** Where the processes of a build run: under an account with its home, or only in a folder if builds are not isolated. */
 interface BuildHome {
   readonly account: ProcessAccount | undefined;
   readonly home: string;

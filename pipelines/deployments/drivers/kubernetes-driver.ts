@@ -65,7 +65,7 @@ export class KubernetesDriver implements DeploymentDriver {
   readonly #core: CoreV1Api;
   readonly #apps: AppsV1Api;
 
-  /** @param library is passed, because it is loaded only if the driver is configured. */
+  /** @param library The module. It is passed, because it is loaded only if this driver is configured. */
   constructor(library: KubernetesLibrary, kubeConfig: KubeConfig, options: KubernetesObjectOptions) {
     const configuration = configureClient(library, kubeConfig, options);
     this.#library = library;

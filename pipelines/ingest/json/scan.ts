@@ -222,7 +222,7 @@ export function classifyByte(byte: number): JsonKind {
   }
 }
 
-/** Returns the index at which the object begins that the text must be. @throws INVALID_JSON */
+/** Returns the index of the opening brace. @throws INVALID_JSON if the text does not begin with an object. */
 export function requireObject(origin: ScanInput): number {
   const first = skipSpace(origin.bytes, origin.start, origin.end);
   if (first >= origin.end || origin.bytes[first] !== openBrace) origin.failUnexpected(first, 'an object');
