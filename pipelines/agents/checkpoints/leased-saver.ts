@@ -72,7 +72,8 @@ function findReason(value: unknown): string {
   try {
     JSON.stringify(value);
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    // The message for a circular value has a drawing of the circle in further lines.
+    return String(error instanceof Error ? error.message : error).split('\n', 1)[0] as string;
   }
   return 'it contains a value that JSON cannot represent';
 }

@@ -119,7 +119,8 @@ function deserialiseValues(serde: SerializerProtocol, parts: readonly ValuePart[
 
 /**
  * Deserialises a value. Uses plain `JSON.parse` if the value contains no serialised class instance, because the
- * serializer visits each nested value. A function or symbol is stored without text, as JSON has none for it.
+ * serializer visits each nested value. A function or symbol is stored as an empty value, because JSON cannot represent
+ * it.
  */
 async function deserialise(serde: SerializerProtocol, type: string, bytes: Buffer): Promise<unknown> {
   if (type === 'json' && bytes.length === 0) return undefined;
@@ -128,25 +129,35 @@ async function deserialise(serde: SerializerProtocol, type: string, bytes: Buffe
     return await serde.loadsTyped(type, bytes);
   } catch (error) {
     if (type !== 'json') throw error;
-    return reviveKnown(serde, JSON.parse(bytes.toString()));
+    return reviveKnown(serde, JSON.parse(bytes.toString()), { bytes: maxRevivals * bytes.length });
   }
 }
 
+/** How often the bytes of a value are given to the serializer, at most, if some of its records cannot be created. */
+const maxRevivals = 4;
+
 /**
- * Deserialises a value, and keeps records that look like a class instance but cannot be created as they are. Clients
- * can send such records, and graphs can store instances of classes that LangChain does not load. The serializer of the
- * library throws, which would make the whole thread unreadable.
+ * Deserialises a value, and keeps records that look like a class instance but cannot be created, and the instances that
+ * contain them, as they are. Clients can send such records, and graphs can store instances of classes that LangChain
+ * does not load. The serializer of the library throws, which would make the whole thread unreadable.
+ *
+ * @param budget Bytes that may still be given to the serializer, which reads a record again for each record around it.
+ *   All further records stay as they are.
  */
-async function reviveKnown(serde: SerializerProtocol, value: unknown): Promise<unknown> {
+async function reviveKnown(serde: SerializerProtocol, value: unknown, budget: { bytes: number }): Promise<unknown> {
   if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return Promise.all(value.map((each) => reviveKnown(serde, each)));
-  try {
-    if ('lc' in value) return await serde.loadsTyped('json', JSON.stringify(value));
-  } catch {
-    // The record itself or one of its members cannot be created.
+  if (Array.isArray(value)) return Promise.all(value.map((each) => reviveKnown(serde, each, budget)));
+  if ('lc' in value && budget.bytes > 0) {
+    const text = JSON.stringify(value);
+    budget.bytes -= text.length;
+    try {
+      return await serde.loadsTyped('json', text);
+    } catch {
+      // The record itself or one of its members cannot be created.
+    }
   }
   const members = Object.entries(value).map(
-    async ([name, member]) => [name, await reviveKnown(serde, member)] as const,
+    async ([name, member]) => [name, await reviveKnown(serde, member, budget)] as const,
   );
   return Object.fromEntries(await Promise.all(members));
 }

@@ -87,6 +87,18 @@ test('a record that looks like a class but cannot be created stays as it is, nex
   expect(stored.metadata).toMatchObject({ given: unknown });
 });
 
+test('records within records that cannot be created are not deserialised once for each of them', async () => {
+  const run = await begin();
+  let nested: object = { lc: 1, type: 'constructor', id: ['unknown'], kwargs: {} };
+  for (let depth = 0; depth < 900; depth += 1) nested = { lc: 0, nested };
+  await put(run, makeCheckpoint(run.saver, { nested }));
+  const loads = vi.spyOn(run.saver.serde, 'loadsTyped');
+  const stored = (await run.saver.getTuple(configOf(run)))!;
+  expect(stored.checkpoint.channel_values).toEqual({ nested });
+  const bytes = loads.mock.calls.reduce((sum, [, data]) => sum + data.length, 0);
+  expect(bytes).toBeLessThan(7 * JSON.stringify(nested).length);
+});
+
 test('a value that JSON cannot represent is refused, and the state before it stays', async () => {
   const run = await begin();
   const before = makeCheckpoint(run.saver, { messages: ['hello'] });
