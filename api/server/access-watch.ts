@@ -1,6 +1,7 @@
 import { finished } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { runWithoutTenant } from '../../infra/fairness/tenant-context.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 
 declare module 'fastify' {
@@ -57,7 +58,7 @@ export class AccessWatch {
     const controller = new AbortController();
     this.#watched.set(access, controller);
     finished(access.reply.raw, () => this.#forget(access));
-    this.#timer ??= setInterval(() => void this.#check(), checkIntervalMs).unref();
+    this.#timer ??= setInterval(() => void runWithoutTenant(() => this.#check()), checkIntervalMs).unref();
     return controller.signal;
   }
 

@@ -1,3 +1,5 @@
+import { runWithoutTenant } from '../fairness/tenant-context.ts';
+
 export interface Repeater {
   /** Calls the work as soon as possible. */
   wake(): void;
@@ -47,7 +49,8 @@ export function startRepeating(
   function wake(): void {
     if (signal.aborted) return;
     isStale = true;
-    current ??= runUntilIdle();
+    // A request may wake it, and the work is not done for the organisation of this request.
+    current ??= runWithoutTenant(runUntilIdle);
   }
 
   wake();

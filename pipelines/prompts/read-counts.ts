@@ -9,6 +9,7 @@
  *      deletions do.
  *   3. The counts of a flush that fails are added again. A crash loses the counts of the last seconds.
  */
+import { runWithoutTenant } from '../../infra/fairness/tenant-context.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 
@@ -48,13 +49,13 @@ export class ReadCounts {
     if (this.#counts.size === 0) return;
     const counts = this.#counts;
     this.#counts = new Map();
-    this.#flush = this.#database
-      .transaction((tx) => storeCounts(tx, counts))
-      .catch((err: unknown) => {
+    this.#flush = runWithoutTenant(() => this.#database.transaction((tx) => storeCounts(tx, counts))).catch(
+      (err: unknown) => {
         this.#logger.warn({ err, commits: counts.size }, 'cannot store the reads of prompts');
         for (const [commitId, added] of counts) this.#add(commitId, added);
         this.#timer ??= setTimeout(() => void this.flush(), flushIntervalMs).unref();
-      });
+      },
+    );
     await this.#flush;
   }
 

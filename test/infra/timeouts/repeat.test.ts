@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { getTenantContext, runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { startRepeating } from '../../../infra/timeouts/repeat.ts';
 import { deferred } from '../deferred.ts';
 import { until } from '../until.ts';
@@ -22,6 +23,16 @@ it('does not overlap calls: any number of wakes during a call cause one more', a
   repeater.wake();
   await repeater.stop();
   expect(begun).toBe(3);
+});
+
+it('a request that wakes it does not pass on its organisation', async () => {
+  const tenants: unknown[] = [];
+  const repeater = startRepeating(async () => void tenants.push(getTenantContext()), { maxPauseMs, onFailure });
+  await until('the first call', () => tenants.length === 1);
+  await new Promise((resolve) => setImmediate(resolve));
+  runForTenant({ organizationId: 'a' }, () => repeater.wake());
+  await repeater.stop();
+  expect(tenants).toEqual([undefined, undefined]);
 });
 
 it('calls again after the time that the work returned', async () => {
