@@ -266,7 +266,7 @@ export const catalogue = {
   ),
   DATABASE_UNAVAILABLE: transient(
     503,
-    'Postgres cannot be reached, or did not respond in time.',
+    'Postgres cannot be reached, did not respond in time, or all connections of the organisation are in use.',
     'Retry; see `runlake doctor`.',
   ),
   PART_SILENT: transient(503, '{part} did not respond within {limitMs} ms.', 'Retry; see `runlake doctor`.'),

@@ -12,6 +12,9 @@ import { valueTypes } from './value-types.ts';
 
 export type { Database, Sql } from './database.ts';
 
+/** Connections that organisations cannot hold, such as for the check of a key. */
+const ownConnections = 3;
+
 export interface DatabaseOptions {
   /**
    * Address of the form `postgres://user:password@host:port/database`. Its `sslmode` controls TLS, see
@@ -21,9 +24,9 @@ export interface DatabaseOptions {
   /** Trusted CA certificates, in PEM. */
   readonly authorities?: readonly string[] | undefined;
   readonly logger: Logger;
-  /** Timeout of each statement, and of the wait for a connection. */
+  /** Timeout of each statement, of the wait for a share of the connections, and of that for a connection. */
   readonly timeoutMs: number;
-  /** Maximum number of connections, plus half as many, see {@link openDatabase}. Further callers wait. Default 10. */
+  /** Maximum number of connections of one organisation; see {@link openDatabase}. Further callers wait. Default 10. */
   readonly maxConnections?: number;
 }
 
@@ -32,14 +35,15 @@ export interface DatabaseOptions {
  * next call opens another, so that Postgres can restart.
  *
  * Organisations share the connections fairly: one alone may hold `maxConnections`. Half as many more, rounded down, are
- * for organisations below their share and for Runlake's own work, which does not wait for a share.
+ * for organisations below their share, and {@link ownConnections} more for Runlake's own work, which waits for no share.
+ * A pool of one connection serves only Runlake's own work.
  */
 export function openDatabase({ url, authorities, logger, timeoutMs, maxConnections = 10 }: DatabaseOptions): Database {
   const extraSlots = Math.floor(maxConnections / 2);
   const pool = new pg.Pool({
     ...parsePostgresAddress(url, authorities),
     application_name: 'runlake',
-    max: maxConnections + extraSlots,
+    max: extraSlots === 0 ? maxConnections : maxConnections + extraSlots + ownConnections,
     connectionTimeoutMillis: timeoutMs,
     idleTimeoutMillis: 30_000,
     keepAlive: true,
@@ -60,7 +64,6 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
     if (!pool.ending) logger.warn({ err }, 'lost an idle connection to Postgres');
   });
 
-  // A pool of one connection serves only Runlake's own work.
   const slots =
     extraSlots === 0
       ? undefined
@@ -68,7 +71,8 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
 
   async function connect(): Promise<{ readonly connection: Connection; release(): void }> {
     const tenant = getTenantContext();
-    const slot = tenant && (await slots?.acquire(tenant.organizationId, { maxWaitMs: timeoutMs }));
+    const slot =
+      tenant && (await slots?.acquire(tenant.organizationId, { maxWaitMs: timeoutMs, signal: tenant.disconnected }));
     try {
       const connection = new Connection(await pool.connect());
       const release = () => {
@@ -84,6 +88,7 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
 
   async function withConnection<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {
     const { connection, release } = await connect().catch((raw) => {
+      getTenantContext()?.disconnected?.throwIfAborted();
       throw toDatabaseError(raw);
     });
     try {

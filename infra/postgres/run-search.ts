@@ -2,8 +2,8 @@
  * Searches: statements that read every row of a large table to find those that match the conditions of a client.
  *
  * Invariant: the searches of one organisation with a key hold at most two connections of this process, those of all
- * clients without a key in its shares also at most two, and all searches together at most six. An organisation may hold
- * ten, so connections stay free for all other work.
+ * clients without a key in its shares also at most two, and all searches together at most six. Organisations may hold
+ * fifteen, so connections stay free for all other work.
  *
  *   1. A search waits for a slot, in the order of arrival.
  *   2. It takes a connection and runs until its time limit. Then Postgres ends it, and the slot is free again.

@@ -136,7 +136,7 @@ describe('failures', () => {
 
   it('waits for a free connection at most for the timeout', async () => {
     const { promise: held, resolve: free } = deferred();
-    const holders = [1, 2, 3].map(() => database.transaction(() => held));
+    const holders = Array.from({ length: 6 }, () => database.transaction(() => held));
     await expect(database.ping()).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
     free();
     await Promise.all(holders);
@@ -153,6 +153,19 @@ describe('failures', () => {
     const waiting = ping('a');
     free();
     await Promise.all([...holders, waiting]);
+  });
+
+  it("keeps connections for Runlake's own work if organisations hold all that they may", async () => {
+    const { promise: held, resolve: free } = deferred();
+    const hold = (organizationId: string) => runForTenant({ organizationId }, () => database.transaction(() => held));
+    const holders = ['a', 'a', 'b'].map(hold);
+    for (let n = 0; n < 3; n++) await database.ping();
+    const gone = new AbortController();
+    const left = runForTenant({ organizationId: 'a', disconnected: gone.signal }, () => database.ping());
+    gone.abort(new Error('gone'));
+    await expect(left).rejects.toThrow('gone');
+    free();
+    await Promise.all(holders);
   });
 
   it('a failure to connect leaves the connections of an organisation free', async () => {

@@ -8006,7 +8006,7 @@ export interface operations {
                             rows_expected: number | null;
                             bytes_written: number;
                             files: number;
-                            /** @description Runs in the range that are in no file, because they arrived, or began to match the filter, after their part of the range was read. Exported runs that are deleted meanwhile, or cease to match, reduce the number. */
+                            /** @description Runs in the range that are in no file, because they arrived, or began to match the filter, after their part of the range was read. Deletions of exported runs meanwhile can hide some of those that began to match. */
                             late_runs: number;
                             retries: number;
                             rows_per_second: number | null;
@@ -8105,7 +8105,7 @@ export interface operations {
                             rows_expected: number | null;
                             bytes_written: number;
                             files: number;
-                            /** @description Runs in the range that are in no file, because they arrived, or began to match the filter, after their part of the range was read. Exported runs that are deleted meanwhile, or cease to match, reduce the number. */
+                            /** @description Runs in the range that are in no file, because they arrived, or began to match the filter, after their part of the range was read. Deletions of exported runs meanwhile can hide some of those that began to match. */
                             late_runs: number;
                             retries: number;
                             rows_per_second: number | null;
@@ -8179,7 +8179,7 @@ export interface operations {
                             rows_expected: number | null;
                             bytes_written: number;
                             files: number;
-                            /** @description Runs in the range that are in no file, because they arrived, or began to match the filter, after their part of the range was read. Exported runs that are deleted meanwhile, or cease to match, reduce the number. */
+                            /** @description Runs in the range that are in no file, because they arrived, or began to match the filter, after their part of the range was read. Deletions of exported runs meanwhile can hide some of those that began to match. */
                             late_runs: number;
                             retries: number;
                             rows_per_second: number | null;
@@ -8260,7 +8260,7 @@ export interface operations {
                             rows_expected: number | null;
                             bytes_written: number;
                             files: number;
-                            /** @description Runs in the range that are in no file, because they arrived, or began to match the filter, after their part of the range was read. Exported runs that are deleted meanwhile, or cease to match, reduce the number. */
+                            /** @description Runs in the range that are in no file, because they arrived, or began to match the filter, after their part of the range was read. Deletions of exported runs meanwhile can hide some of those that began to match. */
                             late_runs: number;
                             retries: number;
                             rows_per_second: number | null;
