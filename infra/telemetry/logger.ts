@@ -58,7 +58,7 @@ const apiKeyPattern = /\b(rlk_|lsv2_[a-z]{2}_)[\w-]{8,}/g;
 const assignmentPattern =
   /(?<![\w-])([\w-]+)(?<=password|passwd|passphrase|secret|api[-_]?key|secret[-_]?key|access[-_]?key|private[-_]?key|authorization|credentials?|(?:access|refresh|session|auth)[-_]?token)(\\?["'`]?\s*(?:=|:)\s*)(\\?"(?:[^"\\]|\\[^"])*\\?"|'[^']*'|`[^`]*`|(?:(?:bearer|basic)\s+)?[^\s,;&"'`}\])]+)/gi;
 
-/** Matches every text that one of the patterns matches; ids and plain words do not. */
+/** Matches every text that one of the patterns matches. UUIDs and single words do not match. */
 const suspectPattern = /[@:=_\s]/;
 
 /** Replaces everything in `text` that looks like a secret. */

@@ -105,8 +105,8 @@ export const streamThread = defineAgentOperation({
       },
       close: () => source.close(),
     };
-    // The end of a run may follow the first events of the next run. Its own id would make a client that reconnects read
-    // those again, so ids never go back.
+    // The end of a run may follow the first events of the next run. With its own id, a client that reconnects would receive
+    // those events again, so ids never go back.
     let highest = 0;
     const body = createEventStream<ThreadEvent>({
       ...buildLiveOptions(input),
