@@ -51,7 +51,7 @@ export async function listDeadLetters(options: DeadLetterOptions & { readonly js
       head.reason,
     ]);
     printTable([['ID', 'TIME', 'STEP', 'SIZE', 'REPLAYED', 'KEY', 'REASON'], ...rows]);
-    printOlder(heads, found[limit]);
+    printOlder(found, limit);
   });
 }
 
@@ -94,19 +94,20 @@ export async function replayDeadLetters(
     for (const id of selectedIds) if (!(await replayRecord(id, access, selectionOptions.force === true))) left++;
     console.log(`${selectedIds.length - left} replayed, ${left} not replayed.`);
     if (left > 0) process.exitCode = 1;
-    printOlder(heads, found[limit]);
+    printOlder(found, limit);
   });
 }
 
 /**
- * Says how to select the records that follow `heads`, newest first. Without this option, the same command selects `heads`
- * again.
+ * Says how to select the records after the first `limit` of `found`, newest first. Without this option, the same command
+ * selects the first ones again.
  */
-function printOlder([newest, ...others]: readonly DeadLetterHead[], next: DeadLetterHead | undefined): void {
+function printOlder(found: readonly DeadLetterHead[], limit: number): void {
+  const [newest, next] = [found[0], found[limit]];
   if (newest === undefined || next === undefined) return;
   const time = formatTime(next);
   if (time !== formatTime(newest)) console.log(`For older records, add --until ${time}`);
-  else console.log(`More than ${others.length + 1} records have the time ${time}: use a larger --limit.`);
+  else console.log(`More than ${limit} records have the time ${time}: use a larger --limit.`);
 }
 
 async function replayRecord(id: string, access: DeadLetterAccess, force: boolean): Promise<boolean> {
