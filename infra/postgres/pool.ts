@@ -69,32 +69,23 @@ export function openDatabase({ url, authorities, logger, timeoutMs, maxConnectio
       ? undefined
       : new FairSlots({ name: 'postgres-connections', slots: maxConnections, extraSlots, maxWaiting: Infinity });
 
-  async function connect(): Promise<{ readonly connection: Connection; release(): void }> {
-    const tenant = getTenantContext();
-    const slot =
-      tenant && (await slots?.acquire(tenant.organizationId, { maxWaitMs: timeoutMs, signal: tenant.disconnected }));
-    try {
-      const connection = new Connection(await pool.connect());
-      const release = () => {
-        connection.release();
-        slot?.release();
-      };
-      return { connection, release };
-    } catch (error) {
-      slot?.release();
-      throw error;
-    }
-  }
-
   async function withConnection<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result> {
-    const { connection, release } = await connect().catch((raw) => {
-      getTenantContext()?.disconnected?.throwIfAborted();
+    const tenant = getTenantContext();
+    const refuse = (raw: unknown) => {
+      tenant?.disconnected?.throwIfAborted();
       throw toDatabaseError(raw);
-    });
+    };
+    const options = { maxWaitMs: timeoutMs, signal: tenant?.disconnected };
+    const slot = tenant && (await slots?.acquire(tenant.organizationId, options).catch(refuse));
     try {
-      return await work(connection);
+      const connection = new Connection(await pool.connect().catch(refuse));
+      try {
+        return await work(connection);
+      } finally {
+        connection.release();
+      }
     } finally {
-      release();
+      slot?.release();
     }
   }
 
