@@ -1,6 +1,7 @@
-/** Requests that wait for the lock of a dataset. An organisation may hold ten connections. */
+/** Requests that wait for the locks of datasets. An organisation may hold ten connections. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { deferred } from '../../../infra/deferred.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
@@ -8,11 +9,13 @@ import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts
 const requests = 12;
 let api: ApiUnderTest;
 let key: string;
+let otherKey: string;
 const targets: string[] = [];
 
 beforeAll(async () => {
   api = await startApi();
   key = (await addOrganization(api.database, 'acme')).adminKey;
+  otherKey = (await addOrganization(api.database, 'other')).adminKey;
   for (let n = 0; n < requests; n++) targets.push((await addDataset()).dataset);
 });
 afterAll(() => api?.close());
@@ -28,11 +31,11 @@ async function addDataset() {
   return { dataset, examples: items.map(({ id }) => id) };
 }
 
-/** Locks a dataset like a slow write. Resolves with a function that ends the lock. */
-async function lockDataset(dataset: string): Promise<() => Promise<void>> {
+/** Locks datasets like slow writes. Resolves with a function that ends the locks. */
+async function lockDatasets(...ids: readonly string[]): Promise<() => Promise<void>> {
   const [locked, ended] = [deferred(), deferred()];
   const write = api.database.transaction(async (tx) => {
-    await tx.query('SELECT FROM datasets WHERE id = $1 FOR UPDATE', [dataset]);
+    await tx.query('SELECT FROM datasets WHERE id = ANY ($1) FOR UPDATE', [ids]);
     locked.resolve();
     await ended.promise;
   });
@@ -69,22 +72,42 @@ it.each<[string, Send]>([
   ],
 ])('%s leave connections for other requests', async (_, send) => {
   const { dataset, examples } = await addDataset();
-  const endLock = await lockDataset(dataset);
+  const endLocks = await lockDatasets(dataset);
   const answers = examples.map((example, n) => send(dataset, example, n));
   try {
     await untilWaiting();
     for (let n = 0; n < 5; n++) expect((await api.ask(key, 'GET', '/datasets')).status).toBe(200);
   } finally {
-    await endLock();
+    await endLocks();
   }
   for (const { status, body } of await Promise.all(answers)) expect([status < 300, body]).toEqual([true, body]);
 });
 
 it('gives up after a few seconds, with an error that clients retry', async () => {
   const { dataset } = await addDataset();
-  const endLock = await lockDataset(dataset);
+  const endLocks = await lockDatasets(dataset);
   const add = () => ask('POST', '/examples', { dataset_id: dataset, inputs: {} });
   expect(await add()).toMatchObject({ status: 503, body: { code: 'DATABASE_UNAVAILABLE' } });
-  await endLock();
+  await endLocks();
   expect((await add()).status).toBe(200);
+});
+
+it('writes to many datasets leave connections for other organisations', async () => {
+  const datasets: string[] = [];
+  for (let n = 0; n < 14; n++) datasets.push((await addDataset()).dataset);
+  const endLocks = await lockDatasets(...datasets);
+  const answers = datasets.map((dataset_id) => ask('POST', '/examples', { dataset_id, inputs: {} }));
+  try {
+    await until('the other writes to wait for a connection', async () => {
+      const lines = (await registry.getSingleMetricAsString('runlake_fair_slots')).split('\n');
+      return lines.includes('runlake_fair_slots{slots="postgres-connections",state="waiting"} 4');
+    });
+    for (let n = 0; n < 5; n++) {
+      expect((await api.ask(otherKey, 'GET', '/datasets')).status).toBe(200);
+      expect((await api.ask(otherKey, 'POST', '/datasets', { name: `${n}` })).status).toBe(200);
+    }
+  } finally {
+    await endLocks();
+  }
+  for (const { status, body } of await Promise.all(answers)) expect([status, body]).toEqual([200, body]);
 });
