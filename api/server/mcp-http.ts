@@ -11,7 +11,7 @@
  *   4. When the body ends for any reason, the server closes, which aborts its calls.
  */
 import { Readable } from 'node:stream';
-import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Server, ServerOptions } from '@modelcontextprotocol/sdk/server/index.js';
 import {
   type HandleRequestOptions,
@@ -169,8 +169,6 @@ export function toWebRequest({ method, headers: sent }: FastifyRequest): Request
 }
 
 const eventStream = 'text/event-stream';
-/** Begin of the line with the message of an event. The first event of a resumable stream has no message. */
-const messageLine = '\ndata: {';
 /** A line of an event stream that clients ignore. */
 const comment = Buffer.from(':\n\n');
 
@@ -185,29 +183,17 @@ export interface StreamOptions {
   readonly request: FastifyRequest;
   /** Aborting this signal also ends the body. */
   readonly stopping?: AbortSignal;
-  /**
-   * How long to buffer the first events of the response to a POST, in milliseconds. The response to a GET is always a
-   * stream.
-   */
-  readonly holdMs?: number;
   /** Called if the client disconnects before an event was sent, after which it cannot resume the stream. */
   readonly onNothingSent?: () => void;
-  /** Called with the id of an event if its message is sent as JSON, without the ids of the stream. */
-  readonly onSentAsJson?: (eventId: string) => void;
 }
 
-/**
- * Sends the body of `response` as it is produced, until the client disconnects or loses its access. A body that ends
- * within `holdMs` is sent in one write, because each write costs more than the few bytes of an event, and as JSON if it is
- * a single message, because clients read JSON faster than a stream.
- */
+/** Sends the body of `response` as it is produced, until the client disconnects or loses its access. */
 export async function streamResponse(
   response: Response,
-  { request, stopping, holdMs = 0, onNothingSent, onSentAsJson }: StreamOptions,
+  { request, stopping, onNothingSent }: StreamOptions,
 ): Promise<RawResponse> {
   if (response.body === null || response.headers.get('content-type') !== eventStream) return bufferResponse(response);
   const reader = response.body.getReader();
-  const held: Uint8Array[] = [];
   let hasSent = false;
   // Ends a pending read; the transport then regards the stream as closed.
   const cancel = () => void reader.cancel();
@@ -218,21 +204,10 @@ export async function streamResponse(
   };
   if (disconnected.aborted) disconnect();
   else disconnected.addEventListener('abort', disconnect, { once: true });
-  const expired = pause(holdMs, undefined, { ref: false });
-  let next = reader.read();
-  for (let read = await Promise.race([next, expired]); read !== undefined; read = await Promise.race([next, expired])) {
-    if (read.done) return buildHeldResponse(response, Buffer.concat(held), holdMs > 0, onSentAsJson);
-    held.push(read.value);
-    next = reader.read();
-  }
   async function* readChunks() {
     // Headers are sent with the first bytes, and clients wait for them.
-    if (held.length === 0) yield comment;
-    for (const chunk of held) {
-      hasSent = true;
-      yield chunk;
-    }
-    for (let { done, value } = await next; !done; { done, value } = await reader.read()) {
+    yield comment;
+    for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
       hasSent = true;
       yield value;
     }
@@ -252,31 +227,6 @@ export async function streamResponse(
     for (const signal of ends) signal?.removeEventListener('abort', end);
   });
   return new RawResponse({ ...copyHead(response), body });
-}
-
-function buildHeldResponse(
-  response: Response,
-  events: Buffer,
-  mayBeJson: boolean,
-  onSentAsJson: StreamOptions['onSentAsJson'],
-): RawResponse {
-  const { status, headers } = copyHead(response);
-  const found = mayBeJson ? findOnlyMessage(events) : undefined;
-  if (found === undefined) return new RawResponse({ status, headers, body: events });
-  if (found.eventId !== undefined) onSentAsJson?.(found.eventId);
-  return new RawResponse({ status, headers: { ...headers, 'content-type': 'application/json' }, body: found.message });
-}
-
-/** Returns the message of an event stream, without copying; undefined if there are several or none. */
-function findOnlyMessage(
-  events: Buffer,
-): { readonly message: Buffer; readonly eventId: string | undefined } | undefined {
-  const at = events.indexOf(messageLine);
-  if (at === -1 || at !== events.lastIndexOf(messageLine)) return undefined;
-  // The message is an object, which begins at the end of `messageLine`, and contains no line feed.
-  const start = at + messageLine.length - 1;
-  const eventId = /^id: (.*)$/m.exec(events.toString('latin1', 0, at))?.[1];
-  return { message: events.subarray(start, events.indexOf('\n', start)), eventId };
 }
 
 function copyHead({ status, headers }: Response) {

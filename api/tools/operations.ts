@@ -1,5 +1,11 @@
 import type { Server } from '@modelcontextprotocol/sdk/server/index.js';
-import { isInitializeRequest } from '@modelcontextprotocol/sdk/types.js';
+import {
+  isInitializeRequest,
+  isJSONRPCRequest,
+  type JSONRPCMessage,
+  type JSONRPCRequest,
+  SUPPORTED_PROTOCOL_VERSIONS,
+} from '@modelcontextprotocol/sdk/types.js';
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Config } from '../../infra/config/settings.ts';
@@ -37,12 +43,6 @@ function defineToolOperation<const A extends Access, const S extends OperationSc
 ): Operation {
   return { ...operation, mount: 'root', errorStyle: 'mcp' };
 }
-
-/**
- * Most calls end within this time, and get JSON. A client whose connection breaks earlier has no event from which it can
- * resume.
- */
-const holdMs = 100;
 
 /** Each tool needs the permissions of the operations of the main API that it uses. */
 const anyKey = { anyKey: true, tenantScope: 'organization' } as const;
@@ -103,13 +103,12 @@ const postToolsMcp = defineToolOperation({
         ? await services.sessions.create(caller.keyId)
         : services.sessions.find(caller.keyId, sessionId);
     if (session === undefined) return sessionNotFound();
-    const response = await session.transport.handleRequest(toWebRequest(request), {
-      parsedBody: body ?? null,
-      authInfo,
-    });
-    const onNothingSent = () => cancelRequests(session, body);
-    const onSentAsJson = (eventId: string) => services.sessions.removeStoredStream(caller.keyId, eventId);
-    return streamResponse(response, { request, holdMs, onNothingSent, onSentAsJson });
+    const { transport } = session;
+    const answer = isPlainRequest(request, body)
+      ? await transport.answer(body, { authInfo }, () => toWebRequest(request))
+      : await transport.handleRequest(toWebRequest(request), { parsedBody: body ?? null, authInfo });
+    if (!(answer instanceof Response)) return answerWithJson(answer, transport);
+    return streamResponse(answer, { request, onNothingSent: () => cancelRequests(session, body) });
   },
 });
 
@@ -180,6 +179,29 @@ function readSessionId({ headers }: FastifyRequest): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
+/**
+ * Returns whether the official package would answer the request, and not refuse it. `initialize` and lists are not
+ * plain: the package answers them.
+ */
+function isPlainRequest({ headers }: FastifyRequest, body: unknown): body is JSONRPCRequest {
+  const { accept = '', 'mcp-protocol-version': version } = headers;
+  return (
+    isJSONRPCRequest(body) &&
+    body.method !== 'initialize' &&
+    [jsonType, 'text/event-stream'].every((type) => accept.includes(type)) &&
+    (version === undefined || SUPPORTED_PROTOCOL_VERSIONS.includes(String(version)))
+  );
+}
+
+const jsonType = 'application/json';
+
+function answerWithJson(message: JSONRPCMessage, { sessionId = '' }: Session['transport']): RawResponse {
+  return new RawResponse({
+    headers: { 'content-type': jsonType, 'mcp-session-id': sessionId },
+    body: Buffer.from(JSON.stringify(message)),
+  });
+}
+
 /** Returns the caller in the form that the transport passes to the handlers of the server. */
 function toAuthInfo(caller: ToolCaller) {
   return { token: '', clientId: caller.keyId, scopes: [], extra: { ...caller } };
@@ -206,7 +228,7 @@ function methodNotAllowed(): RawResponse {
   const allow = ['DELETE', 'POST'];
   return new RawResponse({
     status: 405,
-    headers: { allow: allow.join(', '), 'content-type': 'application/json' },
+    headers: { allow: allow.join(', '), 'content-type': jsonType },
     body: Buffer.from(JSON.stringify({ error: 'Method Not Allowed', allow })),
   });
 }

@@ -12,12 +12,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Server } from '@modelcontextprotocol/sdk/server/index.js';
-import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
 import { LRUCache } from 'lru-cache';
+import { SessionTransport } from './session-transport.ts';
 import { StoredEvents } from './stored-events.ts';
 
 export interface Session {
-  readonly transport: WebStandardStreamableHTTPServerTransport;
+  readonly transport: SessionTransport;
 }
 
 const maxKeys = 10_000;
@@ -63,7 +63,7 @@ export class Sessions {
     const sessions = this.#byKey.get(keyId) ?? this.#addKey(keyId);
     const server = this.#createServer();
     const sessionId = randomUUID();
-    const transport = new WebStandardStreamableHTTPServerTransport({
+    const transport = new SessionTransport({
       sessionIdGenerator: () => sessionId,
       eventStore: this.#events.ofSession(keyId, sessionId),
       keepAliveMs: this.#heartbeatMs,
@@ -74,11 +74,6 @@ export class Sessions {
     await server.connect(transport as Parameters<Server['connect']>[0]);
     endCancelledStreams(transport);
     return session;
-  }
-
-  /** Removes the stored messages of the stream of an event, whose client cannot resume it. */
-  removeStoredStream(keyId: string, eventId: string): void {
-    this.#events.removeStream(keyId, eventId);
   }
 
   /** Ends all sessions and their streams. */
@@ -109,7 +104,7 @@ const requestCancelled = -32_800;
  * Ends the stream of each request that its client cancels. The official package sends no response to it, so that its
  * stream would stay open. Clients ignore the response.
  */
-function endCancelledStreams(transport: WebStandardStreamableHTTPServerTransport): void {
+function endCancelledStreams(transport: SessionTransport): void {
   const receive = transport.onmessage;
   transport.onmessage = (message, extra) => {
     receive?.(message, extra);

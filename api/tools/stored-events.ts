@@ -74,12 +74,6 @@ export class StoredEvents {
     for (const id of this.#keys.get(keyId)?.events.keys() ?? []) if (id.startsWith(prefix)) this.#delete(keyId, id);
   }
 
-  /** Removes the events of the stream of an event, whose client was sent none of their ids. */
-  removeStream(keyId: string, eventId: string): void {
-    const { events, streams } = this.#keys.get(keyId) ?? {};
-    for (const id of streams?.get(events?.get(eventId)?.streamKey ?? '') ?? []) this.#delete(keyId, id);
-  }
-
   #add(keyId: string, eventId: string, event: StoredEvent): void {
     const ofKey = this.#keys.get(keyId) ?? { bytes: 0, events: new Map(), streams: new Map() };
     this.#keys.set(keyId, ofKey);

@@ -72,6 +72,15 @@ async function openSession(protocolVersion: string) {
   return { 'mcp-session-id': opened.headers.get('mcp-session-id') ?? '', 'mcp-protocol-version': protocolVersion };
 }
 
+/** Opens a stream with the messages after an event of the session. Returns its status. */
+async function resume(session: Awaited<ReturnType<typeof openSession>>, number: number): Promise<number> {
+  const leave = new AbortController();
+  const id = `${session['mcp-session-id']}_${String(number).padStart(16, '0')}`;
+  const { status } = await send('GET', undefined, { ...session, 'last-event-id': id }, leave.signal);
+  leave.abort();
+  return status;
+}
+
 const args = { project_name: 'slow', limit: 10, page_number: 1 };
 const call = { jsonrpc: '2.0', id: 'slow-call', method: 'tools/call', params: { name: 'fetch_runs', arguments: args } };
 
@@ -160,11 +169,10 @@ it('an answer that was sent as JSON is not stored', async () => {
   const ping = await send('POST', { jsonrpc: '2.0', id: 1, method: 'ping' }, session);
   expect(ping.headers.get('content-type')).toMatch('application/json');
   await ping.text();
-  const id = (number: number) => `${session['mcp-session-id']}_${String(number).padStart(16, '0')}`;
-  for (let number = 1; number <= 80; number += 1) {
-    const resumed = await send('GET', undefined, { ...session, 'last-event-id': id(number) });
-    expect(resumed.status, await resumed.text()).toBe(400);
-  }
+  // The only events are those of the response to `initialize`.
+  const statuses: number[] = [];
+  for (let number = 1; number <= 80; number += 1) statuses.push(await resume(session, number));
+  expect(statuses.filter((status) => status !== 400)).toHaveLength(2);
 });
 
 describe('a stream whose client disconnects', () => {

@@ -2,8 +2,8 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js';
-import { expect, it } from 'vitest';
-import { Sessions } from '../../../api/tools/sessions.ts';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type Session, Sessions } from '../../../api/tools/sessions.ts';
 import { StoredEvents } from '../../../api/tools/stored-events.ts';
 
 const message = (id: number, bytes = 0): JSONRPCMessage => ({
@@ -61,36 +61,28 @@ it('events take as much memory as they count for', async () => {
   expect(process.memoryUsage().heapUsed - usedBefore).toBeLessThan(2 * count * json.length);
 });
 
-it('the events of a stream that was not sent as one are removed', async () => {
-  const events = new StoredEvents(1_000_000);
-  const [one, two] = [events.ofSession('key', 'one'), events.ofSession('key', 'two')];
-  const first = await one.storeEvent('a', {} as JSONRPCMessage);
-  const last = await one.storeEvent('a', message(1));
-  const others = [await one.storeEvent('b', message(2)), await two.storeEvent('a', message(3))];
-  events.removeStream('key', first);
-  for (const id of [first, last]) expect(await one.getStreamIdForEventId?.(id)).toBeUndefined();
-  expect(await one.getStreamIdForEventId?.(others[0] as string)).toBe('b');
-  expect(await two.getStreamIdForEventId?.(others[1] as string)).toBe('a');
-});
+const createServer = () => new Server({ name: 'test', version: '1' }, { capabilities: {} });
 
-it('a session that is not used ends with its streams', async () => {
-  const createServer = () => new Server({ name: 'test', version: '1' }, { capabilities: {} });
-  const sessions = new Sessions(createServer, { heartbeatMs: 60_000, unusedMs: 200 });
-  const { transport } = await sessions.create('key');
+/** Sends `initialize`, which makes the id of the session valid. */
+async function initialize({ transport }: Session): Promise<string> {
   const accept = 'application/json, text/event-stream';
-  const initialize = {
+  const body = {
     ...{ jsonrpc: '2.0', id: 0, method: 'initialize' },
     params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } },
   };
+  const headers = { accept, 'content-type': 'application/json' };
   const opened = await transport.handleRequest(
-    new Request('http://runlake/mcp', {
-      method: 'POST',
-      headers: { accept, 'content-type': 'application/json' },
-      body: JSON.stringify(initialize),
-    }),
+    new Request('http://runlake/mcp', { method: 'POST', headers, body: JSON.stringify(body) }),
   );
-  const sessionId = opened.headers.get('mcp-session-id') as string;
   await opened.text();
+  return opened.headers.get('mcp-session-id') as string;
+}
+
+it('a session that is not used ends with its streams', async () => {
+  const sessions = new Sessions(createServer, { heartbeatMs: 60_000, unusedMs: 200 });
+  const session = await sessions.create('key');
+  const { transport } = session;
+  const sessionId = await initialize(session);
   expect(sessions.find('key', sessionId)?.transport).toBe(transport);
   const stream = await transport.handleRequest(
     new Request('http://runlake/mcp', {
@@ -103,3 +95,61 @@ it('a session that is not used ends with its streams', async () => {
   expect(sessions.find('key', sessionId)).toBeUndefined();
   sessions.close();
 }, 10_000);
+
+describe('a request of a session gets its response once', () => {
+  /** Sends a request whose handler returns after `ms`, by the clock of the test. Returns the kind of the answer. */
+  async function ask(ms: number) {
+    const calls: unknown[] = [];
+    const sessions = new Sessions(
+      () => {
+        const server = createServer();
+        server.fallbackRequestHandler = ({ params }) => {
+          calls.push(params);
+          return new Promise((resolve) => setTimeout(() => resolve({ text: 'late' }), ms));
+        };
+        return server;
+      },
+      { heartbeatMs: 60_000 },
+    );
+    const session = await sessions.create('key');
+    const sessionId = await initialize(session);
+    const headers = {
+      accept: 'application/json, text/event-stream',
+      'content-type': 'application/json',
+      'mcp-session-id': sessionId,
+      'mcp-protocol-version': '2025-11-25',
+    };
+    const request = () => new Request('http://runlake/mcp', { method: 'POST', headers });
+    const send = (id: number) =>
+      session.transport.answer({ jsonrpc: '2.0', id, method: 'wait', params: { id } }, {}, request);
+    const answers = [send(1), send(2)];
+    // A client must not repeat an id.
+    expect(await send(1)).toMatchObject({ id: 1, error: { code: -32_600 } });
+    await vi.advanceTimersByTimeAsync(1_000);
+    const texts = (await Promise.all(answers)).map(async (answer) =>
+      answer instanceof Response
+        ? [...(await answer.text()).matchAll(/^data: (\{.*)$/gm)].map(([, data = '']) => [
+            'stream',
+            JSON.parse(data) as JSONRPCMessage,
+          ])
+        : [['json', answer]],
+    );
+    const received = (await Promise.all(texts)).flat() as [string, JSONRPCMessage & { id: number }][];
+    sessions.close();
+    return { calls, kinds: received.map(([kind, { id }]) => `${id} ${kind}`) };
+  }
+
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'] }));
+  afterEach(() => void vi.useRealTimers());
+
+  it.each([
+    [0, ['1 json', '2 json']],
+    [99, ['1 json', '2 json']],
+    [101, ['1 stream', '2 stream']],
+    [500, ['1 stream', '2 stream']],
+  ])('whose handler takes %i ms', async (ms, kinds) => {
+    const result = await ask(ms);
+    expect(result.kinds).toEqual(kinds);
+    expect(result.calls).toEqual([{ id: 1 }, { id: 2 }]);
+  });
+});
