@@ -62,7 +62,7 @@ export function sendInProcess(server: Pick<FastifyInstance, 'routing'>, authorit
       const response = new ServerResponse(request);
       response.assignSocket(socket as unknown as Socket);
       // The response is closed with its socket.
-      response.once('finish', () => socket.destroy());
+      response.once('finish', () => socket.end());
       server.routing(request, response);
       await finished(response);
       return { status: response.statusCode, text: socket.readBody() };
