@@ -77,8 +77,9 @@ const postToolsMcp = defineToolOperation({
   tag: 'mcp',
   summary: 'Send a message of the Model Context Protocol',
   description:
-    'Streamable HTTP. `initialize` creates a session: the client sends its id in `Mcp-Session-Id` with further requests. A response ' +
-    'that takes longer is an event stream that the client can resume, others are JSON. Requests without a session get JSON.',
+    'Streamable HTTP. `initialize` creates a session: the client sends its id in `Mcp-Session-Id` with further requests. The response ' +
+    'to a request that takes longer, to a list and to `initialize` is an event stream that the client can resume; others are JSON. ' +
+    'Requests without a session get JSON.',
   access: anyKey,
   errors: accessErrors,
   schema: {
