@@ -59,7 +59,8 @@ export async function removeRuns(
     `UPDATE agents.runs SET removed = true, end_published = false, ended_at = coalesce(ended_at, clock_timestamp()),
        updated_at = clock_timestamp(),
        lease_token = CASE WHEN ${unfinished} THEN NULL ELSE lease_token END,
-       status = CASE WHEN ${unfinished} THEN 'interrupted' ELSE status END
+       status = CASE WHEN ${unfinished} THEN 'interrupted' ELSE status END,
+       graph_before = CASE WHEN attempt = 0 THEN graph_before END
      WHERE ${runCondition}`,
     params,
   );

@@ -1,0 +1,90 @@
+import type { Client } from '@langchain/langgraph-sdk';
+import { describe, expect, it } from 'vitest';
+import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
+
+/** The metadata of a thread after runs of other graphs that were rolled back or never started. */
+
+let server: DeployedAgents;
+let client: Client;
+shareDeployedAgents((opened) => {
+  server = opened;
+  client = opened.client;
+});
+
+const slow = { input: { n: 2, pauseMs: 60_000 } };
+const endsWith = (threadId: string, runId: string) =>
+  expect.poll(async () => (await server.ask('GET', `/threads/${threadId}/runs/${runId}`)).status).toBe(404);
+
+/** Creates a thread with state of the graph `steps`. */
+async function prepareThread() {
+  const { thread_id: threadId } = await client.threads.create();
+  await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'kept' } });
+  const { metadata } = await client.threads.get(threadId);
+  expect(metadata).toMatchObject({ graph_id: 'steps', assistant_id: expect.any(String) });
+  return { threadId, metadata };
+}
+
+async function startSlowRun(threadId: string) {
+  const { run_id: runId } = await client.runs.create(threadId, 'burst', slow);
+  await expect.poll(async () => (await client.runs.get(threadId, runId)).status, { timeout: 10_000 }).toBe('running');
+  return runId;
+}
+
+const expectStateOfSteps = async (threadId: string) =>
+  expect((await client.threads.getState(threadId)).values).toMatchObject({ log: ['kept 1'] });
+
+describe('graph and assistant of a thread are as before', () => {
+  it('after a cancelled run that is rolled back', async () => {
+    const { threadId, metadata } = await prepareThread();
+    const runId = await startSlowRun(threadId);
+    expect((await client.threads.get(threadId)).metadata).toMatchObject({ graph_id: 'burst' });
+    await client.runs.cancel(threadId, runId, true, 'rollback');
+    await endsWith(threadId, runId);
+    expect((await client.threads.get(threadId)).metadata).toEqual(metadata);
+    await expectStateOfSteps(threadId);
+  });
+
+  it('after runs that the strategy rollback replaces by a run that is rolled back as well', async () => {
+    const { threadId, metadata } = await prepareThread();
+    const first = await startSlowRun(threadId);
+    const strategy = { multitaskStrategy: 'rollback', ...slow } as const;
+    await client.runs.create(threadId, 'echo', { input: { messages: [] } });
+    const { run_id: last } = await client.runs.create(threadId, 'parent', strategy);
+    await endsWith(threadId, first);
+    expect((await client.threads.get(threadId)).metadata).toMatchObject({ graph_id: 'parent' });
+    await client.runs.cancel(threadId, last, true, 'rollback').catch(() => undefined);
+    expect((await client.threads.get(threadId)).metadata).toEqual(metadata);
+    await expectStateOfSteps(threadId);
+  });
+
+  it.each(['interrupt', 'rollback', 'delete'] as const)('after pending runs that end with %s', async (how) => {
+    const { threadId, metadata } = await prepareThread();
+    const later = { afterSeconds: 600 };
+    const runIds = [];
+    for (const graph of ['burst', 'echo', 'echo', 'parent'])
+      runIds.push((await client.runs.create(threadId, graph, later)).run_id);
+    if (how === 'delete') for (const runId of runIds) await client.runs.delete(threadId, runId);
+    else await client.runs.cancelMany({ threadId, runIds, action: how });
+    expect((await client.threads.get(threadId)).metadata).toEqual(metadata);
+    await expectStateOfSteps(threadId);
+  });
+
+  it('after pending runs of a deleted assistant', async () => {
+    const { threadId, metadata } = await prepareThread();
+    const { assistant_id: id } = await client.assistants.create({ graphId: 'burst' });
+    await client.runs.create(threadId, id, { afterSeconds: 600 });
+    await client.assistants.delete(id);
+    expect((await client.threads.get(threadId)).metadata).toEqual(metadata);
+  });
+
+  it('unless a run was interrupted after its start, or a client has changed them', async () => {
+    const { threadId } = await prepareThread();
+    const runId = await startSlowRun(threadId);
+    await client.runs.cancel(threadId, runId, true);
+    expect((await client.threads.get(threadId)).metadata).toMatchObject({ graph_id: 'burst' });
+    const { run_id: pending } = await client.runs.create(threadId, 'echo', { afterSeconds: 600 });
+    await client.threads.update(threadId, { metadata: { graph_id: 'mine' } });
+    await client.runs.delete(threadId, pending);
+    expect((await client.threads.get(threadId)).metadata).toMatchObject({ graph_id: 'mine' });
+  });
+});
