@@ -176,6 +176,8 @@ interface ThreadStreamQuery extends StreamLimits {
   readonly threadId: string;
   /** Number in the thread after which events are read. Default: the start of the stream. */
   readonly after?: number | undefined;
+  /** Numbers of earlier events that are read as well. */
+  readonly including?: readonly number[];
 }
 
 /**
@@ -186,7 +188,7 @@ interface ThreadStreamQuery extends StreamLimits {
  */
 export function readThreadStream(
   clickhouse: ClickHouse,
-  { deploymentId, threadId, after = -1, ...limits }: ThreadStreamQuery,
+  { deploymentId, threadId, after = -1, including = [], ...limits }: ThreadStreamQuery,
 ): Promise<StreamPage> {
   return readStreamPage(
     clickhouse,
@@ -194,8 +196,8 @@ export function readThreadStream(
       name: 'read-thread-stream',
       scope: 'organization_id = {deployment:UUID} AND thread_id = {thread:UUID}',
       order: ['thread_seq'],
-      after: 'thread_seq > {after:Int64}',
-      params: { deployment: deploymentId, thread: threadId, after },
+      after: '(thread_seq > {after:Int64} OR has({including:Array(Int64)}, thread_seq))',
+      params: { deployment: deploymentId, thread: threadId, after, including },
     },
     limits,
   );

@@ -15,11 +15,8 @@ import {
   findReplayPosition,
   toProtocolMessage,
 } from '../../../pipelines/agents/protocol/protocol-event.ts';
-import {
-  type StreamedEvent,
-  type StreamReader,
-  toThreadStart,
-} from '../../../pipelines/agents/streams/stream-types.ts';
+import { OpenStarts } from '../../../pipelines/agents/streams/read-position.ts';
+import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import type { Agents } from '../agent-operation.ts';
 import { ClosedObject } from '../agent-schema.ts';
 import { CommandRejectedError, createParamsReader } from './command.ts';
@@ -52,8 +49,7 @@ export class ThreadSubscriptions {
   readonly #readers = new Set<StreamReader>();
   /** Highest sequence number that any reader has read. */
   #highest = 0;
-  /** Starts of runs whose end was not read. It may arrive after the first events of the next run. */
-  readonly #openStarts = new Set<number>();
+  readonly #openStarts = new OpenStarts('now');
   #lastReader: Promise<void> = Promise.resolve();
   #count = 0;
   #isClosed = false;
@@ -112,8 +108,7 @@ export class ThreadSubscriptions {
   /** Sends an event once if it matches any subscription for which it was not read yet. */
   async #sendEvent(event: StreamedEvent): Promise<void> {
     const { isEnd, threadSeq } = event;
-    const isUnreadEnd = isEnd && this.#openStarts.delete(toThreadStart(threadSeq));
-    if (!isEnd && threadSeq > this.#highest) this.#openStarts.add(toThreadStart(threadSeq));
+    const isUnreadEnd = (isEnd || threadSeq > this.#highest) && this.#openStarts.record(event);
     this.#highest = Math.max(this.#highest, threadSeq);
     const reading = [...this.#subscriptions.values()].filter(({ readUpTo }) => isUnreadEnd || threadSeq > readUpTo);
     if (reading.length === 0) return;

@@ -2,7 +2,12 @@ import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { RunReadStart, StreamedEvent, ThreadReadStart } from '../../../pipelines/agents/streams/stream-types.ts';
+import {
+  type RunReadStart,
+  type StreamedEvent,
+  type ThreadReadStart,
+  toThreadStart,
+} from '../../../pipelines/agents/streams/stream-types.ts';
 import { type BodyPart, createLiveBody, type LiveSource } from '../../server/live-body.ts';
 import type { AgentInput } from '../agent-operation.ts';
 
@@ -132,6 +137,15 @@ export function readRunStartPosition(request: FastifyRequest, query: LastEventQu
 }
 
 /**
+ * Returns the id of a thread event: the sequence number, and the starts before it whose end a client that reconnects has
+ * not received.
+ */
+export function formatThreadEventId(threadSeq: number, openStarts: Iterable<number>): string {
+  const earlier = [...openStarts].filter((start) => start < toThreadStart(threadSeq));
+  return [threadSeq, ...earlier].join('-');
+}
+
+/**
  * Returns the position at which a reader of a thread starts, like {@link readRunStartPosition} for a run.
  *
  * @throws INVALID_REQUEST
@@ -140,9 +154,9 @@ export function readThreadStartPosition(request: FastifyRequest, query: LastEven
   const id = readLastEventId(request) ?? query.last_event_id;
   if (id === undefined) return 'now';
   if (isBeginning(id)) return 'start';
-  const threadSeq = /^\d{1,16}$/.test(id) ? Number(id) : Number.NaN;
+  const [threadSeq, ...openStarts] = /^\d{1,16}(?:-\d{1,10}){0,16}$/.test(id) ? id.split('-').map(Number) : [];
   if (!Number.isSafeInteger(threadSeq)) throw createUnknownIdError('must be the id of an event of this thread');
-  return { threadSeq };
+  return { threadSeq: threadSeq as number, ...(openStarts.length > 0 && { openStarts }) };
 }
 
 function readLastEventId({ headers }: FastifyRequest): string | undefined {

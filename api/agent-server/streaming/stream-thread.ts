@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { encodeStateUpdate, stateUpdateMode } from '../../../pipelines/agents/streams/publish-state.ts';
+import { OpenStarts } from '../../../pipelines/agents/streams/read-position.ts';
 import { protocolMode, type StreamedEvent, type StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import { readEarlierStarts } from '../../../pipelines/agents/threads/deleted-threads.ts';
 import { readThreadHead } from '../../../pipelines/agents/threads/thread.ts';
@@ -16,6 +17,7 @@ import {
   buildLiveOptions,
   createEventStream,
   eventStreamHeaders,
+  formatThreadEventId,
   LastEventId,
   readThreadStartPosition,
   type SseFrame,
@@ -107,13 +109,15 @@ export const streamThread = defineAgentOperation({
     };
     // The end of a run may follow the first events of the next run. With its own id, a client that reconnects would receive
     // those events again, so ids never go back.
-    let highest = 0;
+    let highest = typeof from === 'string' ? 0 : from.threadSeq;
+    const openStarts = new OpenStarts(from, earlierStarts);
     const body = createEventStream<ThreadEvent>({
       ...buildLiveOptions(input),
       source: wantsStates ? addStates(source, agents, threadId) : eventSource,
       frame: ({ event, state }) => {
         highest = Math.max(highest, event.threadSeq);
-        const id = String(highest);
+        openStarts.record(event);
+        const id = formatThreadEventId(highest, openStarts);
         const last = isIncluded(event) && event.isEnd && wantsAllEvents ? buildLastFrame(event) : undefined;
         const frames = [
           ...(last ? [last] : []),

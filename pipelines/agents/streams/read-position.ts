@@ -1,3 +1,4 @@
+import { stateUpdateMode } from './publish-state.ts';
 import {
   endSeq,
   type RunReadStart,
@@ -71,6 +72,49 @@ export class RunPosition implements ReadPosition {
 /** Maximum number of unfinished starts that a reader remembers. There are several only if an end arrives late. */
 const maxOpenStarts = 16;
 
+/** The starts of a thread of which events were read, but not the end. */
+export class OpenStarts implements Iterable<number> {
+  /** Run ids by start; undefined for a start that was read before a reader was attached. */
+  readonly #runIds = new Map<number, string | undefined>();
+
+  /** @param from where the reader starts. `earlierStarts`: starts of deleted threads, which are ignored. */
+  constructor(from: ThreadReadStart, earlierStarts = 0) {
+    if (typeof from === 'string') return;
+    const { threadSeq, openStarts = [] } = from;
+    const current = toSeq(threadSeq) === endSeq ? [] : [toThreadStart(threadSeq)];
+    for (const start of [...openStarts, ...current]) if (start > earlierStarts) this.#add(start, undefined);
+  }
+
+  [Symbol.iterator](): Iterator<number> {
+    return this.#runIds.keys();
+  }
+
+  has(start: number): boolean {
+    return this.#runIds.has(start);
+  }
+
+  /** Records an event that was read. @returns whether it is the end of an open start. */
+  record({ threadSeq, isEnd, runId, mode }: StreamedEvent): boolean {
+    const start = toThreadStart(threadSeq);
+    if (isEnd) return this.#runIds.delete(start);
+    // A state update has a start of its own, but no end.
+    if (mode === stateUpdateMode || this.#runIds.has(start)) return false;
+    // Only the last attempt of a run has an end.
+    for (const [earlier, id] of this.#runIds) if (id === runId) this.#runIds.delete(earlier);
+    this.#add(start, runId);
+    return false;
+  }
+
+  #add(start: number, runId: string | undefined): void {
+    this.#runIds.set(start, runId);
+    if (this.#runIds.size > maxOpenStarts)
+      for (const oldest of this.#runIds.keys()) {
+        this.#runIds.delete(oldest);
+        break;
+      }
+  }
+}
+
 /**
  * Position in a thread: the sequence number of the thread. The end of a run may arrive after the first events of the
  * next run, which may start before that end is published. Such an end is yielded only if the reader has yielded events
@@ -85,7 +129,7 @@ export class ThreadPosition implements ReadPosition {
   #skippedUpTo = 0;
   /** Whether the position has advanced, so that later events of the same start are in the ring buffer of this process. */
   #hasAdvanced = false;
-  readonly #openStarts = new Set<number>();
+  readonly #openStarts: OpenStarts;
 
   /** @param earlierStarts number of starts of deleted threads with the same id; the reader skips their events. */
   constructor(from: ThreadReadStart, earlierStarts = 0) {
@@ -94,12 +138,13 @@ export class ThreadPosition implements ReadPosition {
     this.#earlierStarts = earlierStarts;
     this.#isAtBeginning = typeof from === 'string' || from.threadSeq < beginning;
     this.#threadSeq = typeof from === 'string' || this.#isAtBeginning ? beginning : from.threadSeq;
-    for (const start of (typeof from === 'object' && from.openStarts) || []) this.#openStarts.add(start);
-    if (toSeq(this.#threadSeq) !== endSeq) this.#openStarts.add(toThreadStart(this.#threadSeq));
+    this.#openStarts = new OpenStarts(from, earlierStarts);
   }
 
-  get after(): number {
-    return this.#threadSeq;
+  /** The events that were not read: those after a number, and the ends of earlier starts. */
+  get unread(): { readonly after: number; readonly including: readonly number[] } {
+    const ends = [...this.#openStarts].map((start) => toThreadSeq(start, endSeq));
+    return { after: this.#threadSeq, including: ends.filter((end) => end <= this.#threadSeq) };
   }
 
   classify(event: StreamedEvent, kept: boolean): EventOrder {
@@ -117,16 +162,9 @@ export class ThreadPosition implements ReadPosition {
     return threadSeq === (this.#isAtBeginning ? toThreadSeq(this.#earlierStarts + 1, 1) : this.#threadSeq + 1);
   }
 
-  advanceTo({ threadSeq, isEnd }: StreamedEvent): void {
-    const start = toThreadStart(threadSeq);
-    if (isEnd) this.#openStarts.delete(start);
-    else this.#openStarts.add(start);
-    if (this.#openStarts.size > maxOpenStarts)
-      for (const open of this.#openStarts) {
-        this.#openStarts.delete(open);
-        break;
-      }
-    this.#threadSeq = Math.max(this.#threadSeq, threadSeq);
+  advanceTo(event: StreamedEvent): void {
+    this.#openStarts.record(event);
+    this.#threadSeq = Math.max(this.#threadSeq, event.threadSeq);
     this.isPositionKnown = true;
     this.#isAtBeginning = false;
     this.#hasAdvanced = true;

@@ -114,7 +114,7 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
           includesStored: from !== 'now',
           runId: undefined,
           readPage: (signal) =>
-            readThreadStream(clickhouse, { deploymentId, threadId, after: position.after, ...pageLimits, signal }),
+            readThreadStream(clickhouse, { deploymentId, threadId, ...position.unread, ...pageLimits, signal }),
         },
       );
     },

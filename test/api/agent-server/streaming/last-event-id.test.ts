@@ -1,6 +1,10 @@
 import type { FastifyRequest } from 'fastify';
 import { expect, it } from 'vitest';
-import { readRunStartPosition, readThreadStartPosition } from '../../../../api/agent-server/streaming/sse.ts';
+import {
+  formatThreadEventId,
+  readRunStartPosition,
+  readThreadStartPosition,
+} from '../../../../api/agent-server/streaming/sse.ts';
 import { endSeq, toThreadSeq } from '../../../../pipelines/agents/streams/stream-types.ts';
 
 const request = (id?: string) => ({ headers: { ...(id !== undefined && { 'last-event-id': id }) } }) as FastifyRequest;
@@ -9,6 +13,11 @@ it('accepts every id of thread events, also after half a million runs', () => {
   for (const threadSeq of [1, toThreadSeq(1, 1), toThreadSeq(250_000, 7), toThreadSeq(500_000, endSeq)]) {
     expect(readThreadStartPosition(request(String(threadSeq)), {})).toEqual({ threadSeq });
   }
+  const id = formatThreadEventId(toThreadSeq(500_000, 7), [499_998, 499_999, 500_000]);
+  expect(readThreadStartPosition(request(id), {})).toEqual({
+    threadSeq: toThreadSeq(500_000, 7),
+    openStarts: [499_998, 499_999],
+  });
 });
 
 it('reads the query if there is no header, and starts now without either', () => {
@@ -23,7 +32,7 @@ it('reads the query if there is no header, and starts now without either', () =>
     ]);
 });
 
-it.each(['x', '1.5', '-2', '9007199254740993', '1e3', '12345678901234567', '0x1'])(
+it.each(['x', '1.5', '-2', '9007199254740993', '1e3', '12345678901234567', '0x1', '1-', '1-x'])(
   '%s is not a valid id of a thread event',
   (id) => {
     expect(() => readThreadStartPosition(request(id), {})).toThrow(

@@ -137,11 +137,13 @@ test('reads a thread across its runs; delivers the end of a run also after the n
   ]);
   const numbers = live.events.map(({ threadSeq }) => threadSeq).sort((one, other) => one - other);
   const other = await under.hub();
+  const withoutRecords = await under.hub({ ringBufferBytes: 0 });
   const expected = [
     [other, 'start', numbers],
     [other, { threadSeq: numbers[1] as number }, numbers.slice(2)],
     [hub, { threadSeq: numbers[2] as number }, numbers.slice(3)],
     [hub, { threadSeq: numbers[2] as number, openStarts: [1] }, numbers.slice(2)],
+    [withoutRecords, { threadSeq: numbers[3] as number, openStarts: [1] }, [numbers[2], numbers[4]]],
   ] as const;
   for (const [at, from, rest] of expected) {
     const reader = await at.readThread(first, from);
