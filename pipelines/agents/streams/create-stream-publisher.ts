@@ -33,7 +33,7 @@ export interface StreamPublisherOptions {
   readonly log: Pick<EventLog, 'publish' | 'schemaId'>;
   /** Retention of the events of resumable runs. */
   readonly retentionMs: number;
-  /** Maximum event size; a larger event is replaced by an `error` event. Default: 8 MiB. */
+  /** Maximum event size; a larger event is replaced by a `warning` event. Default: 8 MiB. */
   readonly maxEventBytes?: number;
   /** Maximum unacknowledged bytes of one run; the writer waits at the limit. Default: 4 MiB. */
   readonly maxBytesInFlight?: number;
@@ -95,10 +95,10 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
 }
 
 function replaceOversizedEvent({ event, namespace, data }: Chunk, maxEventBytes: number): Chunk {
-  const message = `Event '${event}' has ${data.length} bytes; the limit is ${maxEventBytes}. The event is dropped; the run continues.`;
+  const message = `Event '${event}' has ${data.length} bytes; the limit is ${maxEventBytes}. The stream does not contain the event.`;
   return {
-    mode: 'error',
-    event: 'error',
+    mode: 'warning',
+    event: 'warning',
     namespace,
     data: Buffer.from(JSON.stringify({ error: 'EventTooLarge', message })),
   };

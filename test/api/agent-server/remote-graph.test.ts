@@ -62,6 +62,22 @@ it('streams several modes and parts of subgraphs, and raises the error of the gr
   await expect(remote('misbehave').invoke({ how: 'fail' })).rejects.toThrow('the node failed on purpose');
 });
 
+it('streams on after an event that is too large, and raises an error if this is the result', async () => {
+  const graph = remote('misbehave');
+  const stream = await graph.stream({ how: 'large' }, { streamMode: ['custom', 'updates'] });
+  const parts: unknown[] = [];
+  for await (const part of stream) parts.push(part);
+  expect(parts).toEqual([
+    ['custom', { doing: 'large' }],
+    ['updates', { deed: { done: true } }],
+  ]);
+  const config = await onThread();
+  await expect(graph.invoke({ how: 'large-state' }, config)).rejects.toThrow('EventTooLarge');
+  const { thread_id: threadId } = config.configurable;
+  await expect.poll(async () => (await server.client.threads.get(threadId)).status, { timeout: 20_000 }).toBe('idle');
+  expect((await graph.getState(config)).values.text).toHaveLength(9 * 1024 * 1024);
+});
+
 it('draws its graph', async () => {
   const { nodes, edges } = await remote('ask').getGraphAsync();
   expect(Object.keys(nodes)).toEqual(expect.arrayContaining(['__start__', 'prepare', 'ask', 'finish']));

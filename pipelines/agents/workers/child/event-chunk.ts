@@ -6,9 +6,11 @@ import type { Chunk } from '../messages.ts';
 import { toGraphJson } from './graph-json.ts';
 import type { GraphStreamEvent } from './stream-graph.ts';
 
+const dropped = 'The stream does not contain the event.';
+
 /**
- * Serialises an event. If the event is too large or cannot be serialised, returns an `error` event in its place, and
- * the run continues.
+ * Serialises an event. If the event is too large or cannot be serialised, returns a `warning` event in its place, and
+ * the run continues. Clients would take an `error` event for the end of the run.
  */
 export function encodeEventChunk({ mode, event, namespace, data }: GraphStreamEvent, maxBytes: number): Chunk {
   let text: string;
@@ -16,16 +18,13 @@ export function encodeEventChunk({ mode, event, namespace, data }: GraphStreamEv
     text = toGraphJson(toClientEventData(mode, data));
   } catch (error) {
     const reason = (error instanceof Error ? error.message : String(error)).split('\n', 1)[0]?.slice(0, 1_000);
-    return createErrorChunk(
-      'EventNotSerializable',
-      `Event '${event}' of the graph cannot be encoded as JSON: ${reason}`,
-    );
+    const message = `Event '${event}' of the graph cannot be encoded as JSON: ${reason}. ${dropped}`;
+    return createWarningChunk(message, 'EventNotSerializable');
   }
   const bytes = Buffer.from(text);
-  const dropped = 'The event is dropped; the run continues.';
   if (bytes.byteLength > maxBytes) {
     const limit = `the limit is ${maxBytes}`;
-    return createErrorChunk('EventTooLarge', `Event '${event}' has ${bytes.byteLength} bytes; ${limit}. ${dropped}`);
+    return createWarningChunk(`Event '${event}' has ${bytes.byteLength} bytes; ${limit}. ${dropped}`, 'EventTooLarge');
   }
   const chunk = { mode, event, namespace, data: bytes };
   try {
@@ -34,17 +33,16 @@ export function encodeEventChunk({ mode, event, namespace, data }: GraphStreamEv
   } catch (error) {
     if (!isRunlakeError(error)) throw error;
     const message = `Event '${event}' cannot be sent: ${error.parameters.reason}. ${dropped}`;
-    return createErrorChunk('EventTooLarge', message);
+    return createWarningChunk(message, 'EventTooLarge');
   }
 }
 
-/** Creates a `warning` event, which tells clients in every stream mode that a part of the request has no effect. */
-export function createWarningChunk(message: string): Chunk {
-  return { mode: 'warning', event: 'warning', namespace: '', data: Buffer.from(JSON.stringify({ message })) };
-}
-
-function createErrorChunk(error: string, message: string): Chunk {
-  return { mode: 'error', event: 'error', namespace: '', data: Buffer.from(JSON.stringify({ error, message })) };
+/**
+ * Creates a `warning` event, which tells clients in every stream mode that a part of the request has no effect or that
+ * an event is missing. `error` names the reason for a missing event.
+ */
+export function createWarningChunk(message: string, error?: string): Chunk {
+  return { mode: 'warning', event: 'warning', namespace: '', data: Buffer.from(JSON.stringify({ error, message })) };
 }
 
 /** Data of events of LangGraph's mode `checkpoints`, and of checkpoint events of its mode `debug`. */

@@ -6,7 +6,7 @@ import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
 import { type RunState, readStoredState, toStreamedState } from '../../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../../graphs/load-graph.ts';
 import type { StoreFactory } from '../../store/agent-store.ts';
-import type { RunOutcome } from '../messages.ts';
+import type { Chunk, RunOutcome } from '../messages.ts';
 import { describeProjectError } from '../serialized-error.ts';
 import { beginAttempt, buildCheckpointMetadata, buildConfig, type Job } from './begin-attempt.ts';
 import { createWarningChunk, encodeEventChunk } from './event-chunk.ts';
@@ -99,6 +99,8 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   const saver = new ThreadSaver(storedSaver, deploymentId, { blank: startsWithoutState, onFailure });
   let graph: CompiledGraph | undefined;
   let states: unknown;
+  /** The warning in place of the last values of the root graph, if the stream does not contain these. */
+  let missingValues: Chunk | undefined;
   try {
     const config = buildConfig(job);
     graph = await raceWithAbort(deps.graph.instance(config), signal);
@@ -122,8 +124,13 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
         return;
       }
       signal.throwIfAborted();
-      events.put(encodeEventChunk(streamed, deps.maxEventBytes));
+      const chunk = encodeEventChunk(streamed, deps.maxEventBytes);
+      if (streamed.mode === 'values' && streamed.namespace === '')
+        missingValues = chunk.mode === 'values' ? undefined : chunk;
+      events.put(chunk);
     });
+    // Clients would take the values before for the result of the run.
+    if (missingValues !== undefined) events.put({ ...missingValues, mode: 'error', event: 'error' });
     await storedSaver.settled?.();
     await events.waitUntilEmpty();
     if (signal.aborted) return toAbortOutcome(signal.reason, await readLeftState());

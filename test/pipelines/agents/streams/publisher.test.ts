@@ -121,14 +121,14 @@ test('resends a failed batch and all batches placed after it, in order, once the
   await settling;
 });
 
-test('publishes an end with identical bytes each time, after every event; replaces an oversized event with an error', async () => {
+test('publishes an end with identical bytes each time, after every event; replaces an oversized event with a warning', async () => {
   const { calls, log } = openManualLog();
   const publisher = createStreamPublisher({ log, retentionMs: 1_000, maxEventBytes: 500 });
   const run = newRun({ attempt: 2, threadStart: 5 });
   const writer = publisher.open(run);
   await writer.write([chunk('large', 1_000), chunk('small')]);
   const [large, small] = (calls[0] as PublishCall).messages.map(({ value }) => decodeStreamRecord(value));
-  expect(large).toMatchObject({ seq: 1, event: 'error', mode: 'error' });
+  expect(large).toMatchObject({ seq: 1, event: 'warning', mode: 'warning' });
   expect(JSON.parse(Buffer.from(large?.data ?? []).toString())).toMatchObject({ error: 'EventTooLarge' });
   expect(small).toMatchObject({ seq: 2, event: 'custom', threadSeq: 5 * 2 ** 32 + 2 });
   const values = {

@@ -43,7 +43,7 @@ test('a state that is nested too deeply fails the run', async () => {
   const message = expect.stringContaining('deeper than 2000');
   expect(outcome).toEqual({ kind: 'failed', error: 'StateTooLarge', message });
   expect(received).toMatchObject([
-    { event: 'error', data: { error: 'EventTooLarge', message } },
+    { event: 'warning', data: { error: 'EventTooLarge', message } },
     { event: 'updates', data: { end: {} } },
   ]);
   await expect(queryState(threadId, 'nest')).rejects.toMatchObject({ code: 'WORKER_MESSAGE_TOO_LARGE', message });
@@ -60,7 +60,7 @@ test('an event whose namespace has several lines is replaced', async () => {
   expect(outcome).toMatchObject({ kind: 'finished' });
   const message = expect.stringContaining('namespace');
   expect(received).toMatchObject([
-    { event: 'error', data: { message } },
+    { event: 'warning', data: { message } },
     { event: 'updates', namespace: '' },
   ]);
 });

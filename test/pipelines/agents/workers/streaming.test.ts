@@ -240,10 +240,10 @@ describe('failures of a graph', () => {
   test.each([
     ['large', 'EventTooLarge', 'the limit is'],
     ['circular', 'EventNotSerializable', 'circular'],
-  ])('an event that is %s is replaced by an error event, and the run continues', async (how, error, message) => {
+  ])('an event that is %s is replaced by a warning, and the run continues', async (how, error, message) => {
     const { outcome, received } = await misbehave(how);
     expect(outcome.kind).toBe('finished');
-    expect(received[1]).toMatchObject({ event: 'error', data: { error, message: expect.stringContaining(message) } });
+    expect(received[1]).toMatchObject({ event: 'warning', data: { error, message: expect.stringContaining(message) } });
   });
 
   test('a graph that does not exist', async () => {
