@@ -3,6 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
 import {
   type Assistant as AssistantRecord,
+  computeSystemAssistantId,
   resolveAssistant,
   resolveAssistantId,
 } from '../../pipelines/agents/assistants/assistant.ts';
@@ -229,7 +230,7 @@ export const deleteAssistant = defineAgentOperation({
   path: '/assistants/:assistant_id',
   tag: 'assistants',
   summary: 'Delete an assistant with its versions and runs',
-  description: 'The assistant of a graph is created again when the server starts.',
+  description: 'The assistant that the server has created for a graph can only be deleted after the graph was removed.',
   access: runAccess,
   rule: async (input, authorizer, proceed) => {
     const id = readId(input);
@@ -241,7 +242,7 @@ export const deleteAssistant = defineAgentOperation({
     }
     return proceed();
   },
-  errors: ['ASSISTANT_NOT_FOUND'],
+  errors: ['ASSISTANT_NOT_FOUND', 'ASSISTANT_OF_GRAPH'],
   schema: {
     params: AssistantParams,
     query: Type.Object({
@@ -255,6 +256,8 @@ export const deleteAssistant = defineAgentOperation({
   },
   handler: async ({ params, query, services: { agents } }) => {
     const { assistant_id: id } = await readAssistant(agents, params);
+    const graph = Object.keys(agents.graphs).find((graphId) => computeSystemAssistantId(graphId) === id);
+    if (graph !== undefined) throw runlakeError('ASSISTANT_OF_GRAPH', { assistant: id, graph });
     await remove(agents.database, agents.deploymentId, id, { deleteThreads: query.delete_threads });
     return [id];
   },

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 let agent: AgentServerUnderTest;
@@ -80,6 +81,31 @@ describe('assistants', () => {
     expect(await client.assistants.search({ metadata: { group }, graphId: 'ask' })).toHaveLength(0);
     const [picked] = await client.assistants.search({ metadata: { group }, limit: 1, select: ['name', 'version'] });
     expect(Object.keys(picked ?? {}).sort()).toEqual(['name', 'version']);
+  });
+
+  it('of graphs stay while the graph is served, also after changes, with their runs', async () => {
+    const { client } = agent;
+    const { assistant_id: id } = await client.assistants.update('builder', {
+      graphId: 'plain',
+      metadata: { created_by: 'me' },
+    });
+    const { thread_id: threadId } = await client.threads.create();
+    const run = await client.runs.create(threadId, 'builder', { afterSeconds: 600 });
+    for (const name of ['builder', id])
+      for (const query of ['', '?delete_threads=true']) {
+        const answer = await agent.ask('DELETE', `/assistants/${name}${query}`);
+        expect([answer.status, await answer.json()]).toMatchObject([409, { code: 'ASSISTANT_OF_GRAPH' }]);
+      }
+    expect(await client.runs.get(threadId, run.run_id)).toMatchObject({ status: 'pending' });
+    expect(await client.assistants.get('builder')).toMatchObject({ graph_id: 'plain', metadata: { created_by: 'me' } });
+    // The assistant of a graph that is no longer served can be deleted.
+    await agent.database.execute(
+      `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, metadata)
+       VALUES ($1, $2, 'removed', 'removed', '{"created_by": "system"}')`,
+      [agent.services.agents.deploymentId, computeSystemAssistantId('removed')],
+    );
+    await client.assistants.delete(computeSystemAssistantId('removed'));
+    expect(await readErrorStatus(client.assistants.get('removed'))).toBe(404);
   });
 
   it('delete their threads if requested', async () => {
