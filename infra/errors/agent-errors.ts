@@ -113,7 +113,7 @@ export const agentErrors = {
   ),
   THREAD_BUSY: caller(
     409,
-    "Thread '{thread}' is busy with a run.",
+    "Thread '{thread}' is busy with a run or an update of its state.",
     'Wait for the run, cancel it, or send multitask_strategy "enqueue", "interrupt" or "rollback".',
   ),
   THREAD_WITHOUT_GRAPH: caller(

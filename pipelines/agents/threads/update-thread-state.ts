@@ -4,8 +4,9 @@
  * Invariant: during the update no run of the thread is running in any process, and the database refuses writes under an
  * expired lease.
  *
- *   1. Take a write lease on the thread. If a run of the thread is pending or running, the update is refused because
- *      the thread is busy. While the lease is valid, no run of the thread is claimed.
+ *   1. Wait for other updates of the thread, then take a write lease on it. If a run of the thread is pending or
+ *      running, the update is refused because the thread is busy. While the lease is valid, no run of the thread is
+ *      claimed.
  *   2. A worker applies the updates with the graph; the saver writes with the token of the lease.
  *   3. Write values, interrupts and status to the row of the thread.
  *   4. Publish the new state to the readers of the thread's stream.
@@ -16,11 +17,14 @@
  * new state and `/threads/search` the old state until the next run.
  */
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { runExclusiveForAll } from '../../../infra/fairness/run-exclusive.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
+import { poll } from '../../../infra/timeouts/poll.ts';
+import { buildThreadKey, requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import type { CheckpointReference, GraphConfig } from '../runs/run.ts';
 import { chooseUserId } from '../runs/run-request.ts';
 import type { PublishState } from '../streams/publish-state.ts';
+import type { GraphThread } from '../workers/messages.ts';
 import { deleteThread } from './delete-thread.ts';
 import {
   type Interrupt,
@@ -39,34 +43,30 @@ export interface ThreadLease {
   release(): Promise<void>;
 }
 
+/** How long an update of the state waits for other updates of the same thread. */
+const maxLeaseWaitMs = 10_000;
+const leaseRetryMs = 50;
+
 /**
  * Takes a write lease on a thread for at most `ms` milliseconds, to update its state outside a run. No run of the
  * thread is claimed until the lease is released or expires.
  *
- * @throws THREAD_NOT_FOUND; THREAD_BUSY if a run of the thread is pending or running, or if another process holds the
- *   lease.
+ * @param waitMs how long to wait if another process holds the lease. Default: 0.
+ * @throws THREAD_NOT_FOUND; THREAD_BUSY if a run of the thread is pending or running, or if another process still holds
+ *   the lease.
  */
 export async function leaseThread(
   database: Sql,
   deploymentId: string,
   threadId: string,
   ms: number,
+  waitMs = 0,
 ): Promise<ThreadLease> {
-  const [row] = await database.query<{ write_token: string | null; held: boolean }>(
-    `WITH thread AS (
-       SELECT deployment_id, thread_id, status <> 'busy' AND (write_until IS NULL OR write_until <= clock_timestamp()) AS free
-       FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden FOR UPDATE
-     ), held AS (
-       UPDATE agents.threads SET write_token = gen_random_uuid(), write_until = clock_timestamp() + $3 * interval '1 millisecond'
-       FROM thread WHERE thread.free AND threads.deployment_id = thread.deployment_id AND threads.thread_id = thread.thread_id
-       RETURNING write_token
-     )
-     SELECT (SELECT write_token FROM held) AS write_token FROM thread`,
-    [deploymentId, threadId, ms],
-  );
-  if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
-  if (row.write_token === null) throw runlakeError('THREAD_BUSY', { thread: threadId });
-  const token = row.write_token;
+  const token = await poll(() => takeLease(database, deploymentId, threadId, ms), {
+    intervalMs: leaseRetryMs,
+    timeoutMs: waitMs,
+  });
+  if (token === undefined) throw runlakeError('THREAD_BUSY', { thread: threadId });
   return {
     token,
     async release() {
@@ -79,6 +79,31 @@ export async function leaseThread(
       );
     },
   };
+}
+
+/** Returns the token of a new lease; undefined if the thread has a valid one. @throws the errors of {@link leaseThread} */
+async function takeLease(
+  database: Sql,
+  deploymentId: string,
+  threadId: string,
+  ms: number,
+): Promise<string | undefined> {
+  const [row] = await database.query<{ write_token: string | null; busy: boolean }>(
+    `WITH thread AS (
+       SELECT deployment_id, thread_id, status = 'busy' AS busy,
+         status <> 'busy' AND (write_until IS NULL OR write_until <= clock_timestamp()) AS free
+       FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden FOR UPDATE
+     ), held AS (
+       UPDATE agents.threads SET write_token = gen_random_uuid(), write_until = clock_timestamp() + $3 * interval '1 millisecond'
+       FROM thread WHERE thread.free AND threads.deployment_id = thread.deployment_id AND threads.thread_id = thread.thread_id
+       RETURNING write_token
+     )
+     SELECT (SELECT write_token FROM held) AS write_token, busy FROM thread`,
+    [deploymentId, threadId, ms],
+  );
+  if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
+  if (row.busy) throw runlakeError('THREAD_BUSY', { thread: threadId });
+  return row.write_token ?? undefined;
 }
 
 /**
@@ -137,25 +162,49 @@ interface UpdatedState {
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
 }
 
+interface StateChange {
+  readonly checkpoint?: CheckpointReference;
+  readonly updates: readonly StateUpdate[][];
+}
+
+type UpdateDeps = ThreadDeps & { readonly publishState?: PublishState };
+
 /**
- * Applies `updates` to the state of a thread. Each inner list is one super-step.
+ * Applies `updates` to the state of a thread, after the concurrent updates of the thread that were requested before.
+ * Each inner list is one super-step.
  *
  * @returns the checkpoint of the new state.
  * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, CHECKPOINT_NOT_FOUND, THREAD_BUSY, STATE_UPDATE_INVALID; the errors
  *   of {@link ThreadDeps.pool}.
  */
 export async function updateThreadState(
-  deps: ThreadDeps & { readonly publishState?: PublishState },
+  deps: UpdateDeps,
   requestedThreadId: string,
-  { checkpoint, updates }: { readonly checkpoint?: CheckpointReference; readonly updates: readonly StateUpdate[][] },
+  change: StateChange,
 ): Promise<ThreadCheckpoint> {
-  const { database, deploymentId, pool } = deps;
+  const { database, deploymentId } = deps;
   const thread = await resolveGraphThread(deps, await readThreadHead(database, deploymentId, requestedThreadId));
   if (thread === undefined) throw runlakeError('THREAD_WITHOUT_GRAPH', { thread: requestedThreadId });
   // Readers of the stream use the id as it is stored; the requested id may be in upper case.
   const { threadId } = thread;
+  const { checkpoint } = change;
   if (checkpoint !== undefined) await requireCheckpoint(database, deploymentId, threadId, checkpoint);
-  const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs);
+  const createError = () => runlakeError('THREAD_BUSY', { thread: threadId });
+  return runExclusiveForAll(
+    [`state ${buildThreadKey(deploymentId, threadId)}`],
+    { maxWaitMs: maxLeaseWaitMs, createError },
+    () => updateGraphThread(deps, thread, change),
+  );
+}
+
+async function updateGraphThread(
+  deps: UpdateDeps,
+  thread: GraphThread,
+  { checkpoint, updates }: StateChange,
+): Promise<ThreadCheckpoint> {
+  const { database, deploymentId, pool } = deps;
+  const { threadId } = thread;
+  const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs, maxLeaseWaitMs);
   try {
     const result = await pool.query({
       kind: 'update-state',
