@@ -16,8 +16,11 @@ import {
   type TtlStrategy,
   threadStatuses,
 } from '../../pipelines/agents/threads/thread.ts';
-import { createThreadWithState as create } from '../../pipelines/agents/threads/update-thread-state.ts';
-import { copyThread as copy, updateThread as update } from '../../pipelines/agents/threads/write-threads.ts';
+import {
+  copyThreadWithState as copy,
+  createThreadWithState as create,
+} from '../../pipelines/agents/threads/update-thread-state.ts';
+import { updateThread as update } from '../../pipelines/agents/threads/write-threads.ts';
 
 import { JsonObject, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
@@ -334,6 +337,6 @@ export const copyThread = defineAgentOperation({
   handler: async ({ params, services: { agents }, request }) => {
     const threadId = params.thread_id.toLowerCase();
     const metadata = request.agentAccess?.threads?.metadata;
-    return formatThread(await copy(agents.database, agents.deploymentId, threadId, metadata));
+    return formatThread(await copy(agents, threadId, metadata));
   },
 });

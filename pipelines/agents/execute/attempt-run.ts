@@ -25,6 +25,7 @@ import { readHeadCheckpoint } from '../checkpoints/stored-tuples.ts';
 import { countStoredNodes, endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
 import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import { toStreamStart } from '../streams/stream-types.ts';
+import { readLeftState } from '../threads/left-state.ts';
 import type { Chunk, RunJob, RunOutcome } from '../workers/messages.ts';
 import type { ExecutorDeps } from './executor.ts';
 import type { Leases } from './leases.ts';
@@ -166,7 +167,7 @@ export async function attemptRun(
       hasEnded = true;
       return;
     }
-    const { result, failure } = toResult(outcome, isCancelled);
+    const { result, failure } = toResult(await addLeftState(deps, run, outcome), isCancelled);
     if (failure !== undefined) {
       const { graphId } = run;
       const message = failure.message.slice(0, maxLoggedCharacters);
@@ -210,14 +211,30 @@ async function requeue(
   });
 }
 
+type EndingOutcome = Exclude<RunOutcome, { kind: 'fenced' }>;
+
+/**
+ * Adds the stored state to the outcome of a run whose worker did not report it, so that the row of the thread has the
+ * state that later requests read. No request reads that of a temporary run.
+ */
+async function addLeftState(
+  { pool }: AttemptDeps,
+  { deploymentId, threadId, graphId, kwargs }: ClaimedRun,
+  outcome: EndingOutcome,
+): Promise<EndingOutcome> {
+  const isReported = outcome.kind === 'finished' || outcome.kind === 'failed' || 'values' in outcome;
+  if (isReported || kwargs.temporary) return outcome;
+  const state = await readLeftState(pool, { deploymentId, threadId, graphId, config: kwargs.config });
+  return state === undefined
+    ? outcome
+    : { ...outcome, values: JSON.stringify(state.values), interrupts: state.interrupts };
+}
+
 /**
  * Converts an outcome to the result of the run and to the failure that its readers receive. `endRun` applies a
  * requested cancel or rollback.
  */
-function toResult(
-  outcome: Exclude<RunOutcome, { kind: 'fenced' }>,
-  cancelled: boolean,
-): { result: RunResult; failure?: RunFailure } {
+function toResult(outcome: EndingOutcome, cancelled: boolean): { result: RunResult; failure?: RunFailure } {
   // The thread gets values and interrupts of the same snapshot, or keeps both.
   const toState = ({ values, interrupts }: Pick<RunResult, 'values' | 'interrupts'>) =>
     values === undefined ? {} : { values, interrupts: interrupts ?? {} };

@@ -26,6 +26,7 @@ import { chooseUserId } from '../runs/run-request.ts';
 import type { PublishState } from '../streams/publish-state.ts';
 import type { GraphThread } from '../workers/messages.ts';
 import { deleteThread } from './delete-thread.ts';
+import { type LeftState, readLeftState } from './left-state.ts';
 import {
   type Interrupt,
   readThread,
@@ -35,7 +36,7 @@ import {
   type ThreadState,
   toSearchableText,
 } from './thread.ts';
-import { createThread, type NewThread, resolveGraphThread, type ThreadDeps } from './write-threads.ts';
+import { copyThread, createThread, type NewThread, resolveGraphThread, type ThreadDeps } from './write-threads.ts';
 
 export interface ThreadLease {
   /** The `write_token` with which the saver writes. */
@@ -117,11 +118,7 @@ export async function recordThreadState(
   deploymentId: string,
   threadId: string,
   threadLeaseToken: string,
-  state: {
-    readonly values: unknown;
-    readonly next: readonly string[];
-    readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
-  },
+  state: LeftState,
 ): Promise<number> {
   const text = JSON.stringify(state.values ?? null);
   const restStatus = state.next.length > 0 || Object.keys(state.interrupts).length > 0 ? 'interrupted' : 'idle';
@@ -229,6 +226,31 @@ async function updateGraphThread(
   } finally {
     await lease.release();
   }
+}
+
+/**
+ * Copies a thread with its state (`copyThread`). If a run of the thread has stored newer state than the row of the thread
+ * has, the row of the copy gets this state.
+ *
+ * @throws THREAD_TO_COPY_NOT_FOUND
+ */
+export async function copyThreadWithState(
+  deps: ThreadDeps,
+  threadId: string,
+  metadata?: Readonly<Record<string, unknown>>,
+): Promise<Thread> {
+  const { database, deploymentId, pool } = deps;
+  const { copy, isDuringRun } = await copyThread(database, deploymentId, threadId, metadata);
+  const graphThread = isDuringRun ? await resolveGraphThread(deps, copy) : undefined;
+  const state = graphThread && (await readLeftState(pool, graphThread));
+  if (state === undefined) return copy;
+  const lease = await leaseThread(database, deploymentId, copy.thread_id, threadLeaseMs);
+  try {
+    await recordThreadState(database, deploymentId, copy.thread_id, lease.token, state);
+  } finally {
+    await lease.release();
+  }
+  return readThread(database, deploymentId, copy.thread_id);
 }
 
 /** Keys of `configurable` that only the server may set, or that identify a checkpoint. */

@@ -58,6 +58,7 @@ export async function createThread(
  * Copies a thread with its state and checkpoints, but without its runs, to a new thread. Merges `metadata` into the
  * metadata of the copy, so that a user who copies the thread of another user has access to the copy.
  *
+ * @returns the copy, and whether its checkpoints can be newer than its row, because a run of the thread has started.
  * @throws THREAD_TO_COPY_NOT_FOUND
  */
 export async function copyThread(
@@ -65,7 +66,7 @@ export async function copyThread(
   deploymentId: string,
   threadId: string,
   metadata: Readonly<Record<string, unknown>> = {},
-): Promise<Thread> {
+): Promise<{ readonly copy: Thread; readonly isDuringRun: boolean }> {
   requireStorableJson(metadata, ['body', 'metadata']);
   const copyId = uuidv7();
   return database.transaction(async (tx) => {
@@ -81,7 +82,11 @@ export async function copyThread(
     );
     if (row === undefined) throw runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: threadId });
     await copyCheckpoints(tx, buildThreadKey(deploymentId, threadId), buildThreadKey(deploymentId, copyId));
-    return toThread(row);
+    const started = await tx.query(
+      `SELECT FROM agents.runs WHERE deployment_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') AND attempt > 0`,
+      [deploymentId, threadId],
+    );
+    return { copy: toThread(row), isDuringRun: started.length > 0 };
   });
 }
 

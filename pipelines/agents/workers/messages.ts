@@ -79,7 +79,11 @@ export type RunOutcome =
    * one; `external`: an external signal killed the worker, the parent process is shutting down, or the database was
    * unavailable.
    */
-  | { readonly kind: 'lost'; readonly cause: 'worker' | 'shared-worker' | 'external'; readonly message: string };
+  | ({
+      readonly kind: 'lost';
+      readonly cause: 'worker' | 'shared-worker' | 'external';
+      readonly message: string;
+    } & LeftState);
 
 /** A query that a worker answers with graph code. The answer is JSON text. */
 export type GraphRequest =

@@ -162,7 +162,8 @@ describe('threads', () => {
     await rows.checkpoint(buildThreadKey(org, id), '1');
     await recordState(id, { values: { text: 'x\u0000' }, next: [], interrupts: {} });
     await rows.run(id, {}, org);
-    const copy = await copyThread(database, org, id);
+    const { copy, isDuringRun } = await copyThread(database, org, id);
+    expect(isDuringRun).toBe(false);
     expect(copy).toMatchObject({ status: 'idle', values: { text: 'x\u0000' }, metadata: { a: 1 } });
     expect(copy.thread_id).not.toBe(id);
     expect(await rows.listCheckpointIds(buildThreadKey(org, copy.thread_id))).toEqual(['1']);

@@ -1,0 +1,53 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+
+/** The values of a thread are those of its newest state, also if no run has reported them. */
+
+let server: AgentServerUnderTest;
+beforeAll(async () => {
+  server = await startAgentServer();
+}, 60_000);
+afterAll(() => server?.close());
+
+const readLog = async (threadId: string) =>
+  (await server.client.threads.getState<{ log?: string[] }>(threadId)).values.log ?? [];
+
+async function expectValuesOfState(threadId: string, values: object) {
+  const { client } = server;
+  const state = await client.threads.getState(threadId);
+  expect(state.values).toMatchObject(values);
+  expect((await client.threads.get(threadId)).values).toEqual(state.values);
+  expect(await client.threads.search({ ids: [threadId], values: values as Record<string, unknown> })).toHaveLength(1);
+}
+
+it('after the worker of a run has ended', async () => {
+  const { thread_id: threadId } = await server.client.threads.create();
+  await server.client.runs.wait(threadId, 'misbehave', { input: { how: 'fine', path: 'before' } });
+  const input = { how: 'exit', afterMs: 200, path: 'after' };
+  await expect(server.client.runs.wait(threadId, 'misbehave', { input, durability: 'sync' })).rejects.toThrow(
+    'WorkerEnded',
+  );
+  expect(await server.client.threads.get(threadId)).toMatchObject({ status: 'error' });
+  await expectValuesOfState(threadId, { path: 'after' });
+});
+
+it('in a copy that is made during a run', async () => {
+  const { client } = server;
+  const { thread_id: threadId } = await client.threads.create();
+  await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'before' } });
+  const input = { steps: 20, pauseMs: 400, text: 'during' };
+  const run = await client.runs.create(threadId, 'steps', { input });
+  await expect.poll(() => readLog(threadId), { timeout: 20_000 }).toContain('during 2');
+  const copy = await client.threads.copy(threadId);
+  await client.runs.cancel(threadId, run.run_id);
+  expect(copy).toMatchObject({
+    status: 'interrupted',
+    values: { log: expect.arrayContaining(['before 1', 'during 2']) },
+  });
+  await expectValuesOfState(copy.thread_id, { text: 'during' });
+  expect(
+    await client.runs.wait(copy.thread_id, 'steps', { input: { steps: 1, pauseMs: 0, text: 'later' } }),
+  ).toMatchObject({
+    log: expect.arrayContaining(['during 2']),
+  });
+});
