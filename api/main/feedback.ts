@@ -23,9 +23,7 @@ import type { Services } from '../server/services.ts';
 /** Returns the dependencies of the feedback operations. */
 function toFeedbackDeps(services: Services): FeedbackDeps {
   const { accept, clickhouse, database, config, recentFeedback: recent, sentConfigs } = services;
-  // Without Kafka, `clickhouse` waits itself for the events that were published before.
-  const waitMs = config.kafkaBrokers === undefined ? 0 : config.patchWaitMs;
-  return { log: accept.log, clickhouse, database, config, recent, sentConfigs, waitMs };
+  return { log: accept.log, clickhouse, database, config, recent, sentConfigs };
 }
 
 /** Errors of the operations that accept feedback. */
@@ -304,7 +302,7 @@ export const updateFeedback = defineOperation({
   tag: 'feedback',
   summary: 'Update feedback',
   description:
-    'Absent fields stay unchanged; null removes the value. A `feedback_config` is kept as in `POST /feedback`.',
+    'Absent fields stay unchanged; null removes the value. A `feedback_config` is kept as in `POST /feedback`. 503 while accepted feedback is not stored.',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
   errors: [...feedbackBodyErrors, 'NOT_FOUND', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE'],
   rawBody: {

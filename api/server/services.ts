@@ -54,7 +54,7 @@ export interface Services {
   /** Connects to the destinations of bulk exports and checks them. */
   readonly destinations: DestinationDeps;
   /** Appends runs to the event log. */
-  readonly accept: AcceptSingleDeps;
+  readonly accept: AcceptSingleDeps & { readonly log: Pick<EventLog, 'isExclusive'> };
   /** Signs links that give access to attachments without a key. */
   readonly attachmentSigner: TokenSigner;
   /** Encrypts the tokens of shared traces and datasets. */

@@ -38,12 +38,23 @@ export async function findAccepted<Found>(
   if (found !== undefined) return found;
   const isStored = await joinStorageWait(search, calledAtMs);
   const late = await find(0);
-  if (late === undefined && !isStored) throw runlakeError('NOT_STORED_YET', {}, { retryAfterSeconds: 2 });
+  if (late === undefined && !isStored) throw createNotStoredError();
   return late;
 }
 
+/**
+ * Waits at most `storeWaitMs` until the events of `topic` are stored that the log had accepted at the time of the call.
+ *
+ * @throws NOT_STORED_YET if they are not stored in time; errors of the log.
+ */
+export async function requireStored(search: Omit<Search, 'waitMs'>): Promise<void> {
+  if (!(await joinStorageWait(search, performance.now()))) throw createNotStoredError();
+}
+
+const createNotStoredError = () => runlakeError('NOT_STORED_YET', {}, { retryAfterSeconds: 2 });
+
 /** Waits until the events are stored that the log had accepted at `calledAtMs`, together with other recent callers. */
-function joinStorageWait({ log, topic, storeWaitMs }: Search, calledAtMs: number): Promise<boolean> {
+function joinStorageWait({ log, topic, storeWaitMs }: Omit<Search, 'waitMs'>, calledAtMs: number): Promise<boolean> {
   const waitsOfLog = waits.get(log) ?? new Map<Topic, StorageWait>();
   waits.set(log, waitsOfLog);
   const newest = waitsOfLog.get(topic);

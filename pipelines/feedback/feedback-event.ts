@@ -121,8 +121,6 @@ export function getVersionAfter(last: FeedbackEvent | undefined): number {
 export interface FeedbackDeps extends FormatDeps {
   readonly recent: RecentFeedback;
   readonly sentConfigs: Pick<SentConfigs, 'keep' | 'findKnown'>;
-  /** Maximum time that a change waits for feedback that another process may have just sent. */
-  readonly waitMs: number;
-  readonly log: Pick<EventLog, 'publish' | 'schemaId' | 'position' | 'isStored'>;
+  readonly log: Pick<EventLog, 'publish' | 'schemaId' | 'position' | 'isStored' | 'isExclusive'>;
   readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth' | 'patchWaitMs'>;
 }

@@ -2,9 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { findAccepted } from '../../infra/event-log/find-accepted.ts';
+import { findAccepted, requireStored } from '../../infra/event-log/find-accepted.ts';
 import { runExclusive } from '../../infra/fairness/run-exclusive.ts';
-import { poll } from '../../infra/timeouts/poll.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { isRepeatOfStoredEvent } from '../ingest/sink/event-versions.ts';
@@ -26,7 +25,6 @@ import { readSentConfig } from './sent-config.ts';
  */
 const retentionMs = 120_000;
 const maxRecentBytes = 32 * 1024 * 1024;
-const pollIntervalMs = 50;
 
 /**
  * Feedback events that this process has sent recently. They may not be stored yet, but the next change of the feedback
@@ -56,29 +54,31 @@ interface LastEventDeps {
 
 /**
  * Returns the last event of a feedback entry, which is either stored or was recently sent by this process; it may be a
- * deletion. If no event is found, another process may have just sent one, so the function polls for up to `waitMs`.
+ * deletion.
  */
 async function readLastEvent(
   { clickhouse, recent }: LastEventDeps,
-  { tenantId, id, waitMs }: { readonly tenantId: string; readonly id: string; readonly waitMs: number },
+  tenantId: string,
+  id: string,
 ): Promise<FeedbackEvent | undefined> {
-  const ask = async () => {
-    const own = recent.get(tenantId, id);
-    const stored = await findLastEvent(clickhouse, tenantId, id);
-    return own && (stored === undefined || own.receivedAtMicros > stored.receivedAtMicros) ? own : stored;
-  };
-  return poll(ask, { intervalMs: pollIntervalMs, timeoutMs: waitMs });
+  const own = recent.get(tenantId, id);
+  const stored = await findLastEvent(clickhouse, tenantId, id);
+  return own && (stored === undefined || own.receivedAtMicros > stored.receivedAtMicros) ? own : stored;
 }
 
 /**
- * Like {@link readLastEvent}, but waits for the sinks before it returns undefined.
+ * Like {@link readLastEvent}, but includes the events that other processes have sent and that are not stored yet.
  *
- * @throws NOT_STORED_YET if the feedback may be among the events that are not stored yet; errors of the stores and the log.
+ * @throws NOT_STORED_YET if accepted events are not stored in time; errors of the stores and the log.
  */
-function findLastAccepted(deps: FeedbackDeps, tenantId: string, id: string): Promise<FeedbackEvent | undefined> {
-  const { log, waitMs, config } = deps;
-  const wait = { log, topic: feedbackEvents, waitMs, storeWaitMs: config.patchWaitMs };
-  return findAccepted(wait, (ms) => readLastEvent(deps, { tenantId, id, waitMs: ms }));
+async function findLastAccepted(deps: FeedbackDeps, tenantId: string, id: string): Promise<FeedbackEvent | undefined> {
+  const { log, config } = deps;
+  const wait = { log, topic: feedbackEvents, storeWaitMs: config.patchWaitMs };
+  const read = () => readLastEvent(deps, tenantId, id);
+  // Without other processes, `clickhouse` waits itself for the events that were published before.
+  if (log.isExclusive) return findAccepted({ ...wait, waitMs: 0 }, read);
+  await requireStored(wait);
+  return read();
 }
 
 const buildCacheKey = (tenantId: string, id: string) => `${tenantId}:${id}`;
@@ -161,7 +161,7 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
   const read = await prepare(sent);
   const { runId } = read;
   return runExclusive(`${tenantId}:${id}`, async () => {
-    const last = await readLastEvent(deps, { tenantId, id, waitMs: 0 });
+    const last = await readLastEvent(deps, tenantId, id);
     const hasMoved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
     const deletions = hasMoved ? [buildDeletion(last)] : [];
     const event: FeedbackEvent = { ...read, receivedAtMicros: getVersionAfter(deletions[0] ?? last) };

@@ -19,8 +19,8 @@ export interface Settling {
 
 /**
  * Makes reads wait: if anything was sent since the sinks last caught up, a read waits until they have committed
- * everything in the topics. After a deadline it continues, and the test reports what is missing. Requests about the
- * server itself never wait.
+ * everything in the topics. So does a change of feedback. After a deadline it continues, and the test reports what is
+ * missing. Requests about the server itself never wait.
  */
 export function openSettling(environment: Readonly<Record<string, string>>): Settling {
   const { RUNLAKE_KAFKA_BROKERS: brokers, RUNLAKE_KAFKA_TOPIC_PREFIX: prefix = '' } = environment;
@@ -49,6 +49,9 @@ export function openSettling(environment: Readonly<Record<string, string>>): Set
     }
   };
   const isRead = (method: string, path: string) => method === 'GET' || path.includes('/query');
+  // Changes of feedback read what they change, and refuse requests while much waits to be stored.
+  const needsStored = (method: string, path: string) =>
+    isRead(method, path) || (/^(PATCH|DELETE)$/.test(method) && path.includes('/feedback/'));
 
   let isDirty = false;
   /** Concurrent reads share one wait. */
@@ -56,7 +59,7 @@ export function openSettling(environment: Readonly<Record<string, string>>): Set
   return {
     async before(method, path) {
       if (!isRead(method, path)) isDirty = true;
-      if (!isRead(method, path) || /^\/(ok|ready|metrics|docs|openapi|info)/.test(path)) return;
+      if (!needsStored(method, path) || /^\/(ok|ready|metrics|docs|openapi|info)/.test(path)) return;
       if (isDirty) {
         isDirty = false;
         settled = untilSettled();
