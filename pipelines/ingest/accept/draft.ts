@@ -127,19 +127,24 @@ export function dropUnusableFirstToken(values: RunValues): void {
 
 /**
  * Returns the draft with the times under which it is stored, if the times in its dotted_order are not suitable. If the
- * key time and the start time differ, the start time becomes the key time. A time that is older than the age limit is
- * replaced, because it would determine the hour in which the trace is counted: by the start time or, in a patch without
- * a start time, by the time of acceptance. The sink corrects both times if the run or its trace is already stored under
- * other times.
+ * key time and the start time differ, the start time becomes the key time. A time that is older than the age limit, or a
+ * time of the trace in the future, is replaced, because it would determine the hour in which the trace is counted: by the
+ * start time or, in a patch without a start time, by the time of acceptance. The sink corrects both times if the run or its
+ * trace is already stored under other times.
  */
 export function clampTimes(draft: RunDraft, nowMicros: number, limits: TimeLimits): RunDraft {
   const earliest = computeEarliestMicros(nowMicros, limits);
   const { startTimeMicros: key, traceTimeMicros: trace } = draft;
   const { startedAtMicros: stated = key >= earliest ? key : nowMicros } = draft.values;
   const isKeyNearStart = Math.abs(stated - key) <= startRoundingMicros;
-  if (isKeyNearStart && trace >= earliest) return draft;
+  const isTraceInRange = trace >= earliest && trace <= computeLatestMicros(nowMicros);
+  if (isKeyNearStart && isTraceInRange) return draft;
   const startTimeMicros = isKeyNearStart ? key : stated;
-  return { ...draft, startTimeMicros, traceTimeMicros: trace >= earliest ? trace : startTimeMicros };
+  return { ...draft, startTimeMicros, traceTimeMicros: isTraceInRange ? trace : startTimeMicros };
+}
+
+function computeLatestMicros(nowMicros: number): number {
+  return nowMicros + maxRunAheadHours * 3_600_000_000;
 }
 
 function computeEarliestMicros(nowMicros: number, { maxRunAgeDays }: TimeLimits): number {
@@ -149,7 +154,7 @@ function computeEarliestMicros(nowMicros: number, { maxRunAgeDays }: TimeLimits)
 /** Returns a description of the first time that is out of range or out of order; undefined if all times are valid. */
 export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeLimits): string | undefined {
   const earliest = computeEarliestMicros(nowMicros, limits);
-  const latest = nowMicros + maxRunAheadHours * 3_600_000_000;
+  const latest = computeLatestMicros(nowMicros);
   const { startedAtMicros, endedAtMicros } = draft.values;
   // start_time decides the age of a run. Times in dotted_order may be older, because some clients write them by hand,
   // and a patch often has no other time; see `clampTimes`.
@@ -158,7 +163,8 @@ export function findTimesError(draft: RunDraft, nowMicros: number, limits: TimeL
     // Check `start_time` first, so that the error states the range in which a corrected run must be.
     ['start_time', startedAtMicros, earliest],
     ['start time', draft.startTimeMicros, earliestKey],
-    ['start time of the trace', draft.traceTimeMicros, earliestKey],
+    // Without dotted_order, the time of the trace comes from another run, which may be rejected.
+    ['start time of the trace', draft.dottedOrder === undefined ? undefined : draft.traceTimeMicros, earliestKey],
   ] as const) {
     if (micros === undefined || (micros >= from && micros <= latest)) continue;
     const limit = from === earliest ? ' (RUNLAKE_MAX_RUN_AGE_DAYS)' : '';

@@ -20,6 +20,8 @@ beforeAll(async () => {
 });
 afterAll(() => api.close());
 
+const toUuid = (hex: string) => hex.padStart(32, '0').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+
 /** Sends a trace of a root and a child as OpenTelemetry spans, and returns its ids. */
 async function sendTrace() {
   const [traceHex, rootHex, childHex] = [16, 8, 8].map((bytes) => randomBytes(bytes).toString('hex')) as [
@@ -35,7 +37,6 @@ async function sendTrace() {
   ];
   const sent = await wire.send('POST', '/otel/v1/traces', request(spans), { 'content-type': 'application/json' });
   expect(sent.status).toBe(200);
-  const toUuid = (hex: string) => hex.padStart(32, '0').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
   return { traceId: toUuid(traceHex), rootId: toUuid(rootHex), childId: toUuid(childHex) };
 }
 
@@ -82,6 +83,28 @@ describe('feedback on an OpenTelemetry trace', () => {
     const early = await wire.json('POST', '/feedback', { trace_id: runId, key: 'k', score: 1 });
     expect(JSON.parse(early.text)).toMatchObject({ run_id: runId, trace_id: runId, is_root: true });
   });
+});
+
+it('a root with a start far in the future is rejected, and its child is not', async () => {
+  const [traceId, rootId, childId] = [16, 8, 8].map((bytes) => randomBytes(bytes).toString('hex')) as [
+    string,
+    string,
+    string,
+  ];
+  const at = (ms: number) => {
+    const nanos = String(BigInt(ms) * 1_000_000n);
+    return { startTimeUnixNano: nanos, endTimeUnixNano: nanos };
+  };
+  const root = span({ traceId, spanId: rootId, ...at(Date.now() + 48 * 3_600_000) });
+  const child = span({ traceId, spanId: childId, parentSpanId: rootId, name: 'child', ...at(Date.now()) });
+  const sent = await wire.send('POST', '/otel/v1/traces', request([root, child]), {
+    'content-type': 'application/json',
+  });
+  expect([sent.status, JSON.parse(sent.text)]).toEqual([
+    200,
+    { partialSuccess: expect.objectContaining({ rejectedSpans: '1' }) },
+  ]);
+  expect(await client.readRun(toUuid(childId))).toMatchObject({ name: 'child', trace_id: toUuid(traceId) });
 });
 
 it.each([1, true])('runs are queried with is_root %s', async (is_root) => {
