@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { findAccepted, requireStored } from '../../infra/event-log/find-accepted.ts';
-import { runExclusive } from '../../infra/fairness/run-exclusive.ts';
+import { runExclusive, runExclusiveForAll } from '../../infra/fairness/run-exclusive.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { isRepeatOfStoredEvent } from '../ingest/sink/event-versions.ts';
@@ -88,13 +88,23 @@ function estimateBytes(event: FeedbackEvent): number {
   return [score, value, comment, correction, source, extra].reduce((sum, bytes) => sum + (bytes?.length ?? 0), 1_000);
 }
 
+/** A change of feedback waits at most this time for earlier changes, each of which must be stored before the next one. */
+const maxTurnMs = 10_000;
+
+/** Runs changes of one feedback entry one after the other. @throws OVERLOADED if there are too many */
+function changeInTurn<Result>(tenantId: string, id: string, change: () => Promise<Result>): Promise<Result> {
+  const createError = () =>
+    runlakeError('OVERLOADED', { what: 'changes of this feedback' }, { retryAfterSeconds: maxTurnMs / 1_000 });
+  return runExclusiveForAll([`${tenantId}:${id}`], { maxWaitMs: maxTurnMs, createError }, change);
+}
+
 /**
  * Deletes a feedback entry and its content.
  *
  * @throws NOT_FOUND if the workspace has no feedback with this id; errors of the log and the stores.
  */
 export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: string): Promise<void> {
-  await runExclusive(`${tenantId}:${id}`, async () => {
+  await changeInTurn(tenantId, id, async () => {
     const last = await findLastAccepted(deps, tenantId, id);
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
@@ -195,7 +205,7 @@ export async function updateFeedback(
   const reader = createFeedbackReader(id, members);
   const changes = readChangedValues(reader, members);
   const config = readSentConfig(reader);
-  return runExclusive(`${tenantId}:${id}`, async () => {
+  return changeInTurn(tenantId, id, async () => {
     const last = await findLastAccepted(deps, tenantId, id);
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
