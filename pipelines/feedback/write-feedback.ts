@@ -72,13 +72,13 @@ async function readLastEvent(
  * @throws NOT_STORED_YET if accepted events are not stored in time; errors of the stores and the log.
  */
 async function findLastAccepted(deps: FeedbackDeps, tenantId: string, id: string): Promise<FeedbackEvent | undefined> {
-  const { log, config } = deps;
+  const { log, clickhouse, config } = deps;
   const wait = { log, topic: feedbackEvents, storeWaitMs: config.patchWaitMs };
-  const read = () => readLastEvent(deps, tenantId, id);
   // Without other processes, `clickhouse` waits itself for the events that were published before.
-  if (log.isExclusive) return findAccepted({ ...wait, waitMs: 0 }, read);
+  if (log.isExclusive) return findAccepted({ ...wait, waitMs: 0 }, () => readLastEvent(deps, tenantId, id));
   await requireStored(wait);
-  return read();
+  // The stored event is the last one of the log. One of this process may have a later time and come before it.
+  return findLastEvent(clickhouse, tenantId, id);
 }
 
 const buildCacheKey = (tenantId: string, id: string) => `${tenantId}:${id}`;

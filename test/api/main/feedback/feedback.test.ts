@@ -1,11 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { operations } from '../../../../api/main/operations.ts';
-import { buildServer } from '../../../../api/server/build-server.ts';
-import type { Services } from '../../../../api/server/services.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { RecentFeedback } from '../../../../pipelines/feedback/write-feedback.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 let api: ApiUnderTest;
@@ -175,33 +170,6 @@ describe('feedback', () => {
     const answers = await Promise.all(changes.map((change) => ask('PATCH', `/feedback/${id}`, change)));
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
     expect((await ask('GET', `/feedback/${id}`)).json).toMatchObject(Object.assign({}, ...changes));
-  });
-
-  it('keeps changes that were sent to other API processes and are not stored yet, also its deletion', async () => {
-    const logger = createLogger('silent', 'test');
-    const serve = () => {
-      const services: Services = { ...api.services, recentFeedback: new RecentFeedback() };
-      return buildServer({ config: services.config, logger, operations, services });
-    };
-    const servers = await Promise.all([serve(), serve()]);
-    const { id } = await send({ run_id: randomUUID(), score: 0 });
-    const headers = { 'x-api-key': key };
-    const request = async (index: number, method: 'PATCH' | 'DELETE', payload?: object): Promise<number> => {
-      const answer = await servers[index % 2]!.inject({
-        method,
-        url: `/feedback/${id}`,
-        headers,
-        ...(payload && { payload }),
-      });
-      // As clients do, while a slow machine stores what was sent.
-      return answer.statusCode === 503 ? request(index, method, payload) : answer.statusCode;
-    };
-    const changes = [{ score: 1 }, { value: 'v' }, { comment: 'c' }, { correction: 'd' }];
-    for (const [index, payload] of changes.entries()) expect(await request(index, 'PATCH', payload)).toBe(200);
-    expect((await ask('GET', `/feedback/${id}`)).json).toMatchObject(Object.assign({}, ...changes));
-    expect(await request(0, 'DELETE')).toBe(200);
-    expect(await request(1, 'PATCH', { score: 2 })).toBe(404);
-    for (const server of servers) await server.close();
   });
 
   it('can be updated if it was received with a clock ahead of this one', async () => {
