@@ -132,11 +132,15 @@ export async function searchItems(
       search,
     );
   }
-  const dims = `array_length(embedding, 1) = ${conditions.bind(vector.length)}`;
+  const dims = conditions.bind(vector.length);
+  const vectorsOfItem = `agents.store_vectors v WHERE v.deployment_id = i.deployment_id
+    AND v.namespace_path = i.namespace_path AND v.key = i.key AND array_length(v.embedding, 1) = ${dims}`;
+  // OFFSET makes Postgres look up the vectors of each item. If its statistics do not know the deployment yet, it
+  // otherwise compares all items with all vectors.
   const [counted] = await sql.query<{ vectors: number }>(
     `SELECT count(*)::int AS vectors FROM (
-       SELECT FROM agents.store_items JOIN agents.store_vectors USING (deployment_id, namespace_path, namespace, key)
-       WHERE ${where} AND ${dims} LIMIT ${maxComparedVectors + 1}
+       SELECT FROM (SELECT * FROM agents.store_items WHERE ${where}) i, LATERAL (SELECT FROM ${vectorsOfItem} OFFSET 0) own
+       LIMIT ${maxComparedVectors + 1}
      ) found`,
     conditions.values,
   );
@@ -144,8 +148,7 @@ export async function searchItems(
     throw runlakeError('STORE_TOO_MANY_VECTORS', { limit: maxComparedVectors });
   const similaritySql = `SELECT sum(a * b) FROM unnest(embedding, ${conditions.bind(`{${vector.join(',')}}`)}::real[]) AS pair (a, b)`;
   const scoredItemsSql = `SELECT *, (
-      SELECT max((${similaritySql})) FROM agents.store_vectors v
-      WHERE v.deployment_id = i.deployment_id AND v.namespace_path = i.namespace_path AND v.key = i.key AND ${dims}
+      SELECT max((${similaritySql})) FROM ${vectorsOfItem}
     ) AS score
     FROM agents.store_items i WHERE ${where}`;
   return readPage(
