@@ -42,13 +42,15 @@ export const support = new StateGraph(MessagesAnnotation)
   .addEdge('reply', '__end__')
   .compile();
 
-const Trip = Annotation.Root({ city: Annotation, days: Annotation, plan: Annotation });
+const Trip = Annotation.Root({ city: Annotation, days: Annotation, plan: Annotation, gate: Annotation });
 export const trip = new StateGraph(Trip)
-  .addNode('propose', async ({ city }, config) => {
+  .addNode('propose', async ({ city, gate }, config) => {
     console.log('a trip to ' + city);
     for (let day = 1; day <= 5; day += 1) {
       config.writer({ day });
-      await pause(300);
+      await pause(50);
+      // The test responds when the run may continue.
+      if (day === 3 && gate) await fetch(gate);
     }
     return { days: 5, plan: 'Five days in ' + city };
   })

@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { agentSource, guardedSource, supportAnswer } from './agent-source.ts';
@@ -13,6 +13,7 @@ import {
   startSignedIn,
   watchPage,
 } from './browser.ts';
+import { type Gate, startGate } from './gate.ts';
 
 let signedIn: SignedInBrowser;
 let runlake: RunlakeProcess;
@@ -20,6 +21,7 @@ let client: DeploymentClient;
 let deploymentId: string;
 let page: Page;
 let problems: string[];
+let gate: Gate;
 
 beforeAll(async () => {
   signedIn = await startSignedIn(async (started) => {
@@ -38,7 +40,9 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
+  gate = await startGate();
 });
+afterEach(() => gate.close());
 
 describe('the playground', () => {
   it('streams tokens, shows tool calls, and answers an interrupt', async () => {
@@ -75,9 +79,10 @@ describe('the playground', () => {
 
   it('takes JSON by the fields of a graph, shows what nodes write, and cancels', async () => {
     await openTab('Playground');
-    await startTrip('Lyon');
+    await startTrip('Lyon', gate.url);
     await page.getByRole('button', { name: 'Cancel the run' }).click();
     await page.getByText('The run has ended').waitFor();
+    gate.open();
     await startTrip('Lyon');
     await page.getByRole('region', { name: 'Steps' }).getByText('custom').first().waitFor();
     await page.getByRole('region', { name: 'State' }).getByText('Five days in Lyon').waitFor();
@@ -93,11 +98,12 @@ describe('the playground', () => {
 
   it('joins the run after a reload', async () => {
     await openTab('Playground');
-    await startTrip('Rome');
+    await startTrip('Rome', gate.url);
     await page.getByRole('region', { name: 'Steps' }).getByText('custom').first().waitFor();
     await eventually(() => new URL(page.url()).searchParams.get('thread')).not.toBeNull();
     await page.reload();
     await page.getByText('The graph runs').waitFor();
+    gate.open();
     await page.getByRole('region', { name: 'State' }).getByText('Five days in Rome').waitFor();
     // Each of its events is there once.
     expect(await page.getByRole('region', { name: 'Steps' }).getByText('custom').count()).toBe(5);
@@ -111,9 +117,10 @@ describe('the playground', () => {
       page = await context.newPage();
       await signIn(page, runlake.apiKey);
       await openTab('Playground');
-      await startTrip('Oslo');
+      await startTrip('Oslo', gate.url);
       await page.getByRole('region', { name: 'Steps' }).getByText('custom').first().waitFor();
       line.cut();
+      gate.open();
       await page.getByRole('region', { name: 'State' }).getByText('Five days in Oslo').waitFor();
       expect(await page.getByRole('region', { name: 'Steps' }).getByText('custom').count()).toBe(5);
     } finally {
@@ -367,10 +374,11 @@ describe('a deployment', () => {
 const openTab = (tab: string) => page.goto(`/agents/${deploymentId}?tab=${tab}`);
 
 /** Starts a run of the graph `trip`, which takes 1.5 seconds. */
-async function startTrip(city: string): Promise<void> {
+/** Starts a run, which waits after its third event until the gate is open. */
+async function startTrip(city: string, gateUrl?: string): Promise<void> {
   await page.getByLabel('Assistant').selectOption({ label: 'trip' });
   await page.getByRole('button', { name: 'JSON', exact: true }).first().click();
-  await page.getByRole('textbox', { name: 'Input' }).fill(JSON.stringify({ city }));
+  await page.getByRole('textbox', { name: 'Input' }).fill(JSON.stringify({ city, gate: gateUrl }));
   await page.getByRole('button', { name: 'Run', exact: true }).click();
   await page.getByText('The graph runs').waitFor();
 }
