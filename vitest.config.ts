@@ -74,9 +74,14 @@ const onlyOnTheStack = canHoldSuites() && !isFullExtent ? ['test/e2e/*.test.ts']
 /** Long suites whose turn is another run. */
 const leftOut = listOmittedSuites(process.env.RUNLAKE_TEST_PART);
 
+const usesBuild = process.env.RUNLAKE_TEST_BUILT === 'true';
+const built = usesBuild && isBuilt();
+if (usesBuild && !built)
+  process.emitWarning('A source is newer than dist/: suites compile the sources, which takes half as long again.');
+
 /** Every suite runs on embedded engines. If the native stack is up (`make stack`), `suitesOnTheStack` run on it too. */
 export default defineConfig({
-  plugins: process.env.RUNLAKE_TEST_BUILT === 'true' && isBuilt() ? [builtSources()] : [],
+  plugins: built ? [builtSources()] : [],
   test: {
     server: { deps: { external: [builtModules] } },
     reporters: ['default', './test/house/closing-line.ts'],
