@@ -60,6 +60,13 @@ export interface Query {
   readonly name: string;
   readonly sql: string;
   readonly params?: Readonly<Record<string, QueryParameter>>;
+  /**
+   * Tables that the query names as `{stored_table:Identifier}`. In a cluster, the query runs on the local tables of each shard at
+   * the same time, and the result has the rows of all shards, one shard after the other. This takes half of the CPU time of
+   * the query on Distributed tables, which the first server plans, too. The caller merges the order, the limit and the
+   * groups of the shards. Rows of one trace are on one shard, those of feedback by their run.
+   */
+  readonly shardTables?: readonly string[];
   /** A temporary table for this query. It can hold a list of keys of any length: `… IN keys`. */
   readonly externalTable?: ExternalTable;
   /** Settings that are added to those of the profile. */
@@ -70,7 +77,7 @@ export interface Query {
   readonly signal?: AbortSignal;
 }
 
-export interface FileQuery extends Query {
+export interface FileQuery extends Omit<Query, 'shardTables'> {
   /**
    * Format of the file. Only formats with an end marker are allowed; without an end marker, a truncated result of a
    * server before 25.11 could not be detected.
@@ -79,7 +86,7 @@ export interface FileQuery extends Query {
   readonly path: string;
 }
 
-export interface Command extends Query {
+export interface Command extends Omit<Query, 'shardTables'> {
   /** Settings profile. Default: `write`. */
   readonly profile?: CommandProfile;
 }

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { runWithoutTenant } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import type { ClickHouse } from './clickhouse.ts';
+import type { ClickHouse, Query } from './clickhouse.ts';
 import { openConnection, readResponse, saveResponse } from './connection.ts';
 import { buildQuery, maxCheckMs, parseRows, rowsFormat, StatementSender } from './statement-sender.ts';
 
@@ -56,10 +56,14 @@ export function openClickHouse(options: ClickHouseOptions): ClickHouse {
       return clients ?? [clickhouse];
     },
     layout: () => sender.layout(),
-    async query(query) {
-      return parseRows(await sender.send(buildQuery({ timeoutMs, ...query }, rowsFormat), readResponse));
+    async query<Row>(query: Query) {
+      const answers = await sender.sendToShards(buildQuery({ timeoutMs, ...query }, rowsFormat), readResponse);
+      return answers.length === 1 ? parseRows<Row>(answers[0]!) : answers.flatMap(parseRows<Row>);
     },
-    queryText: ({ format, ...query }) => sender.send(buildQuery({ timeoutMs, ...query }, format), readResponse),
+    async queryText({ format, ...query }) {
+      const answers = await sender.sendToShards(buildQuery({ timeoutMs, ...query }, format), readResponse);
+      return answers.length === 1 ? answers[0]! : Buffer.concat(answers);
+    },
     async queryToFile({ format, path, ...query }) {
       try {
         const request = buildQuery({ timeoutMs, ...query }, format, 'file');

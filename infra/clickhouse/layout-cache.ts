@@ -6,17 +6,17 @@ const refreshAgeMs = 60_000;
 const maxAgeMs = 2 * refreshAgeMs;
 
 /**
- * Keeps the layout of the tables. While the layout is read again, statements use the known one, so that they do not
- * wait for a server that does not respond.
+ * Keeps the layout of the tables, or the servers of its shards. While they are read again, statements use the known ones,
+ * so that they do not wait for a server that does not respond.
  */
-export class LayoutCache {
-  readonly #read: () => Promise<Layout>;
+export class LayoutCache<Value = Layout> {
+  readonly #read: () => Promise<Value>;
   readonly #nowMs: () => number;
-  #known: { readonly layout: Layout; readonly readAtMs: number } | undefined;
-  #reading: Promise<Layout> | undefined;
+  #known: { readonly value: Value; readonly readAtMs: number } | undefined;
+  #reading: Promise<Value> | undefined;
 
   /** @param nowMs a monotonic clock. */
-  constructor(read: () => Promise<Layout>, nowMs = () => performance.now()) {
+  constructor(read: () => Promise<Value>, nowMs = () => performance.now()) {
     this.#read = read;
     this.#nowMs = nowMs;
   }
@@ -26,22 +26,22 @@ export class LayoutCache {
    *
    * @throws the error of the read if there is no such layout.
    */
-  async get(): Promise<Layout> {
+  async get(): Promise<Value> {
     const ageMs = this.#known === undefined ? Infinity : this.#nowMs() - this.#known.readAtMs;
-    if (this.#known && ageMs <= refreshAgeMs) return this.#known.layout;
+    if (this.#known && ageMs <= refreshAgeMs) return this.#known.value;
     this.#reading ??= this.#refresh().finally(() => {
       this.#reading = undefined;
     });
     if (this.#known === undefined || ageMs > maxAgeMs) return this.#reading;
     // A later statement reads it again.
     this.#reading.catch(() => undefined);
-    return this.#known.layout;
+    return this.#known.value;
   }
 
-  async #refresh(): Promise<Layout> {
+  async #refresh(): Promise<Value> {
     const readAtMs = this.#nowMs();
-    const layout = await this.#read();
-    this.#known = { layout, readAtMs };
-    return layout;
+    const value = await this.#read();
+    this.#known = { value, readAtMs };
+    return value;
   }
 }

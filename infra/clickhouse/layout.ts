@@ -150,7 +150,7 @@ export async function runOnEachShard(
 ): Promise<void> {
   const layout = await clickhouse.layout();
   if (layout.kind !== 'cluster') return clickhouse.command(buildCommand((table) => table, 0));
-  const shards = await groupRespondingServers(clickhouse.servers, layout);
+  const shards = await groupRespondingServers(clickhouse.servers, layout, (server) => server);
   await Promise.all(shards.map((replicas, shard) => runOnFirstReplica(replicas, buildCommand(toLocalTable, shard))));
 }
 
@@ -159,15 +159,16 @@ export async function runOnEachShard(
  *
  * @throws the error of a server that does not respond if a shard has no other.
  */
-async function groupRespondingServers(
-  servers: readonly ClickHouse[],
+export async function groupRespondingServers<Server>(
+  servers: readonly Server[],
   { cluster, shards }: Extract<Layout, { kind: 'cluster' }>,
-): Promise<ClickHouse[][]> {
-  const results = await Promise.allSettled(servers.map((server) => readNodes(server, cluster)));
-  const grouped: ClickHouse[][] = Array.from({ length: shards }, () => []);
+  toClient: (server: Server) => Pick<ClickHouse, 'query'>,
+): Promise<Server[][]> {
+  const results = await Promise.allSettled(servers.map((server) => readNodes(toClient(server), cluster)));
+  const grouped: Server[][] = Array.from({ length: shards }, () => []);
   for (const [index, result] of results.entries()) {
     const local = result.status === 'fulfilled' ? result.value.find(({ isLocal }) => isLocal) : undefined;
-    if (local !== undefined) grouped[local.shard - 1]?.push(servers[index] as ClickHouse);
+    if (local !== undefined) grouped[local.shard - 1]?.push(servers[index] as Server);
   }
   if (grouped.every((replicas) => replicas.length > 0)) return grouped;
   const failure = results.find((result) => result.status === 'rejected');

@@ -31,6 +31,11 @@ export class ServerChoice<Server> {
     this.#nowMs = nowMs;
   }
 
+  /** Whether a server did not respond and has not passed a check since. */
+  get hasFailures(): boolean {
+    return this.#failures.size > 0;
+  }
+
   /** Returns all servers in the order in which they should be tried. Starts the checks that are due. */
   order(): readonly Server[] {
     if (this.#servers.length === 1) return this.#servers;

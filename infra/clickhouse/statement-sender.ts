@@ -7,14 +7,14 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Query } from './clickhouse.ts';
 import { getClickHouseCode, type Statement, toClickHouseError } from './clickhouse-error.ts';
 import { type Connection, type HttpResponse, type RequestBody, readResponse } from './connection.ts';
-import { type Layout, readLayout } from './layout.ts';
+import { groupRespondingServers, type Layout, readLayout, toLocalTable } from './layout.ts';
 import { LayoutCache } from './layout-cache.ts';
 import { QuerySlots } from './query-slots.ts';
 import { ServerChoice } from './server-choice.ts';
 import { buildLayoutSettings, isReadProfile, type Profile, profiles } from './settings.ts';
 
 /** A statement of any kind. */
-export interface StatementRequest extends Pick<Query, 'name' | 'sql' | 'params' | 'externalTable' | 'settings'> {
+export interface StatementRequest extends Omit<Query, 'timeoutMs' | 'signal'> {
   readonly profile: Profile;
   readonly statement: Pick<Statement, 'kind' | 'table'>;
   readonly body?: RequestBody;
@@ -76,6 +76,7 @@ export class StatementSender {
   readonly #options: SenderOptions;
   readonly #choice: ServerChoice<ServerConnections>;
   readonly #layouts: LayoutCache;
+  readonly #shards: LayoutCache<ServerConnections[][]>;
   readonly #slots: OpenedOnce<QuerySlots>;
 
   constructor(options: SenderOptions) {
@@ -85,6 +86,7 @@ export class StatementSender {
     const timeoutMs = Math.min(options.timeoutMs, maxCheckMs);
     const query = <Row>(given: Query) => this.#readRows<Row>({ ...given, timeoutMs });
     this.#layouts = new LayoutCache(() => readLayout({ cluster, query }));
+    this.#shards = new LayoutCache(() => this.#groupServers());
     this.#slots = new OpenedOnce(() => this.#openSlots());
   }
 
@@ -93,12 +95,59 @@ export class StatementSender {
     return this.#options.cluster === undefined ? { kind: 'single' } : this.#layouts.get();
   }
 
-  /** Sends a statement. The query of an organisation waits for a slot. */
+  /** Sends a statement to one server. */
   async send<T>(statement: StatementRequest, take: ResponseConsumer<T>): Promise<T> {
+    return this.#sendInSlot(statement, (pool, request) => this.#sendToServers(pool, request, take));
+  }
+
+  /**
+   * Sends a query with `shardTables` to one server of each shard, and returns the responses. If a server does not respond,
+   * the query is sent in the time that is left as all others are, to one server and its Distributed tables.
+   */
+  async sendToShards<T>(statement: StatementRequest, take: ResponseConsumer<T>): Promise<T[]> {
+    const { shardTables = [], ...query } = statement;
+    const bindTables = (toName: (table: string) => string): StatementRequest => {
+      const names = Object.fromEntries(shardTables.map((table) => [`stored_${table}`, toName(table)]));
+      return { ...query, params: { ...query.params, ...names } };
+    };
+    const endsAtMs = performance.now() + query.timeoutMs;
+    const isDivided = shardTables.length > 0 && (await this.layout()).kind === 'cluster' && !this.#choice.hasFailures;
+    try {
+      if (isDivided) return await this.#sendToEachShard(bindTables(toLocalTable), take);
+    } catch (error) {
+      if (!isNoResponseError(error) || performance.now() >= endsAtMs) throw error;
+    }
+    const timeoutMs = Math.ceil(endsAtMs - performance.now());
+    return [await this.send({ ...bindTables((table) => table), timeoutMs }, take)];
+  }
+
+  /**
+   * Sends a query to one server of each shard at the same time, in one slot.
+   *
+   * @throws the error of the first shard that fails; the queries of the others are aborted.
+   */
+  async #sendToEachShard<T>(query: StatementRequest, take: ResponseConsumer<T>): Promise<T[]> {
+    const shards = await this.#shards.get();
+    return this.#sendInSlot(query, (pool, request) => {
+      const failed = new AbortController();
+      const signal = request.signal ? AbortSignal.any([request.signal, failed.signal]) : failed.signal;
+      const sent = shards.map((replicas) => this.#sendToServers(pool, { ...request, signal }, take, replicas));
+      return Promise.all(sent).catch((error: unknown) => {
+        failed.abort();
+        throw error;
+      });
+    });
+  }
+
+  /** The query of an organisation waits for a slot. */
+  async #sendInSlot<T>(
+    statement: StatementRequest,
+    work: (pool: 'own' | 'shared', request: StatementRequest) => Promise<T>,
+  ): Promise<T> {
     const layoutSettings = buildLayoutSettings(await this.layout(), statement.profile);
     const request = { ...statement, settings: { ...layoutSettings, ...statement.settings } };
     const context = isReadProfile(request.profile) ? getTenantContext() : undefined;
-    if (context === undefined) return this.#sendToServers('own', request, take);
+    if (context === undefined) return work('own', request);
     const { timeoutMs } = request;
     const signals = [request.signal, context.disconnected].filter((each) => each !== undefined);
     const signal = signals.length > 1 ? AbortSignal.any(signals) : signals[0];
@@ -108,7 +157,7 @@ export class StatementSender {
       // gets a quarter of its timeout.
       const remainingMs = Math.ceil(Math.max(timeoutMs - (performance.now() - startedAtMs), timeoutMs / 4));
       const settings = { priority, ...request.settings };
-      return this.#sendToServers('shared', { ...request, signal, timeoutMs: remainingMs, settings }, take);
+      return work('shared', { ...request, signal, timeoutMs: remainingMs, settings });
     });
   }
 
@@ -116,9 +165,14 @@ export class StatementSender {
    * If a server does not respond, a query is sent to the next server in the time that is left; other statements are
    * retried by their callers.
    */
-  async #sendToServers<T>(pool: 'own' | 'shared', request: StatementRequest, take: ResponseConsumer<T>): Promise<T> {
+  async #sendToServers<T>(
+    pool: 'own' | 'shared',
+    request: StatementRequest,
+    take: ResponseConsumer<T>,
+    among: readonly ServerConnections[] = this.#options.servers,
+  ): Promise<T> {
     const endsAtMs = performance.now() + request.timeoutMs;
-    const servers = this.#choice.order();
+    const servers = this.#choice.order().filter((server) => among.includes(server));
     let failure: unknown;
     for (const server of isReadProfile(request.profile) ? servers : servers.slice(0, 1)) {
       const timeoutMs = Math.ceil(endsAtMs - performance.now());
@@ -134,9 +188,18 @@ export class StatementSender {
     throw failure;
   }
 
+  async #groupServers(): Promise<ServerConnections[][]> {
+    const layout = await this.layout();
+    if (layout.kind !== 'cluster') return [[...this.#options.servers]];
+    const timeoutMs = Math.min(this.#options.timeoutMs, maxCheckMs);
+    return groupRespondingServers(this.#options.servers, layout, (server) => ({
+      query: (query) => this.#readRows({ ...query, timeoutMs }, [server]),
+    }));
+  }
+
   /** Reads rows for the sender itself: without a slot, and without the settings that depend on the layout. */
-  async #readRows<Row>(query: TimedQuery): Promise<Row[]> {
-    return parseRows(await this.#sendToServers('own', buildQuery(query, rowsFormat), readResponse));
+  async #readRows<Row>(query: TimedQuery, among?: readonly ServerConnections[]): Promise<Row[]> {
+    return parseRows(await this.#sendToServers('own', buildQuery(query, rowsFormat), readResponse, among));
   }
 
   async #openSlots(): Promise<QuerySlots> {

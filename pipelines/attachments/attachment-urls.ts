@@ -57,8 +57,9 @@ export async function listAttachments(
   // If the retention of an attachment was extended, the partition of its former expiry also contains it.
   const rows = await clickhouse.query<{ run_id: string; name: string; mime_type: string }>({
     name: 'list-attachments',
+    shardTables: ['attachments'],
     settings: lookupSettings,
-    sql: `SELECT run_id, name, mime_type FROM attachments FINAL
+    sql: `SELECT run_id, name, mime_type FROM {stored_attachments:Identifier} FINAL
           WHERE tenant_id = {tenant:UUID} AND run_id IN runs ORDER BY run_id, name, version DESC LIMIT 1 BY run_id, name`,
     params: { tenant: tenantId },
     externalTable: { name: 'runs', structure: 'run_id UUID', rows: [...new Set(runIds)].map((id) => [id]) },

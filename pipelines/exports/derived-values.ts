@@ -276,8 +276,8 @@ function sumChunkFigures(
 ): Promise<ReadonlyMap<string, Figures>> {
   return sumDescendants(clickhouse, {
     scope: { tenantId, projectIds: [projectId] },
-    traces: `(SELECT trace_id FROM runs WHERE ${sql})`,
-    targets: `(SELECT id FROM runs WHERE ${sql})`,
+    traces: `(SELECT trace_id FROM {stored_runs:Identifier} WHERE ${sql})`,
+    targets: `(SELECT id FROM {stored_runs:Identifier} WHERE ${sql})`,
     params,
     withDetails: false,
     signal,

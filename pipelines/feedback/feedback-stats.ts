@@ -67,9 +67,9 @@ export async function readFeedbackStatsByRun(
   };
   const comparisonCondition = comparisonId === undefined ? '' : 'AND comparative_experiment_id = {comparison:UUID}';
   const lifetimeCondition = expiredAfterMicros === undefined ? liveCondition : buildLiveCondition('live_at');
-  const sql = `SELECT *, toString(run_id) AS target FROM feedback FINAL
+  const sql = `SELECT *, toString(run_id) AS target FROM {stored_feedback:Identifier} FINAL
     WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM rated) ${comparisonCondition} AND ${lifetimeCondition}`;
-  return summarise(clickhouse, { params, externalTable, settings: lookupSettings }, sql);
+  return summarise(clickhouse, { params, externalTable, settings: lookupSettings, shardTables: ['feedback'] }, sql);
 }
 
 interface FeedbackQuery extends Pick<Query, 'params' | 'externalTable' | 'settings'> {
@@ -145,7 +145,7 @@ export async function readAverageScores(
 /** Computes the statistics of the feedback that a query selects, grouped by the column `target`. */
 async function summarise(
   clickhouse: ClickHouse,
-  location: Pick<Query, 'params' | 'externalTable' | 'settings'>,
+  location: Pick<Query, 'params' | 'externalTable' | 'settings' | 'shardTables'>,
   feedbackSql: string,
 ): Promise<Map<string, string>> {
   const figures = await clickhouse.query<FiguresRow>({

@@ -49,8 +49,8 @@ export type Figures = ReadonlyMap<string, string>;
 export interface FigureRequest {
   readonly scope: RunScope;
   /**
-   * Right side of `IN` for the traces: a list or a subquery. `targets` is the right side of `IN` for the runs whose
-   * figures are requested.
+   * Right side of `IN` for the traces: a list, or a subquery on `{stored_runs:Identifier}`. `targets` is the right side of `IN`
+   * for the runs whose figures are requested.
    */
   readonly traces: string;
   readonly targets: string;
@@ -123,11 +123,12 @@ async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): P
     sql: `SELECT project, min(first) AS from, max(last) AS to FROM (
             SELECT session_id AS project, toUnixTimestamp64Micro(assumeNotNull(min(first_usage))) AS first,
               toUnixTimestamp64Micro(assumeNotNull(max(last_usage))) AS last
-            FROM trace_locations
+            FROM {stored_trace_locations:Identifier}
             WHERE tenant_id = {tenant:UUID} AND session_id IN {figure_projects:Array(UUID)} AND trace_id IN ${request.traces}
             GROUP BY session_id, trace_id HAVING isNotNull(min(first_usage)))
-          GROUP BY project, intDiv(first, 3600000000) ORDER BY project, from`,
+          GROUP BY project, intDiv(first, 3600000000)`,
   });
+  rows.sort((one, other) => one.project.localeCompare(other.project) || one.from - other.from);
   const mergedRanges: { project: string; from: number; to: number }[] = [];
   for (const row of rows) {
     const last = mergedRanges.at(-1);
@@ -220,7 +221,7 @@ async function sumCalls(
           FROM (
             WITH ${costExpressions}
             SELECT id, trace_id, dotted_order AS placed, parent_run_id AS parent, ${columns.map(selectColumn).join(', ')}
-            FROM runs FINAL
+            FROM {stored_runs:Identifier} FINAL
             PREWHERE tenant_id = {tenant:UUID} AND (${buildRangesCondition(ranges)}) AND trace_id IN ${request.traces}
             WHERE isNull(deleted_at) AND ${isModelCallSql})
         ),
@@ -271,9 +272,9 @@ async function* walkTraces(
     name: 'list-traces',
     settings: lookupSettings,
     sql: `SELECT trace_id, toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
-          FROM trace_locations WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces} GROUP BY trace_id ORDER BY first`,
+          FROM {stored_trace_locations:Identifier} WHERE tenant_id = {tenant:UUID} AND trace_id IN ${request.traces} GROUP BY trace_id`,
   });
-  const traces = rows.filter(({ trace_id }) => traceIds.has(trace_id));
+  const traces = rows.filter(({ trace_id }) => traceIds.has(trace_id)).sort((one, other) => one.first - other.first);
   for (let at = 0; at < traces.length; at += maxWalkedTraces) {
     const some = traces.slice(at, at + maxWalkedTraces);
     const ids = some.map(({ trace_id }) => trace_id);
@@ -325,8 +326,9 @@ function bindRequest({
   params,
   signal,
   timeoutMs,
-}: FigureRequest): Pick<Query, 'params' | 'signal' | 'timeoutMs'> {
+}: FigureRequest): Pick<Query, 'params' | 'shardTables' | 'signal' | 'timeoutMs'> {
   return {
+    shardTables: ['runs', 'trace_locations'],
     params: { ...params, tenant: scope.tenantId, figure_projects: scope.projectIds },
     ...(signal && { signal }),
     ...(timeoutMs !== undefined && { timeoutMs }),

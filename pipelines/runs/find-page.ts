@@ -170,6 +170,22 @@ interface KeyRow {
 
 const keyColumns = 'session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id';
 
+/** Merges the first runs of each shard, in the order of ClickHouse. */
+function mergeShards<Key extends RunKey>(runs: Key[], order: Order, limit: number): Key[] {
+  const compare = (one: RunKey, other: RunKey) =>
+    one.startTimeMicros - other.startTimeMicros ||
+    compareUuids(one.traceId, other.traceId) ||
+    compareUuids(one.runId, other.runId) ||
+    compareUuids(one.projectId, other.projectId);
+  return runs.sort(order === 'asc' ? compare : (one, other) => compare(other, one)).slice(0, limit);
+}
+
+/** ClickHouse compares the second half of a UUID first. */
+function compareUuids(one: string, other: string): number {
+  if (one === other) return 0;
+  return one.slice(19) + one < other.slice(19) + other ? -1 : 1;
+}
+
 function toRunKey({ session_id, micros, trace_id, id }: KeyRow): RunKey {
   return { projectId: session_id, startTimeMicros: micros, traceId: trace_id, runId: id };
 }
@@ -183,16 +199,21 @@ function buildKeyQuery({ scope, filter, order, after, among }: PageRequest, keyR
   const position = after === undefined ? undefined : buildCursorCondition({ order, after });
   const keySql = [keyRange.sql, ...keys.sql].join(' AND ');
   const filtered = buildFilterClauses(filter.conditions, scope, keySql);
+  const valueSql = [...values.sql, ...filtered.sql];
+  // Each shard would evaluate a subquery for itself, on all shards.
+  const hasSubquery = [filtered.withSql, filtered.rowSql, ...valueSql].some((sql) => sql?.includes('SELECT'));
   return {
+    tableSql: hasSubquery ? 'runs' : '{stored_runs:Identifier}',
     keySql,
     positionSql: position?.sql ?? [],
-    valueSql: [...values.sql, ...filtered.sql],
+    valueSql,
     rowSql: filtered.rowSql,
     rowSettings: filtered.rowSettings,
     withSql: filtered.withSql,
     orderSql: `ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}`,
     bound: {
       settings: filtered.settings,
+      ...(!hasSubquery && { shardTables: ['runs'] }),
       ...bindParams(keyRange, projects, keys.params, values.params, filtered.params, position?.params),
     },
   };
@@ -204,7 +225,7 @@ async function findKeys(
   keyRange: KeyCondition,
   limit: number,
 ): Promise<FoundRun[]> {
-  const { keySql, positionSql, valueSql, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
+  const { tableSql, keySql, positionSql, valueSql, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
   const rows = await clickhouse.query<KeyRow & { readonly bytes: number; readonly is_call: number }>({
     ...bound,
     params: { ...bound.params, limit },
@@ -212,13 +233,14 @@ async function findKeys(
     // A filter may read the texts of a whole slice.
     settings: { ...bound.settings, ...((request.among ?? !request.filter.conditions) && lookupSettings) },
     sql: `${withSql} SELECT ${keyColumns}, ${runBytes} AS bytes, ifNull(${isModelCallSql}, 0) AS is_call
-          FROM runs FINAL
+          FROM ${tableSql} FINAL
           PREWHERE ${keySql}
           WHERE ${[...positionSql, ...valueSql].join(' AND ')}
           ${orderSql}
           LIMIT {limit:UInt64}`,
   });
-  return rows.map((row) => ({ ...toRunKey(row), bytes: row.bytes, isModelCall: row.is_call === 1 }));
+  const found = rows.map((row) => ({ ...toRunKey(row), bytes: row.bytes, isModelCall: row.is_call === 1 }));
+  return mergeShards(found, request.order, limit);
 }
 
 function findListedRuns(
@@ -236,19 +258,19 @@ function findListedRuns(
  * key more than the maximum if there are more.
  */
 async function findCandidates(clickhouse: ClickHouse, request: PageRequest, keyRange: KeyCondition): Promise<RunKey[]> {
-  const { keySql, positionSql, rowSql, rowSettings, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
+  const { tableSql, keySql, positionSql, rowSql, rowSettings, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
   const rows = await clickhouse.query<KeyRow>({
     ...bound,
     params: { ...bound.params, limit: maxCandidates + 1 },
     name: 'find-candidates',
     settings: { ...bound.settings, ...rowSettings },
     sql: `${withSql} SELECT DISTINCT ${keyColumns}, start_time
-          FROM runs
+          FROM ${tableSql}
           WHERE ${[keySql, ...positionSql, ...(rowSql === undefined ? [] : [rowSql])].join(' AND ')}
           ${orderSql}
           LIMIT {limit:UInt64}`,
   });
-  return rows.map(toRunKey);
+  return mergeShards(rows.map(toRunKey), request.order, maxCandidates + 1);
 }
 
 /**

@@ -2,8 +2,8 @@
  * Divides the time range of a page into slices that each contain about as many rows as the page needs, because a query
  * with `FINAL` cannot stop early:
  *   1. The time range is divided into consecutive windows, each wider than the one before. A probe without `FINAL`
- *      reads the start times of a window in key order, stops after some thousand rows and returns the time range of
- *      these rows, which is the slice. A window with fewer rows is one slice; an empty window is skipped.
+ *      reads the start times of a window in key order, stops after some thousand rows of a shard and returns the time range
+ *      of these rows, which is the slice. A window with fewer rows is one slice; an empty window is skipped.
  *   2. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is several times as
  *      wide as the one before.
  *
@@ -17,7 +17,9 @@ import type { PageRequest } from './find-page.ts';
 import { allTimes, type Order, type TimeWindow } from './run-columns.ts';
 import { buildKeyConditions, buildScopeCondition } from './run-scope.ts';
 
-/** Maximum number of rows of the first slice. So many show how dense the runs are: the next window is not probed. */
+/**
+ * Maximum number of rows of the first slice on a shard. So many show how dense the runs are: the next window is not probed.
+ */
 export const maxProbedRows = 2_048;
 const minSliceMicros = 1_000_000;
 
@@ -51,7 +53,7 @@ export function* generateTimeWindows(range: TimeWindow, order: Order, nowMicros:
 }
 
 export interface SliceOptions {
-  /** Maximum number of rows of the first slice. */
+  /** Maximum number of rows of the first slice on a shard. */
   readonly probedRows: number;
   /** Factor by which the next slice is wider than the previous one. */
   readonly growth: number;
@@ -71,13 +73,12 @@ export async function* generateSlices(
   const isClipped = order === 'asc' && after === undefined;
   const range = isClipped ? await clipToStoredTimes(clickhouse, whole) : whole;
   for (const window of generateTimeWindows(range, order, Date.now() * 1_000)) {
-    const { rows, oldest, newest } = await probe(clickhouse, request, window, slicing.probedRows);
+    const { rows, oldest, newest, isWhole } = await probe(clickhouse, request, window, slicing.probedRows);
     if (rows === 0) continue;
     if (rows < maxProbedRows) {
       yield window;
       continue;
     }
-    const isWhole = rows < slicing.probedRows;
     const first = {
       fromMicros: isWhole && order === 'desc' ? window.fromMicros : oldest,
       untilMicrosExclusive: isWhole && order === 'asc' ? window.untilMicrosExclusive : newest + 1,
@@ -135,7 +136,10 @@ async function clipToStoredTimes(clickhouse: ClickHouse, range: TimeWindow): Pro
   };
 }
 
-/** Counts rows of the window, up to the limit, in reading order; returns the count and the time range of these rows. */
+/**
+ * Counts rows of the window, up to the limit on each shard, in reading order. Returns the count, the time range of which all
+ * rows are counted, and whether that is all of the window.
+ */
 async function probe(
   clickhouse: ClickHouse,
   { scope, filter, order }: PageRequest,
@@ -144,15 +148,29 @@ async function probe(
 ) {
   const keyRange = buildScopeCondition(scope, window);
   const conditions = buildKeyConditions(filter);
-  const [row] = await clickhouse.query<{ rows: number; oldest: number; newest: number }>({
+  const shards = await clickhouse.query<{ rows: number; oldest: number; newest: number }>({
     ...keyRange,
     params: { ...keyRange.params, ...conditions.params },
     name: 'probe-runs',
+    shardTables: ['runs'],
     settings: lookupSettings,
     sql: `SELECT count() AS rows, toUnixTimestamp64Micro(min(t)) AS oldest, toUnixTimestamp64Micro(max(t)) AS newest FROM (
-            SELECT start_time AS t FROM runs
+            SELECT start_time AS t FROM {stored_runs:Identifier}
             WHERE ${[keyRange.sql, ...conditions.sql].join(' AND ')}
             ORDER BY start_time ${order} LIMIT ${probedRows})`,
   });
-  return row ?? { rows: 0, oldest: 0, newest: 0 };
+  const stored = shards.filter(({ rows }) => rows > 0);
+  const limited = stored.filter(({ rows }) => rows === probedRows);
+  return {
+    rows: stored.reduce((sum, { rows }) => sum + rows, 0),
+    oldest: Math.max(
+      Math.min(...stored.map((shard) => shard.oldest)),
+      ...(order === 'desc' ? limited.map((shard) => shard.oldest) : []),
+    ),
+    newest: Math.min(
+      Math.max(...stored.map((shard) => shard.newest)),
+      ...(order === 'asc' ? limited.map((shard) => shard.newest) : []),
+    ),
+    isWhole: limited.length === 0,
+  };
 }

@@ -79,10 +79,11 @@ async function readColumns(
   const response = await clickhouse.queryText({
     ...binding,
     name: 'read-runs',
+    shardTables: ['runs'],
     settings: lookupSettings,
     sql: `WITH ${costExpressions}
           SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}
-          FROM runs FINAL PREWHERE ${sql} WHERE ${liveCondition}`,
+          FROM {stored_runs:Identifier} FINAL PREWHERE ${sql} WHERE ${liveCondition}`,
     format: 'RowBinary',
   });
   const indexes = new Map(columns.map((column, index) => [column, index]));

@@ -19,9 +19,10 @@ export async function readFirstReceivedTimes(
   const hours = new Set(traces.map(({ traceTimeMicros }) => hourSeconds(traceTimeMicros)));
   const rows = await clickhouse.query<{ trace_id: string; micros: number }>({
     name: 'read-first-received',
+    shardTables: ['traces'],
     // `pick` is read by position. The minimum over unmerged parts equals the merged value.
     sql: `SELECT trace_id, toUnixTimestamp64Micro(min(tupleElement(pick, 1))) AS micros
-          FROM traces
+          FROM {stored_traces:Identifier}
           WHERE tenant_id = {tenant:UUID} AND hour IN {hours:Array(DateTime('UTC'))} AND trace_id IN {traces:Array(UUID)}
           GROUP BY trace_id`,
     params: { tenant: tenantId, hours: [...hours], traces: [...new Set(traces.map(({ traceId }) => traceId))] },
@@ -43,8 +44,9 @@ export async function readFirstTokenTimes(
     ...binding,
     params: { ...params, traces: traceIds },
     name: 'read-first-tokens',
+    shardTables: ['runs'],
     sql: `SELECT trace_id, toUnixTimestamp64Micro(assumeNotNull(min(first_token_time))) AS micros
-          FROM runs FINAL
+          FROM {stored_runs:Identifier} FINAL
           PREWHERE ${sql} AND trace_id IN {traces:Array(UUID)}
           WHERE ${liveCondition} AND ${isModelCallSql} AND isNotNull(first_token_time)
           GROUP BY trace_id`,
@@ -66,8 +68,9 @@ export async function readTraceTimeRanges(
 ): Promise<ReadonlyMap<string, TraceTimeRange>> {
   const rows = await clickhouse.query<{ trace_id: string; first: number; last: number }>({
     name: 'read-trace-spans',
+    shardTables: ['trace_locations'],
     sql: `SELECT trace_id, toUnixTimestamp64Micro(min(first_start)) AS first, toUnixTimestamp64Micro(max(last_start)) AS last
-          FROM trace_locations
+          FROM {stored_trace_locations:Identifier}
           WHERE tenant_id = {tenant:UUID} AND trace_id IN {traces:Array(UUID)}
           GROUP BY trace_id`,
     params: { tenant: tenantId, traces: traceIds },

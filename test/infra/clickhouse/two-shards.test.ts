@@ -309,3 +309,46 @@ test('a query goes to another server if one does not respond', async () => {
   }
   await clickhouse.close();
 });
+
+const countOnShards = {
+  name: 'test',
+  shardTables: ['runs'],
+  sql: 'SELECT count() AS rows FROM {stored_runs:Identifier}',
+};
+
+test('a query of the tables of each shard returns the rows of all, also if a server does not respond', async () => {
+  const count = async (clickhouse: ClickHouse) =>
+    (await clickhouse.query<{ rows: number }>(countOnShards)).map(({ rows }) => rows);
+  const counts = await count(both.clickhouse);
+  expect(counts).toHaveLength(2);
+  expect(counts.every((rows) => rows > 0)).toBe(true);
+  const [first = ''] = both.clickhouseUrl.split(',');
+  for (const url of [`http://u:p@127.0.0.1:9/both,${both.clickhouseUrl}`, `${first},http://u:p@127.0.0.1:9/both`]) {
+    const clickhouse = openClickHouse({ ...{ url, logger }, cluster: both.clickhouse.cluster!, timeoutMs: 10_000 });
+    for (let query = 0; query < 2; query++) expect(await count(clickhouse)).toEqual([counts[0]! + counts[1]!]);
+    await clickhouse.close();
+  }
+});
+
+test('a query of the tables of each shard ends on all if it is aborted or fails on one', async () => {
+  const { clickhouse } = both;
+  const marker = 'aborted on all shards';
+  const slow = { ...countOnShards, sql: `SELECT sleepEachRow(1), '${marker}' FROM numbers(100)` };
+  const countRunning = async () => {
+    const sql = 'SELECT query FROM system.processes WHERE query LIKE {text:String} AND query NOT LIKE {own:String}';
+    const params = { text: `%${marker}%`, own: '%system.processes%' };
+    const running = await Promise.all(clickhouse.servers.map(({ query }) => query({ name: 'test', sql, params })));
+    return running.map((queries) => queries.length);
+  };
+  const abort = new AbortController();
+  const aborted = clickhouse.query({ ...slow, signal: abort.signal });
+  await expect.poll(countRunning, { timeout: 10_000 }).toEqual([1, 1]);
+  abort.abort(new Error('left'));
+  await expect(aborted).rejects.toThrow('left');
+  await expect.poll(countRunning, { timeout: 10_000 }).toEqual([0, 0]);
+
+  const isFirst = `(SELECT max(shard_num = 1 AND is_local) FROM system.clusters WHERE cluster = '${clickhouse.cluster}')`;
+  const failing = clickhouse.query({ ...slow, sql: `${slow.sql} WHERE throwIf(${isFirst} AND number = 2) = 0` });
+  await expect(failing).rejects.toMatchObject({ code: 'CLICKHOUSE_QUERY_FAILED' });
+  await expect.poll(countRunning, { timeout: 10_000 }).toEqual([0, 0]);
+});
