@@ -258,7 +258,10 @@ function findListedRuns(
  * key more than the maximum if there are more.
  */
 async function findCandidates(clickhouse: ClickHouse, request: PageRequest, keyRange: KeyCondition): Promise<RunKey[]> {
-  const { tableSql, keySql, positionSql, rowSql, rowSettings, withSql, orderSql, bound } = buildKeyQuery(request, keyRange);
+  const { tableSql, keySql, positionSql, rowSql, rowSettings, withSql, orderSql, bound } = buildKeyQuery(
+    request,
+    keyRange,
+  );
   const rows = await clickhouse.query<KeyRow>({
     ...bound,
     params: { ...bound.params, limit: maxCandidates + 1 },
