@@ -62,9 +62,9 @@ export interface Query {
   readonly params?: Readonly<Record<string, QueryParameter>>;
   /**
    * Tables that the query names as `{stored_table:Identifier}`. In a cluster, the query runs on the local tables of each shard at
-   * the same time, and the result has the rows of all shards, one shard after the other. This takes half of the CPU time of
-   * the query on Distributed tables, which the first server plans, too. The caller merges the order, the limit and the
-   * groups of the shards. Rows of one trace are on one shard, those of feedback by their run.
+   * the same time, and the result has the rows of all shards, one shard after the other: the caller merges orders, limits
+   * and groups. This takes two thirds of the CPU time of the query on Distributed tables, which one more server plans. All
+   * rows of a trace are on one shard, and all feedback and attachments of a run.
    */
   readonly shardTables?: readonly string[];
   /** A temporary table for this query. It can hold a list of keys of any length: `… IN keys`. */
