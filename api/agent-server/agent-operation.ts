@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { internals } from '../../infra/config/internals.ts';
 import type { Config } from '../../infra/config/settings.ts';
+import type { SystemAssistantInput } from '../../pipelines/agents/assistants/write-assistants.ts';
 import type { RequestDeps } from '../../pipelines/agents/runs/request-run.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import type { StoreConfig } from '../../pipelines/agents/store/store-item.ts';
@@ -84,10 +85,7 @@ export function requireProtocol(agents: Agents, protocol: 'mcp' | 'a2a', request
 }
 
 /** A graph of the langgraph.json. */
-export interface ServedGraph {
-  readonly name: string;
-  readonly description: string | null;
-}
+export type ServedGraph = Omit<SystemAssistantInput, 'graphId'>;
 
 /** The services that operations of the agent server use. The role creates them once. */
 export interface AgentServices {

@@ -230,7 +230,7 @@ export const deleteAssistant = defineAgentOperation({
   path: '/assistants/:assistant_id',
   tag: 'assistants',
   summary: 'Delete an assistant with its versions and runs',
-  description: 'The assistant that the server has created for a graph can only be deleted after the graph was removed.',
+  description: 'The assistant that the server has created for a graph is created again at once, as it was first.',
   access: runAccess,
   rule: async (input, authorizer, proceed) => {
     const id = readId(input);
@@ -242,7 +242,7 @@ export const deleteAssistant = defineAgentOperation({
     }
     return proceed();
   },
-  errors: ['ASSISTANT_NOT_FOUND', 'ASSISTANT_OF_GRAPH'],
+  errors: ['ASSISTANT_NOT_FOUND'],
   schema: {
     params: AssistantParams,
     query: Type.Object({
@@ -256,9 +256,9 @@ export const deleteAssistant = defineAgentOperation({
   },
   handler: async ({ params, query, services: { agents } }) => {
     const { assistant_id: id } = await readAssistant(agents, params);
-    const graph = Object.keys(agents.graphs).find((graphId) => computeSystemAssistantId(graphId) === id);
-    if (graph !== undefined) throw runlakeError('ASSISTANT_OF_GRAPH', { assistant: id, graph });
-    await remove(agents.database, agents.deploymentId, id, { deleteThreads: query.delete_threads });
+    const [found] = Object.entries(agents.graphs).filter(([graphId]) => computeSystemAssistantId(graphId) === id);
+    const served = found && { graphId: found[0], ...found[1] };
+    await remove(agents.database, agents.deploymentId, id, { deleteThreads: query.delete_threads, served });
     return [id];
   },
 });

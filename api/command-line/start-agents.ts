@@ -188,7 +188,7 @@ export async function openAgents(
   const { executor, publisher } = startWork(parts, { servedDeployment: deployment, file, watch }, pool, shutdown);
   if (app) watch.onDeleted(() => app.close());
 
-  const graphs = Object.fromEntries(served.map(({ graphId, name, description }) => [graphId, { name, description }]));
+  const graphs = Object.fromEntries(served.map(({ graphId, ...graph }) => [graphId, graph]));
   const types = readTypesInBackground({
     graphs: file.graphs.filter(({ graphId }) => !pool.loadErrors.has(graphId)),
     pool,

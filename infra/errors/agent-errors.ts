@@ -84,11 +84,6 @@ export const agentErrors = {
     "An assistant '{assistant}' already exists.",
     'Use another assistant_id, or send if_exists "do_nothing".',
   ),
-  ASSISTANT_OF_GRAPH: caller(
-    409,
-    "The assistant '{assistant}' cannot be deleted, because it serves the graph '{graph}' under its id.",
-    'Delete single runs or threads instead, or remove the graph from the langgraph.json before you delete the assistant.',
-  ),
   GRAPH_NOT_FOUND: caller(404, "There is no graph '{graph}'.", 'Use a graph of the langgraph.json: {graphs}.'),
   THREAD_NOT_FOUND: caller(
     404,

@@ -15,7 +15,7 @@ import {
   resolveAssistant,
 } from './assistant.ts';
 
-interface SystemAssistantInput {
+export interface SystemAssistantInput {
   readonly graphId: string;
   readonly name: string;
   readonly description: string | null;
@@ -31,17 +31,21 @@ export async function ensureSystemAssistants(
   deploymentId: string,
   graphs: readonly SystemAssistantInput[],
 ): Promise<void> {
-  for (const { graphId, name, description, config = {}, context } of graphs) {
-    const id = computeSystemAssistantId(graphId);
-    await database.transaction(async (tx) => {
-      const created = await tx.execute(
-        `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, '{"created_by": "system"}') ON CONFLICT DO NOTHING`,
-        [deploymentId, id, graphId, name, description, JSON.stringify(config), encodeContext(context)],
-      );
-      if (created > 0) await tx.execute(insertVersionSql, [deploymentId, id]);
-    });
-  }
+  for (const graph of graphs) await database.transaction((tx) => ensureSystemAssistant(tx, deploymentId, graph));
+}
+
+async function ensureSystemAssistant(
+  tx: Sql,
+  deploymentId: string,
+  { graphId, name, description, config = {}, context }: SystemAssistantInput,
+): Promise<void> {
+  const id = computeSystemAssistantId(graphId);
+  const created = await tx.execute(
+    `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, '{"created_by": "system"}') ON CONFLICT DO NOTHING`,
+    [deploymentId, id, graphId, name, description, JSON.stringify(config), encodeContext(context)],
+  );
+  if (created > 0) await tx.execute(insertVersionSql, [deploymentId, id]);
 }
 
 /** Returns the context of an assistant as JSON text, as it is stored; an empty object if there is no context. */
@@ -176,13 +180,18 @@ export async function updateAssistant(
  * Deletes an assistant with its versions and runs. With `deleteThreads` it also deletes the threads whose metadata
  * names the assistant: most of them before the assistant, because one transaction for all could take too long.
  *
+ * @param served the graph whose system assistant this is, if it is served. Its assistant is created again as it was first,
+ *   because runs that name the graph need it.
  * @throws ASSISTANT_NOT_FOUND
  */
 export async function deleteAssistant(
   database: Database,
   deploymentId: string,
   assistantId: string,
-  { deleteThreads = false }: { readonly deleteThreads?: boolean | undefined },
+  {
+    deleteThreads = false,
+    served,
+  }: { readonly deleteThreads?: boolean | undefined; readonly served?: SystemAssistantInput | undefined } = {},
 ): Promise<void> {
   if (deleteThreads) {
     const threads = await database.query<{ thread_id: string }>(
@@ -215,6 +224,7 @@ export async function deleteAssistant(
     );
     await removeRuns(tx, deploymentId, usedThreadIds, assistantId);
     for (const threadId of usedThreadIds) await updateThreadStatus(tx, deploymentId, threadId);
+    if (served !== undefined) await ensureSystemAssistant(tx, deploymentId, served);
   });
 }
 
