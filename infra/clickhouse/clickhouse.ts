@@ -61,10 +61,10 @@ export interface Query {
   readonly sql: string;
   readonly params?: Readonly<Record<string, QueryParameter>>;
   /**
-   * Tables that the query names as `{stored_table:Identifier}`. In a cluster, the query runs on the local tables of each shard at
-   * the same time, and the result has the rows of all shards, one shard after the other: the caller merges orders, limits
-   * and groups. This takes two thirds of the CPU time of the query on Distributed tables, which one more server plans. All
-   * rows of a trace are on one shard, and all feedback and attachments of a run.
+   * Tables that the query names as `{stored_table:Identifier}`. In a cluster, the query runs on the local tables of each
+   * shard at the same time, and the result has the rows of one shard after the other: the caller merges orders, limits and
+   * groups. This takes two thirds of the CPU time of the query on Distributed tables, which one more server plans. All rows
+   * of a trace are on one shard, and all feedback and attachments of a run.
    */
   readonly shardTables?: readonly string[];
   /** A temporary table for this query. It can hold a list of keys of any length: `… IN keys`. */
