@@ -1,4 +1,5 @@
 import type { Server } from '@modelcontextprotocol/sdk/server/index.js';
+import { isJsonContentType } from '@modelcontextprotocol/sdk/shared/mediaType.js';
 import {
   isInitializeRequest,
   isJSONRPCRequest,
@@ -105,7 +106,7 @@ const postToolsMcp = defineToolOperation({
         : services.sessions.find(caller.keyId, sessionId);
     if (session === undefined) return sessionNotFound();
     const { transport } = session;
-    const answer = isPlainRequest(request, body)
+    const answer = isSingleRequest(request, body)
       ? await transport.answer(body, { authInfo }, () => toWebRequest(request))
       : await transport.handleRequest(toWebRequest(request), { parsedBody: body ?? null, authInfo });
     if (!(answer instanceof Response)) return answerWithJson(answer, transport);
@@ -181,15 +182,16 @@ function readSessionId({ headers }: FastifyRequest): string | undefined {
 }
 
 /**
- * Returns whether the official package would answer the request, and not refuse it. `initialize` and lists are not
- * plain: the package answers them.
+ * Returns whether the body is a single request, other than `initialize`, with headers that the official package accepts.
+ * All others are for the package.
  */
-function isPlainRequest({ headers }: FastifyRequest, body: unknown): body is JSONRPCRequest {
-  const { accept = '', 'mcp-protocol-version': version } = headers;
+function isSingleRequest({ headers }: FastifyRequest, body: unknown): body is JSONRPCRequest {
+  const { accept = '', 'content-type': type, 'mcp-protocol-version': version } = headers;
   return (
     isJSONRPCRequest(body) &&
     body.method !== 'initialize' &&
-    [jsonType, 'text/event-stream'].every((type) => accept.includes(type)) &&
+    isJsonContentType(type ?? null) &&
+    [jsonType, 'text/event-stream'].every((each) => accept.includes(each)) &&
     (version === undefined || SUPPORTED_PROTOCOL_VERSIONS.includes(String(version)))
   );
 }

@@ -2,13 +2,15 @@
  * Transport of one session. That of the official package answers every request with an event stream, which takes longer
  * than a quick call itself. Here, a response that is ready soon is JSON; only other requests get a stream.
  *
- * Invariant: the server gets each request once, and its response is sent once.
+ * Invariant: the server gets each request once, and its response is sent once, to its own request.
  *
- *   1. {@link SessionTransport.answer} passes a request to the server, and waits for its response.
+ *   1. {@link SessionTransport.answer} passes a request to the server, and waits for its response. A request with the id
+ *      of one that is not answered is refused.
  *   2. A response within {@link holdMs} is the answer.
  *   3. After that time the transport of the package creates a stream for the request, and its messages go there. The
  *      server has the request already, so it does not get that of the package.
- *   4. All other messages pass through the transport of the package.
+ *   4. All other messages pass through the transport of the package. It has no stream for a notification about a request
+ *      that waits, so the server must not send one before the response; no tool does.
  */
 import {
   type HandleRequestOptions,
@@ -37,6 +39,8 @@ export class SessionTransport implements Transport {
   readonly #waiting = new Map<RequestId, (response: JSONRPCMessage) => void>();
   /** Requests whose stream is being created. */
   readonly #handedOver = new Set<RequestId>();
+  /** All requests of {@link answer} that have no response yet. */
+  readonly #unanswered = new Set<RequestId>();
 
   constructor(options: WebStandardStreamableHTTPServerTransportOptions) {
     this.#streams = new WebStandardStreamableHTTPServerTransport(options);
@@ -47,7 +51,10 @@ export class SessionTransport implements Transport {
   }
 
   async start(): Promise<void> {
-    this.#streams.onclose = () => this.onclose?.();
+    this.#streams.onclose = () => {
+      this.#unanswered.clear();
+      this.onclose?.();
+    };
     this.#streams.onerror = (error) => this.onerror?.(error);
     this.#streams.onmessage = (message, extra) => {
       const isKnown = 'method' in message && 'id' in message && this.#handedOver.delete(message.id);
@@ -63,6 +70,7 @@ export class SessionTransport implements Transport {
   async send(message: JSONRPCMessage, { relatedRequestId }: TransportSendOptions = {}): Promise<void> {
     const id = 'method' in message ? undefined : message.id;
     const resolve = id === undefined ? undefined : this.#waiting.get(id);
+    if (id !== undefined) this.#unanswered.delete(id);
     if (resolve === undefined)
       await this.#streams.send(message, relatedRequestId === undefined ? {} : { relatedRequestId });
     else resolve(message);
@@ -84,7 +92,8 @@ export class SessionTransport implements Transport {
     toWebRequest: () => Request,
   ): Promise<JSONRPCMessage | Response> {
     const { id } = message;
-    if (this.#waiting.has(id)) return Promise.resolve({ jsonrpc: '2.0', id, error: idInUse });
+    if (this.#unanswered.has(id)) return Promise.resolve({ jsonrpc: '2.0', id, error: idInUse });
+    this.#unanswered.add(id);
     const options = { parsedBody: message, ...(authInfo && { authInfo }) };
     return new Promise((resolve) => {
       const handOver = () => {

@@ -318,6 +318,12 @@ describe('a session', () => {
     expect((JSON.parse(text) as { result: { tools: unknown[] } }).result.tools).toHaveLength(19);
   });
 
+  it('refuses a request of another content type before it is executed', async () => {
+    const session = { 'mcp-session-id': await open(), 'content-type': 'application/vnd.api+json' };
+    const answer = await send('POST', list, withKey(session));
+    expect([answer.status, await answer.text()]).toMatchObject([415, expect.stringContaining('application/json')]);
+  });
+
   it('belongs to its key, and ends when it is deleted', async () => {
     const sessionId = await open();
     const foreign = { 'langsmith-api-key': server.owner.workspaceKeys[1], 'mcp-session-id': sessionId };

@@ -123,9 +123,15 @@ describe('a request of a session gets its response once', () => {
     const send = (id: number) =>
       session.transport.answer({ jsonrpc: '2.0', id, method: 'wait', params: { id } }, {}, request);
     const answers = [send(1), send(2)];
-    // A client must not repeat an id.
-    expect(await send(1)).toMatchObject({ id: 1, error: { code: -32_600 } });
+    // A client must not repeat an id before it has the response, which may be on a stream.
+    const refused = { id: 1, error: { code: -32_600 } };
+    expect(await send(1)).toMatchObject(refused);
+    await vi.advanceTimersByTimeAsync(200);
+    if (ms > 200) expect(await send(1)).toMatchObject(refused);
+    await vi.advanceTimersByTimeAsync(800);
+    const again = send(1);
     await vi.advanceTimersByTimeAsync(1_000);
+    expect(await again).not.toMatchObject({ error: {} });
     const texts = (await Promise.all(answers)).map(async (answer) =>
       answer instanceof Response
         ? [...(await answer.text()).matchAll(/^data: (\{.*)$/gm)].map(([, data = '']) => [
@@ -150,6 +156,6 @@ describe('a request of a session gets its response once', () => {
   ])('whose handler takes %i ms', async (ms, kinds) => {
     const result = await ask(ms);
     expect(result.kinds).toEqual(kinds);
-    expect(result.calls).toEqual([{ id: 1 }, { id: 2 }]);
+    expect(result.calls).toEqual([{ id: 1 }, { id: 2 }, { id: 1 }]);
   });
 });
