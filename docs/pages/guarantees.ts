@@ -94,8 +94,9 @@ export function guaranteesPage(): Page {
       '- **Immediate visibility.** An accepted run is readable a little later, usually within a second; its usage follows. Without Kafka, ' +
         'a query waits until what its organisation sent before is stored, at most 5 s. ' +
         '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` show how much later. A patch that names its run only by ' +
-        'id gets 503 instead of 404 while the sinks are behind, because its run may be among the events that are not stored. With Kafka, so ' +
-        'do changes and deletions of feedback, because each change is based on the one before.',
+        'id gets 503 instead of 404 while the sinks are behind, because its run may be among the events that are not stored. With Kafka, ' +
+        'changes and deletions of feedback get 503, too, because each is based on the one before. Two changes of one entry that two API ' +
+        'processes get at the same moment have the same base: the later one discards the other.',
       '- **A trace without a project.** If no event of a trace names a project, its events are deferred for 24 hours and then moved to ' +
         'the dead-letter queue.',
     ].join('\n'),

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Topic } from '../../schemas/topics.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 import { type EventLog, waitUntilStored } from './event-log.ts';
@@ -6,7 +7,8 @@ type StorageLog = Pick<EventLog, 'position' | 'isStored'>;
 
 /** A wait until the events are stored that a topic had when it began. */
 interface StorageWait {
-  readonly beganAtMs: number;
+  /** Infinity: it has not begun. */
+  beganAtMs: number;
   readonly isStored: Promise<boolean>;
 }
 
@@ -14,6 +16,8 @@ interface StorageWait {
 const waits = new WeakMap<StorageLog, Map<Topic, StorageWait>>();
 /** Time in which callers join a wait. Each wait sends requests to Kafka, whose client all of them share. */
 const joinMs = 500;
+/** Minimum time between the beginnings of two waits. Callers in between share the second one. */
+const minIntervalMs = 100;
 
 interface Search {
   readonly log: StorageLog;
@@ -58,9 +62,15 @@ function joinStorageWait({ log, topic, storeWaitMs }: Omit<Search, 'waitMs'>, ca
   const waitsOfLog = waits.get(log) ?? new Map<Topic, StorageWait>();
   waits.set(log, waitsOfLog);
   const newest = waitsOfLog.get(topic);
-  const beganAtMs = performance.now();
-  if (newest && newest.beganAtMs >= Math.max(calledAtMs, beganAtMs - joinMs)) return newest.isStored;
-  const isStored = waitUntilStored(log, topic, { timeoutMs: storeWaitMs });
-  waitsOfLog.set(topic, { beganAtMs, isStored });
-  return isStored;
+  const nowMs = performance.now();
+  if (newest && newest.beganAtMs >= Math.max(calledAtMs, nowMs - joinMs)) return newest.isStored;
+  const delayMs = newest === undefined ? 0 : Math.max(0, newest.beganAtMs + minIntervalMs - nowMs);
+  const begin = async () => {
+    if (delayMs > 0) await pause(delayMs);
+    wait.beganAtMs = performance.now();
+    return waitUntilStored(log, topic, { timeoutMs: storeWaitMs });
+  };
+  const wait: StorageWait = { beganAtMs: Number.POSITIVE_INFINITY, isStored: Promise.resolve().then(begin) };
+  waitsOfLog.set(topic, wait);
+  return wait.isStored;
 }

@@ -27,8 +27,8 @@ const retentionMs = 120_000;
 const maxRecentBytes = 32 * 1024 * 1024;
 
 /**
- * Feedback events that this process has sent recently. They may not be stored yet, but the next change of the feedback
- * must be based on them.
+ * Feedback events that this process has sent recently, and that may not be stored yet. The next change of the feedback is
+ * based on them, unless other processes also accept changes.
  */
 export class RecentFeedback {
   readonly #events = new LRUCache<string, FeedbackEvent>({
@@ -77,7 +77,7 @@ async function findLastAccepted(deps: FeedbackDeps, tenantId: string, id: string
   // Without other processes, `clickhouse` waits itself for the events that were published before.
   if (log.isExclusive) return findAccepted({ ...wait, waitMs: 0 }, () => readLastEvent(deps, tenantId, id));
   await requireStored(wait);
-  // The stored event is the last one of the log. One of this process may have a later time and come before it.
+  // The order of the log decides, and not the clocks, by which `recent` chooses.
   return findLastEvent(clickhouse, tenantId, id);
 }
 
@@ -88,7 +88,7 @@ function estimateBytes(event: FeedbackEvent): number {
   return [score, value, comment, correction, source, extra].reduce((sum, bytes) => sum + (bytes?.length ?? 0), 1_000);
 }
 
-/** A change of feedback waits at most this time for earlier changes, each of which must be stored before the next one. */
+/** A change of feedback is refused if its turn comes later. Each change waits until the one before is stored. */
 const maxTurnMs = 10_000;
 
 /** Runs changes of one feedback entry one after the other. @throws OVERLOADED if there are too many */
@@ -101,7 +101,8 @@ function changeInTurn<Result>(tenantId: string, id: string, change: () => Promis
 /**
  * Deletes a feedback entry and its content.
  *
- * @throws NOT_FOUND if the workspace has no feedback with this id; errors of the log and the stores.
+ * @throws NOT_FOUND if the workspace has no feedback with this id; NOT_STORED_YET and OVERLOADED while accepted changes
+ *   are not stored; errors of the log and the stores.
  */
 export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: string): Promise<void> {
   await changeInTurn(tenantId, id, async () => {
@@ -194,7 +195,8 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
  * null removes a value. Returns the complete feedback entry as JSON when it is durable.
  *
  * @throws NOT_FOUND if the workspace has no feedback with this id; INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8,
- *   TOO_DEEP, RUN_TOO_LARGE; errors of the log and the stores.
+ *   TOO_DEEP, RUN_TOO_LARGE; NOT_STORED_YET and OVERLOADED while accepted changes are not stored; errors of the log and
+ *   the stores.
  */
 export async function updateFeedback(
   deps: FeedbackDeps,

@@ -128,9 +128,9 @@ export function dropUnusableFirstToken(values: RunValues): void {
 /**
  * Returns the draft with the times under which it is stored, if the times in its dotted_order are not suitable. If the
  * key time and the start time differ, the start time becomes the key time. A time that is older than the age limit, or a
- * time of the trace in the future, is replaced, because it would determine the hour in which the trace is counted: by the
- * start time or, in a patch without a start time, by the time of acceptance. The sink corrects both times if the run or its
- * trace is already stored under other times.
+ * time of the trace too far in the future, is replaced, because it would determine the hour in which the trace is
+ * counted: by the start time or, in a patch without a start time, by the time of acceptance. The sink corrects both times
+ * if the run or its trace is already stored under other times.
  */
 export function clampTimes(draft: RunDraft, nowMicros: number, limits: TimeLimits): RunDraft {
   const earliest = computeEarliestMicros(nowMicros, limits);
