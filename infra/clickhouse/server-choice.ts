@@ -15,7 +15,7 @@ export class ServerChoice<Server> {
   readonly #check: (server: Server) => Promise<unknown>;
   readonly #nowMs: () => number;
   readonly #failures = new Map<Server, Failure>();
-  #turn = 0;
+  readonly #turns = new WeakMap<readonly Server[], number>();
 
   /**
    * @param check rejects if the server does not respond.
@@ -36,14 +36,20 @@ export class ServerChoice<Server> {
     return this.#failures.size > 0;
   }
 
-  /** Returns all servers in the order in which they should be tried. Starts the checks that are due. */
-  order(): readonly Server[] {
-    if (this.#servers.length === 1) return this.#servers;
+  /**
+   * Returns servers in the order in which they should be tried. Starts the checks that are due.
+   *
+   * @param among Each list has its own turns.
+   */
+  order(among = this.#servers): readonly Server[] {
     for (const [server, { checkedAtMs, isBeingChecked }] of this.#failures) {
       if (!isBeingChecked && this.#nowMs() - checkedAtMs >= checkIntervalMs) this.#startCheck(server);
     }
-    const startIndex = this.#turn++ % this.#servers.length;
-    const rotatedServers = [...this.#servers.slice(startIndex), ...this.#servers.slice(0, startIndex)];
+    if (among.length === 1) return among;
+    const turn = this.#turns.get(among) ?? 0;
+    this.#turns.set(among, turn + 1);
+    const startIndex = turn % among.length;
+    const rotatedServers = [...among.slice(startIndex), ...among.slice(0, startIndex)];
     const hasFailed = (server: Server) => this.#failures.has(server);
     return [...rotatedServers.filter((server) => !hasFailed(server)), ...rotatedServers.filter(hasFailed)];
   }

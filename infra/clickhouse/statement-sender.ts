@@ -102,23 +102,36 @@ export class StatementSender {
 
   /**
    * Sends a query with `shardTables` to one server of each shard, and returns the responses. If a server does not respond,
-   * the query is sent in the time that is left as all others are, to one server and its Distributed tables.
+   * or not every shard has a server in the URL, one server reads all shards through its Distributed tables, in the time
+   * that is left.
    */
   async sendToShards<T>(statement: StatementRequest, take: ResponseConsumer<T>): Promise<T[]> {
     const { shardTables = [], ...query } = statement;
+    const endsAtMs = performance.now() + query.timeoutMs;
     const bindTables = (toName: (table: string) => string): StatementRequest => {
       const names = Object.fromEntries(shardTables.map((table) => [`stored_${table}`, toName(table)]));
-      return { ...query, params: { ...query.params, ...names } };
+      const timeoutMs = Math.max(1, Math.ceil(endsAtMs - performance.now()));
+      return { ...query, params: { ...query.params, ...names }, timeoutMs };
     };
-    const endsAtMs = performance.now() + query.timeoutMs;
-    const isDivided = shardTables.length > 0 && (await this.layout()).kind === 'cluster' && !this.#choice.hasFailures;
+    const shards = shardTables.length > 0 ? await this.#findShards() : undefined;
     try {
-      if (isDivided) return await this.#sendToEachShard(bindTables(toLocalTable), take);
+      if (shards !== undefined) return await this.#sendToEachShard(shards, bindTables(toLocalTable), take);
     } catch (error) {
       if (!isNoResponseError(error) || performance.now() >= endsAtMs) throw error;
     }
-    const timeoutMs = Math.ceil(endsAtMs - performance.now());
-    return [await this.send({ ...bindTables((table) => table), timeoutMs }, take)];
+    return [
+      await this.send(
+        bindTables((table) => table),
+        take,
+      ),
+    ];
+  }
+
+  /** Returns the servers of each shard, if all servers respond as far as is known. */
+  async #findShards(): Promise<ServerConnections[][] | undefined> {
+    const { kind } = await this.layout();
+    if (kind !== 'cluster' || this.#choice.hasFailures) return undefined;
+    return this.#shards.get().catch(() => undefined);
   }
 
   /**
@@ -126,8 +139,11 @@ export class StatementSender {
    *
    * @throws the error of the first shard that fails; the queries of the others are aborted.
    */
-  async #sendToEachShard<T>(query: StatementRequest, take: ResponseConsumer<T>): Promise<T[]> {
-    const shards = await this.#shards.get();
+  async #sendToEachShard<T>(
+    shards: readonly (readonly ServerConnections[])[],
+    query: StatementRequest,
+    take: ResponseConsumer<T>,
+  ): Promise<T[]> {
     return this.#sendInSlot(query, (pool, request) => {
       const failed = new AbortController();
       const signal = request.signal ? AbortSignal.any([request.signal, failed.signal]) : failed.signal;
@@ -169,10 +185,10 @@ export class StatementSender {
     pool: 'own' | 'shared',
     request: StatementRequest,
     take: ResponseConsumer<T>,
-    among: readonly ServerConnections[] = this.#options.servers,
+    among?: readonly ServerConnections[],
   ): Promise<T> {
     const endsAtMs = performance.now() + request.timeoutMs;
-    const servers = this.#choice.order().filter((server) => among.includes(server));
+    const servers = this.#choice.order(among);
     let failure: unknown;
     for (const server of isReadProfile(request.profile) ? servers : servers.slice(0, 1)) {
       const timeoutMs = Math.ceil(endsAtMs - performance.now());

@@ -24,6 +24,16 @@ it('servers are tried in turn', () => {
   expect(checks).toEqual([]);
 });
 
+it('each list of servers has its own turns', () => {
+  const { choice } = openChoice();
+  const [first, second] = [
+    ['a', 'b'],
+    ['b', 'c'],
+  ];
+  const orders = [first, second, first, second, undefined].map((among) => choice.order(among).join(''));
+  expect(orders).toEqual(['ab', 'bc', 'ba', 'cb', 'abc']);
+});
+
 it('a server that did not respond comes last until it passes a check', async () => {
   const { choice, checks, clock } = openChoice();
   choice.recordFailure('b');

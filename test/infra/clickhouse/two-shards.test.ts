@@ -38,6 +38,7 @@ import {
   runEvent,
   tenantId,
 } from '../../pipelines/runs/run-events.ts';
+import { openTcpProxy } from '../tcp-proxy.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'runlake-shards-'));
 const logger = createLogger('silent', 'test');
@@ -314,7 +315,8 @@ test('a query goes to another server if one does not respond', async () => {
 const countOnShards = {
   name: 'test',
   shardTables: ['runs'],
-  sql: 'SELECT count() AS rows FROM {stored_runs:Identifier}',
+  // Merges change the number of rows.
+  sql: 'SELECT toUInt32(uniqExact(id)) AS rows FROM {stored_runs:Identifier}',
 };
 
 test('a query of the tables of each shard returns the rows of all, also if a server does not respond', async () => {
@@ -333,6 +335,20 @@ test('a query of the tables of each shard returns the rows of all, also if a ser
     for (let query = 0; query < 2; query++) expect(await count(clickhouse)).toEqual([counts[0]! + counts[1]!]);
     await clickhouse.close();
   }
+});
+
+test('a query of the tables of each shard that loses a server reads the Distributed tables', async () => {
+  const [first = '', second = ''] = both.clickhouseUrl.split(',');
+  const { hostname, port } = new URL(second);
+  const proxy = await openTcpProxy(hostname, Number(port));
+  const url = `${first},${Object.assign(new URL(second), { port: String(proxy.port) }).href}`;
+  const clickhouse = openClickHouse({ ...{ url, logger }, cluster: both.clickhouse.cluster!, timeoutMs: 10_000 });
+  const divided = await clickhouse.query<{ rows: number }>(countOnShards);
+  expect(divided).toHaveLength(2);
+  await proxy.close();
+  const rows = divided.reduce((sum, each) => sum + each.rows, 0);
+  expect(await clickhouse.query(countOnShards)).toEqual([{ rows }]);
+  await clickhouse.close();
 });
 
 test('a query of the tables of each shard ends on all if it is aborted or fails on one', async () => {
