@@ -373,14 +373,13 @@ describe('a deployment', () => {
 
 const openTab = (tab: string) => page.goto(`/agents/${deploymentId}?tab=${tab}`);
 
-/** Starts a run of the graph `trip`, which takes 1.5 seconds. */
-/** Starts a run, which waits after its third event until the gate is open. */
+/** Starts a run of the graph `trip`, which waits after its third event until the gate is open. */
 async function startTrip(city: string, gateUrl?: string): Promise<void> {
   await page.getByLabel('Assistant').selectOption({ label: 'trip' });
   await page.getByRole('button', { name: 'JSON', exact: true }).first().click();
   await page.getByRole('textbox', { name: 'Input' }).fill(JSON.stringify({ city, gate: gateUrl }));
   await page.getByRole('button', { name: 'Run', exact: true }).click();
-  await page.getByText('The graph runs').waitFor();
+  if (gateUrl !== undefined) await page.getByText('The graph runs').waitFor();
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: each operation has its own response type.
