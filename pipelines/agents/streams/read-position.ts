@@ -16,6 +16,8 @@ export type EventOrder = 'next' | 'past' | 'gap';
 export interface ReadPosition {
   /** Whether the next sequence number is known. False for a reader from `now` before its first event. */
   readonly isPositionKnown: boolean;
+  /** Thread sequence numbers of the ends of earlier runs that were not read. */
+  readonly unreadEnds: readonly number[];
   /**
    * Compares the event with the position. Before a non-resumable event, missing events count as a gap only if they were
    * published after the reader attached; earlier events are not available anywhere.
@@ -31,6 +33,7 @@ export interface ReadPosition {
 /** Position in a run: attempt and sequence number. The end event has the maximum number and follows any event. */
 export class RunPosition implements ReadPosition {
   isPositionKnown: boolean;
+  readonly unreadEnds = [];
   #attempt = 0;
   #seq = 0;
   #skippedUpTo = 0;
@@ -141,10 +144,14 @@ export class ThreadPosition implements ReadPosition {
     this.#openStarts = new OpenStarts(from, earlierStarts);
   }
 
+  get unreadEnds(): readonly number[] {
+    const ends = [...this.#openStarts].map((start) => toThreadSeq(start, endSeq));
+    return ends.filter((end) => end <= this.#threadSeq);
+  }
+
   /** The events that were not read: those after a number, and the ends of earlier starts. */
   get unread(): { readonly after: number; readonly including: readonly number[] } {
-    const ends = [...this.#openStarts].map((start) => toThreadSeq(start, endSeq));
-    return { after: this.#threadSeq, including: ends.filter((end) => end <= this.#threadSeq) };
+    return { after: this.#threadSeq, including: this.unreadEnds };
   }
 
   classify(event: StreamedEvent, kept: boolean): EventOrder {

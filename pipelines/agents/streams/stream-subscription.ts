@@ -7,7 +7,8 @@
  *
  *   1. A reader that starts at `now` begins at the end of the ring buffer. Every other reader begins at the oldest
  *      record of the ring buffer. If that record does not directly follow the position of the reader, the reader
- *      waits until all older events are stored, and reads the stored rows first.
+ *      waits until all older events are stored, and reads the stored rows first. If only ends of earlier runs can
+ *      precede that record, the reader reads only these.
  *   2. The reader continues through the ring buffer, skips events that it has already yielded, and waits at the end
  *      for new records.
  *   3. At a gap in the stored rows or in the buffered records, the reader reads both again until the gap is filled or
@@ -181,16 +182,18 @@ export class StreamSubscription implements StreamReader {
    * the thread's oldest record in the ring buffer.
    */
   async *#readStored(): AsyncGenerator<StreamedEvent, void, undefined> {
-    const { ringBuffer, key, stored, storeTimeoutMs } = this.#stream;
+    const { ringBuffer, key, stored, storeTimeoutMs, position } = this.#stream;
     for (let nextEvent: StreamedEvent | undefined; !this.#closed; ) {
       ringBuffer.rewind(key, this.#cursor);
       const { floor } = ringBuffer;
-      if (this.#isBufferContiguous()) return;
+      const { unreadEnds } = position;
+      const isBufferContiguous = this.#isBufferContiguous();
+      if (isBufferContiguous && unreadEnds.length === 0) return;
       if (!(await stored.waitUntilStored(floor, storeTimeoutMs, this.#closing.signal))) {
         if (this.#closed) return;
         throw runlakeError('STREAM_INCOMPLETE');
       }
-      nextEvent = yield* this.#readRows();
+      nextEvent = yield* this.#readRows(isBufferContiguous ? unreadEnds : undefined);
       if (nextEvent === undefined) return;
       yield* this.#resolveGap(nextEvent, true);
     }
@@ -199,12 +202,17 @@ export class StreamSubscription implements StreamReader {
   /**
    * Yields stored rows up to a gap.
    *
+   * @param onlyEnds numbers of the ends to read. Default: all events that were not read.
    * @returns the event after the gap; undefined if there is no gap.
    */
-  async *#readRows(): AsyncGenerator<StreamedEvent, StreamedEvent | undefined, undefined> {
+  async *#readRows(
+    onlyEnds?: readonly number[],
+  ): AsyncGenerator<StreamedEvent, StreamedEvent | undefined, undefined> {
     for (let hasMore = true; hasMore && !this.#closed; ) {
       const page = await this.#stream.readPage(this.#closing.signal);
       for (const row of page.rows) {
+        // Ends of earlier runs come first. The buffer has the events after them, also those that are not kept.
+        if (onlyEnds?.includes(row.threadSeq) === false) return undefined;
         const order = this.#stream.position.classify(row, true);
         if (order === 'gap') return row;
         if (order === 'next') yield this.#advance(row);

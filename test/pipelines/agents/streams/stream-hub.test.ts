@@ -153,6 +153,30 @@ test('reads a thread across its runs; delivers the end of a run also after the n
   }
 });
 
+test('a reader that reconnects reads a stored end of an earlier run, also if the buffer begins at the next event', async () => {
+  // The buffer has room for the last three events only.
+  const [hub, publisher] = [await under.hub({ ringBufferBytes: 11_000 }), under.publisher()];
+  const first = newRun();
+  const second = newRun({ threadId: first.threadId, threadStart: 2, kept: false });
+  const third = newRun({ threadId: first.threadId, threadStart: 3 });
+  const writers = [publisher.open(first), publisher.open(second), publisher.open(third)] as const;
+  await writers[0].write([chunk('a')]);
+  await writers[1].write([chunk('b'), chunk('c')]);
+  await Promise.all([writers[0].settled(), writers[1].settled()]);
+  await publisher.publishEnd(makeRunEnd(first));
+  await writers[1].write([chunk('large', 9_000)]);
+  await writers[1].settled();
+  await publisher.publishEnd(makeRunEnd(second));
+  await writers[2].write([chunk('d')]);
+  await writers[2].settled();
+  await under.stored();
+  const reader = await hub.readThread(first, { threadSeq: 2 * 2 ** 32 + 2, openStarts: [1] });
+  await reader.finish();
+  const expected = ['1-end', '2-3', '2-end', '3-1'];
+  const idInThread = (event: StreamedEvent) => idOf({ ...event, attempt: Math.floor(event.threadSeq / 2 ** 32) });
+  expect((await all(reader)).map(idInThread)).toEqual(expected);
+});
+
 test('a slow reader does not affect others: it reads stored events later, and fails on events that are not kept', async () => {
   const [hub, publisher] = [await under.hub({ ringBufferBytes: 50_000 }), under.publisher()];
   const runs = [newRun({ kept: true }), newRun({ kept: false })] as const;
