@@ -78,7 +78,7 @@ const streamOperation = {
   ...creationOperation,
   unsupported: { query: ['namespace'] },
   description:
-    'Server-sent events; the body ends when the final state is stored. The first event is `metadata` with run_id and attempt. An event `warning` with error and message replaces an event that is too large or not JSON. With `stream_resumable`, a client can reconnect to `Location` with `Last-Event-ID`.',
+    'Server-sent events; the body ends when the final state is stored. The first event is `metadata` with run_id and attempt. An event `warning` with error and message replaces an event that is too large or not JSON. If these are the last values of the run, an event `error` with error and message follows for readers of `values`. With `stream_resumable`, a client can reconnect to `Location` with `Last-Event-ID`.',
 } as const;
 const eventStreamSchema = { response: { 200: Type.String() }, produces: 'text/event-stream' } as const;
 

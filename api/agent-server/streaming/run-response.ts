@@ -4,6 +4,7 @@ import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
 import {
+  missingValuesMode,
   protocolMode,
   type RunEnd,
   type StreamedEvent,
@@ -135,5 +136,6 @@ export function formatEventName({ event, namespace }: Pick<StreamedEvent, 'event
  * `messages/partial`.
  */
 function isRequested({ mode, event }: StreamedEvent, modes: ReadonlySet<string>): boolean {
+  if (mode === missingValuesMode) return modes.has('values');
   return modes.has(mode) || modes.has(event.split('/', 1)[0] ?? event);
 }

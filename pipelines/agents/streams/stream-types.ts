@@ -181,5 +181,11 @@ export function toSeq(threadSeq: number): number {
  */
 export const protocolMode = 'v2';
 
+/**
+ * The mode of the event `error` that replaces the last values of a run. Only readers that request the mode `values`
+ * receive it. Clients cannot request this mode by name.
+ */
+export const missingValuesMode = 'missing_values';
+
 /** Protocol method of the event that reports an interrupt in mode {@link protocolMode}. */
 export const interruptEvent = 'input.requested';

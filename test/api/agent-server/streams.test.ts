@@ -140,6 +140,24 @@ describe('joining', () => {
     expect(seen[0]).toBe('metadata');
   });
 
+  it('reports values that are too large as an error only to readers of the values', async () => {
+    const threadId = await newThread();
+    const streamMode = ['values', 'updates'] as ('values' | 'updates')[];
+    const input = { how: 'large-state' };
+    const { run_id: runId } = await client.runs.create(threadId, 'misbehave', {
+      ...{ input, streamMode, streamResumable: true },
+    });
+    const read = async (mode?: 'values' | 'updates') => {
+      const options = { lastEventId: '-1', ...(mode && { streamMode: mode }) };
+      return names(await all(client.runs.joinStream(threadId, runId, options)));
+    };
+    expect((await read()).at(-1)).toBe('error');
+    expect((await read('values')).at(-1)).toBe('error');
+    const ofUpdates = await read('updates');
+    expect(ofUpdates).toContain('warning');
+    expect(ofUpdates).not.toContain('error');
+  });
+
   it('cancels the run when the client disconnects, if requested', async () => {
     const threadId = await newThread();
     const run = await client.runs.create(threadId, 'steps', {

@@ -6,6 +6,7 @@ import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
 import { type RunState, readStoredState, toStreamedState } from '../../graphs/compiled-graph.ts';
 import type { LoadedGraph } from '../../graphs/load-graph.ts';
 import type { StoreFactory } from '../../store/agent-store.ts';
+import { missingValuesMode } from '../../streams/stream-types.ts';
 import type { Chunk, RunOutcome } from '../messages.ts';
 import { describeProjectError } from '../serialized-error.ts';
 import { beginAttempt, buildCheckpointMetadata, buildConfig, type Job } from './begin-attempt.ts';
@@ -130,7 +131,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
       events.put(chunk);
     });
     // Clients would take the values before for the result of the run.
-    if (missingValues !== undefined) events.put({ ...missingValues, mode: 'error', event: 'error' });
+    if (missingValues !== undefined) events.put({ ...missingValues, mode: missingValuesMode, event: 'error' });
     await storedSaver.settled?.();
     await events.waitUntilEmpty();
     if (signal.aborted) return toAbortOutcome(signal.reason, await readLeftState());
