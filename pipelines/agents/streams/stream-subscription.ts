@@ -205,9 +205,7 @@ export class StreamSubscription implements StreamReader {
    * @param onlyEnds numbers of the ends to read. Default: all events that were not read.
    * @returns the event after the gap; undefined if there is no gap.
    */
-  async *#readRows(
-    onlyEnds?: readonly number[],
-  ): AsyncGenerator<StreamedEvent, StreamedEvent | undefined, undefined> {
+  async *#readRows(onlyEnds?: readonly number[]): AsyncGenerator<StreamedEvent, StreamedEvent | undefined, undefined> {
     for (let hasMore = true; hasMore && !this.#closed; ) {
       const page = await this.#stream.readPage(this.#closing.signal);
       for (const row of page.rows) {
