@@ -337,6 +337,6 @@ export const copyThread = defineAgentOperation({
   handler: async ({ params, services: { agents }, request }) => {
     const threadId = params.thread_id.toLowerCase();
     const metadata = request.agentAccess?.threads?.metadata;
-    return formatThread(await copy(agents, threadId, metadata));
+    return formatThread(await copy({ ...agents, logger: request.log }, threadId, metadata));
   },
 });

@@ -19,6 +19,7 @@
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { runExclusiveForAll } from '../../../infra/fairness/run-exclusive.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import { buildThreadKey, requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import type { CheckpointReference, GraphConfig } from '../runs/run.ts';
@@ -230,27 +231,38 @@ async function updateGraphThread(
 
 /**
  * Copies a thread with its state (`copyThread`). If a run of the thread has stored newer state than the row of the thread
- * has, the row of the copy gets this state.
+ * has, the row of the copy gets this state. If this fails, the row keeps the older state, because a client that repeated
+ * the request after an error would get a second copy.
  *
  * @throws THREAD_TO_COPY_NOT_FOUND
  */
 export async function copyThreadWithState(
-  deps: ThreadDeps,
+  deps: ThreadDeps & { readonly logger: Pick<Logger, 'warn'> },
   threadId: string,
   metadata?: Readonly<Record<string, unknown>>,
 ): Promise<Thread> {
+  const { copy, isDuringRun } = await copyThread(deps.database, deps.deploymentId, threadId, metadata);
+  if (!isDuringRun) return copy;
+  return recordStoredState(deps, copy).catch((err) => {
+    deps.logger.warn({ err, threadId: copy.thread_id }, 'newer state of a copied thread not written to its row');
+    return copy;
+  });
+}
+
+/** Writes the stored state of a thread to its row. @returns the thread with this state. */
+async function recordStoredState(deps: ThreadDeps, thread: Thread): Promise<Thread> {
   const { database, deploymentId, pool } = deps;
-  const { copy, isDuringRun } = await copyThread(database, deploymentId, threadId, metadata);
-  const graphThread = isDuringRun ? await resolveGraphThread(deps, copy) : undefined;
+  const { thread_id: threadId } = thread;
+  const graphThread = await resolveGraphThread(deps, thread);
   const state = graphThread && (await readLeftState(pool, graphThread));
-  if (state === undefined) return copy;
-  const lease = await leaseThread(database, deploymentId, copy.thread_id, threadLeaseMs);
+  if (state === undefined) return thread;
+  const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs);
   try {
-    await recordThreadState(database, deploymentId, copy.thread_id, lease.token, state);
+    await recordThreadState(database, deploymentId, threadId, lease.token, state);
   } finally {
     await lease.release();
   }
-  return readThread(database, deploymentId, copy.thread_id);
+  return readThread(database, deploymentId, threadId);
 }
 
 /** Keys of `configurable` that only the server may set, or that identify a checkpoint. */

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { copyThreadWithState, leaseThread } from '../../../pipelines/agents/threads/update-thread-state.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** The values of a thread are those of its newest state, also if no run has reported them. */
@@ -50,4 +51,27 @@ it('in a copy that is made during a run', async () => {
   ).toMatchObject({
     log: expect.arrayContaining(['during 2']),
   });
+});
+
+it('except in a copy whose row cannot be written; the copy is returned', async () => {
+  const { client, services } = server;
+  const { agents } = services;
+  const { thread_id: threadId } = await client.threads.create();
+  await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'before' } });
+  const run = await client.runs.create(threadId, 'steps', { input: { steps: 20, pauseMs: 400, text: 'during' } });
+  await expect.poll(() => readLog(threadId), { timeout: 20_000 }).toContain('during 2');
+  const pool: typeof agents.pool = {
+    ...agents.pool,
+    async query(query) {
+      const copyId = (query as { thread: { threadId: string } }).thread.threadId;
+      await leaseThread(agents.database, agents.deploymentId, copyId, 60_000);
+      return agents.pool.query(query);
+    },
+  };
+  const warnings: unknown[] = [];
+  const logger = { warn: (...warning: unknown[]) => void warnings.push(warning) };
+  const copy = await copyThreadWithState({ ...agents, pool, logger }, threadId);
+  await client.runs.cancel(threadId, run.run_id);
+  expect(copy).toMatchObject({ status: 'idle', values: { log: ['before 1'] } });
+  expect(warnings).toMatchObject([[{ err: { code: 'THREAD_BUSY' }, threadId: copy.thread_id }, expect.any(String)]]);
 });
