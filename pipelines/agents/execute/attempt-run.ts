@@ -23,6 +23,7 @@ import { runsEnded } from '../agent-metrics.ts';
 import { buildThreadKey } from '../checkpoints/copy-checkpoints.ts';
 import { readHeadCheckpoint } from '../checkpoints/stored-tuples.ts';
 import { countStoredNodes, endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
+import type { CancelAction } from '../runs/run.ts';
 import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import { toStreamStart } from '../streams/stream-types.ts';
 import { readLeftState } from '../threads/left-state.ts';
@@ -105,14 +106,14 @@ export async function attemptRun(
   const { threadId, runId, attempt } = run;
   const tracedAttempt = deps.childRuns.open(run);
   const stream = publisher.open(toStreamStart(run));
-  let isCancelled = false;
+  let cancelAction: CancelAction | undefined;
   let hasLostLease = false;
   /** Whether this attempt has ended or requeued the run. */
   let hasEnded = false;
   let cancel = (): void => undefined;
   const releaseLease = leases.keep(run, claimedAtMs, {
-    onCancelled: () => {
-      isCancelled = true;
+    onCancelled: (action) => {
+      cancelAction = action;
       cancel();
     },
     onLost: () => {
@@ -150,7 +151,7 @@ export async function attemptRun(
     );
     deps.onAccepted();
     cancel = () => handle.cancel();
-    if (isCancelled || hasLostLease) cancel();
+    if (cancelAction !== undefined || hasLostLease) cancel();
     const outcome = await handle.outcome;
     tracedAttempt?.ended(outcome.kind === 'lost' ? outcome.message : `The run ended: ${outcome.kind}.`);
     // If the lease of a fenced attempt is still valid, `requeue` counts the attempt as lost, so that a graph that is always
@@ -167,7 +168,9 @@ export async function attemptRun(
       hasEnded = true;
       return;
     }
-    const { result, failure } = toResult(await addLeftState(deps, run, outcome), isCancelled);
+    // A rollback removes the state that the run has stored.
+    const finalOutcome = cancelAction === 'rollback' ? outcome : await addLeftState(deps, run, outcome);
+    const { result, failure } = toResult(finalOutcome, cancelAction !== undefined);
     if (failure !== undefined) {
       const { graphId } = run;
       const message = failure.message.slice(0, maxLoggedCharacters);

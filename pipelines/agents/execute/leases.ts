@@ -18,12 +18,13 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { type Repeater, startRepeating } from '../../../infra/timeouts/repeat.ts';
 import { countUptime, type LeasedRun, type RunProcess, removeHeartbeat, renewHeartbeat } from '../runs/claim-runs.ts';
+import type { CancelAction } from '../runs/run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
 
 /** Callbacks for the attempt that holds a lease. Each is called at most once. */
 export interface LeaseWatcher {
   /** Called when a client has requested to cancel the run. */
-  onCancelled(): void;
+  onCancelled(action: CancelAction): void;
   /** Called when the lease is lost; another process may own the run. */
   onLost(): void;
 }
@@ -153,7 +154,7 @@ export class Leases {
       if (run === undefined) this.#lose(token);
       else if (run.cancelAction !== undefined && !held.cancelled) {
         held.cancelled = true;
-        held.watcher.onCancelled();
+        held.watcher.onCancelled(run.cancelAction);
       }
     }
     const nowMs = performance.now();
