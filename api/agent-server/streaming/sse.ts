@@ -155,8 +155,10 @@ export function readThreadStartPosition(request: FastifyRequest, query: LastEven
   if (id === undefined) return 'now';
   if (isBeginning(id)) return 'start';
   const [threadSeq, ...openStarts] = /^\d{1,16}(?:-\d{1,10}){0,16}$/.test(id) ? id.split('-').map(Number) : [];
-  if (!Number.isSafeInteger(threadSeq)) throw createUnknownIdError('must be the id of an event of this thread');
-  return { threadSeq: threadSeq as number, ...(openStarts.length > 0 && { openStarts }) };
+  // The id of a run event, such as `1-5`, has a start that does not come before its number.
+  const isValid = Number.isSafeInteger(threadSeq) && openStarts.every((start) => start < toThreadStart(threadSeq!));
+  if (!isValid) throw createUnknownIdError('must be the id of an event of this thread');
+  return { threadSeq: threadSeq!, ...(openStarts.length > 0 && { openStarts }) };
 }
 
 function readLastEventId({ headers }: FastifyRequest): string | undefined {

@@ -3,7 +3,14 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import { encodeStateUpdate, stateUpdateMode } from '../../../pipelines/agents/streams/publish-state.ts';
 import { OpenStarts } from '../../../pipelines/agents/streams/read-position.ts';
-import { protocolMode, type StreamedEvent, type StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import {
+  endSeq,
+  protocolMode,
+  type StreamedEvent,
+  type StreamReader,
+  toThreadSeq,
+  toThreadStart,
+} from '../../../pipelines/agents/streams/stream-types.ts';
 import { readEarlierStarts } from '../../../pipelines/agents/threads/deleted-threads.ts';
 import { readThreadHead } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
@@ -115,7 +122,7 @@ export const streamThread = defineAgentOperation({
       ...buildLiveOptions(input),
       source: wantsStates ? addStates(source, agents, threadId) : eventSource,
       frame: ({ event, state }) => {
-        highest = Math.max(highest, event.threadSeq);
+        highest = Math.max(highest, findLastSeq(event));
         openStarts.record(event);
         const id = formatThreadEventId(highest, openStarts);
         const last = isIncluded(event) && event.isEnd && wantsAllEvents ? buildLastFrame(event) : undefined;
@@ -133,6 +140,14 @@ export const streamThread = defineAgentOperation({
     return new RawResponse({ headers, body });
   },
 });
+
+/**
+ * Returns the number for the id of an event. A state update is the only event of its start, so its id is that of an end.
+ * Otherwise a client that reconnects would wait for the end.
+ */
+function findLastSeq({ mode, threadSeq }: StreamedEvent): number {
+  return mode === stateUpdateMode ? toThreadSeq(toThreadStart(threadSeq), endSeq) : threadSeq;
+}
 
 /**
  * Returns the frame to send before the end of a run. If events of the run are missing in the log, the frame is an

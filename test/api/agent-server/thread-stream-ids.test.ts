@@ -65,3 +65,16 @@ it('sends the state of a run again if the client has received only its end', asy
     { data: state!.data },
   ]);
 });
+
+it('do not wait for the end of a state update', async () => {
+  const { client } = agents;
+  const { thread_id: threadId } = await client.threads.create({ graphId: 'steps' });
+  await client.threads.updateState(threadId, { values: { log: ['a'] }, asNode: 'step' });
+  const modes: Mode[] = ['lifecycle', 'state_update'];
+  const [update] = await read(threadId, '-', 1, modes);
+  expect(update).toMatchObject({ event: 'state_update', id: expect.stringMatching(/^\d+$/) });
+  await client.runs.wait(threadId, 'steps', { input: { steps: 1 }, streamResumable: true });
+  const later = await read(threadId, update!.id!, 3, modes);
+  expect(later.map(({ event }) => event)).toEqual(['metadata', 'metadata', 'state_update']);
+  for (const { id } of later) if (id !== undefined) expect(id).toMatch(/^\d+$/);
+});

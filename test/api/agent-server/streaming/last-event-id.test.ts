@@ -32,7 +32,7 @@ it('reads the query if there is no header, and starts now without either', () =>
     ]);
 });
 
-it.each(['x', '1.5', '-2', '9007199254740993', '1e3', '12345678901234567', '0x1', '1-', '1-x'])(
+it.each(['x', '1.5', '-2', '9007199254740993', '1e3', '12345678901234567', '0x1', '1-', '1-x', '1-5'])(
   '%s is not a valid id of a thread event',
   (id) => {
     expect(() => readThreadStartPosition(request(id), {})).toThrow(
