@@ -49,7 +49,8 @@ describe('graph and assistant of a thread are as before', () => {
     const first = await startSlowRun(threadId);
     const strategy = { multitaskStrategy: 'rollback', ...slow } as const;
     await client.runs.create(threadId, 'echo', { input: { messages: [] } });
-    const { run_id: last } = await client.runs.create(threadId, 'parent', strategy);
+    // The run does not end before it is cancelled.
+    const { run_id: last } = await client.runs.create(threadId, 'parent', { ...strategy, afterSeconds: 600 });
     await endsWith(threadId, first);
     expect((await client.threads.get(threadId)).metadata).toMatchObject({ graph_id: 'parent' });
     await client.runs.cancel(threadId, last, true, 'rollback').catch(() => undefined);
