@@ -4,9 +4,9 @@
  * Invariant: during the update no run of the thread is running in any process, and the database refuses writes under an
  * expired lease.
  *
- *   1. Wait for other updates of the thread, then take a write lease on it. If a run of the thread is pending or
- *      running, the update is refused because the thread is busy. While the lease is valid, no run of the thread is
- *      claimed.
+ *   1. Wait for other updates of the thread in this process, then take a write lease on it. If a run of the thread is
+ *      pending or running, the update is refused because the thread is busy. While the lease is valid, no run of the
+ *      thread is claimed.
  *   2. A worker applies the updates with the graph; the saver writes with the token of the lease.
  *   3. Write values, interrupts and status to the row of the thread.
  *   4. Publish the new state to the readers of the thread's stream.
@@ -45,7 +45,10 @@ export interface ThreadLease {
   release(): Promise<void>;
 }
 
-/** How long an update of the state waits for other updates of the same thread. */
+/**
+ * How long an update of the state waits for its turn among the updates of the thread in this process, and for a lease
+ * of another process. The limit is checked when the turn has come.
+ */
 const maxLeaseWaitMs = 10_000;
 const leaseRetryMs = 50;
 
@@ -168,8 +171,8 @@ interface StateChange {
 type UpdateDeps = ThreadDeps & { readonly publishState?: PublishState };
 
 /**
- * Applies `updates` to the state of a thread, after the concurrent updates of the thread that were requested before.
- * Each inner list is one super-step.
+ * Applies `updates` to the state of a thread. Each inner list is one super-step. Concurrent updates of the thread are
+ * applied one after the other.
  *
  * @returns the checkpoint of the new state.
  * @throws THREAD_NOT_FOUND, THREAD_WITHOUT_GRAPH, CHECKPOINT_NOT_FOUND, THREAD_BUSY, STATE_UPDATE_INVALID; the errors
@@ -188,10 +191,11 @@ export async function updateThreadState(
   const { checkpoint } = change;
   if (checkpoint !== undefined) await requireCheckpoint(database, deploymentId, threadId, checkpoint);
   const createError = () => runlakeError('THREAD_BUSY', { thread: threadId });
+  const deadlineMs = performance.now() + maxLeaseWaitMs;
   return runExclusiveForAll(
     [`state ${buildThreadKey(deploymentId, threadId)}`],
     { maxWaitMs: maxLeaseWaitMs, createError },
-    () => updateGraphThread(deps, thread, change),
+    () => updateGraphThread(deps, thread, change, deadlineMs),
   );
 }
 
@@ -199,10 +203,12 @@ async function updateGraphThread(
   deps: UpdateDeps,
   thread: GraphThread,
   { checkpoint, updates }: StateChange,
+  deadlineMs: number,
 ): Promise<ThreadCheckpoint> {
   const { database, deploymentId, pool } = deps;
   const { threadId } = thread;
-  const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs, maxLeaseWaitMs);
+  const waitMs = Math.max(deadlineMs - performance.now(), 0);
+  const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs, waitMs);
   try {
     const result = await pool.query({
       kind: 'update-state',

@@ -31,12 +31,32 @@ it('are all applied, one after the other', async () => {
 });
 
 it('wait for the update of another process, but not for a run', async () => {
-  const { thread_id: threadId } = await server.client.threads.create({ graphId: 'steps' });
-  const { database } = server;
-  const lease = await leaseThread(database, server.services.agents.deploymentId, threadId, 60_000);
-  const update = server.client.threads.updateState(threadId, { values: { log: ['late'] }, asNode: 'step' });
-  const refusal = expect(update).rejects.toThrow('409');
-  await server.client.runs.create(threadId, 'steps', { input: { steps: 1 } });
-  await refusal;
+  const { client, database } = server;
+  const { deploymentId } = server.services.agents;
+  const [threadId, unrelated] = await Promise.all(
+    [1, 2].map(async () => (await client.threads.create({ graphId: 'steps' })).thread_id),
+  );
+  const settled: string[] = [];
+  const update = async (id: string, text: string) => {
+    await client.threads.updateState(id, { values: { log: [text] }, asNode: 'step' }).finally(() => settled.push(text));
+  };
+  /** Begins an update while another process has the lease. */
+  const updateUnderLease = async (text: string) => {
+    const lease = await leaseThread(database, deploymentId, threadId!, 60_000);
+    const updating = update(threadId!, text);
+    updating.catch(() => undefined);
+    // The update has tried to get the lease when a later one is complete.
+    await update(unrelated!, `after ${text}`);
+    expect(settled).not.toContain(text);
+    return { lease, updating };
+  };
+  const { lease, updating } = await updateUnderLease('waiting');
   await lease.release();
+  await updating;
+  expect((await client.threads.getState(threadId!)).values).toMatchObject({ log: ['waiting'] });
+
+  const busy = await updateUnderLease('refused');
+  await client.runs.create(threadId!, 'steps', { input: { steps: 1 } });
+  await expect(busy.updating).rejects.toThrow('409');
+  await busy.lease.release();
 });
