@@ -109,7 +109,7 @@ export const agentErrors = {
   THREAD_BUSY: caller(
     409,
     "Thread '{thread}' is busy with a run or an update of its state.",
-    'Wait for the run, cancel it, or send multitask_strategy "enqueue", "interrupt" or "rollback".',
+    'Wait for the run, cancel it, send multitask_strategy "enqueue", "interrupt" or "rollback", or send the request again.',
   ),
   THREAD_WITHOUT_GRAPH: caller(
     400,
