@@ -154,7 +154,7 @@ test('reads a thread across its runs; delivers the end of a run also after the n
 });
 
 test('a reader that reconnects reads a stored end of an earlier run, also if the buffer begins at the next event', async () => {
-  // The buffer has room for the last three events only.
+  // The buffer holds the last three events only.
   const [hub, publisher] = [await under.hub({ ringBufferBytes: 11_000 }), under.publisher()];
   const first = newRun();
   const second = newRun({ threadId: first.threadId, threadStart: 2, kept: false });
