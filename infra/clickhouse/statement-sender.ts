@@ -106,12 +106,12 @@ export class StatementSender {
    * that is left.
    */
   async sendToShards<T>(statement: StatementRequest, take: ResponseConsumer<T>): Promise<T[]> {
-    const { shardTables = [], ...query } = statement;
-    const endsAtMs = performance.now() + query.timeoutMs;
+    const { shardTables = [], ...plain } = statement;
+    const endsAtMs = performance.now() + plain.timeoutMs;
     const bindTables = (toName: (table: string) => string): StatementRequest => {
       const names = Object.fromEntries(shardTables.map((table) => [`stored_${table}`, toName(table)]));
       const timeoutMs = Math.max(1, Math.ceil(endsAtMs - performance.now()));
-      return { ...query, params: { ...query.params, ...names }, timeoutMs };
+      return { ...plain, params: { ...plain.params, ...names }, timeoutMs };
     };
     const shards = shardTables.length > 0 ? await this.#findShards() : undefined;
     try {
@@ -119,12 +119,8 @@ export class StatementSender {
     } catch (error) {
       if (!isNoResponseError(error) || performance.now() >= endsAtMs) throw error;
     }
-    return [
-      await this.send(
-        bindTables((table) => table),
-        take,
-      ),
-    ];
+    const query = bindTables((table) => table);
+    return [await this.send(query, take)];
   }
 
   /** Returns the servers of each shard, if all servers respond as far as is known. */
