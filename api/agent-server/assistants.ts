@@ -256,7 +256,7 @@ export const deleteAssistant = defineAgentOperation({
   },
   handler: async ({ params, query, services: { agents } }) => {
     const { assistant_id: id } = await readAssistant(agents, params);
-    const [found] = Object.entries(agents.graphs).filter(([graphId]) => computeSystemAssistantId(graphId) === id);
+    const found = Object.entries(agents.graphs).find(([graphId]) => computeSystemAssistantId(graphId) === id);
     const served = found && { graphId: found[0], ...found[1] };
     await remove(agents.database, agents.deploymentId, id, { deleteThreads: query.delete_threads, served });
     return [id];

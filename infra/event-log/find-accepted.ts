@@ -1,6 +1,6 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import type { Topic } from '../../schemas/topics.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
+import { pause } from '../timeouts/backoff.ts';
 import { type EventLog, waitUntilStored } from './event-log.ts';
 
 type StorageLog = Pick<EventLog, 'position' | 'isStored'>;
