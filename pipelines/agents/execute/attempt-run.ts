@@ -26,7 +26,7 @@ import { countStoredNodes, endRun, type RunResult, releaseRun } from '../runs/en
 import type { CancelAction } from '../runs/run.ts';
 import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import { toStreamStart } from '../streams/stream-types.ts';
-import { readLeftState } from '../threads/left-state.ts';
+import { readNewestState } from '../threads/newest-state.ts';
 import type { Chunk, RunJob, RunOutcome } from '../workers/messages.ts';
 import type { ExecutorDeps } from './executor.ts';
 import type { Leases } from './leases.ts';
@@ -169,7 +169,7 @@ export async function attemptRun(
       return;
     }
     // A rollback removes the state that the run has stored.
-    const finalOutcome = cancelAction === 'rollback' ? outcome : await addLeftState(deps, run, outcome);
+    const finalOutcome = cancelAction === 'rollback' ? outcome : await addNewestState(deps, run, outcome);
     const { result, failure } = toResult(finalOutcome, cancelAction !== undefined);
     if (failure !== undefined) {
       const { graphId } = run;
@@ -220,14 +220,14 @@ type EndingOutcome = Exclude<RunOutcome, { kind: 'fenced' }>;
  * Adds the stored state to the outcome of a run whose worker did not report it, so that the row of the thread has the
  * state that later requests read. No request reads that of a temporary run.
  */
-async function addLeftState(
+async function addNewestState(
   { pool }: AttemptDeps,
   { deploymentId, threadId, graphId, kwargs }: ClaimedRun,
   outcome: EndingOutcome,
 ): Promise<EndingOutcome> {
   const isReported = outcome.kind === 'finished' || outcome.kind === 'failed' || 'values' in outcome;
   if (isReported || kwargs.temporary) return outcome;
-  const state = await readLeftState(pool, { deploymentId, threadId, graphId, config: kwargs.config });
+  const state = await readNewestState(pool, { deploymentId, threadId, graphId, config: kwargs.config });
   return state === undefined
     ? outcome
     : { ...outcome, values: JSON.stringify(state.values), interrupts: state.interrupts };

@@ -110,11 +110,8 @@ export class OpenStarts implements Iterable<number> {
 
   #add(start: number, runId: string | undefined): void {
     this.#runIds.set(start, runId);
-    if (this.#runIds.size > maxOpenStarts)
-      for (const oldest of this.#runIds.keys()) {
-        this.#runIds.delete(oldest);
-        break;
-      }
+    const [oldest] = this.#runIds.keys();
+    if (this.#runIds.size > maxOpenStarts) this.#runIds.delete(oldest as number);
   }
 }
 

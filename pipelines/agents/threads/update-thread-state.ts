@@ -27,7 +27,7 @@ import { chooseUserId } from '../runs/run-request.ts';
 import type { PublishState } from '../streams/publish-state.ts';
 import type { GraphThread } from '../workers/messages.ts';
 import { deleteThread } from './delete-thread.ts';
-import { type LeftState, readLeftState } from './left-state.ts';
+import { type NewestState, readNewestState } from './newest-state.ts';
 import {
   type Interrupt,
   readThread,
@@ -122,7 +122,7 @@ export async function recordThreadState(
   deploymentId: string,
   threadId: string,
   threadLeaseToken: string,
-  state: LeftState,
+  state: NewestState,
 ): Promise<number> {
   const text = JSON.stringify(state.values ?? null);
   const restStatus = state.next.length > 0 || Object.keys(state.interrupts).length > 0 ? 'interrupted' : 'idle';
@@ -260,7 +260,7 @@ async function recordStoredState(deps: ThreadDeps, thread: Thread): Promise<Thre
   const { database, deploymentId, pool } = deps;
   const { thread_id: threadId } = thread;
   const graphThread = await resolveGraphThread(deps, thread);
-  const state = graphThread && (await readLeftState(pool, graphThread));
+  const state = graphThread && (await readNewestState(pool, graphThread));
   if (state === undefined) return thread;
   const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs);
   try {

@@ -8,7 +8,7 @@ import type { Interrupt, ThreadState } from './thread.ts';
 const readTimeoutMs = 5_000;
 
 /** The stored state of a thread, for the row of the thread. */
-export interface LeftState {
+export interface NewestState {
   readonly values: unknown;
   readonly next: readonly string[];
   /** Open interrupts by task id. */
@@ -20,10 +20,10 @@ export interface LeftState {
  *
  * @returns undefined if there is none, or if the graph cannot read it in time.
  */
-export async function readLeftState(
+export async function readNewestState(
   pool: Pick<WorkerPool, 'query'>,
   thread: GraphThread,
-): Promise<LeftState | undefined> {
+): Promise<NewestState | undefined> {
   const reading = pool.query({
     kind: 'state',
     thread,
