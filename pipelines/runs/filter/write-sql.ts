@@ -139,15 +139,31 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
     // The text after its rank, empty if the run has none. The column without `ranked_` can be null, and would be copied
     // once more.
     const stored = `substring(ranked_${name}, 9)`;
-    if (name === 'name') return buildContainsSql(stored, text, needle);
-    // Text without a backslash needs no decoding, so it is not copied.
-    return `if(position(${stored}, '\\\\') = 0, ${buildContainsSql(stored, text, needle)}, ${buildContainsSql(toDecodedText(stored), text, needle)})`;
+    const contained = buildContainsSql(stored, text, needle);
+    if (name === 'name') return contained;
+    // Decoding copies a text several times, so first exclude the texts that cannot contain `text` when decoded.
+    const possible = canBeEscaped(text) ? '' : `(${contained} OR position(${stored}, '${unicodeEscape(text)}') > 0) AND `;
+    const decoded = buildContainsSql(toDecodedText(stored), text, needle);
+    return `(${possible}if(position(${stored}, '\\\\') = 0, ${contained}, ${decoded}))`;
   });
   return `(${found.join(' OR ')})`;
 }
 
+/** Returns whether JSON text contains a character of `text` as an escape other than `\uXXXX`. */
+function canBeEscaped(text: string): boolean {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON escapes control characters.
+  return /[\0-\x1f"\\/]/.test(text);
+}
+
+/** Returns the beginning of the escapes `\uXXXX` of all characters of `text`, as SQL. */
+function unicodeEscape(text: string): string {
+  return isAscii(text) ? '\\\\u00' : '\\\\u';
+}
+
+const isAscii = (text: string) => Buffer.byteLength(text) === text.length;
+
 /** Builds an SQL condition: a text contains another text, ignoring case. */
 function buildContainsSql(text: string, needle: string, bound: string): string {
-  if (Buffer.byteLength(needle) === needle.length) return `positionCaseInsensitive(${text}, ${bound}) > 0`;
+  if (isAscii(needle)) return `positionCaseInsensitive(${text}, ${bound}) > 0`;
   return `position(lowerUTF8(${text}), lowerUTF8(${bound})) > 0`;
 }

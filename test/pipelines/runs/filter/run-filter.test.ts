@@ -36,6 +36,7 @@ const stored: [name: string, values: RunValues, parent?: string][] = [
     { runType: 'chain', extra: metadata({ user_id: 'u2', conversation_id: 'y', tenant_id: 'z', n: { deep: 5 } }) },
   ],
   ['thread', { runType: 'chain', extra: metadata({ thread_id: 't1', foo: 'bar' }) }],
+  ['escaped', { runType: 'chain', inputs: Buffer.from(String.raw`{"t":"line\nxylo\u0070hone and\/or \"quoted\" caf\u00e9 Öl"}`) }],
   ['guild 88', { runType: 'chain', extra: Buffer.from('{"metadata":{"guild":1234567890123456788}}') }],
   ['guild 89', { runType: 'chain', extra: Buffer.from('{"metadata":{"guild":1234567890123456789}}') }],
 ];
@@ -128,7 +129,7 @@ describe('filter: every expression of the reference', () => {
     ['gt(total_tokens, 5000)', ['extractor']],
     ['neq(error, null)', ['failed']],
     ['eq(error, null)', namesExcept('failed')],
-    ['gt(start_time, "2026-03-05T12:00:06Z")', ['thread', 'guild 88', 'guild 89']],
+    ['gt(start_time, "2026-03-05T12:00:06Z")', ['thread', 'escaped', 'guild 88', 'guild 89']],
     ['and(gt(start_time, "2026-03-05T12:00:02"), lt(start_time, "2026-03-05T12:00:05Z"))', ['slow', 'failed']],
     ['search("image classification")', ['failed']],
     ['search("MESSAGES.CONTENT")', ['ChatOpenAI']],
@@ -198,6 +199,12 @@ describe('conditions on the trace', () => {
     ],
     [{ search_filter: 'eq(run_type, "llm")', filter: 'gt(total_tokens, 3000)' }, ['ExpandQuery']],
     [{ query: 'image class' }, ['failed']],
+    [{ query: 'xylophone' }, ['escaped']],
+    [{ query: 'xylophone and/or "QUOTED" CAFÉ öl' }, ['escaped']],
+    [{ query: 'line\nxylo' }, ['escaped']],
+    [{ query: 'CAFÉ ö' }, ['escaped']],
+    [{ query: 'nxylo' }, []],
+    [{ query: 'u0070' }, []],
     [{ query: '', filter: null, trace_filter: '' }, all],
   ])('%j', async (filters, expected) => {
     expect(await names(filters)).toEqual(expected);
