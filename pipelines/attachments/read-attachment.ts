@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
+import { readNullableTextRows } from '../../infra/clickhouse/row-binary.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { AvroWriter, buildWirePrefix } from '../../infra/event-log/avro.ts';

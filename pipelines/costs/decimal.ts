@@ -22,10 +22,14 @@ export function formatDecimal(value: unknown): string | undefined {
 /** Adds two decimals in the form that {@link formatDecimal} returns. */
 export function addDecimals(left: string, right: string): string {
   const digits = Math.max(countFractionDigits(left), countFractionDigits(right));
-  const total = scaleDecimal(left, digits) + scaleDecimal(right, digits);
-  if (digits === 0) return total.toString();
-  const text = (total < 0n ? -total : total).toString().padStart(digits + 1, '0');
-  return `${total < 0n ? '-' : ''}${trimZeros(`${text.slice(0, -digits)}.${text.slice(-digits)}`)}`;
+  return formatScaled(scaleDecimal(left, digits) + scaleDecimal(right, digits), digits);
+}
+
+/** Formats an integer whose last `digits` digits are after the point, without zeros at the end. */
+export function formatScaled(value: bigint, digits: number): string {
+  if (digits === 0) return value.toString();
+  const text = (value < 0n ? -value : value).toString().padStart(digits + 1, '0');
+  return `${value < 0n ? '-' : ''}${trimZeros(`${text.slice(0, -digits)}.${text.slice(-digits)}`)}`;
 }
 
 /** Divides a decimal that is not negative: 2.5 yields 0.0000025. */

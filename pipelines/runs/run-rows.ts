@@ -1,10 +1,9 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
-import { costExpressions } from '../costs/cost-sql.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
-import { modelCallColumns, type RunColumn, type RunKey, runColumns } from './run-columns.ts';
+import { modelCallColumns, type RunColumn, type RunKey } from './run-columns.ts';
 import { buildKeysCondition } from './run-scope.ts';
+import { planReading, type RunValue } from './stored-values.ts';
 
 /** A run to read. */
 export interface RunToRead extends RunKey {
@@ -15,7 +14,7 @@ export interface RunToRead extends RunKey {
 /** Selected columns of one run. */
 export interface TracedRunRow {
   readonly key: RunKey;
-  /** Returns the stored bytes; undefined if the column is null. */
+  /** Returns the value as text, stored texts byte for byte; undefined if the column is null. */
   bytes(column: RunColumn): Buffer | undefined;
   text(column: RunColumn): string | undefined;
   number(column: RunColumn): number | undefined;
@@ -74,32 +73,32 @@ async function readColumns(
 ): Promise<Map<string, TracedRunRow>> {
   const rows = new Map<string, TracedRunRow>();
   if (keys.length === 0) return rows;
-  const columns = [...new Set<RunColumn>([...keyColumns, ...wanted])];
+  const { selectSql, readRows } = planReading(new Set<RunColumn>([...keyColumns, ...wanted]));
   const { sql, ...binding } = buildKeysCondition(tenantId, keys);
   const response = await clickhouse.queryText({
     ...binding,
     name: 'read-runs',
     shardTables: ['runs'],
     settings: lookupSettings,
-    sql: `WITH ${costExpressions}
-          SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join(', ')}
-          FROM {stored_runs:Identifier} FINAL PREWHERE ${sql} WHERE ${liveCondition}`,
+    sql: `SELECT ${selectSql} FROM {stored_runs:Identifier} FINAL PREWHERE ${sql} WHERE ${liveCondition}`,
     format: 'RowBinary',
   });
-  const indexes = new Map(columns.map((column, index) => [column, index]));
-  for (const values of readNullableTextRows(response, columns.length)) {
-    const row = toRunRow(values, indexes);
+  for (const read of readRows(response)) {
+    const row = toRunRow(read);
     rows.set(buildRunIdentity(row.key), row);
   }
   return rows;
 }
 
-function toRunRow(values: readonly (Buffer | undefined)[], indexes: ReadonlyMap<RunColumn, number>): TracedRunRow {
-  const bytes = (column: RunColumn) => values[indexes.get(column) ?? -1];
-  const text = (column: RunColumn) => bytes(column)?.toString('utf8');
+function toRunRow(read: (column: RunColumn) => RunValue): TracedRunRow {
+  const bytes = (column: RunColumn) => {
+    const value = read(column);
+    return value === undefined || Buffer.isBuffer(value) ? value : Buffer.from(String(value));
+  };
+  const text = (column: RunColumn) => read(column)?.toString();
   const number = (column: RunColumn) => {
-    const digits = text(column);
-    return digits === undefined ? undefined : Number(digits);
+    const value = read(column);
+    return value === undefined ? undefined : Number(value);
   };
   const key: RunKey = {
     runId: text('id') ?? '',

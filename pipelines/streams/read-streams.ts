@@ -1,5 +1,5 @@
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
-import { readNullableTextRows } from '../../infra/clickhouse/nullable-text-rows.ts';
+import { readNullableTextRows } from '../../infra/clickhouse/row-binary.ts';
 
 /** One stored event of a stream. */
 export interface StreamRow {

@@ -142,7 +142,9 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
     const contained = buildContainsSql(stored, text, needle);
     if (name === 'name') return contained;
     // Decoding copies a text several times, so first exclude the texts that cannot contain `text` when decoded.
-    const possible = canBeEscaped(text) ? '' : `(${contained} OR position(${stored}, '${unicodeEscape(text)}') > 0) AND `;
+    const possible = canBeEscaped(text)
+      ? ''
+      : `(${contained} OR position(${stored}, '${unicodeEscape(text)}') > 0) AND `;
     const decoded = buildContainsSql(toDecodedText(stored), text, needle);
     return `(${possible}if(position(${stored}, '\\\\') = 0, ${contained}, ${decoded}))`;
   });
