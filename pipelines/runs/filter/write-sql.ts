@@ -138,15 +138,15 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
   const found = names.map((name) => {
     // The text after its rank, empty if the run has none. The column without `ranked_` can be null, and would be copied
     // once more.
-    const stored = `substring(ranked_${name}, 9)`;
+    const stored = context.define(`substring(ranked_${name}, 9)`);
     const contained = buildContainsSql(stored, text, needle);
     if (name === 'name') return contained;
-    // Decoding copies a text several times, so first exclude the texts that cannot contain `text` when decoded.
-    const possible = canBeEscaped(text)
-      ? ''
-      : `(${contained} OR position(${stored}, '${unicodeEscape(text)}') > 0) AND `;
-    const decoded = buildContainsSql(toDecodedText(stored), text, needle);
-    return `(${possible}if(position(${stored}, '\\\\') = 0, ${contained}, ${decoded}))`;
+    const decoded = buildContainsSql(context.define(toDecodedText(stored)), text, needle);
+    const hasNoEscape = `position(${stored}, '\\\\') = 0`;
+    if (canBeEscaped(text)) return `if(${hasNoEscape}, ${contained}, ${decoded})`;
+    // Decoding copies a text several times, so only texts that may contain `text` are decoded.
+    const hasEscape = `position(${stored}, '${unicodeEscape(text)}') > 0`;
+    return `((${contained} OR ${hasEscape}) AND (${hasNoEscape} OR ${decoded}))`;
   });
   return `(${found.join(' OR ')})`;
 }
