@@ -1,11 +1,12 @@
 import { OpenedOnce } from '../../infra/cache/opened-once.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { readSchemaId } from '../../infra/event-log/avro.ts';
-import type {
-  DeadLetterFilter,
-  DeadLetterHead,
-  DeadLetterQueue,
-  DeadLetterRecord,
+import {
+  type DeadLetterFilter,
+  type DeadLetterHead,
+  type DeadLetterQueue,
+  type DeadLetterRecord,
+  deadLetterSteps,
 } from '../../infra/event-log/event-log.ts';
 import { readReplayTimes, replayThroughJob } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { decodeRecord, replayDeadLetter } from '../../pipelines/dead-letters/replay-dead-letter.ts';
@@ -128,6 +129,9 @@ function parseFilter({ topic, step, since, until }: DeadLetterOptions): DeadLett
   if (selectedTopics.length === 0) {
     const names = topics.map(({ name }) => name).join(', ');
     throw runlakeError('BAD_REQUEST', { reason: `Unknown topic '${topic}'. Topics: ${names}.` });
+  }
+  if (step !== undefined && !(deadLetterSteps as readonly string[]).includes(step)) {
+    throw runlakeError('BAD_REQUEST', { reason: `Unknown step '${step}'. Steps: ${deadLetterSteps.join(', ')}.` });
   }
   return {
     topics: selectedTopics,

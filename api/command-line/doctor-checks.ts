@@ -18,13 +18,16 @@ import { readDatabaseClock } from '../../infra/postgres/clock.ts';
 import { inspectDatabaseRights } from '../../infra/postgres/inspect-database.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { countUnreplayedDeadLetters } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { inspectUnclaimedRevisions } from '../../pipelines/deployments/claim-revision.ts';
 import { inspectDeletions } from '../../pipelines/retention/change-traces.ts';
 import { topics } from '../../schemas/topics.ts';
 import { type CheckedServer, listEngineLogs, type ServerName } from './explain-part.ts';
 import { requireVersion } from './migrate.ts';
+import { openDeadLetters } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
 import { inspectSecrets } from './sealed-secrets.ts';
+import { ShutdownSteps } from './shutdown-steps.ts';
 
 /**
  * A check of one server. `check` resolves with a description if the server is usable; otherwise it throws an error for
@@ -132,6 +135,21 @@ export function createContentChecks({
     { name: 'Deployments', check: () => inspectUnclaimedRevisions(database) },
     ...(secretKey === undefined ? [] : [{ name: 'Secrets', check: () => inspectSecrets(database, config, secretKey) }]),
   ];
+}
+
+/** Returns the number of dead-letter records that were not replayed, with their topics; undefined if there are none. */
+export async function describeDeadLetters(config: Config, stores: Stores): Promise<string | undefined> {
+  const logger = createLogger('silent', 'doctor');
+  const shutdown = new ShutdownSteps();
+  try {
+    const deadLetters = await openDeadLetters({ config, logger, stores }, shutdown);
+    const counts = await countUnreplayedDeadLetters({ deadLetters, database: stores.database }, topics);
+    const found = counts.filter(({ value }) => value > 0);
+    if (found.length === 0) return undefined;
+    return found.map(({ labels, value }) => `${value} of ${labels.topic}`).join(', ');
+  } finally {
+    await shutdown.run(logger);
+  }
 }
 
 function describeLayout(layout: Layout): string {

@@ -9,7 +9,13 @@ import { formatHost } from '../../infra/network/format-host.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { ComponentHealth } from '../../infra/telemetry/telemetry-server.ts';
 import { checkPort, getApiAddress, mainApiUrl } from './check-port.ts';
-import { createContentChecks, createServerChecks, listInspections, readLastEngineLines } from './doctor-checks.ts';
+import {
+  createContentChecks,
+  createServerChecks,
+  describeDeadLetters,
+  listInspections,
+  readLastEngineLines,
+} from './doctor-checks.ts';
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { formatError, inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
 import { inspectAgentPort, inspectToolPort } from './inspect-port.ts';
@@ -189,7 +195,15 @@ async function checkServers(
     const isPassed = await reportCheck(name, check);
     if (name === 'Schema' && !isPassed) return false;
   }
+  await reportCheck('Dead letters', () => reportDeadLetters(config, stores));
   return true;
+}
+
+/** Events that cannot be stored are no fault of a part, but they were accepted, so the operator has to know. */
+async function reportDeadLetters(config: Config, stores: Stores): Promise<undefined> {
+  const records = await describeDeadLetters(config, stores);
+  if (records !== undefined)
+    console.log(`note   Dead letters: events that could not be stored: ${records}; see \`runlake dlq list\``);
 }
 
 /**

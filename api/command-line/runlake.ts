@@ -176,7 +176,7 @@ const dlq = program
 const addFilterOptions = (command: Command, limit: string) =>
   command
     .option('--topic <name>', 'records of this topic, such as run-events')
-    .option('--step <name>', 'records refused at this step, such as inspect, insert or defer')
+    .option('--step <name>', 'records refused at this step: framing, schema, walk, key, insert or defer')
     .option('--since <time>', 'records dead-lettered at or after this time')
     .option('--until <time>', 'records dead-lettered at or before this time')
     .option('--limit <number>', 'maximum number of records, newest first, up to 1000', limit);

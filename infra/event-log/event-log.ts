@@ -140,7 +140,7 @@ export interface EventLog {
    * write is durable before the transaction commits, and a retry after a crash may write a second record with the same
    * topic, partition and offset; readers treat the two records as one.
    */
-  deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void>;
+  deadLetter(topic: Topic, record: LogRecord, reason: string, step: DeadLetterStep, transaction?: Sql): Promise<void>;
   /** True if only this process consumes the log, so that it assigns all trace locations. */
   readonly isExclusive: boolean;
   /**
@@ -211,7 +211,7 @@ export interface DeadLetterHead {
   readonly key: string;
   readonly sizeBytes: number;
   readonly reason: string;
-  /** Step that refused the event: `framing`, `schema`, `walk`, `key`, `insert` or `defer`. */
+  /** Step that refused the event, one of {@link deadLetterSteps}; a former release may have had others. */
   readonly step: string;
   /** Time at which the record was written to the queue, in milliseconds since 1970. */
   readonly deadLetteredAtMs: number;
@@ -247,6 +247,10 @@ export interface DeadLetterQueue {
   find(id: string): Promise<DeadLetterRecord | undefined>;
   close(): Promise<void>;
 }
+
+/** Steps that can refuse an event: reading its wire format, schema, fields and key, storing it, waiting for its trace. */
+export const deadLetterSteps = ['framing', 'schema', 'walk', 'key', 'insert', 'defer'] as const;
+export type DeadLetterStep = (typeof deadLetterSteps)[number];
 
 /** Maximum result of {@link DeadLetterQueue.count}. It limits the cost of counting. */
 export const maxCountedDeadLetters = 100_000;

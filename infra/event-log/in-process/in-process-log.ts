@@ -29,6 +29,7 @@ import {
   computeRecordVersion,
   createDrainingError,
   createOverloadedError,
+  type DeadLetterStep,
   type EventLog,
   type FollowOptions,
   type LogMessage,
@@ -320,7 +321,13 @@ export class InProcessLog implements EventLog {
     await this.#appended.waitUntilStored();
   }
 
-  async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string, transaction?: Sql): Promise<void> {
+  async deadLetter(
+    topic: Topic,
+    record: LogRecord,
+    reason: string,
+    step: DeadLetterStep,
+    transaction?: Sql,
+  ): Promise<void> {
     await insertDeadLetter(transaction ?? this.#options.database, topic.name, record, reason, step);
   }
 

@@ -6,6 +6,7 @@ import type { HealthCheck } from '../../telemetry/telemetry-server.ts';
 import { computeBackoffMs, pause } from '../../timeouts/backoff.ts';
 import {
   createDrainingError,
+  type DeadLetterStep,
   type EventLog,
   type FollowOptions,
   getSinkGroup,
@@ -219,7 +220,7 @@ export class KafkaLog implements EventLog {
    * Appends a dead-letter record. Kafka cannot take part in the caller's transaction, so the record is durable before
    * the caller commits.
    */
-  async deadLetter(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void> {
+  async deadLetter(topic: Topic, record: LogRecord, reason: string, step: DeadLetterStep): Promise<void> {
     const { names } = this.#opened;
     const message = buildDeadLetterMessage(names.of(topic), record, reason, step);
     await this.#publisher.publishUnconditionally(names.deadLetterTopic(topic), [message]);

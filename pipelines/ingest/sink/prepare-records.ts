@@ -9,7 +9,12 @@ import {
   writePosition,
 } from '../../../infra/event-log/avro.ts';
 import { compileRecordValidator, listColumns, type RecordValidator } from '../../../infra/event-log/avro-schema.ts';
-import { type EventLog, type LogRecord, readAcceptedAtMs } from '../../../infra/event-log/event-log.ts';
+import {
+  type DeadLetterStep,
+  type EventLog,
+  type LogRecord,
+  readAcceptedAtMs,
+} from '../../../infra/event-log/event-log.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { maxRunAheadHours } from '../accept/draft.ts';
 import { transientEvents } from './sink-metrics.ts';
@@ -109,7 +114,7 @@ export interface PoisonRecord {
   readonly kind: 'poison';
   readonly record: LogRecord;
   readonly reason: string;
-  readonly step: string;
+  readonly step: DeadLetterStep;
 }
 
 interface Inspection {
@@ -158,6 +163,6 @@ export function computeAcceptedTimes(config: AcceptedTimesConfig, acceptedAtMs =
   return { key_time: [earliestKeyTimeMicros, latest], expiry: [earliest, latest + 366 * dayMicros] };
 }
 
-function createPoisonRecord(record: LogRecord, step: string, reason: string): InspectionResult {
+function createPoisonRecord(record: LogRecord, step: DeadLetterStep, reason: string): InspectionResult {
   return { kind: 'poison', record, reason, step };
 }

@@ -17,7 +17,7 @@ beforeAll(async () => {
   stores = await freshStores();
   await stores.database.execute(
     `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step, dead_at)
-     SELECT 'run-events', 0, n, 'key', 'not a record', '{}', 'not in the wire format', 'inspect',
+     SELECT 'run-events', 0, n, 'key', 'not a record', '{}', 'not in the wire format', 'framing',
        timestamptz '2026-01-31T12:00:00Z' + n * interval '1 s' FROM generate_series(1, 5) AS n`,
   );
 });
@@ -30,10 +30,16 @@ it('lists and replays older records with the --until that it prints', async () =
   expect(listed.text).toContain(`${older}\n`);
   expect(replayed.text).toMatch(/^run-events\/4: not replayed: .*\nrun-events\/5: not replayed: .*\n/);
   expect(replayed.text).toContain(`0 replayed, 2 not replayed.\n${older}\n`);
-  const rest = await run('replay', '--step', 'inspect', '--until', '2026-01-31T12:00:03.000Z', '--limit', '3');
+  const rest = await run('replay', '--step', 'framing', '--until', '2026-01-31T12:00:03.000Z', '--limit', '3');
   expect(rest.text).toMatch(
     /^run-events\/1: .*\nrun-events\/2: .*\nrun-events\/3: .*\n0 replayed, 3 not replayed\.\n$/,
   );
+});
+
+it('refuses a step that no record can have', async () => {
+  const { text, code } = await run('list', '--step', 'inspect');
+  expect(text).toContain("Unknown step 'inspect'. Steps: framing, schema, walk, key, insert, defer.");
+  expect(code).toBe(1);
 });
 
 it('asks for a larger limit if more records have the same time', async () => {

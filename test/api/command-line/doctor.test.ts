@@ -110,6 +110,19 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   );
   expect(planned.text).toContain('error  Redis: nothing listens at 127.0.0.1:9\n');
 
+  const { databaseUrl } = instance.runlake.stores();
+  await askPostgres(
+    databaseUrl,
+    `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step)
+     VALUES ('run-events', 0, 7, 'key', 'not a record', '{}', 'not in the wire format', 'framing')`,
+  );
+  const withDeadLetter = await doctor(dataDir);
+  expect(withDeadLetter.code).toBe(0);
+  expect(withDeadLetter.text).toContain(
+    'note   Dead letters: events that could not be stored: 1 of run-events; see `runlake dlq list`\n',
+  );
+  expect(up.text).not.toContain('Dead letters');
+
   const release = instance.stallClickhouse();
   const stalled = await doctor(dataDir);
   release();
@@ -120,7 +133,6 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   expect(stalled.text).toMatch(/ok {5}Postgres/);
   expect(stalled.text).not.toContain('see `runlake doctor`');
 
-  const { databaseUrl } = instance.runlake.stores();
   await askPostgres(
     databaseUrl,
     'DELETE FROM runlake_migrations WHERE version = (SELECT max(version) FROM runlake_migrations)',

@@ -1,12 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type DeadLetterQueue, type LogRecord, versionHeader } from '../../../infra/event-log/event-log.ts';
+import {
+  type DeadLetterQueue,
+  type DeadLetterStep,
+  type LogRecord,
+  versionHeader,
+} from '../../../infra/event-log/event-log.ts';
 import { attachmentEvents, feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
 
 export interface DeadLettersUnderTest {
   readonly deadLetters: DeadLetterQueue;
   /** Stores an event in the dead-letter queue, as the log does. Resolves when it is durable. */
-  store(topic: Topic, record: LogRecord, reason: string, step: string): Promise<void>;
+  store(topic: Topic, record: LogRecord, reason: string, step: DeadLetterStep): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -31,7 +36,7 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
           headers: { n: `${index}` },
           version: BigInt(index + 1),
         };
-        await underTest.store(topic, record, `reason ${index}`, index === 1 ? 'defer' : 'inspect');
+        await underTest.store(topic, record, `reason ${index}`, index === 1 ? 'defer' : 'framing');
         // Records of the same millisecond have no order across topics and partitions.
         const after = Date.now();
         while (Date.now() === after);

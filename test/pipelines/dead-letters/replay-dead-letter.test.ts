@@ -1,7 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { computeRecordVersion, type DeadLetterRecord } from '../../../infra/event-log/event-log.ts';
+import {
+  computeRecordVersion,
+  type DeadLetterRecord,
+  type DeadLetterStep,
+} from '../../../infra/event-log/event-log.ts';
 import { openPostgresDeadLetterQueue } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
 import { countUnreplayedDeadLetters, readReplayTimes } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
 import { type ReplayDeps, replayDeadLetter } from '../../../pipelines/dead-letters/replay-dead-letter.ts';
@@ -36,7 +40,7 @@ let offset = 0;
 /** Stores bytes in the dead-letter queue as the sink does, and returns the record that it reads back. */
 async function storeDeadLetter(
   value: Buffer,
-  { topic = runEvents, step = 'insert', acceptedAtMs = Date.now() } = {},
+  { topic = runEvents, step = 'insert' as DeadLetterStep, acceptedAtMs = Date.now() } = {},
 ): Promise<DeadLetterRecord> {
   offset += 1;
   const version = computeRecordVersion(acceptedAtMs, offset, {});
@@ -83,7 +87,7 @@ describe('a dead-letter record', () => {
     expect(published).toHaveLength(2);
   });
 
-  it.each(['insert', 'defer'])('of step %s keeps its version: newer values of its run stay', async (step) => {
+  it.each(['insert', 'defer'] as const)('of step %s keeps its version: newer values of its run stay', async (step) => {
     const event = makeEvent(at(10));
     const older = { ...event, values: { name: 'older', inputs: json('of the letter') } };
     const deadLetter = await storeDeadLetter(framed(older), { step, acceptedAtMs: Date.now() - 60_000 });
@@ -111,7 +115,7 @@ describe('a dead-letter record', () => {
     ['an unknown schema', Buffer.concat([Buffer.from([0, 0, 0, 9, 9]), Buffer.from('x')])],
     ['a record that ends early', framed(makeEvent(at(0))).subarray(0, 80)],
   ])('of %s is refused, because it would fail again', async (_what, value) => {
-    const deadLetter = await storeDeadLetter(value, { step: 'inspect' });
+    const deadLetter = await storeDeadLetter(value, { step: 'framing' });
     const refused = await replayDeadLetter(deadLetter, deps, { force: false });
     expect(refused).toEqual({ outcome: 'refused', reason: expect.stringContaining('cannot be read') });
     expect(published).toEqual([]);

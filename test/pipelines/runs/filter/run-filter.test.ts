@@ -36,7 +36,10 @@ const stored: [name: string, values: RunValues, parent?: string][] = [
     { runType: 'chain', extra: metadata({ user_id: 'u2', conversation_id: 'y', tenant_id: 'z', n: { deep: 5 } }) },
   ],
   ['thread', { runType: 'chain', extra: metadata({ thread_id: 't1', foo: 'bar' }) }],
-  ['escaped', { runType: 'chain', inputs: Buffer.from(String.raw`{"t":"line\nxylo\u0070hone and\/or \"quoted\" caf\u00e9 Öl"}`) }],
+  [
+    'escaped',
+    { runType: 'chain', inputs: Buffer.from(String.raw`{"t":"line\nxylo\u0070hone and\/or \"quoted\" caf\u00e9 Öl"}`) },
+  ],
   ['guild 88', { runType: 'chain', extra: Buffer.from('{"metadata":{"guild":1234567890123456788}}') }],
   ['guild 89', { runType: 'chain', extra: Buffer.from('{"metadata":{"guild":1234567890123456789}}') }],
 ];
