@@ -119,14 +119,12 @@ async function findTimeRanges(clickhouse: ClickHouse, request: FigureRequest): P
     ...bindRequest(request),
     name: 'find-usage-times',
     settings: lookupSettings,
-    // Grouped by hour, which bounds the number of rows.
-    sql: `SELECT project, min(first) AS from, max(last) AS to FROM (
-            SELECT session_id AS project, toUnixTimestamp64Micro(assumeNotNull(min(first_usage))) AS first,
-              toUnixTimestamp64Micro(assumeNotNull(max(last_usage))) AS last
-            FROM {stored_trace_locations:Identifier}
-            WHERE tenant_id = {tenant:UUID} AND session_id IN {figure_projects:Array(UUID)} AND trace_id IN ${request.traces}
-            GROUP BY session_id, trace_id HAVING isNotNull(min(first_usage)))
-          GROUP BY project, intDiv(first, 3600000000)`,
+    // Grouped by hour, which bounds the number of rows. Every model call is in the range of some stored row of its trace.
+    sql: `SELECT session_id AS project, toUnixTimestamp64Micro(min(first_usage)) AS from, toUnixTimestamp64Micro(max(last_usage)) AS to
+          FROM {stored_trace_locations:Identifier}
+          WHERE tenant_id = {tenant:UUID} AND session_id IN {figure_projects:Array(UUID)} AND trace_id IN ${request.traces}
+            AND isNotNull(first_usage)
+          GROUP BY session_id, toStartOfHour(first_usage)`,
   });
   rows.sort((one, other) => one.project.localeCompare(other.project) || one.from - other.from);
   const mergedRanges: { project: string; from: number; to: number }[] = [];
