@@ -67,9 +67,18 @@ export async function readFeedbackStatsByRun(
   };
   const comparisonCondition = comparisonId === undefined ? '' : 'AND comparative_experiment_id = {comparison:UUID}';
   const lifetimeCondition = expiredAfterMicros === undefined ? liveCondition : buildLiveCondition('live_at');
-  const sql = `SELECT *, toString(run_id) AS target FROM {stored_feedback:Identifier} FINAL
-    WHERE tenant_id = {tenant:UUID} AND run_id IN (SELECT run_id FROM rated) ${comparisonCondition} AND ${lifetimeCondition}`;
-  return summarise(clickhouse, { params, externalTable, settings: lookupSettings, shardTables: ['feedback'] }, sql);
+  const condition = `tenant_id = {tenant:UUID} AND run_id IN rated ${comparisonCondition}`;
+  const location = { params, externalTable, settings: lookupSettings, shardTables: ['feedback'] };
+  // Most pages of runs have no feedback. Planning the figures takes three times as long as this query.
+  const [stored] = await clickhouse.query({
+    ...location,
+    name: 'stored-feedback',
+    sql: `SELECT run_id FROM {stored_feedback:Identifier} WHERE ${condition} LIMIT 1`,
+  });
+  if (stored === undefined) return new Map();
+  const sql = `SELECT *, run_id AS target FROM {stored_feedback:Identifier} FINAL
+    WHERE ${condition} AND ${lifetimeCondition}`;
+  return summarise(clickhouse, location, sql);
 }
 
 interface FeedbackQuery extends Pick<Query, 'params' | 'externalTable' | 'settings'> {
