@@ -9,6 +9,8 @@
  * candidates a slice has, the wider is the next one. If there are too many for the page, the rest of it is read as without
  * this condition, from the last candidate on.
  *
+ * The newest runs of one project, without conditions on values, are read without `FINAL` (`newest-runs.ts`).
+ *
  * For a filter on other runs of the trace that an index finds, the candidates are the runs of these traces, if they are few
  * (`filtered-traces.ts`).
  *
@@ -18,37 +20,19 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { buildFilterClauses } from './filter-clauses.ts';
 import { buildTracesCondition, type FilteredTraces, findFilteredTraces } from './filtered-traces.ts';
-import type { PageCursor } from './page-cursor.ts';
-import { boundTimeRange, generateSlices, maxProbedRows } from './page-slices.ts';
-import { isModelCallSql, type Order, type RunKey, runBytes } from './run-columns.ts';
 import {
-  buildKeyConditions,
-  buildKeysCondition,
-  buildProjectsCondition,
-  buildScopeCondition,
-  buildValueConditions,
-  type KeyCondition,
-  maxListedIds,
-  type RunFilter,
-  type RunScope,
-} from './run-scope.ts';
-
-export interface PageRequest {
-  readonly scope: RunScope;
-  readonly filter: RunFilter;
-  readonly order: Order;
-  /** Maximum number of runs on the page. */
-  readonly limitRows: number;
-  readonly after?: RunKey | undefined;
-  /** If present, only these runs are considered. */
-  readonly among?: readonly RunKey[] | undefined;
-}
-
-export interface FoundRun extends RunKey {
-  /** Size of the JSON columns of the run. */
-  readonly bytes: number;
-  readonly isModelCall: boolean;
-}
+  buildKeyQuery,
+  type FoundRun,
+  type KeyRow,
+  keyColumns,
+  mergeShards,
+  type PageRequest,
+  toRunKey,
+} from './key-query.ts';
+import { isNewestRuns, readNewestRuns } from './newest-runs.ts';
+import { boundTimeRange, generateSlices, maxProbedRows } from './page-slices.ts';
+import { isModelCallSql, type RunKey, runBytes } from './run-columns.ts';
+import { buildKeysCondition, buildScopeCondition, type KeyCondition, maxListedIds } from './run-scope.ts';
 
 /**
  * Maximum number of rows of the first slice if a condition on stored rows finds its runs; the slice may then be larger.
@@ -75,6 +59,11 @@ export async function findPage(clickhouse: ClickHouse, request: PageRequest): Pr
   // The index on trace ids finds a trace in any time range.
   if (filter.traceId !== undefined) {
     return findKeys(clickhouse, request, buildScopeCondition(scope, boundTimeRange(request)), limit);
+  }
+  if (isNewestRuns(request)) {
+    const { found, isComplete, last } = await readNewestRuns(clickhouse, request, limit);
+    if (isComplete) return found;
+    return [...found, ...(await findInSlices(clickhouse, { ...request, after: last }, limit - found.length))];
   }
   // Candidates are sent as an external table, as longer lists of projects are.
   if (scope.projectIds.length > maxListedIds || filter.conditions === undefined)
@@ -161,64 +150,6 @@ function chooseGrowth(candidates: number, limit: number): number {
   return Math.min(Math.max(growth, sliceGrowth), maxSliceGrowth);
 }
 
-interface KeyRow {
-  readonly session_id: string;
-  readonly micros: number;
-  readonly trace_id: string;
-  readonly id: string;
-}
-
-const keyColumns = 'session_id, toUnixTimestamp64Micro(start_time) AS micros, trace_id, id';
-
-/** Merges the first runs of each shard, in the order of ClickHouse. */
-function mergeShards<Key extends RunKey>(runs: Key[], order: Order, limit: number): Key[] {
-  const compare = (one: RunKey, other: RunKey) =>
-    one.startTimeMicros - other.startTimeMicros ||
-    compareUuids(one.traceId, other.traceId) ||
-    compareUuids(one.runId, other.runId) ||
-    compareUuids(one.projectId, other.projectId);
-  return runs.sort(order === 'asc' ? compare : (one, other) => compare(other, one)).slice(0, limit);
-}
-
-/** ClickHouse compares the second half of a UUID first. */
-function compareUuids(one: string, other: string): number {
-  if (one === other) return 0;
-  return one.slice(19) + one < other.slice(19) + other ? -1 : 1;
-}
-
-function toRunKey({ session_id, micros, trace_id, id }: KeyRow): RunKey {
-  return { projectId: session_id, startTimeMicros: micros, traceId: trace_id, runId: id };
-}
-
-/** Builds the clauses of a query for the keys of matching runs in `keyRange`, and the values that the query binds. */
-function buildKeyQuery({ scope, filter, order, after, among }: PageRequest, keyRange: KeyCondition) {
-  // Subqueries of a filter need the projects; `keyRange` contains them unless it lists runs.
-  const projects = among && filter.conditions ? buildProjectsCondition(scope).params : {};
-  const keys = buildKeyConditions(filter);
-  const values = buildValueConditions(filter);
-  const position = after === undefined ? undefined : buildCursorCondition({ order, after });
-  const keySql = [keyRange.sql, ...keys.sql].join(' AND ');
-  const filtered = buildFilterClauses(filter.conditions, scope, keySql);
-  const valueSql = [...values.sql, ...filtered.sql];
-  // Each shard would evaluate a subquery for itself, on all shards.
-  const hasSubquery = [filtered.withSql, filtered.rowSql, ...valueSql].some((sql) => sql?.includes('SELECT'));
-  return {
-    tableSql: hasSubquery ? 'runs' : '{stored_runs:Identifier}',
-    keySql,
-    positionSql: position?.sql ?? [],
-    valueSql,
-    rowSql: filtered.rowSql,
-    rowSettings: filtered.rowSettings,
-    withSql: filtered.withSql,
-    orderSql: `ORDER BY start_time ${order}, trace_id ${order}, id ${order}, session_id ${order}`,
-    bound: {
-      settings: filtered.settings,
-      ...(!hasSubquery && { shardTables: ['runs'] }),
-      ...bindParams(keyRange, projects, keys.params, values.params, filtered.params, position?.params),
-    },
-  };
-}
-
 async function findKeys(
   clickhouse: ClickHouse,
   request: PageRequest,
@@ -267,37 +198,13 @@ async function findCandidates(clickhouse: ClickHouse, request: PageRequest, keyR
     params: { ...bound.params, limit: maxCandidates + 1 },
     name: 'find-candidates',
     settings: { ...bound.settings, ...rowSettings },
-    sql: `${withSql} SELECT DISTINCT ${keyColumns}, start_time
+    // With DISTINCT, ClickHouse would not stop reading at the limit.
+    sql: `${withSql} SELECT ${keyColumns}
           FROM ${tableSql}
           WHERE ${[keySql, ...positionSql, ...(rowSql === undefined ? [] : [rowSql])].join(' AND ')}
           ${orderSql}
+          LIMIT 1 BY start_time, trace_id, id, session_id
           LIMIT {limit:UInt64}`,
   });
   return mergeShards(rows.map(toRunKey), request.order, maxCandidates + 1);
-}
-
-/**
- * Builds the condition for the runs after the cursor. ClickHouse compares the ids, because its order of UUIDs differs
- * from the order of their text.
- */
-function buildCursorCondition({ order, after }: PageCursor) {
-  return {
-    sql: [
-      `(start_time, trace_id, id, session_id) ${order === 'desc' ? '<' : '>'}
-        (fromUnixTimestamp64Micro({after_time:Int64}), {after_trace:UUID}, {after_run:UUID}, {after_project:UUID})`,
-    ],
-    params: {
-      after_time: after.startTimeMicros,
-      after_trace: after.traceId,
-      after_run: after.runId,
-      after_project: after.projectId,
-    },
-  };
-}
-
-function bindParams({ params, externalTable }: KeyCondition, ...more: readonly (KeyCondition['params'] | undefined)[]) {
-  return {
-    params: Object.assign({}, params, ...more) as KeyCondition['params'],
-    ...(externalTable && { externalTable }),
-  };
 }

@@ -3,7 +3,8 @@
  * with `FINAL` cannot stop early:
  *   1. The time range is divided into consecutive windows, each wider than the one before. A probe without `FINAL`
  *      reads the start times of a window in key order, stops after some thousand rows of a shard and returns the time range
- *      of these rows, which is the slice. A window with fewer rows is one slice; an empty window is skipped.
+ *      of these rows, which is the slice. A window with fewer rows is one slice; an empty window is skipped. If the window has
+ *      enough rows to show how dense the runs are, but fewer than the slice, the slice is wider than the window.
  *   2. If thousands of rows did not fill the page, few runs match. Further slices are not probed; each is several times as
  *      wide as the one before.
  *
@@ -13,7 +14,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { findStartRange } from './filter/run-filter.ts';
-import type { PageRequest } from './find-page.ts';
+import type { PageRequest } from './key-query.ts';
 import { allTimes, type Order, type TimeWindow } from './run-columns.ts';
 import { buildKeyConditions, buildScopeCondition } from './run-scope.ts';
 
@@ -83,12 +84,22 @@ export async function* generateSlices(
       fromMicros: isWhole && order === 'desc' ? window.fromMicros : oldest,
       untilMicrosExclusive: isWhole && order === 'asc' ? window.untilMicrosExclusive : newest + 1,
     };
-    yield first;
+    const widened = isWhole ? widen(first, range, order, slicing.probedRows / rows) : first;
+    yield widened;
     const stored = isClipped ? range : await clipToStoredTimes(clickhouse, range);
-    let slice = computeNextSlice(first, stored, order, slicing.growth);
+    let slice = computeNextSlice(widened, stored, order, slicing.growth);
     for (; slice !== undefined; slice = computeNextSlice(slice, stored, order, slicing.growth)) yield slice;
     return;
   }
+}
+
+/** Returns the slice with its end moved on within `range`, so that it is `factor` times as wide, if that is more. */
+function widen(slice: TimeWindow, range: TimeWindow, order: Order, factor: number): TimeWindow {
+  const { fromMicros, untilMicrosExclusive } = slice;
+  const width = Math.ceil((untilMicrosExclusive - fromMicros) * Math.max(factor, 1));
+  return order === 'desc'
+    ? { fromMicros: Math.max(untilMicrosExclusive - width, range.fromMicros), untilMicrosExclusive }
+    : { fromMicros, untilMicrosExclusive: Math.min(fromMicros + width, range.untilMicrosExclusive) };
 }
 
 /** Returns the next slice after `slice`, which is wider; returns undefined at the end of `range`. */

@@ -162,21 +162,23 @@ describe('the keys of a page', () => {
     };
     const last = events[1_000]!;
     const after = { projectId, startTimeMicros: last.startTimeMicros, traceId: last.traceId, runId: last.runId };
-    const page = await findPage(recording, {
-      scope: { tenantId, projectIds: [projectId] },
-      filter: {},
-      order: 'desc',
-      limitRows: 100,
-      after,
-    });
-    expect(page.map(({ runId }) => runId)).toEqual(
-      events
-        .slice(899, 1_000)
-        .reverse()
-        .map(({ runId }) => runId),
-    );
-    const found = queries.filter(({ name }) => name === 'find-runs');
-    expect(found.length).toBeGreaterThan(0);
+    for (const filter of [{}, { isRoot: true }]) {
+      const page = await findPage(recording, {
+        scope: { tenantId, projectIds: [projectId] },
+        filter,
+        order: 'desc',
+        limitRows: 100,
+        after,
+      });
+      expect(page.map(({ runId }) => runId)).toEqual(
+        events
+          .slice(899, 1_000)
+          .reverse()
+          .map(({ runId }) => runId),
+      );
+    }
+    const found = queries.filter(({ name }) => name === 'find-runs' || name === 'find-newest-runs');
+    expect(new Set(found.map(({ name }) => name)).size).toBe(2);
     for (const query of found) {
       const plan = (
         await clickhouse.queryText({ ...query, sql: `EXPLAIN indexes = 1 ${query.sql}`, format: 'TSVRaw' })

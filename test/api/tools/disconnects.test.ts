@@ -24,7 +24,7 @@ beforeEach(() => {
 });
 
 /** Queries of `fetch_runs`. Background work of the server queries ClickHouse, too. */
-const queriesOfCall = ['stored-times', 'probe-runs', 'find-runs', 'find-candidates'];
+const queriesOfCall = ['stored-times', 'probe-runs', 'find-runs', 'find-newest-runs', 'find-candidates'];
 
 /** Lets the next query of a call take `seconds` longer, in the same context. */
 function slowDownNextQuery(on: ToolsUnderTest = server, seconds = 50): void {
