@@ -32,8 +32,8 @@ chaos: dist/.built ## Kill servers and inject random faults under load: MINUTES=
 
 # Suites whose results depend on which rows a server has, and crash suites whose ClickHouse is that of the stack or one of
 # their own. Those of stock clients and histories start Runlake themselves, on the stack only in the project `stack`.
-ON_SHARDS := test/infra/clickhouse/two-shards.test.ts test/pipelines/ingest/sink test/pipelines/usage test/pipelines/runs \
-  test/pipelines/retention test/pipelines/projects test/pipelines/streams test/pipelines/feedback \
+ON_SHARDS := $(patsubst %,test/infra/clickhouse/%.test.ts,two-shards shard-of-workspace) \
+  test/pipelines/ingest/sink test/pipelines/usage test/pipelines/runs test/pipelines/retention test/pipelines/projects test/pipelines/streams test/pipelines/feedback \
   test/pipelines/exports/histories.test.ts test/pipelines/exports/chunk-reader.test.ts test/pipelines/tenants/delete-workspace-data.test.ts \
   $(patsubst %,test/crash/%.test.ts,agent-servers backlog chaos export-servers exports members partitions sdk servers servers-away stalls steps)
 

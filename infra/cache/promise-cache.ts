@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { runDetached } from '../fairness/tenant-context.ts';
 
 /**
- * Caches the results of a slow function for a limited time, and coalesces concurrent calls.
+ * Caches the results of a slow function, and coalesces concurrent calls.
  *
  * Invariant: after {@link PromiseCache.forget} or {@link PromiseCache.clear}, no caller gets a result that was
  * requested before the call. This holds because the cache stores promises, so that a pending result is removed together
@@ -11,8 +11,9 @@ import { runDetached } from '../fairness/tenant-context.ts';
 export class PromiseCache<Value> {
   readonly #kept: LRUCache<string, Promise<Value | undefined>>;
 
-  constructor(options: { readonly max: number; readonly ttlMs: number }) {
-    this.#kept = new LRUCache({ max: options.max, ttl: options.ttlMs });
+  /** @param options Without `ttlMs`, results do not expire. */
+  constructor({ max, ttlMs = 0 }: { readonly max: number; readonly ttlMs?: number }) {
+    this.#kept = new LRUCache({ max, ttl: ttlMs });
   }
 
   get(key: string, load: () => Promise<Value | undefined>): Promise<Value | undefined> {

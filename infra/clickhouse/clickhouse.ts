@@ -67,6 +67,11 @@ export interface Query {
    * of a trace are on one shard, and all feedback and attachments of a run.
    */
   readonly shardTables?: readonly string[];
+  /**
+   * Workspace whose rows the query reads, if its `shardTables` have `SHARD BY (tenant_id)`. In a cluster, the query runs only
+   * on the shard that has these rows, so its result needs no merging.
+   */
+  readonly shardOf?: string;
   /** A temporary table for this query. It can hold a list of keys of any length: `… IN keys`. */
   readonly externalTable?: ExternalTable;
   /** Settings that are added to those of the profile. */
@@ -77,7 +82,7 @@ export interface Query {
   readonly signal?: AbortSignal;
 }
 
-export interface FileQuery extends Omit<Query, 'shardTables'> {
+export interface FileQuery extends Omit<Query, 'shardTables' | 'shardOf'> {
   /**
    * Format of the file. Only formats with an end marker are allowed; without an end marker, a truncated result of a
    * server before 25.11 could not be detected.
@@ -86,7 +91,7 @@ export interface FileQuery extends Omit<Query, 'shardTables'> {
   readonly path: string;
 }
 
-export interface Command extends Omit<Query, 'shardTables'> {
+export interface Command extends Omit<Query, 'shardTables' | 'shardOf'> {
   /** Settings profile. Default: `write`. */
   readonly profile?: CommandProfile;
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { OpenedOnce } from '../cache/opened-once.ts';
+import { PromiseCache } from '../cache/promise-cache.ts';
 import { isRunlakeError } from '../errors/runlake-error.ts';
 import { getTenantContext } from '../fairness/tenant-context.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -60,6 +61,9 @@ const serverErrorGraceMs = 2_000;
 const slotsPerThread = 2;
 const minSlots = 4;
 
+/** Number of workspaces whose shard is kept. */
+const maxWorkspaces = 50_000;
+
 export const rowsFormat = 'JSONEachRow';
 
 export function parseRows<Row>(answer: Buffer): Row[] {
@@ -77,6 +81,8 @@ export class StatementSender {
   readonly #choice: ServerChoice<ServerConnections>;
   readonly #layouts: LayoutCache;
   readonly #shards: LayoutCache<ServerConnections[][]>;
+  /** Index of the shard of each workspace. It never changes. */
+  readonly #shardIndexes = new PromiseCache<number>({ max: maxWorkspaces });
   readonly #slots: OpenedOnce<QuerySlots>;
 
   constructor(options: SenderOptions) {
@@ -101,19 +107,19 @@ export class StatementSender {
   }
 
   /**
-   * Sends a query with `shardTables` to one server of each shard, and returns the responses. If a server does not respond,
-   * or not every shard has a server in the URL, one server reads all shards through its Distributed tables, in the time
-   * that is left.
+   * Sends a query with `shardTables` to one server of each shard, or of the shard of the workspace `shardOf`, and returns the
+   * responses. If a server does not respond, or not every shard has a server in the URL, one server reads all shards through
+   * its Distributed tables, in the time that is left.
    */
   async sendToShards<T>(statement: StatementRequest, take: ResponseConsumer<T>): Promise<T[]> {
-    const { shardTables = [], ...plain } = statement;
+    const { shardTables = [], shardOf, ...plain } = statement;
     const endsAtMs = performance.now() + plain.timeoutMs;
     const bindTables = (toName: (table: string) => string): StatementRequest => {
       const names = Object.fromEntries(shardTables.map((table) => [`stored_${table}`, toName(table)]));
       const timeoutMs = Math.max(1, Math.ceil(endsAtMs - performance.now()));
       return { ...plain, params: { ...plain.params, ...names }, timeoutMs };
     };
-    const shards = shardTables.length > 0 ? await this.#findShards() : undefined;
+    const shards = shardTables.length > 0 ? await this.#findShards(shardOf) : undefined;
     try {
       if (shards !== undefined) return await this.#sendToEachShard(shards, bindTables(toLocalTable), take);
     } catch (error) {
@@ -123,11 +129,33 @@ export class StatementSender {
     return [await this.send(query, take)];
   }
 
-  /** Returns the servers of each shard, if all servers respond as far as is known. */
-  async #findShards(): Promise<ServerConnections[][] | undefined> {
+  /**
+   * Returns the servers of each shard, or of the shard of a workspace, if all servers respond as far as is known. Returns
+   * undefined if they cannot be read.
+   */
+  async #findShards(tenantId: string | undefined): Promise<ServerConnections[][] | undefined> {
     const { kind } = await this.layout();
     if (kind !== 'cluster' || this.#choice.hasFailures) return undefined;
-    return this.#shards.get().catch(() => undefined);
+    try {
+      const shards = await this.#shards.get();
+      if (tenantId === undefined || shards.length === 1) return shards;
+      const index = await this.#shardIndexes.get(tenantId, () => this.#readShardIndex(tenantId));
+      const shard = index === undefined ? undefined : shards[index];
+      return shard && [shard];
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Computes the sharding key of the tables, see `buildClusterStatements` in `migrations/cluster-statements.ts`. */
+  async #readShardIndex(tenantId: string): Promise<number | undefined> {
+    const [row] = await this.#readRows<{ shard: number }>({
+      name: 'find-shard',
+      sql: 'SELECT cityHash64({tenant:UUID}) % max(shards) AS shard FROM runlake_migrations',
+      params: { tenant: tenantId },
+      timeoutMs: Math.min(this.#options.timeoutMs, maxCheckMs),
+    });
+    return row?.shard;
   }
 
   /**

@@ -42,8 +42,8 @@ export function buildUsageQuery(
   const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;
   const end = Math.min(plan.endExclusiveSeconds, lastHourSeconds);
   if (workspaceIds.length === 0 || start >= end) return undefined;
-  const workspaces = buildWorkspacesCondition(workspaceIds);
-  const workspaceCondition = `${workspaces.sql} AND dimension = {dimension:String}`;
+  const { sql: workspacesSql, params, ...workspaces } = buildWorkspacesCondition(workspaceIds);
+  const workspaceCondition = `${workspacesSql} AND dimension = {dimension:String}`;
   const { from, to } = findWholeDays(plan, end);
   const sources =
     from < to
@@ -65,7 +65,7 @@ FROM (SELECT bucket, sumMap(ids, traces) AS total FROM (
 ${rows}
 ) GROUP BY bucket)`,
     params: {
-      ...workspaces.params,
+      ...params,
       dimension: groupBy,
       start,
       ...(from < to ? { from, to } : {}),
@@ -73,18 +73,25 @@ ${rows}
       origin: originSeconds,
       stride: strideSeconds,
     },
-    ...(workspaces.externalTable && { externalTable: workspaces.externalTable }),
+    ...workspaces,
   };
 }
 
 /**
- * Builds the condition on workspaces. For a single workspace, `=` is used, which ClickHouse plans faster than a list.
+ * Builds the condition on workspaces, and chooses the tables. For a single workspace, `=` is used, which ClickHouse plans
+ * faster than a list, and the tables of its shard.
  */
-function buildWorkspacesCondition(ids: readonly string[]): Pick<Query, 'sql' | 'params' | 'externalTable'> {
-  if (ids.length === 1) return { sql: 'tenant_id = {workspace:UUID}', params: { workspace: ids[0]! } };
-  if (ids.length <= maxInlineIds) return { sql: 'tenant_id IN {workspaces:Array(UUID)}', params: { workspaces: ids } };
+function buildWorkspacesCondition(ids: readonly string[]): Omit<Query, 'name'> {
+  const [workspace, ...others] = ids;
+  if (workspace !== undefined && others.length === 0) {
+    const shard = { shardTables: ['usage_hourly', 'usage_daily'], shardOf: workspace };
+    return { sql: 'tenant_id = {workspace:UUID}', params: { workspace }, ...shard };
+  }
+  const tables = { stored_usage_hourly: 'usage_hourly', stored_usage_daily: 'usage_daily' };
+  if (ids.length <= maxInlineIds)
+    return { sql: 'tenant_id IN {workspaces:Array(UUID)}', params: { ...tables, workspaces: ids } };
   const externalTable = { name: 'workspaces', structure: 'tenant_id UUID', rows: ids.map((id) => [id]) };
-  return { sql: 'tenant_id IN workspaces', params: {}, externalTable };
+  return { sql: 'tenant_id IN workspaces', params: tables, externalTable };
 }
 
 /** Returns the range of whole UTC days to read from `usage_daily`. The range is empty for an hourly report. */
@@ -98,12 +105,12 @@ function findWholeDays(
 
 function selectHours(workspaceCondition: string, startParam: string, endParam: string): string {
   return `SELECT toUInt32(intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
-FROM usage_hourly FINAL
+FROM {stored_usage_hourly:Identifier} FINAL
 WHERE ${workspaceCondition} AND hour >= toDateTime({${startParam}:UInt32}, 'UTC') AND hour < toDateTime({${endParam}:UInt32}, 'UTC')`;
 }
 
 function selectDays(workspaceCondition: string): string {
   return `SELECT toUInt32(intDiv(toUInt32(day) * ${daySeconds} - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
-FROM usage_daily FINAL
+FROM {stored_usage_daily:Identifier} FINAL
 WHERE ${workspaceCondition} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))`;
 }

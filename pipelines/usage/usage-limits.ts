@@ -222,9 +222,11 @@ export async function readUsageState(
   if (limits.length === 0) return { hard, soft, used: 0, month };
   const [counted] = await clickhouse.query<{ used: number }>({
     name: 'usage-of-month',
-    sql: `SELECT sum(arraySum(traces)) AS used FROM usage_daily FINAL
+    sql: `SELECT sum(arraySum(traces)) AS used FROM {stored_usage_daily:Identifier} FINAL
           WHERE tenant_id = {workspace:UUID} AND dimension = 'workspace' AND day >= {first:Date} AND day < addMonths({first:Date}, 1)`,
     params: { workspace: workspaceId, first: `${month}-01` },
+    shardTables: ['usage_daily'],
+    shardOf: workspaceId,
     timeoutMs: countTimeoutMs,
   });
   return { hard, soft, used: counted?.used ?? 0, month };

@@ -183,6 +183,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/pipelines/runs/stats/read-stats.test.ts': 20,
   'test/pipelines/streams/stream-histories.test.ts': 18,
   'test/pipelines/tenants/delete-workspace-data.test.ts': 10,
+  'test/infra/clickhouse/shard-of-workspace.test.ts': 20,
   'test/infra/clickhouse/two-shards.test.ts': 42,
   'test/infra/docker/image.test.ts': 36,
   'test/infra/duckdb/encoder.test.ts': 37,

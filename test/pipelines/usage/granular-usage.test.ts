@@ -47,11 +47,14 @@ describe('the query', () => {
       end: 1_770_249_600,
       origin: 1_767_571_200,
       stride: 86_400,
+      stored_usage_hourly: 'usage_hourly',
+      stored_usage_daily: 'usage_daily',
     });
     expect(query?.externalTable).toBeUndefined();
+    expect(query?.shardOf).toBeUndefined();
     expect(query?.sql).toMatchInlineSnapshot(`
       "SELECT toUInt32(intDiv(toUInt32(day) * 86400 - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
-      FROM usage_daily FINAL
+      FROM {stored_usage_daily:Identifier} FINAL
       WHERE tenant_id IN {workspaces:Array(UUID)} AND dimension = {dimension:String} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))"
     `);
   });
@@ -72,15 +75,15 @@ describe('the query', () => {
       "SELECT bucket, total.1 AS ids, total.2 AS traces
       FROM (SELECT bucket, sumMap(ids, traces) AS total FROM (
       SELECT toUInt32(intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
-      FROM usage_hourly FINAL
+      FROM {stored_usage_hourly:Identifier} FINAL
       WHERE tenant_id = {workspace:UUID} AND dimension = {dimension:String} AND hour >= toDateTime({start:UInt32}, 'UTC') AND hour < toDateTime({from:UInt32}, 'UTC')
       UNION ALL
       SELECT toUInt32(intDiv(toUInt32(day) * 86400 - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
-      FROM usage_daily FINAL
+      FROM {stored_usage_daily:Identifier} FINAL
       WHERE tenant_id = {workspace:UUID} AND dimension = {dimension:String} AND day >= toDate(toDateTime({from:UInt32}, 'UTC')) AND day < toDate(toDateTime({to:UInt32}, 'UTC'))
       UNION ALL
       SELECT toUInt32(intDiv(toUnixTimestamp(hour) - {origin:UInt32}, {stride:UInt32})) AS bucket, ids, traces
-      FROM usage_hourly FINAL
+      FROM {stored_usage_hourly:Identifier} FINAL
       WHERE tenant_id = {workspace:UUID} AND dimension = {dimension:String} AND hour >= toDateTime({to:UInt32}, 'UTC') AND hour < toDateTime({end:UInt32}, 'UTC')
       ) GROUP BY bucket)"
     `);
