@@ -321,14 +321,8 @@ export class InProcessLog implements EventLog {
     await this.#appended.waitUntilStored();
   }
 
-  async deadLetter(
-    topic: Topic,
-    record: LogRecord,
-    reason: string,
-    step: DeadLetterStep,
-    transaction?: Sql,
-  ): Promise<void> {
-    await insertDeadLetter(transaction ?? this.#options.database, topic.name, record, reason, step);
+  async deadLetter(topic: Topic, record: LogRecord, reason: string, step: DeadLetterStep, tx?: Sql): Promise<void> {
+    await insertDeadLetter(tx ?? this.#options.database, topic.name, record, reason, step);
   }
 
   async position(topic: Topic): Promise<LogPosition> {
