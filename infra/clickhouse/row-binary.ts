@@ -33,7 +33,10 @@ export class RowBinaryReader {
     return this.#bytes[this.#at++]!;
   }
 
-  /** Reads an `Int64`, or a `DateTime64` in its own unit. Beyond 53 bits, the number is the nearest one. */
+  /**
+   * Reads an `Int64`, or a `DateTime64` in its own unit. Beyond 53 bits, the number is the nearest one. For a `UInt64`, only
+   * whether it is 0 is certain.
+   */
   int64(): number {
     this.#at += 8;
     return this.#bytes.readInt32LE(this.#at - 4) * 2 ** 32 + this.#bytes.readUInt32LE(this.#at - 8);
@@ -77,10 +80,10 @@ export class RowBinaryReader {
  * Reads rows whose columns are all `Nullable(String)`. Does not copy or decode values, so that the stored bytes are
  * returned unchanged.
  *
- * @returns the rows with their values in column order. Each value is a view into `answer`.
+ * @returns the rows with their values in column order. Each value is a view into `result`.
  */
-export function readNullableTextRows(answer: Buffer, columns: number): (Buffer | undefined)[][] {
-  const reader = new RowBinaryReader(answer);
+export function readNullableTextRows(result: Buffer, columns: number): (Buffer | undefined)[][] {
+  const reader = new RowBinaryReader(result);
   const readText = () => reader.text();
   const rows: (Buffer | undefined)[][] = [];
   while (!reader.isAtEnd) rows.push(Array.from({ length: columns }, () => reader.nullable(readText)));

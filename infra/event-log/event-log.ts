@@ -211,7 +211,7 @@ export interface DeadLetterHead {
   readonly key: string;
   readonly sizeBytes: number;
   readonly reason: string;
-  /** Step that refused the event, one of {@link deadLetterSteps}; a former release may have had others. */
+  /** Step that refused the event, one of {@link deadLetterSteps}. */
   readonly step: string;
   /** Time at which the record was written to the queue, in milliseconds since 1970. */
   readonly deadLetteredAtMs: number;

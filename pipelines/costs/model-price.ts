@@ -187,7 +187,9 @@ const maxCost = 1_000_000;
 
 function parseCost(field: string, value: SentCost): string {
   const text = formatDecimal(value);
-  if (text === undefined || text.startsWith('-') || Number(text) > maxCost) {
+  // A number that is rounded to zero would hide costs.
+  const isRoundedToZero = typeof value === 'number' && value !== 0 && Number(text) === 0;
+  if (text === undefined || isRoundedToZero || text.startsWith('-') || Number(text) > maxCost) {
     throw runlakeError('BAD_REQUEST', {
       reason: `${field} is ${JSON.stringify(value)}, not dollars a token from 0 to ${maxCost}, with at most 20 digits after the point.`,
     });

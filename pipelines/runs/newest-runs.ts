@@ -4,7 +4,6 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
-import { liveCondition } from '../retention/lifetimes.ts';
 import {
   buildKeyQuery,
   type FoundRun,
@@ -16,17 +15,16 @@ import {
 } from './key-query.ts';
 import { boundTimeRange, generateTimeWindows } from './page-slices.ts';
 import { isModelCallSql, type RunKey } from './run-columns.ts';
-import { buildKeyConditions, buildScopeCondition, buildValueConditions, type KeyCondition } from './run-scope.ts';
+import { buildScopeCondition, type KeyCondition } from './run-scope.ts';
 
-/** Most runs have at most as many rows that are not merged yet: those of a post, a patch and a change of their lifetime. */
+/** Stored rows to read for each run: a post, a patch and a change of the lifetime may not be merged yet. */
 const rowsPerRun = 3;
-/** Number of rows that are read besides, because some runs may be deleted. */
+/** More rows to read, because some runs may be deleted. */
 const spareRows = 20;
 
 /** Whether a page contains the newest runs of one project, or those after a cursor, without conditions on values. */
 export function isNewestRuns({ scope, filter, order }: PageRequest): boolean {
-  const conditions = [...buildKeyConditions(filter).sql, ...buildValueConditions(filter).sql];
-  const isUnfiltered = filter.conditions === undefined && conditions.every((sql) => sql === liveCondition);
+  const isUnfiltered = Object.values(filter).every((condition) => condition === undefined);
   return isUnfiltered && order === 'desc' && scope.projectIds.length === 1;
 }
 

@@ -5,7 +5,7 @@
  * (`test/pipelines/runs/stored-values.test.ts`).
  */
 import { RowBinaryReader } from '../../infra/clickhouse/row-binary.ts';
-import { addCostDetails, type CallUsage, computePartCost, computeTotalCost } from '../costs/call-costs.ts';
+import { CallCosts } from '../costs/call-costs.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { type RunColumn, runColumns } from './run-columns.ts';
 
@@ -62,7 +62,7 @@ function readRankedText(row: RowBinaryReader): Buffer | undefined {
 
 function readPrice(row: RowBinaryReader) {
   const readDecimal = () => row.int256();
-  const readKinds = () => row.array(() => ({ name: row.text().toString('utf8'), token: row.int256() }));
+  const readKinds = () => row.array(() => ({ name: row.text().toString('utf8'), perToken: row.int256() }));
   // Source and rank.
   row.uint8();
   row.int64();
@@ -70,8 +70,8 @@ function readPrice(row: RowBinaryReader) {
   const [prompt, completion] = [row.nullable(readDecimal), row.nullable(readDecimal)];
   return {
     modelId,
-    prompt: { token: prompt, kinds: readKinds() },
-    completion: { token: completion, kinds: readKinds() },
+    prompt: { perToken: prompt, kinds: readKinds() },
+    completion: { perToken: completion, kinds: readKinds() },
   };
 }
 
@@ -85,14 +85,14 @@ interface StoredValue {
 
 type PlainColumn = { [C in StoredColumn]: StoredRow[C] extends RunValue ? C : never }[StoredColumn];
 
-const plain = (column: PlainColumn): StoredValue => ({ columns: [column], compute: (row) => row[column] });
+const createPlain = (column: PlainColumn): StoredValue => ({ columns: [column], compute: (row) => row[column] });
 
 /** A value that only model calls have. The type is checked on read, because a patch may omit it. */
-const ofCalls = (columns: readonly StoredColumn[], compute: StoredValue['compute']): StoredValue => ({
+const createOfCall = (columns: readonly StoredColumn[], compute: StoredValue['compute']): StoredValue => ({
   columns: ['ranked_run_type', ...columns],
   compute: (row) => (isModelCall(row) ? compute(row) : undefined),
 });
-const plainOfCalls = (column: PlainColumn) => ofCalls([column], (row) => row[column]);
+const createPlainOfCall = (column: PlainColumn) => createOfCall([column], (row) => row[column]);
 
 function isModelCall({ ranked_run_type: type }: StoredRow): boolean {
   const text = type?.toString('latin1');
@@ -106,54 +106,61 @@ const costColumns = [
   'ranked_price',
 ] as const satisfies readonly StoredColumn[];
 
-function toUsage(row: Pick<StoredRow, (typeof costColumns)[number]>): CallUsage {
-  return {
+/** The costs of a row are computed once. */
+const knownCosts = new WeakMap<StoredRow, CallCosts>();
+
+function getCosts(row: StoredRow): CallCosts {
+  const known = knownCosts.get(row);
+  if (known !== undefined) return known;
+  const costs = new CallCosts({
     tokens: { prompt: row.ranked_prompt_tokens, completion: row.ranked_completion_tokens },
     price: row.ranked_price,
     details: row.ranked_usage_details,
-  };
+  });
+  knownCosts.set(row, costs);
+  return costs;
 }
 
 /** A cost that an event states, otherwise the one of the tokens. */
-const cost = (stated: PlainColumn, compute: (usage: CallUsage) => string | undefined) =>
-  ofCalls([stated, ...costColumns], (row) => row[stated] ?? compute(toUsage(row)));
+const createCost = (stated: PlainColumn, choose: (costs: CallCosts) => string | undefined) =>
+  createOfCall([stated, ...costColumns], (row) => row[stated] ?? choose(getCosts(row)));
 
 /** The values that need no SQL. A value of another column is the result of its expression as text. */
 const storedValues: { readonly [Column in RunColumn]?: StoredValue } = {
-  projectId: plain('session_id'),
-  keyTimeMicros: plain('start_time'),
-  traceId: plain('trace_id'),
-  id: plain('id'),
-  traceTimeMicros: plain('ranked_trace_time'),
-  receivedAtMicros: plain('first_received_at'),
-  dottedOrder: plain('ranked_dotted_order'),
-  name: plain('ranked_name'),
-  runType: plain('ranked_run_type'),
+  projectId: createPlain('session_id'),
+  keyTimeMicros: createPlain('start_time'),
+  traceId: createPlain('trace_id'),
+  id: createPlain('id'),
+  traceTimeMicros: createPlain('ranked_trace_time'),
+  receivedAtMicros: createPlain('first_received_at'),
+  dottedOrder: createPlain('ranked_dotted_order'),
+  name: createPlain('ranked_name'),
+  runType: createPlain('ranked_run_type'),
   startedAtMicros: {
     columns: ['ranked_started_at', 'start_time'],
     compute: ({ ranked_started_at: stated, start_time: key }) =>
       stated !== undefined && Math.abs(stated - key) <= startRoundingMicros ? stated : key,
   },
-  endedAtMicros: plain('ranked_ended_at'),
+  endedAtMicros: createPlain('ranked_ended_at'),
   failed: { columns: ['ranked_error'], compute: (row) => (row.ranked_error === undefined ? undefined : '1') },
-  parentRunId: plain('ranked_parent_run_id'),
-  referenceExampleId: plain('ranked_reference_example_id'),
-  tags: plain('ranked_tags'),
-  inputs: plain('ranked_inputs'),
-  outputs: plain('ranked_outputs'),
-  error: plain('ranked_error'),
-  events: plain('ranked_events'),
-  extra: plain('ranked_extra'),
-  serialized: plain('ranked_serialized'),
-  promptTokens: plainOfCalls('ranked_prompt_tokens'),
-  completionTokens: plainOfCalls('ranked_completion_tokens'),
-  totalTokens: plainOfCalls('ranked_total_tokens'),
-  promptCost: cost('ranked_prompt_cost', (usage) => computePartCost(usage, 'prompt')),
-  completionCost: cost('ranked_completion_cost', (usage) => computePartCost(usage, 'completion')),
-  totalCost: cost('ranked_total_cost', computeTotalCost),
-  usageDetails: ofCalls(costColumns, (row) => addCostDetails(toUsage(row))),
-  priceModelId: ofCalls(['ranked_price'], (row) => row.ranked_price.modelId),
-  firstTokenTimeMicros: plainOfCalls('ranked_first_token_time'),
+  parentRunId: createPlain('ranked_parent_run_id'),
+  referenceExampleId: createPlain('ranked_reference_example_id'),
+  tags: createPlain('ranked_tags'),
+  inputs: createPlain('ranked_inputs'),
+  outputs: createPlain('ranked_outputs'),
+  error: createPlain('ranked_error'),
+  events: createPlain('ranked_events'),
+  extra: createPlain('ranked_extra'),
+  serialized: createPlain('ranked_serialized'),
+  promptTokens: createPlainOfCall('ranked_prompt_tokens'),
+  completionTokens: createPlainOfCall('ranked_completion_tokens'),
+  totalTokens: createPlainOfCall('ranked_total_tokens'),
+  promptCost: createCost('ranked_prompt_cost', (costs) => costs.getCost('prompt')),
+  completionCost: createCost('ranked_completion_cost', (costs) => costs.getCost('completion')),
+  totalCost: createCost('ranked_total_cost', (costs) => costs.getTotal()),
+  usageDetails: createOfCall(costColumns, (row) => getCosts(row).getDetails()),
+  priceModelId: createOfCall(['ranked_price'], (row) => row.ranked_price.modelId),
+  firstTokenTimeMicros: createPlainOfCall('ranked_first_token_time'),
 };
 
 /** How the values of some columns are read. */
@@ -177,7 +184,11 @@ export function planReading(wanted: ReadonlySet<RunColumn>): ValueReading {
       while (!reader.isAtEnd) {
         const row = Object.fromEntries(stored.map((column) => [column, readers[column](reader)])) as StoredRow;
         const texts = new Map(expressions.map((column) => [column, reader.nullable(readText)]));
-        rows.push((column) => (texts.has(column) ? texts.get(column) : storedValues[column]?.compute(row)));
+        // Readers ask for some values several times.
+        const values = new Map(
+          [...wanted].map((column) => [column, storedValues[column]?.compute(row) ?? texts.get(column)]),
+        );
+        rows.push((column) => values.get(column));
       }
       return rows;
     },

@@ -87,6 +87,7 @@ function buildWorkspacesCondition(ids: readonly string[]): Omit<Query, 'name'> {
     const shard = { shardTables: ['usage_hourly', 'usage_daily'], shardOf: workspace };
     return { sql: 'tenant_id = {workspace:UUID}', params: { workspace }, ...shard };
   }
+  // Workspaces may be on different shards, whose rows only the Distributed tables group.
   const tables = { stored_usage_hourly: 'usage_hourly', stored_usage_daily: 'usage_daily' };
   if (ids.length <= maxInlineIds)
     return { sql: 'tenant_id IN {workspaces:Array(UUID)}', params: { ...tables, workspaces: ids } };

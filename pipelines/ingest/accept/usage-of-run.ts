@@ -231,14 +231,33 @@ function readResponseDetails(usage: JsonObject, name: string): JsonObject | unde
   return kinds.length > 0 ? (Object.fromEntries(kinds) as JsonObject) : undefined;
 }
 
+/**
+ * Encodes the details as JSON that ClickHouse can parse, with counts of tokens that have the same value for it as for
+ * JavaScript. What is malformed is left out.
+ */
 function encodeDetails(usage: JsonObject): Buffer | undefined {
   const details: Record<string, unknown> = {};
   for (const [from, to] of detailNames) {
     const value = usage[from] ?? readResponseDetails(usage, from);
-    if (isJsonObject(value) && hasAtMostLevels(value, maxDetailsDepth)) details[to] = value;
+    if (!isJsonObject(value) || !hasAtMostLevels(value, maxDetailsDepth)) continue;
+    details[to] = to.endsWith('token_details') ? leaveOutOtherNumbers(value) : value;
   }
-  return Object.keys(details).length > 0 ? Buffer.from(JSON.stringify(details)) : undefined;
+  if (Object.keys(details).length === 0) return undefined;
+  const isTooLarge = (value: unknown) => typeof value === 'number' && Math.abs(value) > maxTokens;
+  const text = JSON.stringify(details, (_key, value: unknown) => (isTooLarge(value) ? undefined : value));
+  return Buffer.from(text.replace(loneSurrogateEscapes, (found) => (found === '\\\\' ? found : '\ufffd')));
 }
+
+/** Leaves out numbers that are no counts, and texts, which may be numbers in some form. */
+function leaveOutOtherNumbers(counts: JsonObject): JsonObject {
+  const entries = Object.entries(counts).filter(
+    ([, value]) => isCount(value) || (typeof value !== 'number' && typeof value !== 'string'),
+  );
+  return Object.fromEntries(entries);
+}
+
+/** Matches the escapes of a backslash and of a lone surrogate in the output of `JSON.stringify`, which escapes no pairs. */
+const loneSurrogateEscapes = /\\(?:\\|ud[89a-f][0-9a-f]{2})/g;
 
 /**
  * Returns the time of the first `new_token` event. Parses only names and times, because the list may be as large as a

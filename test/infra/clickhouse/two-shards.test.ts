@@ -205,6 +205,9 @@ async function runScenario(stores: FreshStores) {
       )
     ).sort((one, other) => one.runId.localeCompare(other.runId)),
     page: await findPage(clickhouse, { scope, filter: {}, order: 'desc', limitRows: 25, after: undefined }),
+    newest: await findPage(clickhouse, {
+      ...{ scope: { tenantId, projectIds: [projectId] }, filter: {}, order: 'desc', limitRows: 7, after: undefined },
+    }),
     chunk: await findChunk(clickhouse, wholeDay, undefined, { rows: 40, bytes: 1e9 }),
     members: await countMembers(clickhouse, wholeDay),
     usage: await usage(),

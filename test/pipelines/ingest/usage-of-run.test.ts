@@ -101,6 +101,23 @@ describe('the usage of a model call', () => {
     expect(readTokens({ usage: { ...response.usage, total_tokens: 14 } }).slice(0, 3)).toEqual([10, 4, 14]);
   });
 
+  test.each<[string, string, unknown]>([
+    ['leave out numbers that are no counts', '{"cache_read":5,"audio":1.5,"a":-1,"b":1e20,"c":100000000001}', { cache_read: 5 }],
+    ['leave out numbers as text', '{"cache_read":"5","audio":"1e1"}', {}],
+    ['leave out large numbers in lists', '{"cache_read":5,"other":[1e20,7]}', { cache_read: 5, other: [null, 7] }],
+    [
+      'replace lone surrogates',
+      '{"cache_read":5,"other":{"\\ud800":"\\udc00\\\\ud800"}}',
+      { cache_read: 5, other: { '\ufffd': '\ufffd\\ud800' } },
+    ],
+    ['keep pairs of surrogates', '{"other":{"\\ud83d\\ude00":1}}', { other: { '😀': 1 } }],
+  ])('has details that %s', (_name, written, expected) => {
+    const outputs = Buffer.from(`{"usage_metadata":{"input_tokens":10,"input_token_details":${written}}}`);
+    const values: RunValues = { outputs };
+    readUsage(values);
+    expect(JSON.parse(String(values.usageDetails))).toEqual({ prompt_token_details: expected });
+  });
+
   test('has no counts whose sums would exceed 64 bits', () => {
     const hostile = { input_tokens: Number.MAX_SAFE_INTEGER, output_tokens: 1e12, total_tokens: 1e11 };
     expect(readTokens({ usage_metadata: hostile })).toEqual([undefined, undefined, 1e11, undefined]);

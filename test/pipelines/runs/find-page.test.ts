@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { RunEvent, RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { listRuns, v2ListEnvelope } from '../../../pipelines/runs/query-runs.ts';
 import { runBytes } from '../../../pipelines/runs/run-columns.ts';
 import { selectV2Fields } from '../../../pipelines/runs/run-select.ts';
@@ -239,6 +240,34 @@ describe('pages', () => {
     );
     expect(page.runs.map((run) => run.id)).toEqual(runs.slice(2).map((run) => run.runId));
   });
+});
+
+it('a name among dense runs takes one query for its candidates, also in a window with too few of them', async () => {
+  const projectId = await reading.newProject();
+  const { clickhouse } = reading.stores;
+  // A run every 20 seconds in the last five days: the first window has 4,320 runs, and 43 of the name.
+  const start = `fromUnixTimestamp64Micro(toInt64(${Date.now() * 1_000} - number * 20000000))`;
+  await clickhouse.command({
+    name: 'test',
+    sql: `INSERT INTO run_events (version, location_version, is_patch, tenant_id, session_id, start_time, trace_id, id, trace_time,
+            first_received_at, user_id, key_id, name)
+          SELECT 1, 1, false, '${tenantId}', '${projectId}', ${start}, reinterpretAsUUID(number + 1) AS run, run, ${start}, ${start},
+            run, run, if(number % 100 = 7, 'common', 'step') FROM numbers(21600)`,
+  });
+  const names: string[] = [];
+  const query = <Row>(request: Query) => {
+    names.push(request.name);
+    return clickhouse.query<Row>(request);
+  };
+  const conditions = parseRunFilters({ filter: 'eq(name, "common")' });
+  const page = await reading.page(
+    { projectIds: [projectId], filter: { conditions } },
+    { clickhouse: { ...clickhouse, query } },
+  );
+  expect(page.runs.length).toBe(100);
+  expect(names.slice(0, 3)).toEqual(['probe-runs', 'find-candidates', 'find-runs']);
+  const { ids } = await reading.all({ projectIds: [projectId], filter: { conditions } });
+  expect(new Set(ids).size).toBe(216);
 });
 
 describe('a project of many runs', () => {

@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { openReading, type Reading } from './reading.ts';
 import { insertEvents, noonMicros, runEvent, tenantId } from './run-events.ts';
 
@@ -65,7 +63,7 @@ describe('the newest runs of a project', () => {
     expect((await read(projectId, 10)).ids).toEqual([kept]);
   });
 
-  it('have tokens only if they are model calls at last', async () => {
+  it('have tokens only if their merged type is that of a model call', async () => {
     const projectId = await reading.newProject();
     const tokens = { promptTokens: 1, completionTokens: 2, totalTokens: 3 };
     const types = [['llm', 'chain'], [undefined, 'llm'], ['chain'], ['llm', undefined]] as const;
@@ -81,32 +79,4 @@ describe('the newest runs of a project', () => {
     });
     expect(page.runs.map((run) => run.total_tokens)).toEqual([0, 3, 0, 3]);
   });
-});
-
-it('a name among dense runs takes one query for its candidates, also in a window with too few of them', async () => {
-  const projectId = await reading.newProject();
-  const { clickhouse } = reading.stores;
-  // A run every 20 seconds in the last five days: the first window has 4,320 runs, and 43 of the name.
-  const start = `fromUnixTimestamp64Micro(toInt64(${Date.now() * 1_000} - number * 20000000))`;
-  await clickhouse.command({
-    name: 'test',
-    sql: `INSERT INTO run_events (version, location_version, is_patch, tenant_id, session_id, start_time, trace_id, id, trace_time,
-            first_received_at, user_id, key_id, name)
-          SELECT 1, 1, false, '${tenantId}', '${projectId}', ${start}, reinterpretAsUUID(number + 1) AS run, run, ${start}, ${start},
-            run, run, if(number % 100 = 7, 'common', 'step') FROM numbers(21600)`,
-  });
-  const names: string[] = [];
-  const query = <Row>(request: Query) => {
-    names.push(request.name);
-    return clickhouse.query<Row>(request);
-  };
-  const conditions = parseRunFilters({ filter: 'eq(name, "common")' });
-  const page = await reading.page(
-    { projectIds: [projectId], filter: { conditions } },
-    { clickhouse: { ...clickhouse, query } },
-  );
-  expect(page.runs.length).toBe(100);
-  expect(names.slice(0, 3)).toEqual(['probe-runs', 'find-candidates', 'find-runs']);
-  const { ids } = await reading.all({ projectIds: [projectId], filter: { conditions } });
-  expect(new Set(ids).size).toBe(216);
 });

@@ -80,6 +80,7 @@ describe('the prices of a workspace', () => {
     ['a pattern that is too long', { match_pattern: 'a'.repeat(1_001) }, 422, /match_pattern/],
     ['a negative cost', { prompt_cost: -1 }, 400, /prompt_cost is -1, not dollars a token/],
     ['a cost that is no number', { completion_cost: '1,5' }, 400, /completion_cost is ..1,5/],
+    ['a cost that would be rounded to zero', { prompt_cost: 1e-21 }, 400, /at most 20 digits/],
     ['a cost with too many digits', { prompt_cost: `0.${'1'.repeat(21)}` }, 400, /at most 20 digits/],
     ['a cost that is too high', { prompt_cost: '1000000.1' }, 400, /from 0 to 1000000/],
     [
