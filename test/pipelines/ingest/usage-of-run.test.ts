@@ -102,7 +102,11 @@ describe('the usage of a model call', () => {
   });
 
   test.each<[string, string, unknown]>([
-    ['leave out numbers that are no counts', '{"cache_read":5,"audio":1.5,"a":-1,"b":1e20,"c":100000000001}', { cache_read: 5 }],
+    [
+      'leave out numbers that are no counts',
+      '{"cache_read":5,"audio":1.5,"a":-1,"b":1e20,"c":100000000001}',
+      { cache_read: 5 },
+    ],
     ['leave out numbers as text', '{"cache_read":"5","audio":"1e1"}', {}],
     ['leave out large numbers in lists', '{"cache_read":5,"other":[1e20,7]}', { cache_read: 5, other: [null, 7] }],
     [
