@@ -151,10 +151,9 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
   return `(${found.join(' OR ')})`;
 }
 
-/** Returns whether JSON text contains a character of `text` as an escape other than `\uXXXX`. */
+/** Returns whether JSON text can contain a character of `text` as an escape other than `\uXXXX`. */
 function canBeEscaped(text: string): boolean {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON escapes control characters.
-  return /[\0-\x1f"\\/]/.test(text);
+  return JSON.stringify(text) !== `"${text}"` || text.includes('/');
 }
 
 /** Returns the beginning of the escapes `\uXXXX` of all characters of `text`, as SQL. */
