@@ -10,6 +10,12 @@ export function toJsonObject(value: unknown): JsonObject {
   return isJsonObject(value) ? value : {};
 }
 
+/** Replaces lone surrogates with U+FFFD in the output of `JSON.stringify`, which escapes them, and no pairs. */
+export function replaceLoneSurrogates(json: string): string {
+  if (!json.includes('\\ud')) return json;
+  return json.replace(/\\(?:\\|ud[89a-f][0-9a-f]{2})/g, (found) => (found === '\\\\' ? found : '\ufffd'));
+}
+
 /** Parses the JSON text of a column; null stays null. */
 export function parseNullableJson<T = JsonObject>(text: string | null): T | null {
   return text === null ? null : (JSON.parse(text) as T);

@@ -5,6 +5,7 @@ import type {
   CheckpointTuple,
   SerializerProtocol,
 } from '@langchain/langgraph-checkpoint';
+import { replaceLoneSurrogates } from '../../../infra/json/json-value.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 
 type ValuePart = readonly [...names: string[], type: string, length: number | null];
@@ -205,14 +206,9 @@ export class AdaptivePageSize {
   }
 }
 
-/**
- * Matches the escapes of a backslash, NUL and a lone surrogate in the output of `JSON.stringify`, which does not escape
- * surrogate pairs.
- */
-const unstorableEscapes = /\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g;
-
 /** Makes JSON text acceptable to `jsonb`: removes NUL characters and replaces lone surrogates with U+FFFD. */
 export function toJsonbText(json: string): string {
-  if (!json.includes('\\u')) return json;
-  return json.replace(unstorableEscapes, (found) => (found === '\\\\' ? found : found === '\\u0000' ? '' : '\ufffd'));
+  const text = replaceLoneSurrogates(json);
+  if (!text.includes('\\u0000')) return text;
+  return text.replace(/\\(?:\\|u0000)/g, (found) => (found === '\\\\' ? found : ''));
 }

@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from '../../../infra/json/json-value.ts';
+import { isJsonObject, type JsonObject, replaceLoneSurrogates } from '../../../infra/json/json-value.ts';
 import { addDecimals, formatDecimal } from '../../costs/decimal.ts';
 import { findPath, skipColon, skipString, skipValue } from '../json/find.ts';
 import type { JsonRange } from '../json/scan.ts';
@@ -245,7 +245,7 @@ function encodeDetails(usage: JsonObject): Buffer | undefined {
   if (Object.keys(details).length === 0) return undefined;
   const isTooLarge = (value: unknown) => typeof value === 'number' && Math.abs(value) > maxTokens;
   const text = JSON.stringify(details, (_key, value: unknown) => (isTooLarge(value) ? undefined : value));
-  return Buffer.from(text.replace(loneSurrogateEscapes, (found) => (found === '\\\\' ? found : '\ufffd')));
+  return Buffer.from(replaceLoneSurrogates(text));
 }
 
 /** Leaves out numbers that are no counts, and texts, which may be numbers in some form. */
@@ -255,9 +255,6 @@ function leaveOutOtherNumbers(counts: JsonObject): JsonObject {
   );
   return Object.fromEntries(entries);
 }
-
-/** Matches the escapes of a backslash and of a lone surrogate in the output of `JSON.stringify`, which escapes no pairs. */
-const loneSurrogateEscapes = /\\(?:\\|ud[89a-f][0-9a-f]{2})/g;
 
 /**
  * Returns the time of the first `new_token` event. Parses only names and times, because the list may be as large as a
