@@ -195,7 +195,7 @@ async function checkServers(
     const isPassed = await reportCheck(name, check);
     if (name === 'Schema' && !isPassed) return false;
   }
-  await reportCheck('Dead letters', () => reportDeadLetters(config, stores));
+  await reportCheck('Dead-letter queue', () => reportDeadLetters(config, stores));
   return true;
 }
 
@@ -203,7 +203,7 @@ async function checkServers(
 async function reportDeadLetters(config: Config, stores: Stores): Promise<undefined> {
   const records = await describeDeadLetters(config, stores);
   if (records !== undefined)
-    console.log(`note   Dead letters: events that could not be stored: ${records}; see \`runlake dlq list\``);
+    console.log(`note   Dead-letter queue: events that could not be stored: ${records}; see \`runlake dlq list\``);
 }
 
 /**

@@ -119,9 +119,9 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   const withDeadLetter = await doctor(dataDir);
   expect(withDeadLetter.code).toBe(0);
   expect(withDeadLetter.text).toContain(
-    'note   Dead letters: events that could not be stored: 1 of run-events; see `runlake dlq list`\n',
+    'note   Dead-letter queue: events that could not be stored: 1 of run-events; see `runlake dlq list`\n',
   );
-  expect(up.text).not.toContain('Dead letters');
+  expect(up.text).not.toContain('Dead-letter queue');
 
   const release = instance.stallClickhouse();
   const stalled = await doctor(dataDir);
