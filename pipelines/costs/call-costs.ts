@@ -3,7 +3,7 @@
  * page of runs, this takes less time than ClickHouse needs to plan the same expressions of `cost-sql.ts`, which all other
  * queries use. Both have the same results for the details that ingest stores (`test/pipelines/runs/stored-values.test.ts`).
  */
-import { toJsonObject } from '../../infra/json/json-value.ts';
+import { type JsonObject, toJsonObject } from '../../infra/json/json-value.ts';
 import { formatScaled } from './decimal.ts';
 
 const sides = ['prompt', 'completion'] as const;
@@ -26,69 +26,62 @@ export interface StoredUsage {
   readonly details: Buffer | undefined;
 }
 
+interface SideCosts {
+  readonly cost: bigint | undefined;
+  /** Costs of the kinds of tokens that have a price of their own, as members of a JSON object. */
+  readonly kindMembers: readonly string[];
+}
+
 /** The costs of a model call. Costs that are not known are undefined. */
 export class CallCosts {
   readonly #details: Buffer | undefined;
-  readonly #costs: Readonly<Record<Side, bigint | undefined>>;
-  /** Costs of the kinds of tokens that have a price of their own, as members of a JSON object. */
-  readonly #costMembers: Readonly<Record<Side, readonly string[]>>;
+  readonly #costs: Readonly<Record<Side, SideCosts>>;
 
   constructor({ tokens, price, details }: StoredUsage) {
     const hasKinds = details !== undefined && sides.some((side) => price[side].kinds.length > 0);
-    const counts = hasKinds ? toJsonObject(JSON.parse(details.toString('utf8'))) : {};
-    const ofSides = sides.map((side) => {
-      const countOfKind = toJsonObject(counts[`${side}_token_details`]);
-      const kinds = price[side].kinds.map(({ name, perToken }) => {
-        const count = Object.hasOwn(countOfKind, name) ? toCount(countOfKind[name]) : 0n;
-        return { name, count, perToken };
-      });
-      return [side, kinds, computeCost(tokens[side], price[side].perToken, kinds)] as const;
-    });
+    const parsed = hasKinds ? toJsonObject(JSON.parse(details.toString('utf8'))) : {};
+    const compute = (side: Side) =>
+      computeSide(tokens[side], price[side], toJsonObject(parsed[`${side}_token_details`]));
     this.#details = details;
-    this.#costs = fromSides(ofSides.map(([side, , cost]) => [side, cost]));
-    this.#costMembers = fromSides(
-      ofSides.map(([side, kinds]) => {
-        const used = kinds.filter(({ count }) => count > 0n);
-        return [side, used.map(({ name, count, perToken }) => `"${name}":"${formatPrice(count * perToken)}"`)];
-      }),
-    );
+    this.#costs = { prompt: compute('prompt'), completion: compute('completion') };
   }
 
   /** Returns the cost of the prompt or of the completion as a decimal. */
   getCost(side: Side): string | undefined {
-    const cost = this.#costs[side];
+    const { cost } = this.#costs[side];
     return cost === undefined ? undefined : formatPrice(cost);
   }
 
   /** Returns the sum of both costs, as far as they are known. */
   getTotal(): string | undefined {
-    const costs = sides.flatMap((side) => this.#costs[side] ?? []);
+    const costs = sides.flatMap((side) => this.#costs[side].cost ?? []);
     return costs.length === 0 ? undefined : formatPrice(costs.reduce((sum, cost) => sum + cost));
   }
 
   /** Returns the details with the costs of the kinds of tokens that have a price of their own. */
   getDetails(): Buffer | string | undefined {
     const details = this.#details;
-    const members = sides
-      .filter((side) => this.#costMembers[side].length > 0)
-      .map((side) => `,"${side}_cost_details":{${this.#costMembers[side].join(',')}}`);
+    const members = sides.flatMap((side) => {
+      const { kindMembers } = this.#costs[side];
+      return kindMembers.length === 0 ? [] : [`,"${side}_cost_details":{${kindMembers.join(',')}}`];
+    });
     if (details === undefined || members.length === 0) return details;
     return `${details.toString('utf8', 0, details.length - 1)}${members.join('')}}`;
   }
 }
 
-const fromSides = <Value>(entries: readonly (readonly [Side, Value])[]) =>
-  Object.fromEntries(entries) as Record<Side, Value>;
-
 /** Each kind of tokens is charged at its own price, the others at the price of the side. */
-function computeCost(
-  tokens: number | undefined,
-  perToken: bigint | undefined,
-  kinds: readonly { readonly count: bigint; readonly perToken: bigint }[],
-): bigint | undefined {
-  if (tokens === undefined || perToken === undefined) return undefined;
-  const others = kinds.reduce((rest, kind) => rest - kind.count, BigInt(tokens));
-  return kinds.reduce((sum, kind) => sum + kind.count * kind.perToken, perToken * (others > 0n ? others : 0n));
+function computeSide(tokens: number | undefined, price: SidePrice, counts: JsonObject): SideCosts {
+  const kinds = price.kinds.map(({ name, perToken }) => {
+    const count = Object.hasOwn(counts, name) ? toCount(counts[name]) : 0n;
+    return { name, count, cost: count * perToken };
+  });
+  const used = kinds.filter(({ count }) => count > 0n);
+  const kindMembers = used.map(({ name, cost }) => `"${name}":"${formatPrice(cost)}"`);
+  const { perToken } = price;
+  if (tokens === undefined || perToken === undefined) return { cost: undefined, kindMembers };
+  const others = kinds.reduce((rest, { count }) => rest - count, BigInt(tokens));
+  return { cost: kinds.reduce((sum, { cost }) => sum + cost, perToken * (others > 0n ? others : 0n)), kindMembers };
 }
 
 const maxCount = 2 ** 64;

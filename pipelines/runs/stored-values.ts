@@ -24,10 +24,10 @@ const readers = {
   ranked_dotted_order: readRankedText,
   ranked_name: readRankedText,
   ranked_run_type: readRankedText,
-  ranked_started_at: (row) => readRanked(row, () => row.int64()),
-  ranked_ended_at: (row) => readRanked(row, () => row.int64()),
-  ranked_parent_run_id: (row) => readRanked(row, () => row.uuid()),
-  ranked_reference_example_id: (row) => readRanked(row, () => row.uuid()),
+  ranked_started_at: readRankedInteger,
+  ranked_ended_at: readRankedInteger,
+  ranked_parent_run_id: readRankedUuid,
+  ranked_reference_example_id: readRankedUuid,
   ranked_tags: readRankedText,
   ranked_inputs: readRankedText,
   ranked_outputs: readRankedText,
@@ -35,19 +35,27 @@ const readers = {
   ranked_events: readRankedText,
   ranked_extra: readRankedText,
   ranked_serialized: readRankedText,
-  ranked_prompt_tokens: (row) => readRanked(row, () => row.int64()),
-  ranked_completion_tokens: (row) => readRanked(row, () => row.int64()),
-  ranked_total_tokens: (row) => readRanked(row, () => row.int64()),
+  ranked_prompt_tokens: readRankedInteger,
+  ranked_completion_tokens: readRankedInteger,
+  ranked_total_tokens: readRankedInteger,
   ranked_prompt_cost: readRankedText,
   ranked_completion_cost: readRankedText,
   ranked_total_cost: readRankedText,
   ranked_usage_details: readRankedText,
-  ranked_first_token_time: (row) => readRanked(row, () => row.int64()),
+  ranked_first_token_time: readRankedInteger,
   ranked_price: readPrice,
 } as const satisfies Record<string, (row: RowBinaryReader) => unknown>;
 
 type StoredColumn = keyof typeof readers;
 type StoredRow = { readonly [Column in StoredColumn]: ReturnType<(typeof readers)[Column]> };
+
+function readRankedInteger(row: RowBinaryReader): number | undefined {
+  return readRanked(row, () => row.int64());
+}
+
+function readRankedUuid(row: RowBinaryReader): string | undefined {
+  return readRanked(row, () => row.uuid());
+}
 
 function readRanked<Value>(row: RowBinaryReader, read: () => Value): Value | undefined {
   const rank = row.int64();
@@ -80,7 +88,7 @@ export type RunValue = Buffer | string | number | undefined;
 /** A value of a run: the stored columns that it needs, and how it is computed. */
 interface StoredValue {
   readonly columns: readonly StoredColumn[];
-  readonly compute: (row: StoredRow) => RunValue;
+  readonly compute: (row: StoredRow, getCosts: () => CallCosts) => RunValue;
 }
 
 type PlainColumn = { [C in StoredColumn]: StoredRow[C] extends RunValue ? C : never }[StoredColumn];
@@ -90,7 +98,7 @@ const createPlain = (column: PlainColumn): StoredValue => ({ columns: [column], 
 /** A value that only model calls have. The type is checked on read, because a patch may omit it. */
 const createOfCall = (columns: readonly StoredColumn[], compute: StoredValue['compute']): StoredValue => ({
   columns: ['ranked_run_type', ...columns],
-  compute: (row) => (isModelCall(row) ? compute(row) : undefined),
+  compute: (row, getCosts) => (isModelCall(row) ? compute(row, getCosts) : undefined),
 });
 const createPlainOfCall = (column: PlainColumn) => createOfCall([column], (row) => row[column]);
 
@@ -106,24 +114,17 @@ const costColumns = [
   'ranked_price',
 ] as const satisfies readonly StoredColumn[];
 
-/** The costs of a row are computed once. */
-const knownCosts = new WeakMap<StoredRow, CallCosts>();
-
-function getCosts(row: StoredRow): CallCosts {
-  const known = knownCosts.get(row);
-  if (known !== undefined) return known;
-  const costs = new CallCosts({
+function computeCosts(row: StoredRow): CallCosts {
+  return new CallCosts({
     tokens: { prompt: row.ranked_prompt_tokens, completion: row.ranked_completion_tokens },
     price: row.ranked_price,
     details: row.ranked_usage_details,
   });
-  knownCosts.set(row, costs);
-  return costs;
 }
 
 /** A cost that an event states, otherwise the one of the tokens. */
 const createCost = (stated: PlainColumn, choose: (costs: CallCosts) => string | undefined) =>
-  createOfCall([stated, ...costColumns], (row) => row[stated] ?? choose(getCosts(row)));
+  createOfCall([stated, ...costColumns], (row, getCosts) => row[stated] ?? choose(getCosts()));
 
 /** The values that need no SQL. A value of another column is the result of its expression as text. */
 const storedValues: { readonly [Column in RunColumn]?: StoredValue } = {
@@ -158,7 +159,7 @@ const storedValues: { readonly [Column in RunColumn]?: StoredValue } = {
   promptCost: createCost('ranked_prompt_cost', (costs) => costs.getCost('prompt')),
   completionCost: createCost('ranked_completion_cost', (costs) => costs.getCost('completion')),
   totalCost: createCost('ranked_total_cost', (costs) => costs.getTotal()),
-  usageDetails: createOfCall(costColumns, (row) => getCosts(row).getDetails()),
+  usageDetails: createOfCall(costColumns, (_row, getCosts) => getCosts().getDetails()),
   priceModelId: createOfCall(['ranked_price'], (row) => row.ranked_price.modelId),
   firstTokenTimeMicros: createPlainOfCall('ranked_first_token_time'),
 };
@@ -184,11 +185,12 @@ export function planReading(wanted: ReadonlySet<RunColumn>): ValueReading {
       while (!reader.isAtEnd) {
         const row = Object.fromEntries(stored.map((column) => [column, readers[column](reader)])) as StoredRow;
         const texts = new Map(expressions.map((column) => [column, reader.nullable(readText)]));
-        // Readers ask for some values several times.
-        const values = new Map(
-          [...wanted].map((column) => [column, storedValues[column]?.compute(row) ?? texts.get(column)]),
-        );
-        rows.push((column) => values.get(column));
+        // Several values need the costs, and a value may be read several times.
+        let costs: CallCosts | undefined;
+        const getCosts = () => (costs ??= computeCosts(row));
+        const compute = (column: RunColumn) => storedValues[column]?.compute(row, getCosts) ?? texts.get(column);
+        // The stored columns of other values may not have been read.
+        rows.push((column) => (wanted.has(column) ? compute(column) : undefined));
       }
       return rows;
     },

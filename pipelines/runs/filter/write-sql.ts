@@ -145,7 +145,7 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
     const hasNoEscape = `position(${stored}, '\\\\') = 0`;
     if (canBeEscaped(text)) return `if(${hasNoEscape}, ${contained}, ${decoded})`;
     // Decoding copies a text several times, so only texts that may contain `text` are decoded.
-    const hasEscape = `position(${stored}, '${unicodeEscape(text)}') > 0`;
+    const hasEscape = `position(${stored}, '${isAscii(text) ? '\\\\u00' : '\\\\u'}') > 0`;
     return `((${contained} OR ${hasEscape}) AND (${hasNoEscape} OR ${decoded}))`;
   });
   return `(${found.join(' OR ')})`;
@@ -154,11 +154,6 @@ function writeSearch(field: RunFilterField | undefined, text: string, context: F
 /** Returns whether JSON text can contain a character of `text` as an escape other than `\uXXXX`. */
 function canBeEscaped(text: string): boolean {
   return JSON.stringify(text) !== `"${text}"` || text.includes('/');
-}
-
-/** Returns the beginning of the escapes `\uXXXX` of all characters of `text`, as SQL. */
-function unicodeEscape(text: string): string {
-  return isAscii(text) ? '\\\\u00' : '\\\\u';
 }
 
 const isAscii = (text: string) => Buffer.byteLength(text) === text.length;

@@ -43,6 +43,8 @@ it('the values of a page are those of the SQL expressions', async () => {
     const [row] = await readRunRows(stores.clickhouse, tenantId, key, new Set([column]));
     expect(row?.text(column), column).toBe(call?.text(column));
   }
+  const [ofType] = await readRunRows(stores.clickhouse, tenantId, key, new Set<RunColumn>(['runType']));
+  expect(ofType?.text('totalCost')).toBeUndefined();
 });
 
 /** Reads all columns of all runs with the SQL that filters and exports use. */
