@@ -106,7 +106,7 @@ it('TypeScript of all pages has no error of types', { timeout: 120_000 }, async 
       for (const step of programs)
         writeFileSync(join(folder, `${page}-${step.blocks[0]?.line}.ts`), `${programText(step)}export {};\n`);
     }
-    const tsc = join(checkout, 'node_modules', 'typescript', 'bin', 'tsc');
+    const tsc = join(checkout, 'node_modules', 'typescript-7', 'bin', 'tsc');
     const { stdout } = await promisify(execFile)(process.execPath, [tsc, '-p', folder]).catch((error) => error);
     expect(stdout).toBe('');
   } finally {
