@@ -72,6 +72,11 @@ export async function openKafkaUnderTest(
       return log;
     },
     async produce(topic, messages) {
+      // The client drops messages for a partition that its broker does not know yet, without an error.
+      const known = async () =>
+        (await admin.fetchTopicMetadata({ topics: [nameOf(topic)] })).topics[0]?.partitions ?? [];
+      const needed = Math.max(...messages.map(({ partition = 0 }) => partition)) + 1;
+      await until('the partitions to be known', async () => (await known()).length >= needed, 30_000);
       const producer = kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner });
       await producer.connect();
       await producer.send({ topic: nameOf(topic), acks: -1, messages: [...messages] });
