@@ -97,6 +97,8 @@ describe('the Dockerfile', () => {
 
   it('installs no development packages and no embedded engines', () => {
     const [, modules] = stages;
+    for (const program of ['@esbuild/linux-', '@typescript/typescript-linux-', '@rolldown/binding-linux-'])
+      expect(build?.instructions.map(({ value }) => value).join('\n')).toContain(`"${program}$(node -p process.arch)`);
     const [install, libraries, removal] = modules?.instructions.filter(({ name }) => name === 'RUN') ?? [];
     expect(install?.value).toMatch(/^npm ci --omit=dev --omit=optional --ignore-scripts /);
     expect(libraries?.value).toMatch(
