@@ -61,6 +61,9 @@ const serverErrorGraceMs = 2_000;
 const slotsPerThread = 2;
 const minSlots = 4;
 
+/** Minimum time between two warnings that the shards cannot be found. */
+const warnIntervalMs = 60_000;
+
 /** Number of workspaces whose shard is kept. */
 const maxWorkspaces = 50_000;
 
@@ -84,6 +87,7 @@ export class StatementSender {
   /** Index of the shard of each workspace. It never changes. */
   readonly #shardIndexes = new PromiseCache<number>({ max: maxWorkspaces });
   readonly #slots: OpenedOnce<QuerySlots>;
+  #warnedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: SenderOptions) {
     const { servers, cluster } = options;
@@ -142,9 +146,18 @@ export class StatementSender {
       const index = await this.#shardIndexes.get(tenantId, () => this.#readShardIndex(tenantId));
       const shard = index === undefined ? undefined : shards[index];
       return shard && [shard];
-    } catch {
+    } catch (error) {
+      this.#warnOfShards(error);
       return undefined;
     }
+  }
+
+  /** Each query looks up its shards again, so only some failures are logged. */
+  #warnOfShards(err: unknown): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#warnedAtMs < warnIntervalMs) return;
+    this.#warnedAtMs = nowMs;
+    this.#options.logger.warn({ err }, 'the shards of ClickHouse cannot be found; one server reads all of them');
   }
 
   /** Computes the sharding key of the tables, see `buildClusterStatements` in `migrations/cluster-statements.ts`. */

@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { migrate } from '../../../infra/migrations/migrate.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
@@ -161,7 +161,12 @@ test('a shard that is added does not change that of a workspace; without a recor
     }
     return { tables: [...tables], sent: countStatements('count-traces').map((sent, index) => sent - before[index]!) };
   };
+  const warn = vi.spyOn(logger, 'warn');
   expect(await countAll()).toMatchObject({ tables: ['counts'] });
+  // Not for each query.
+  expect(warn.mock.calls).toEqual([
+    [{ err: expect.objectContaining({ message: expect.stringContaining('runlake_migrations') }) }, expect.any(String)],
+  ]);
   await onAll('CREATE TABLE grown.runlake_migrations (shards UInt32) ENGINE = MergeTree ORDER BY shards');
   expect(await countAll()).toMatchObject({ tables: ['counts'] });
   await onAll('INSERT INTO grown.runlake_migrations VALUES (1)');
