@@ -1,7 +1,7 @@
 import type { ColumnConversion } from '../../infra/duckdb/encode-sql.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import type { RunWithoutDottedOrder } from '../runs/dotted-orders.ts';
-import { defaultRunType, type RunColumn, runColumns } from '../runs/run-columns.ts';
+import { defaultRunType, runColumns, type SqlColumn } from '../runs/run-columns.ts';
 import type { ExportFormat } from './record.ts';
 
 /** Defines how an export field is derived from the merged row of a run. */
@@ -17,23 +17,23 @@ export interface ChunkColumn {
   readonly derived?: 'ancestry' | 'feedback' | 'figures';
 }
 
-const buildColumnSql = (column: RunColumn, absent?: string) =>
+const buildColumnSql = (column: SqlColumn, absent?: string) =>
   absent === undefined ? runColumns[column] : `coalesce(${runColumns[column]}, ${absent})`;
-const createTextColumn = (column: RunColumn, absent?: string): ChunkColumn => ({
+const createTextColumn = (column: SqlColumn, absent?: string): ChunkColumn => ({
   sql: buildColumnSql(column, absent),
   kind: 'text',
 });
-const createCountColumn = (column: RunColumn): ChunkColumn => ({
+const createCountColumn = (column: SqlColumn): ChunkColumn => ({
   sql: buildColumnSql(column, '0'),
   kind: 'integer',
   derived: 'figures',
 });
-const createCostColumn = (column: RunColumn): ChunkColumn => ({
+const createCostColumn = (column: SqlColumn): ChunkColumn => ({
   sql: buildColumnSql(column),
   kind: 'text',
   derived: 'figures',
 });
-const createTimeColumn = (column: RunColumn): ChunkColumn => ({ sql: buildColumnSql(column), kind: 'micros' });
+const createTimeColumn = (column: SqlColumn): ChunkColumn => ({ sql: buildColumnSql(column), kind: 'micros' });
 
 /** SQL expression for the ids of the ancestors in the dotted_order. */
 const ancestorsSql = `arrayMap(segment -> right(segment, 36), arrayPopBack(splitByChar('.', ifNull(${runColumns.dottedOrder}, ''))))`;

@@ -58,8 +58,8 @@ const preview = (name: string) => `substringUTF8(${name}, 1, ${previewCharacters
 export const runBytes = '(inputs_bytes + outputs_bytes + other_bytes)';
 
 /**
- * The readable columns of a run, as SQL over `runs FINAL`. Columns are read as a whole, because reading a subcolumn
- * would skip merging.
+ * Columns of a run as SQL over `runs FINAL`. Columns are read as a whole, because reading a subcolumn would skip
+ * merging.
  */
 export const runColumns = {
   projectId: 'session_id',
@@ -67,7 +67,6 @@ export const runColumns = {
   traceId: 'trace_id',
   id: 'id',
   traceTimeMicros: toMicrosSql('trace_time'),
-  receivedAtMicros: toMicrosSql('first_received_at'),
   dottedOrder: 'dotted_order',
   traceTier: `if(trace_tier = ${traceTiers.shortlived}, 'shortlived', 'longlived')`,
   /** Lifetime of the trace in seconds; null if it never expires. */
@@ -86,7 +85,6 @@ export const runColumns = {
   error: 'error',
   events: 'events',
   extra: 'extra',
-  serialized: 'serialized',
   inputsPreview: preview('inputs'),
   outputsPreview: preview('outputs'),
   promptTokens: restrictToModelCalls('prompt_tokens'),
@@ -95,16 +93,19 @@ export const runColumns = {
   promptCost: restrictToModelCalls(costSql.prompt_cost),
   completionCost: restrictToModelCalls(costSql.completion_cost),
   totalCost: restrictToModelCalls(costSql.total_cost),
-  usageDetails: restrictToModelCalls(costSql.usage_details),
-  /** Entry of the price map from which the costs are computed; null if the run states its costs. */
-  priceModelId: restrictToModelCalls('price_model_id'),
   firstTokenTimeMicros: toMicrosSql(restrictToModelCalls('first_token_time')),
   threadId: threadIdSql,
   /** Metadata as a JSON object; null if the extra data contains none. */
   metadata: `nullIf(JSONExtractRaw(${readableExtraSql}, 'metadata'), '')`,
 } as const satisfies Record<string, string>;
 
-export type RunColumn = keyof typeof runColumns;
+export type SqlColumn = keyof typeof runColumns;
+
+/**
+ * The readable columns of a run. Those without SQL are read only as they are stored; `priceModelId` is the entry of the
+ * price map from which the costs are computed, null if the run states its costs.
+ */
+export type RunColumn = SqlColumn | 'receivedAtMicros' | 'serialized' | 'usageDetails' | 'priceModelId';
 
 /** Columns that only model calls have. They are half of the stored columns that a page reads. */
 export const modelCallColumns: ReadonlySet<RunColumn> = new Set([

@@ -7,7 +7,7 @@
 import { RowBinaryReader } from '../../infra/clickhouse/row-binary.ts';
 import { CallCosts } from '../costs/call-costs.ts';
 import { startRoundingMicros } from '../ingest/run-event/times.ts';
-import { type RunColumn, runColumns } from './run-columns.ts';
+import { type RunColumn, runColumns, type SqlColumn } from './run-columns.ts';
 
 /** Size of the rank before a text, in bytes. */
 const rankBytes = 8;
@@ -127,7 +127,9 @@ const createCost = (stated: PlainColumn, choose: (costs: CallCosts) => string | 
   createOfCall([stated, ...costColumns], (row, getCosts) => row[stated] ?? choose(getCosts()));
 
 /** The values that need no SQL. A value of another column is the result of its expression as text. */
-const storedValues: { readonly [Column in RunColumn]?: StoredValue } = {
+const storedValues: {
+  readonly [Column in SqlColumn]?: StoredValue;
+} & { readonly [Column in Exclude<RunColumn, SqlColumn>]: StoredValue } = {
   projectId: createPlain('session_id'),
   keyTimeMicros: createPlain('start_time'),
   traceId: createPlain('trace_id'),
@@ -174,7 +176,8 @@ export interface ValueReading {
 
 export function planReading(wanted: ReadonlySet<RunColumn>): ValueReading {
   const stored = [...new Set([...wanted].flatMap((column) => storedValues[column]?.columns ?? []))];
-  const expressions = [...wanted].filter((column) => storedValues[column] === undefined);
+  const needsSql = (column: RunColumn): column is SqlColumn => storedValues[column] === undefined;
+  const expressions = [...wanted].filter(needsSql);
   const casts = expressions.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`);
   return {
     selectSql: [...stored, ...casts].join(', '),
@@ -184,7 +187,9 @@ export function planReading(wanted: ReadonlySet<RunColumn>): ValueReading {
       const rows: ((column: RunColumn) => RunValue)[] = [];
       while (!reader.isAtEnd) {
         const row = Object.fromEntries(stored.map((column) => [column, readers[column](reader)])) as StoredRow;
-        const texts = new Map(expressions.map((column) => [column, reader.nullable(readText)]));
+        const texts = new Map<RunColumn, Buffer | undefined>(
+          expressions.map((column) => [column, reader.nullable(readText)]),
+        );
         // Several values need the costs, and a value may be read several times.
         let costs: CallCosts | undefined;
         const getCosts = () => (costs ??= computeCosts(row));

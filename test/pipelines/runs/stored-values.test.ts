@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readNullableTextRows } from '../../../infra/clickhouse/row-binary.ts';
-import { costExpressions } from '../../../pipelines/costs/cost-sql.ts';
+import { costExpressions, costSql } from '../../../pipelines/costs/cost-sql.ts';
 import { type RunPrice, type RunValues, runTypes } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { type RunColumn, runColumns } from '../../../pipelines/runs/run-columns.ts';
+import { isModelCallSql, type RunColumn, runColumns, toMicrosSql } from '../../../pipelines/runs/run-columns.ts';
 import { readRunRows } from '../../../pipelines/runs/run-rows.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { Random } from '../../histories/random.ts';
@@ -15,7 +15,15 @@ beforeAll(async () => {
 });
 afterAll(() => stores?.close());
 
-const columns = Object.keys(runColumns) as RunColumn[];
+const ofModelCalls = (sql: string) => `if(${isModelCallSql}, ${sql}, NULL)`;
+const columnSql: Readonly<Record<RunColumn, string>> = {
+  ...runColumns,
+  receivedAtMicros: toMicrosSql('first_received_at'),
+  serialized: 'serialized',
+  usageDetails: ofModelCalls(costSql.usage_details),
+  priceModelId: ofModelCalls('price_model_id'),
+};
+const columns = Object.keys(columnSql) as RunColumn[];
 const runs = 600;
 
 it('the values of a page are those of the SQL expressions', async () => {
@@ -47,11 +55,11 @@ it('the values of a page are those of the SQL expressions', async () => {
   expect(ofType?.text('totalCost')).toBeUndefined();
 });
 
-/** Reads all columns of all runs with the SQL that filters and exports use. */
+/** Reads all columns of all runs with SQL, which filters and exports use for most of them. */
 async function readBySql(): Promise<Map<string, Record<string, string | null>>> {
   const result = await stores.clickhouse.queryText({
     name: 'test',
-    sql: `WITH ${costExpressions} SELECT ${columns.map((column) => `CAST(${runColumns[column]} AS Nullable(String))`).join()}
+    sql: `WITH ${costExpressions} SELECT ${columns.map((column) => `CAST(${columnSql[column]} AS Nullable(String))`).join()}
           FROM runs FINAL WHERE tenant_id = {tenantId:UUID}`,
     params: { tenantId },
     format: 'RowBinary',
