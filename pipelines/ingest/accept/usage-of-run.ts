@@ -175,8 +175,14 @@ function isCount(value: unknown): value is number {
 }
 
 function assignCost(values: RunValues, key: 'promptCost' | 'completionCost' | 'totalCost', value: unknown): void {
-  const text = formatDecimal(value);
+  const text = formatCost(value);
   if (text !== undefined) values[key] = text;
+}
+
+/** Returns a cost as a decimal. Ignores negative ones, because they would lower sums. */
+function formatCost(value: unknown): string | undefined {
+  const text = formatDecimal(value);
+  return text?.startsWith('-') ? undefined : text;
 }
 
 function sum(a: number | undefined, b: number | undefined): number | undefined {
@@ -184,8 +190,8 @@ function sum(a: number | undefined, b: number | undefined): number | undefined {
 }
 
 function sumCosts(a: unknown, b: unknown): string | undefined {
-  const left = formatDecimal(a);
-  const right = formatDecimal(b);
+  const left = formatCost(a);
+  const right = formatCost(b);
   if (left === undefined || right === undefined) return left ?? right;
   return addDecimals(left, right);
 }
@@ -240,7 +246,7 @@ function encodeDetails(usage: JsonObject): Buffer | undefined {
   for (const [from, to] of detailNames) {
     const value = usage[from] ?? readResponseDetails(usage, from);
     if (!isJsonObject(value) || !hasAtMostLevels(value, maxDetailsDepth)) continue;
-    details[to] = to.endsWith('token_details') ? leaveOutOtherNumbers(value) : value;
+    details[to] = leaveOutOtherNumbers(value, to.endsWith('token_details') ? isCount : isCost);
   }
   if (Object.keys(details).length === 0) return undefined;
   const isTooLarge = (value: unknown) => typeof value === 'number' && Math.abs(value) > maxTokens;
@@ -248,13 +254,15 @@ function encodeDetails(usage: JsonObject): Buffer | undefined {
   return Buffer.from(replaceLoneSurrogates(text));
 }
 
-/** Leaves out numbers that are no counts, and texts, which may be numbers in some form. */
-function leaveOutOtherNumbers(counts: JsonObject): JsonObject {
-  const entries = Object.entries(counts).filter(
-    ([, value]) => isCount(value) || (typeof value !== 'number' && typeof value !== 'string'),
+/** Leaves out numbers and texts, which may be numbers in some form, that are no counts or costs. */
+function leaveOutOtherNumbers(kinds: JsonObject, isWanted: (value: unknown) => boolean): JsonObject {
+  const entries = Object.entries(kinds).filter(
+    ([, value]) => (typeof value !== 'number' && typeof value !== 'string') || isWanted(value),
   );
   return Object.fromEntries(entries);
 }
+
+const isCost = (value: unknown) => formatCost(value) !== undefined;
 
 /**
  * Returns the time of the first `new_token` event. Parses only names and times, because the list may be as large as a

@@ -122,6 +122,24 @@ describe('the usage of a model call', () => {
     expect(JSON.parse(String(values.usageDetails))).toEqual({ prompt_token_details: expected });
   });
 
+  test('has no negative costs, which would lower sums', () => {
+    const usage_metadata = {
+      ...{ input_tokens: 1, input_cost: -1, output_cost: '0.5', input_cost_details: { cache_read: -1, audio: 0.25 } },
+      output_cost_details: { reasoning: '-0.1', audio: '0.5' },
+    };
+    const values: RunValues = { outputs: Buffer.from(JSON.stringify({ usage_metadata })) };
+    readUsage(values);
+    expect(values).toMatchObject({ promptTokens: 1, completionCost: '0.5', totalCost: '0.5' });
+    expect(values.promptCost).toBeUndefined();
+    expect(JSON.parse(String(values.usageDetails))).toEqual({
+      prompt_cost_details: { audio: 0.25 },
+      completion_cost_details: { audio: '0.5' },
+    });
+    const total: RunValues = { outputs: Buffer.from('{"usage_metadata":{"total_cost":-5e-9}}') };
+    readUsage(total);
+    expect(total.totalCost).toBeUndefined();
+  });
+
   test('has no counts whose sums would exceed 64 bits', () => {
     const hostile = { input_tokens: Number.MAX_SAFE_INTEGER, output_tokens: 1e12, total_tokens: 1e11 };
     expect(readTokens({ usage_metadata: hostile })).toEqual([undefined, undefined, 1e11, undefined]);
