@@ -10,12 +10,14 @@ import {
   deleteQueue as removeQueue,
 } from '../../pipelines/queues/queue.ts';
 import { createPopulatedQueue } from '../../pipelines/queues/queue-items.ts';
+import { countStoredRuns } from '../../pipelines/queues/read-queue-runs.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { buildPageResponse, pageParameters, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
+import type { Services } from '../server/services.ts';
 import { formatRubricItem, NewRubricItem, RubricItemShape, toRubricItem } from './rubric-items.ts';
 import { createRunExtras } from './run-extras.ts';
 
@@ -92,26 +94,34 @@ const Queue = Type.Object({
     Type.Object({ id: Uuid(), name: nullable(Type.String()), email: nullable(Type.String()) }),
   ),
   queue_type: Type.Literal('single'),
-  total_runs: Type.Integer(),
+  total_runs: Type.Integer({ description: 'Without deleted and expired runs.' }),
   source_rule_id: Type.Null(),
   run_rule_id: Type.Null(),
   created_at: Timestamp(),
   updated_at: Timestamp(),
 });
 
-function formatQueue(queue: QueueRecord) {
+/** Adds the numbers of runs. */
+async function formatQueues(services: Services, workspaceId: string, queues: readonly QueueRecord[]) {
+  const ids = queues.map(({ id }) => id);
+  const totals = await countStoredRuns(services, workspaceId, ids);
   const constantFields = {
     queue_type: 'single',
     source_rule_id: null,
     run_rule_id: null,
   } as const;
-  const { rubric_items, assigned_reviewers } = queue;
-  return {
+  return queues.map((queue) => ({
     ...queue,
-    rubric_items: rubric_items?.map(formatRubricItem) ?? null,
-    assigned_reviewers: [...assigned_reviewers],
+    rubric_items: queue.rubric_items?.map(formatRubricItem) ?? null,
+    assigned_reviewers: [...queue.assigned_reviewers],
+    total_runs: totals.get(queue.id) ?? 0,
     ...constantFields,
-  };
+  }));
+}
+
+async function formatQueue(services: Services, workspaceId: string, queue: QueueRecord) {
+  const [formatted] = await formatQueues(services, workspaceId, [queue]);
+  return formatted!;
 }
 
 export const createQueue = defineOperation({
@@ -145,7 +155,7 @@ export const createQueue = defineOperation({
     const fields = { ...emptyQueue, ...toQueueFields(body), name: body.name };
     const deps = { ...services, extras: createRunExtras(services, request) };
     const queue = { id: body.id?.toLowerCase(), fields, projectIds };
-    return formatQueue(await createPopulatedQueue(deps, caller.workspaceId, queue));
+    return formatQueue(services, caller.workspaceId, await createPopulatedQueue(deps, caller.workspaceId, queue));
   },
 });
 
@@ -156,7 +166,7 @@ export const listQueues = defineOperation({
   tag: 'annotation queues',
   summary: 'List the annotation queues of the workspace',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
-  errors: ['ANSWER_TOO_LARGE'],
+  errors: ['ANSWER_TOO_LARGE', ...clickhouseErrors],
   schema: {
     query: Type.Object({
       ids: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
@@ -185,7 +195,7 @@ export const listQueues = defineOperation({
       limit: query.limit,
       offset: query.offset,
     });
-    return buildPageResponse({ rows: rows.map(formatQueue), total });
+    return buildPageResponse({ rows: await formatQueues(services, caller.workspaceId, rows), total });
   },
 });
 
@@ -196,11 +206,12 @@ export const listRunQueues = defineOperation({
   tag: 'annotation queues',
   summary: 'List the annotation queues that contain a run',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
-  errors: ['ANSWER_TOO_LARGE'],
+  errors: ['ANSWER_TOO_LARGE', ...clickhouseErrors],
   schema: { params: Type.Object({ run_id: Uuid() }), response: { 200: Type.Array(Queue) } },
   handler: async ({ caller, params, services }) => {
     const query = { runId: params.run_id, sortBy: 'created_at', descending: true, limit: 1_000, offset: 0 } as const;
-    return (await readList(services.database, caller.workspaceId, query)).rows.map(formatQueue);
+    const { rows } = await readList(services.database, caller.workspaceId, query);
+    return formatQueues(services, caller.workspaceId, rows);
   },
 });
 
@@ -211,10 +222,12 @@ export const getQueue = defineOperation({
   tag: 'annotation queues',
   summary: 'Get an annotation queue',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', ...clickhouseErrors],
   schema: { params: QueueParams, response: { 200: Queue } },
-  handler: async ({ caller, params, services }) =>
-    formatQueue(await readQueueWithConfigs(services.database, caller.workspaceId, params.queue_id)),
+  handler: async ({ caller, params, services }) => {
+    const queue = await readQueueWithConfigs(services.database, caller.workspaceId, params.queue_id);
+    return formatQueue(services, caller.workspaceId, queue);
+  },
 });
 
 export const updateQueue = defineOperation({
@@ -225,7 +238,7 @@ export const updateQueue = defineOperation({
   summary: 'Update an annotation queue',
   description: 'Absent fields stay unchanged; null clears a field, except for the name.',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
-  errors: ['BAD_REQUEST', 'NOT_FOUND'],
+  errors: ['BAD_REQUEST', 'NOT_FOUND', ...clickhouseErrors],
   exactFields: ['metadata'],
   schema: {
     params: QueueParams,
@@ -234,7 +247,8 @@ export const updateQueue = defineOperation({
   },
   handler: async ({ caller, params, body, services }) => {
     const change = { ...toQueueFields(body), ...(body.name == null ? {} : { name: body.name }) };
-    return formatQueue(await changeQueue(services.database, caller.workspaceId, params.queue_id, change));
+    const queue = await changeQueue(services.database, caller.workspaceId, params.queue_id, change);
+    return formatQueue(services, caller.workspaceId, queue);
   },
 });
 

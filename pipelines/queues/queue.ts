@@ -53,7 +53,6 @@ export interface QueueFields {
 export interface QueueRecord extends QueueFields {
   readonly id: string;
   readonly tenant_id: string;
-  readonly total_runs: number;
   readonly assigned_reviewers: readonly { readonly id: string; readonly name: string | null; readonly email: string }[];
   readonly created_at: string;
   readonly updated_at: string;
@@ -95,9 +94,6 @@ function selectQueues(workspaceId: string) {
       sql<string>`(SELECT coalesce(json_agg(json_build_object('id', u.id, 'name', u.full_name, 'email', u.email) ORDER BY w.added_at, u.id), '[]')::text
         FROM annotation_queue_reviewers AS w JOIN users AS u ON u.id = w.user_id
         WHERE w.queue_id = annotation_queues.id AND u.removed_at IS NULL)`.as('assigned_reviewers'),
-      sql<number>`(SELECT count(*) FROM annotation_queue_runs WHERE queue_id = annotation_queues.id AND run_id IS NOT NULL)`.as(
-        'total_runs',
-      ),
       'created_at',
       'updated_at',
     ])

@@ -2,6 +2,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { findAccepted } from '../../infra/event-log/find-accepted.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { AcceptSingleDeps } from '../ingest/accept/accept-single.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { type LocatedRun, locateLiveRuns, readLiveProjectIds, requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
@@ -53,6 +54,34 @@ export async function listStoredQueueRuns(
   sections: readonly Section[],
 ): Promise<StoredQueueRun[]> {
   return (await listStoredItems(deps, caller, queueId, sections)).filter(isStoredRun);
+}
+
+const rowsPerCount = 20_000;
+
+/** Counts the stored runs of queues, as {@link listStoredQueueRuns} lists them, by queue. */
+export async function countStoredRuns(
+  { clickhouse, database }: Pick<ReadDeps, 'clickhouse' | 'database'>,
+  workspaceId: string,
+  queueIds: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const counts = new Map<string, number>();
+  for (let after = { queueId: nilUuid, runId: nilUuid }; ; ) {
+    const rows = await database.query<{ queueId: string; runId: string }>(
+      `SELECT queue_id AS "queueId", run_id AS "runId" FROM annotation_queue_runs
+       WHERE queue_id = ANY ($1::uuid[]) AND run_id IS NOT NULL AND (queue_id, run_id) > ($2::uuid, $3::uuid)
+       ORDER BY queue_id, run_id LIMIT ${rowsPerCount}`,
+      [queueIds, after.queueId, after.runId],
+    );
+    const runIds = rows.map(({ runId }) => runId);
+    const located = await locateLiveRuns(clickhouse, workspaceId, runIds);
+    const projectIds = [...new Set(located.map(({ projectId }) => projectId))];
+    const live = new Set(await readLiveProjectIds(database, workspaceId, projectIds));
+    const stored = new Set(located.flatMap(({ runId, projectId }) => (live.has(projectId) ? [runId] : [])));
+    for (const { queueId, runId } of rows) if (stored.has(runId)) counts.set(queueId, (counts.get(queueId) ?? 0) + 1);
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < rowsPerCount) return counts;
+    after = last;
+  }
 }
 
 /**

@@ -51,6 +51,9 @@ it('an expired run is in no list, page, index or count of its queue', async () =
   expect([await page(0), await page(1), await page(2)]).toEqual([[second], [third], []]);
   expect([(await read(`${queue}/run/0`)).id, (await read(`${queue}/run/1`)).id]).toEqual([second, third]);
   expect([await read(`${queue}/size`), await read(`${queue}/total_size`)]).toEqual([{ size: 2 }, { size: 2 }]);
+  const renamed = (await under.ask('PATCH', `/annotation-queues/${queue}`, { name: 'renamed' })).body;
+  const queues = [await read(queue), ...(await read(`?ids=${queue}`)), ...(await read(`${second}/queues`)), renamed];
+  expect(queues.map(({ total_runs }: { total_runs: number }) => total_runs)).toEqual([2, 2, 2, 2]);
   const { items } = (await under.ask('GET', `/v1/platform/annotation-queues/${queue}/items?status=needs_my_review`))
     .body as { items: { run_id: string }[] };
   expect(items.map(({ run_id }) => run_id)).toEqual([second, third]);

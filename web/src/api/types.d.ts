@@ -6575,6 +6575,7 @@ export interface operations {
                         }[];
                         /** @enum {string} */
                         queue_type: "single";
+                        /** @description Without deleted and expired runs. */
                         total_runs: number;
                         source_rule_id: null;
                         run_rule_id: null;
@@ -6765,6 +6766,7 @@ export interface operations {
                         }[];
                         /** @enum {string} */
                         queue_type: "single";
+                        /** @description Without deleted and expired runs. */
                         total_runs: number;
                         source_rule_id: null;
                         run_rule_id: null;
@@ -6932,6 +6934,7 @@ export interface operations {
                         }[];
                         /** @enum {string} */
                         queue_type: "single";
+                        /** @description Without deleted and expired runs. */
                         total_runs: number;
                         source_rule_id: null;
                         run_rule_id: null;
@@ -7144,6 +7147,7 @@ export interface operations {
                         }[];
                         /** @enum {string} */
                         queue_type: "single";
+                        /** @description Without deleted and expired runs. */
                         total_runs: number;
                         source_rule_id: null;
                         run_rule_id: null;
@@ -7266,6 +7270,7 @@ export interface operations {
                         }[];
                         /** @enum {string} */
                         queue_type: "single";
+                        /** @description Without deleted and expired runs. */
                         total_runs: number;
                         source_rule_id: null;
                         run_rule_id: null;
