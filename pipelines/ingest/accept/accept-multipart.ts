@@ -202,7 +202,8 @@ function addToRun(run: RunParts, field: string, part: FormPart): void {
   else if (isPartKey(field)) {
     if (run.fields.has(field)) throw createMultipartError(part.headersStart, `the part '${part.name}' is repeated`);
     run.fields.set(field, part);
-  } else throw createPartNameError(part, `does not name one of the fields ${partKeys.join(', ')}`);
+  }
+  // As unknown members of the run in JSON, a field of another name is ignored.
 }
 
 function readRunParts(

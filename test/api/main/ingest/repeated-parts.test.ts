@@ -119,6 +119,7 @@ describe('in one body', () => {
       [`post.${id}.inputs INVALID_MULTIPART`],
       { inputs: '1' },
     ],
+    ['a field of another name', [main, field('post', 'color', '1')], [], { name: 'root' }],
     [
       'an invalid patch between two valid ones',
       [main, patch(a, { name: '1' }), patch(a, { name: 7 }), patch(a, { error: '3' })],
