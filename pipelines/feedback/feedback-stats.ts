@@ -12,6 +12,14 @@ const maxLabelBytes = 1_000;
 /** SQL: score of feedback as a number; true counts as 1 and false as 0. Null if there is none. */
 export const scoreSql = `multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score))`;
 
+/**
+ * SQL: an aggregate of the scores in `number`. Sums and squares of huge scores would exceed the range of numbers, so these
+ * are scaled with a power of two, which is exact. ClickHouse would move the factor out of `avg`, but not out of
+ * `avgOrNull`.
+ */
+const aggregateScores = (aggregate: string, number: string) =>
+  `if(max(abs(${number})) > 1e100, ${aggregate}(${number} * ${2 ** -600}) * ${2 ** 600}, ${aggregate}(${number}))`;
+
 interface FiguresRow {
   readonly target: string;
   readonly key: string;
@@ -144,7 +152,7 @@ export async function readAverageScores(
     ...location,
     params: { ...params, feedback_key: key, ...(comparisonId !== undefined && { comparison: comparisonId }) },
     name: 'average-scores',
-    sql: `SELECT target, avg(${scoreSql}) AS average FROM (${buildRunFeedbackSql(runs)})
+    sql: `SELECT target, ${aggregateScores('avgOrNull', scoreSql)} AS average FROM (${buildRunFeedbackSql(runs)})
           WHERE key = {feedback_key:String} ${comparisonCondition} AND isNotNull(${scoreSql})
           GROUP BY target`,
   });
@@ -160,8 +168,8 @@ async function summarise(
   const figures = await clickhouse.query<FiguresRow>({
     ...location,
     name: 'feedback-figures',
-    sql: `SELECT target, key, count() AS n, avg(number) AS avg, min(number) AS min, max(number) AS max,
-            stddevSampStable(number) AS stdev, countIf(error = true) AS errors, countIf(${labelCondition}) AS labels,
+    sql: `SELECT target, key, count() AS n, ${aggregateScores('avgOrNull', 'number')} AS avg, min(number) AS min, max(number) AS max,
+            ${aggregateScores('stddevSampStable', 'number')} AS stdev, countIf(error = true) AS errors, countIf(${labelCondition}) AS labels,
             arraySort(groupUniqArray(10)(source_type)) AS sources,
             groupArrayIf(${maxComments})(comment, length(comment) <= ${maxCommentBytes}) AS comments
           FROM (SELECT *, ${scoreSql} AS number

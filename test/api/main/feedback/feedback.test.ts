@@ -346,8 +346,15 @@ describe('the statistics of a run', () => {
     const { id: runId } = await makeRun('deviations');
     for (const score of [1e9, 1e9 + 1, 1e9 + 2]) await send({ run_id: runId, key: 'large', score });
     for (const score of [0.3, 0.3, 0.3]) await send({ run_id: runId, key: 'equal', score });
+    for (const score of [1e308, 1e308]) await send({ run_id: runId, key: 'huge', score });
+    for (const score of [1e308, -1e308]) await send({ run_id: runId, key: 'far', score });
     const { json } = await ask('GET', `/runs/${runId}`);
-    expect(json.feedback_stats).toMatchObject({ large: { avg: 1e9 + 1, stdev: 1 }, equal: { avg: 0.3, stdev: 0 } });
+    expect(json.feedback_stats).toMatchObject({
+      large: { avg: 1e9 + 1, stdev: 1 },
+      equal: { avg: 0.3, stdev: 0 },
+      huge: { avg: 1e308, min: 1e308, max: 1e308, stdev: 0 },
+      far: { avg: 0, stdev: expect.closeTo(Math.SQRT2 * 1e308, -300) },
+    });
   });
 
   it('are null without feedback, and separate for each run', async () => {
