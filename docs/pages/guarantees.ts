@@ -49,6 +49,9 @@ export function guaranteesPage(): Page {
         'that state different times, if the sink process has stored more than 200,000 runs between them; and events of the run ' +
         'that two sinks handle at the same time, as after partitions were added. Then a read by id returns the run of the event that was ' +
         'accepted first, and queries return both. Two events of a run that name different traces are always two runs.',
+      '- **A feedback entry is stored once**: if it is sent again under its id, the newest one replaces it, also for another run and ' +
+        'through another API process. Each change keeps those before it, also if several API processes get them at the same moment. ' +
+        'Exception: an entry that is sent for another run in a multipart body more than a day after it was last stored is a second one.',
       '- **Only durable events are acknowledged.** A 503 or a missing response promises nothing: the runs may be stored or not. A ' +
         'client that sends them again, under the same ids, gets each of them once.',
       '- **No request waits without a limit.** Each request gets a response: accepted, rejected (4xx), or 503 with `Retry-After`, ' +
@@ -95,8 +98,7 @@ export function guaranteesPage(): Page {
         'a query waits until what its organisation sent before is stored, at most 5 s. ' +
         '`runlake_newest_visible_run_age_seconds` and `runlake_usage_delay_seconds` show how much later. A patch that names its run only by ' +
         'id gets 503 instead of 404 while the sinks are behind, because its run may be among the events that are not stored. With Kafka, ' +
-        'changes and deletions of feedback get 503, too, because each is based on the one before. Two changes of one entry that two API ' +
-        'processes get at the same moment have the same base: the later one discards the other.',
+        'changes and deletions of feedback get 503, too, because each is based on the one before.',
       '- **A trace without a project.** If no event of a trace names a project, its events are deferred for 24 hours and then moved to ' +
         'the dead-letter queue.',
     ].join('\n'),

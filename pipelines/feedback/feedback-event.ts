@@ -25,8 +25,8 @@ export interface FeedbackValues {
 }
 
 /**
- * A complete feedback entry, identified by workspace, run and id. If several events have the same identity, the last
- * received event wins.
+ * A complete feedback entry, identified by workspace and id. If several events have the same identity, also on several
+ * runs, the last received event wins.
  */
 export interface FeedbackEvent extends FeedbackValues {
   readonly tenantId: string;
@@ -108,6 +108,15 @@ export function toFeedbackMessage(
   }
   return { key: `${event.tenantId}:${about}`, value };
 }
+
+const movedHeader = 'runlake-moved';
+
+/** Headers for the message of a feedback entry that its sender found stored for another run. */
+export const movedFeedbackHeaders: Readonly<Record<string, string>> = { [movedHeader]: 'true' };
+
+/** Returns whether a message has {@link movedFeedbackHeaders}. */
+export const isMovedFeedback = (headers: Readonly<Record<string, string>>): boolean =>
+  headers[movedHeader] !== undefined;
 
 /**
  * Returns the version of the event that follows `last`, in microseconds since 1970. It is the current time, but always

@@ -107,7 +107,10 @@ async function readEvents(
   return decodeEvents(response);
 }
 
-/** Reads the last event of a feedback entry, which may be a deletion. Returns undefined if there is no event. */
+/**
+ * Reads the last event of a feedback entry, which may be a deletion. Returns undefined if there is no event. An entry
+ * that was moved to another run has a deletion with the same version.
+ */
 export async function findLastEvent(
   clickhouse: ClickHouse,
   tenantId: string,
@@ -117,7 +120,7 @@ export async function findLastEvent(
     name: 'find-last-feedback-event',
     sql: `SELECT ${selectList} FROM feedback FINAL
           WHERE tenant_id = {tenant:UUID} AND id = {id:UUID} AND expires_at > now()
-          ORDER BY received_at DESC LIMIT 1`,
+          ORDER BY isNull(deleted_at) DESC, version DESC LIMIT 1`,
     params: { tenant: tenantId, id },
     format: 'RowBinary',
   });

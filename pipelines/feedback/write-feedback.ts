@@ -3,15 +3,22 @@ import { LRUCache } from 'lru-cache';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { findAccepted, requireStored } from '../../infra/event-log/find-accepted.ts';
-import { runExclusive, runExclusiveForAll } from '../../infra/fairness/run-exclusive.ts';
+import { runExclusive } from '../../infra/fairness/run-exclusive.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { isRepeatOfStoredEvent } from '../ingest/sink/event-versions.ts';
 import { isRunDeleted } from '../retention/trace-marks.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { recordAuditLog } from '../tenants/audit-logs.ts';
+import { changeInTurn, withLease } from './change-turn.ts';
 import { readEnforcedConfigs, requireMatch } from './feedback-config.ts';
-import { type FeedbackDeps, type FeedbackEvent, getVersionAfter, toFeedbackMessage } from './feedback-event.ts';
+import {
+  type FeedbackDeps,
+  type FeedbackEvent,
+  getVersionAfter,
+  movedFeedbackHeaders,
+  toFeedbackMessage,
+} from './feedback-event.ts';
 import { createFeedbackReader, parseFeedbackMembers, readChangedValues, wholeBody } from './feedback-values.ts';
 import { formatFeedback } from './format-feedback.ts';
 import { findLastEvent } from './list-feedback.ts';
@@ -88,14 +95,14 @@ function estimateBytes(event: FeedbackEvent): number {
   return [score, value, comment, correction, source, extra].reduce((sum, bytes) => sum + (bytes?.length ?? 0), 1_000);
 }
 
-/** A change of feedback is refused if its turn comes later. Each change waits until the one before is stored. */
-const maxTurnMs = 10_000;
-
-/** Runs changes of one feedback entry one after the other. @throws OVERLOADED if there are too many */
-function changeInTurn<Result>(tenantId: string, id: string, change: () => Promise<Result>): Promise<Result> {
-  const createError = () =>
-    runlakeError('OVERLOADED', { what: 'changes of this feedback' }, { retryAfterSeconds: maxTurnMs / 1_000 });
-  return runExclusiveForAll([`${tenantId}:${id}`], { maxWaitMs: maxTurnMs, createError }, change);
+/** Publishes an event. Resolves when it is durable. */
+async function publish(
+  deps: FeedbackDeps,
+  event: FeedbackEvent,
+  message = toFeedbackMessage(event, deps.log, deps.config),
+) {
+  await deps.log.publish(feedbackEvents, [message]);
+  deps.recent.remember(event);
 }
 
 /**
@@ -105,7 +112,7 @@ function changeInTurn<Result>(tenantId: string, id: string, change: () => Promis
  *   are not stored; errors of the log and the stores.
  */
 export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: string): Promise<void> {
-  await changeInTurn(tenantId, id, async () => {
+  await changeInTurn(deps, { tenantId, id }, async (requireTurn) => {
     const last = await findLastAccepted(deps, tenantId, id);
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
@@ -113,9 +120,8 @@ export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: s
       ...{ workspaceId: tenantId, action: 'feedback.delete', target: { kind: 'feedback', id } },
       details: { key: last.key, run_id: last.runId },
     });
-    const deletion = buildDeletion(last);
-    await deps.log.publish(feedbackEvents, [toFeedbackMessage(deletion, deps.log, deps.config)]);
-    deps.recent.remember(deletion);
+    requireTurn();
+    await publish(deps, buildDeletion(last));
   });
 }
 
@@ -157,8 +163,8 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
  * minutes changes nothing and returns the feedback entry as it is now.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, RUN_TOO_LARGE;
- *   PROJECT_UNKNOWN for feedback on a missing project; NOT_FOUND for feedback on a deleted trace; errors of the log and
- *   the stores.
+ *   PROJECT_UNKNOWN for feedback on a missing project; NOT_FOUND for feedback on a deleted trace; OVERLOADED if existing
+ *   feedback has too many changes; errors of the log and the stores.
  */
 export async function createFeedback(sender: FeedbackSender, body: Buffer, deps: FeedbackDeps): Promise<Buffer> {
   const sent = readFeedback(sender, { bytes: body, part: wholeBody }, deps.config, randomUUID);
@@ -174,18 +180,22 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
   return runExclusive(`${tenantId}:${id}`, async () => {
     const last = await readLastEvent(deps, tenantId, id);
     const hasMoved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
-    const deletions = hasMoved ? [buildDeletion(last)] : [];
-    const event: FeedbackEvent = { ...read, receivedAtMicros: getVersionAfter(deletions[0] ?? last) };
-    const messages = [...deletions, event].map((each) => toFeedbackMessage(each, deps.log, deps.config));
+    const event: FeedbackEvent = { ...read, receivedAtMicros: getVersionAfter(last) };
+    const headers = hasMoved ? movedFeedbackHeaders : {};
+    const message = { ...toFeedbackMessage(event, deps.log, deps.config), headers };
     const answer = async (answered: FeedbackEvent) => {
       const [json] = await formatFeedback(deps, tenantId, [answered], { withUserNames: false });
       return json as Buffer;
     };
+    if (last === undefined) await publish(deps, event, message);
     // The next change must not be based on a repeat, which the sink stores without effect.
-    if (last !== undefined && (await isRepeatOfStoredEvent(feedbackEvents, messages.at(-1)!, deps.clickhouse)))
+    else if (await isRepeatOfStoredEvent(feedbackEvents, message, deps.clickhouse))
       return answer(last.deletedAtMicros === undefined ? last : event);
-    await deps.log.publish(feedbackEvents, messages);
-    deps.recent.remember(event);
+    else
+      await withLease(deps, { tenantId, id }, async (requireTurn) => {
+        requireTurn();
+        await publish(deps, event, message);
+      });
     return answer(event);
   });
 }
@@ -207,7 +217,7 @@ export async function updateFeedback(
   const reader = createFeedbackReader(id, members);
   const changes = readChangedValues(reader, members);
   const config = readSentConfig(reader);
-  return changeInTurn(tenantId, id, async () => {
+  return changeInTurn(deps, { tenantId, id }, async (requireTurn) => {
     const last = await findLastAccepted(deps, tenantId, id);
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
@@ -216,8 +226,8 @@ export async function updateFeedback(
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
     requireMatch((await readEnforcedConfigs(deps.database, tenantId, [event.key])).get(event.key), event);
     if (config) await deps.sentConfigs.keep(tenantId, event.key, config);
-    await deps.log.publish(feedbackEvents, [toFeedbackMessage(event, deps.log, deps.config)]);
-    deps.recent.remember(event);
+    requireTurn();
+    await publish(deps, event);
     const [json] = await formatFeedback(deps, tenantId, [event], { withUserNames: false });
     return json as Buffer;
   });

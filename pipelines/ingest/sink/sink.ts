@@ -13,7 +13,7 @@
  *   3. Assign run events the key time of their run (`assign-key-times.ts`), and events that repeat stored events the
  *      versions of those (`event-versions.ts`). Split the events into insert batches and insert them one after the other
  *      (`insert-batch.ts`). Deferred events of traces that are known now are part of this, because a repeat must be
- *      handled after the event that it repeats.
+ *      handled after the event that it repeats. Then delete feedback of other runs (`delete-moved-feedback.ts`).
  *   4. Move the events of traces that were stored under several locations (`settle-traces.ts`). Then delete the deferred
  *      events that were inserted, and repeat steps 3 and 4 with the next ones: they are read in slices of bounded size, in
  *      the order of their versions.
@@ -62,6 +62,7 @@ import {
   hasDeferredEvents,
   releaseEvents,
 } from './deferred-events.ts';
+import { deleteMovedFeedback } from './delete-moved-feedback.ts';
 import { EventVersions } from './event-versions.ts';
 import { expireWithRuns, keepTracesWithFeedback } from './expire-with-runs.ts';
 import { insertBatch } from './insert-batch.ts';
@@ -217,6 +218,7 @@ export class Sink {
     const { events, repeats } = await this.#otherVersions.assign(batch.topic, kept, clickhouse);
     repeatedEvents.inc({ topic: batch.topic.name }, repeats);
     await this.#insert(batch, events);
+    if (batch.topic === feedbackEvents) await deleteMovedFeedback(clickhouse, events);
     if (batch.topic === feedbackEvents) await keepTracesWithFeedback(database, config, good);
   }
 

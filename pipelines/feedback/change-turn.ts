@@ -1,0 +1,79 @@
+/**
+ * Runs the changes of one feedback entry one after the other, in all API processes.
+ *
+ * Invariant: no other change of an entry is published between the read of its last event and the event that is based on
+ * it.
+ *
+ *   1. In this process, a change waits until the previous change of the entry has ended.
+ *   2. If other processes accept changes too, it takes the lease of the entry in Postgres, or waits until that ends.
+ *   3. It publishes its event, unless its lease may end before the log has accepted it.
+ *   4. It ends its lease. The lease of a process that died ends by itself.
+ */
+import { randomUUID } from 'node:crypto';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runExclusiveForAll } from '../../infra/fairness/run-exclusive.ts';
+import { poll } from '../../infra/timeouts/poll.ts';
+import type { FeedbackDeps } from './feedback-event.ts';
+
+/** Id of a feedback entry. */
+export interface FeedbackId {
+  readonly tenantId: string;
+  readonly id: string;
+}
+
+/** Maximum time that a change waits for its turn. Each change waits until the one before is stored. */
+const maxTurnMs = 10_000;
+const leaseMs = 60_000;
+/** Maximum age of a lease at which its change is published. The rest of the lease is longer than publishing takes. */
+const maxLeaseAgeMs = 30_000;
+const pollIntervalMs = 50;
+
+const createOverloadedError = () =>
+  runlakeError('OVERLOADED', { what: 'changes of this feedback' }, { retryAfterSeconds: maxTurnMs / 1_000 });
+
+type TurnDeps = Pick<FeedbackDeps, 'database' | 'log'>;
+
+/** Performs all steps. `change` calls its argument right before it publishes. @throws OVERLOADED if there are too many */
+export function changeInTurn<Result>(
+  deps: TurnDeps,
+  entry: FeedbackId,
+  change: (requireTurn: () => void) => Promise<Result>,
+): Promise<Result> {
+  const limit = { maxWaitMs: maxTurnMs, createError: createOverloadedError };
+  return runExclusiveForAll([`${entry.tenantId}:${entry.id}`], limit, () => withLease(deps, entry, change));
+}
+
+/** Performs steps 2 to 4. @throws OVERLOADED if other processes change the entry for too long */
+export async function withLease<Result>(
+  { database, log }: TurnDeps,
+  { tenantId, id }: FeedbackId,
+  change: (requireTurn: () => void) => Promise<Result>,
+): Promise<Result> {
+  if (log.isExclusive) return change(() => undefined);
+  const lease = randomUUID();
+  let takenAtMs = 0;
+  const take = () => {
+    takenAtMs = performance.now();
+    return database.execute(
+      `INSERT INTO feedback_changes (workspace_id, feedback_id, lease, lease_until)
+       VALUES ($1, $2, $3, now() + $4 * interval '1 millisecond')
+       ON CONFLICT (workspace_id, feedback_id) DO UPDATE SET lease = excluded.lease, lease_until = excluded.lease_until
+       WHERE feedback_changes.lease_until <= now()`,
+      [tenantId, id, lease, leaseMs],
+    );
+  };
+  const taken = await poll(take, { intervalMs: pollIntervalMs, timeoutMs: maxTurnMs });
+  if (taken === 0) throw createOverloadedError();
+  try {
+    return await change(() => {
+      if (performance.now() - takenAtMs > maxLeaseAgeMs) throw createOverloadedError();
+    });
+  } finally {
+    const end = database.execute(
+      'DELETE FROM feedback_changes WHERE workspace_id = $1 AND feedback_id = $2 AND lease = $3',
+      [...[tenantId, id, lease]],
+    );
+    // It ends by itself.
+    await end.catch(() => undefined);
+  }
+}
