@@ -179,23 +179,31 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
   const { runId } = read;
   return runExclusive(`${tenantId}:${id}`, async () => {
     const last = await readLastEvent(deps, tenantId, id);
-    const hasMoved = last !== undefined && last.runId !== runId && last.deletedAtMicros === undefined;
     const event: FeedbackEvent = { ...read, receivedAtMicros: getVersionAfter(last) };
-    const headers = hasMoved ? movedFeedbackHeaders : {};
-    const message = { ...toFeedbackMessage(event, deps.log, deps.config), headers };
     const answer = async (answered: FeedbackEvent) => {
       const [json] = await formatFeedback(deps, tenantId, [answered], { withUserNames: false });
       return json as Buffer;
     };
-    if (last === undefined) await publish(deps, event, message);
+    if (last === undefined) {
+      await publish(deps, event);
+      return answer(event);
+    }
+    const isDeleted = last.deletedAtMicros !== undefined;
+    const toMessage = (each: FeedbackEvent) => toFeedbackMessage(each, deps.log, deps.config);
+    // If the sender states no times, the newest request has stored the time of its receipt. Earlier ones are not looked
+    // for, because a user may restore an earlier value, or deleted feedback.
+    const orCreation = (micros: number) =>
+      micros === read.receivedAtMicros && !isDeleted ? last.createdAtMicros : micros;
+    const createdAtMicros = orCreation(event.createdAtMicros);
+    const repeat = { ...event, createdAtMicros, modifiedAtMicros: orCreation(event.modifiedAtMicros) };
     // The next change must not be based on a repeat, which the sink stores without effect.
-    else if (await isRepeatOfStoredEvent(feedbackEvents, message, deps.clickhouse))
-      return answer(last.deletedAtMicros === undefined ? last : event);
-    else
-      await withLease(deps, { tenantId, id }, async (requireTurn) => {
-        requireTurn();
-        await publish(deps, event, message);
-      });
+    if (await isRepeatOfStoredEvent(feedbackEvents, toMessage(repeat), deps.clickhouse))
+      return answer(isDeleted ? event : last);
+    const headers = !isDeleted && last.runId !== runId ? movedFeedbackHeaders : {};
+    await withLease(deps, { tenantId, id }, async (requireTurn) => {
+      requireTurn();
+      await publish(deps, event, { ...toMessage(event), headers });
+    });
     return answer(event);
   });
 }

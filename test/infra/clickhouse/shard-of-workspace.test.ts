@@ -164,9 +164,7 @@ test('a shard that is added does not change that of a workspace; without a recor
   const warn = vi.spyOn(logger, 'warn');
   expect(await countAll()).toMatchObject({ tables: ['counts'] });
   // Not for each query.
-  expect(warn.mock.calls).toEqual([
-    [{ err: expect.objectContaining({ message: expect.stringContaining('runlake_migrations') }) }, expect.any(String)],
-  ]);
+  expect(warn.mock.calls).toEqual([[{ err: expect.any(Error) }, expect.stringContaining('shards')]]);
   await onAll('CREATE TABLE grown.runlake_migrations (shards UInt32) ENGINE = MergeTree ORDER BY shards');
   expect(await countAll()).toMatchObject({ tables: ['counts'] });
   await onAll('INSERT INTO grown.runlake_migrations VALUES (1)');

@@ -59,3 +59,20 @@ it('feedback is replaced by the same id in a multipart body, also under another 
   expect(await readScores()).toEqual([undefined, undefined]);
   expect((await api.ask(key, 'GET', `/feedback/${id}`)).status).toBe(404);
 });
+
+it('feedback without times, as the JavaScript client sends it, does not undo a newer change if it is sent again', async () => {
+  const first = { id: randomUUID(), run_id: randomUUID(), key: 'k', score: 1 };
+  const send = async (members: object) => (await api.ask(key, 'POST', '/feedback', members)).body;
+  const change = (members: object) => api.ask(key, 'PATCH', `/feedback/${first.id}`, members);
+  await send(first);
+  await change({ comment: 'changed' });
+  expect(await send(first)).toMatchObject({ score: 1, comment: 'changed' });
+  await change({ value: 'v' });
+  expect((await api.ask(key, 'GET', `/feedback/${first.id}`)).body).toMatchObject({ value: 'v', comment: 'changed' });
+  // A user who presses the buttons of a page up, down and up again, or sends deleted feedback again, means it.
+  expect(await send({ ...first, score: 0 })).toMatchObject({ score: 0, comment: null });
+  expect(await send(first)).toMatchObject({ score: 1, comment: null });
+  await api.ask(key, 'DELETE', `/feedback/${first.id}`);
+  await send(first);
+  expect((await change({ comment: 'again' })).body).toMatchObject({ score: 1, comment: 'again' });
+});
