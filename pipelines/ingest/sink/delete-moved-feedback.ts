@@ -42,12 +42,12 @@ export async function deleteMovedFeedback(clickhouse: ClickHouse, events: readon
     const some = entries.slice(at, at + entriesPerStatement);
     const params = { tenants: [...new Set(some.map(([tenantId]) => tenantId))], ids: some.map(([, id]) => id) };
     const found = await clickhouse.query({
-      ...{ name: 'find-moved-feedback', sql: `SELECT id FROM (${supersededSql}) LIMIT 1`, params },
+      ...{ name: 'find-superseded-feedback', sql: `SELECT id FROM (${supersededSql}) LIMIT 1`, params },
       settings: lookupSettings,
     });
     if (found.length === 0) continue;
     await clickhouse.command({
-      name: 'delete-moved-feedback',
+      name: 'delete-superseded-feedback',
       sql: `INSERT INTO feedback SELECT * EXCEPT (newest) REPLACE (newest AS version, now64(6) AS deleted_at,
           '' AS key, '' AS source_type, ${absent.map((column) => `NULL AS ${column}`).join(', ')})
         FROM (${supersededSql})`,
