@@ -92,11 +92,11 @@ export interface ProxyTarget {
   readonly ticket?: string | undefined;
 }
 
-/** @throws BAD_REQUEST if the path has a segment `..`. */
+/** @throws BAD_REQUEST if the path has a segment that begins or ends with `..`, or a backslash: the plugin refuses them. */
 function readTarget({ originalUrl }: FastifyRequest, slug: string): ProxyTarget {
   const [, , path = '', query = ''] = targetPattern.exec(originalUrl) ?? [];
-  if (/(?:^|\/)\.\.(?:\/|$)/.test(decodeURIComponent(path)))
-    throw runlakeError('BAD_REQUEST', { reason: 'The path must not contain `..`.' });
+  if (/\/\.\.|\.\.\//.test(decodeURIComponent(path)) || path.includes('\\'))
+    throw runlakeError('BAD_REQUEST', { reason: 'The path must not contain `/..`, `../` or a backslash.' });
   return { slug, prefix: `/${deploymentsSegment}/${slug}`, path: path || '/', query };
 }
 
