@@ -126,7 +126,7 @@ const updateDeployment = defineOperation({
 });
 
 const DeletionQuery = {
-  delete_tracing_project: Type.Boolean({ default: false, description: 'Needs the permission projects:delete too.' }),
+  delete_tracing_project: Type.Boolean({ default: false, description: 'Needs the permission projects:delete too. The name is free again when both are deleted.' }),
 };
 
 const deleteDeployment = defineOperation({

@@ -71,12 +71,19 @@ export interface RevisionRecord {
   readonly updatedAt: string;
 }
 
+/**
+ * The tracing project of `deployments AS d`. Its traces go to the project that has its name, which differs from the one at
+ * its creation if that was deleted or renamed.
+ */
+export const tracingProjectSql = `coalesce((SELECT p.id FROM projects AS p WHERE p.workspace_id = d.workspace_id
+  AND p.name = d.name AND p.deleted_at IS NULL), d.tracing_project_id)`;
+
 /** Select list of a {@link DeploymentRecord} from `deployments AS d`. */
 export const deploymentColumns = `d.id, d.workspace_id AS "workspaceId", d.name, d.slug, d.source,
   d.source_config AS "sourceConfig", d.source_revision_config AS "sourceRevisionConfig",
   d.secret_names AS "secretNames", d.secret_references AS "secretReferences",
   CASE WHEN d.deletion_requested_at IS NULL THEN 'READY' ELSE 'AWAITING_DELETE' END AS status,
-  d.tracing_project_id AS "tracingProjectId", d.latest_revision_id AS "latestRevisionId",
+  ${tracingProjectSql} AS "tracingProjectId", d.latest_revision_id AS "latestRevisionId",
   d.active_revision_id AS "activeRevisionId", d.created_at AS "createdAt", d.updated_at AS "updatedAt"`;
 
 /** Select list of a {@link RevisionRecord} from `deployment_revisions AS r`. */

@@ -5,7 +5,7 @@ import { endUnfinishedRevisions } from './states.ts';
 
 /**
  * Requests the deletion of a deployment. A host stops its replicas, then deletes its rows (`delete-deployment.ts`). Its
- * name is free at once. The caller must have checked that the project may be deleted.
+ * name is free at once or, if its project is deleted, afterwards. The caller must have checked that the project may be deleted.
  *
  * @throws NOT_FOUND
  */

@@ -121,11 +121,17 @@ const createNameConflict = (name: string) =>
   runlakeError('CONFLICT', { reason: `The workspace has a deployment with the name '${name}'.` });
 
 async function requireFreeName(database: Sql, workspaceId: string, name: string): Promise<void> {
-  const taken = await database.query(
-    'SELECT FROM deployments WHERE workspace_id = $1 AND name = $2 AND deletion_requested_at IS NULL',
+  const taken = await database.query<{ isEnding: boolean }>(
+    `SELECT deletion_requested_at IS NOT NULL AS "isEnding" FROM deployments
+     WHERE workspace_id = $1 AND name = $2 AND (deletion_requested_at IS NULL OR deletes_project)`,
     [workspaceId, name],
   );
-  if (taken.length > 0) throw createNameConflict(name);
+  if (taken.some(({ isEnding }) => !isEnding)) throw createNameConflict(name);
+  // The new deployment would get that project.
+  if (taken.length > 0)
+    throw runlakeError('CONFLICT', {
+      reason: `A deployment with the name '${name}' is being deleted with its tracing project. Try again when that has ended.`,
+    });
 }
 
 /**

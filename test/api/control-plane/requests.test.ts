@@ -335,6 +335,30 @@ it('deletes the tracing project only with the permission for that, and records w
   expect((await api.ask(deployer, 'DELETE', `/v2/deployments/${kept.body.id}`)).status).toBe(204);
 });
 
+it('names the tracing project that has its name, to which its traces go', async () => {
+  await api.database.execute('DELETE FROM deployments');
+  const { body: made } = await create({ name: 'renewed' });
+  await api.ask(key, 'PATCH', `/sessions/${made.tracing_project_id}`, { name: 'former' });
+  const read = async () => (await api.ask(key, 'GET', `/v2/deployments/${made.id}`)).body.tracing_project_id;
+  expect(await read()).toBe(made.tracing_project_id);
+  // The next trace creates it.
+  const { body: project } = await api.ask(key, 'POST', '/sessions', { name: 'renewed' });
+  expect(await read()).toBe(project.id);
+  const { body: listed } = await api.ask(key, 'GET', '/v2/deployments');
+  expect(listed.resources).toMatchObject([{ tracing_project_id: project.id }]);
+  await api.ask(key, 'DELETE', `/v2/deployments/${made.id}?delete_tracing_project=true`);
+  const { body: log } = await api.ask(acme.adminKey, 'GET', '/audit-logs?action=project.delete&limit=1');
+  expect(log.items).toMatchObject([{ target: { id: project.id } }]);
+});
+
+it('a name stays taken until the tracing project is deleted with its deployment', async () => {
+  await api.database.execute('DELETE FROM deployments');
+  const { body: made } = await create({ name: 'replaced' });
+  await api.ask(key, 'DELETE', `/v2/deployments/${made.id}?delete_tracing_project=true`);
+  const { status, body } = await create({ name: 'replaced' });
+  expect([status, body.detail]).toEqual([409, expect.stringMatching(/is being deleted with its tracing project/)]);
+});
+
 it('answers below /api-host too', async () => {
   expect((await api.ask(key, 'GET', '/api-host/v2/deployments')).status).toBe(200);
   expect((await api.ask(key, 'GET', '/api-host/v2/deployments/')).status).toBe(200);

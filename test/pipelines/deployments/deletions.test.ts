@@ -75,6 +75,19 @@ it('more failed deletions than a host works on at once do not block later ones, 
   );
 });
 
+it('deletes the tracing project that has the name of the deployment then', async () => {
+  const { database, workspaceId, projects } = under;
+  const { id, tracingProjectId } = await under.create('traced');
+  await database.execute(`UPDATE projects SET name = 'former' WHERE id = $1`, [tracingProjectId]);
+  projects.forget();
+  const current = await projects.resolve({ workspaceId: String(workspaceId), sessionName: 'traced', isPatch: false });
+  await requestDeletion(database, String(workspaceId), id, { deletesProject: true });
+  await addHost();
+  await until('the deletion', () => isDeleted(id));
+  const deleted = await database.query<{ id: string }>('SELECT id FROM projects WHERE deleted_at IS NOT NULL');
+  expect(deleted).toEqual([{ id: current }]);
+});
+
 it('a replica that cannot be stopped delays the deletion of its deployment only', async () => {
   await addHost();
   const stuck = await addDeployed('stuck');
