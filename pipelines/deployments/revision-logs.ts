@@ -2,7 +2,7 @@
  * Logs of revisions: the output of builds and replicas.
  *
  * Invariant: a stored line contains no value of a secret, and paths in the build are relative to it. A revision has at
- * most {@link maxLogChunks} chunks of log; the oldest are deleted first.
+ * most {@link maxLogChunks} chunks of log of each stage; the oldest are deleted first.
  */
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -74,9 +74,9 @@ export function openRevisionLog(
       );
     }
     await database.execute(
-      `DELETE FROM revision_logs WHERE revision_id = $1 AND sequence <= (SELECT sequence FROM revision_logs
-         WHERE revision_id = $1 ORDER BY sequence DESC OFFSET $2 LIMIT 1)`,
-      [revisionId, maxLogChunks],
+      `DELETE FROM revision_logs WHERE revision_id = $1 AND stage = $3 AND sequence <= (SELECT sequence FROM revision_logs
+         WHERE revision_id = $1 AND stage = $3 ORDER BY sequence DESC OFFSET $2 LIMIT 1)`,
+      [revisionId, maxLogChunks, stage],
     );
   }
 

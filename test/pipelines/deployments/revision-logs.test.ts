@@ -44,6 +44,23 @@ it.each([
   await log.flush();
 });
 
+it('keeps the log of the build, however much the replicas write', async () => {
+  const { latestRevisionId } = await under.create('chatty');
+  const revisionId = String(latestRevisionId);
+  const build = openRevisionLog(under, { revisionId, stage: 'build', values: [] });
+  build.write('built');
+  await build.flush();
+  await under.database.execute(
+    `INSERT INTO revision_logs (revision_id, stage, text) SELECT $1, 'run', n::text FROM generate_series(1, 500) AS n`,
+    [revisionId],
+  );
+  const run = openRevisionLog(under, { revisionId, stage: 'run', values: [] });
+  run.write('501');
+  await run.flush();
+  const chunks = await readLog(under.database, revisionId, { after: 0, limit: 1_000 });
+  expect(chunks.map(({ text }) => text)).toEqual(['built', ...Array.from({ length: 500 }, (_, at) => `${at + 2}`)]);
+});
+
 it('shows no path of the machine for files of the build', async () => {
   const { latestRevisionId } = await under.create('paths');
   const revisionId = String(latestRevisionId);
