@@ -162,6 +162,17 @@ describe('the usage screen', () => {
     await context.close();
   });
 
+  it('shows the local start of hours, also where it is not a full hour', async () => {
+    const context = await openContext(signedIn.browser, runlake.url, { timezoneId: 'Asia/Kolkata' });
+    page = await context.newPage();
+    await signIn(page, runlake.apiKey, '/usage?range=24h');
+    await open('range=24h');
+    const headers = (await table().getByRole('columnheader').allTextContents()).slice(5);
+    expect(headers).toHaveLength(24);
+    for (const header of headers) expect(header).toMatch(/^\d\d:30$/);
+    await context.close();
+  });
+
   it.each(['24h', '31d', '13w'] as const)('saves the CSV that the API exports: %s', async (range) => {
     const buckets = listBuckets(range, Date.now());
     for (const group of ['project', 'user', 'api_key']) {

@@ -81,7 +81,9 @@ export function buildSeries(
 
 /** Returns the label of a bucket: an hour in the zone of the viewer; otherwise a day or month in UTC. */
 function formatBucket(range: UsageRange, start: Date): string {
-  if (range === '24h') return `${String(start.getHours()).padStart(2, '0')}:00`;
+  // In some zones, the hours of UTC begin at half past.
+  if (range === '24h')
+    return [start.getHours(), start.getMinutes()].map((part) => String(part).padStart(2, '0')).join(':');
   const iso = start.toISOString();
   return range === '12m' ? iso.slice(0, 7) : iso.slice(5, 10);
 }
