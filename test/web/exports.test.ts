@@ -181,6 +181,19 @@ describe('an export', () => {
     expect(problems).toEqual([]);
   });
 
+  it('is in the list as soon as it is created', async () => {
+    await page.goto('/exports');
+    const rows = page.getByRole('row');
+    await rows.nth(1).waitFor();
+    const count = await rows.count();
+    await page.getByRole('link', { name: 'New export' }).click();
+    await page.getByLabel('Project').fill(project);
+    await region('Preview').waitFor();
+    await page.getByRole('button', { name: 'Create the export' }).click();
+    await page.getByRole('link', { name: 'Exports', exact: true }).first().click();
+    await rows.nth(count).waitFor({ timeout: 2_000 });
+  });
+
   it('shows the errors of its days', async () => {
     await createFolder('broken', 'broken');
     await eventually(() => test().getByText('passed').count()).toBe(4);

@@ -1,4 +1,4 @@
-import { useMutation } from '@tanstack/react-query';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
@@ -58,6 +58,7 @@ function readRange({ from, until }: NewExportSearch): { from: string; until: str
 function ExportForm({ destinations }: { readonly destinations: readonly Destination[] }) {
   const search = route.useSearch();
   const navigate = useNavigate({ from: '/exports/new' });
+  const client = useQueryClient();
   const change = (changes: NewExportSearch) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   const range = readRange(search);
@@ -76,7 +77,10 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
   };
   const create = useMutation({
     mutationFn: () => call('post', '/api/v1/bulk-exports', { body: request }),
-    onSuccess: ({ id }) => void navigate({ to: '/exports/$exportId', params: { exportId: id } }),
+    onSuccess: ({ id }) => {
+      void client.invalidateQueries({ queryKey: ['exports'] });
+      void navigate({ to: '/exports/$exportId', params: { exportId: id } });
+    },
   });
   const submit = (event: FormEvent) => {
     event.preventDefault();

@@ -27,11 +27,14 @@ export function ProjectInput({
   const wanted = useDeferredValue(text);
   const found = useQuery({
     queryKey: ['project-suggestions', wanted],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/sessions', {
-        query: { limit: suggestions, reference_free: true, ...(wanted === '' ? {} : { name_contains: wanted }) },
-        signal,
-      }),
+    queryFn: async ({ signal }) => {
+      const read = (name: { name_contains?: string; name?: string }) =>
+        call('get', '/api/v1/sessions', { query: { limit: suggestions, reference_free: true, ...name }, signal });
+      if (wanted === '') return read({});
+      // More projects than are suggested may contain the name of the wanted one.
+      const [exact, similar] = await Promise.all([read({ name: wanted }), read({ name_contains: wanted })]);
+      return [...exact, ...similar.filter(({ name }) => name !== wanted)].slice(0, suggestions);
+    },
     placeholderData: keepPreviousData,
     staleTime: 30_000,
   });
