@@ -43,8 +43,8 @@ async function expectEmpty([, path, says, next]: Row): Promise<void> {
 
 describe('an empty installation', () => {
   const rows: readonly Row[] = [
-    ['home', () => '/', 'This installation has no traces yet.', 'Run these lines'],
-    ['projects', () => '/projects', 'This installation has no traces yet.', 'Run these lines'],
+    ['home', () => '/', 'This workspace has no tracing projects yet.', 'Run these lines'],
+    ['projects', () => '/projects', 'This workspace has no tracing projects yet.', 'Run these lines'],
     ['datasets', () => '/datasets', 'There are no datasets yet', 'client.createDataset(name)'],
     ['prompts', () => '/prompts', 'There are no prompts yet', 'client.pushPrompt(name, …)'],
     ['public prompts', () => '/prompts?public=true', 'There are no public prompts', 'can publish prompts'],
@@ -172,6 +172,39 @@ describe('what is empty', () => {
     await page.getByText('Change or clear the filter.').waitFor();
     await expectAccessible(page);
     expect(problems).toEqual([]);
+  });
+
+  it('a workspace that has only experiments, and opens its first trace', async () => {
+    const { url, apiKey } = signedIn.runlake;
+    const ask = async (path: string, body: object, workspace?: string) => {
+      const headers = {
+        ...{ 'x-api-key': apiKey, 'content-type': 'application/json' },
+        ...(workspace && { 'x-tenant-id': workspace }),
+      };
+      const response = await fetch(`${url}/api/v1${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
+      expect(response.status, path).toBeLessThan(300);
+      return response.json();
+    };
+    const { id: workspace } = await ask('/workspaces', { display_name: 'evaluations' });
+    const { id: dataset } = await ask('/datasets', { name: 'cases' }, workspace);
+    await ask('/sessions', { name: 'experiment', reference_dataset_id: dataset }, workspace);
+    const evaluated = buildTrace('experiment', Date.now() - 1000, { name: 'evaluated', until: 10 });
+    await ask('/runs/batch', { post: evaluated }, workspace);
+    await page.reload();
+    await page.goto('/');
+    const chosen = page.getByRole('combobox', { name: 'Workspace' });
+    const own = await chosen.inputValue();
+    await chosen.selectOption('evaluations');
+    await page.getByText('This workspace has no tracing projects yet.').waitFor();
+    await page.getByText('Waiting for the first trace').waitFor();
+    // A second reading of the screen would have opened the trace of the experiment.
+    await page.waitForResponse((response) => response.url().includes('/api/v1/sessions?'));
+    await page.waitForResponse((response) => response.url().includes('/api/v1/sessions?'));
+    expect(new URL(page.url()).pathname).toBe('/projects');
+    const [run] = buildTrace('program', Date.now() - 1000, { name: 'first', until: 10 });
+    await ask('/runs/batch', { post: [run] }, workspace);
+    await page.waitForURL(`**/runs/${run?.id}*`);
+    await chosen.selectOption(own);
   });
 
   it('a thread of a deployment', async () => {

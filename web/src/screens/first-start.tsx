@@ -41,17 +41,22 @@ export function FirstStart() {
   const canCreate = usePermission('api-keys:manage');
   const arrived = useQuery({
     queryKey: ['first-trace'],
-    queryFn: ({ signal }) =>
-      call('post', '/api/v1/runs/query', { body: { is_root: true, limit: 1, select: ['id'] }, signal }),
+    queryFn: async ({ signal }) => {
+      // Without experiments, whose runs are no traces of programs.
+      const [project] = await call('get', '/api/v1/sessions', { query: { limit: 1, reference_free: true }, signal });
+      if (project === undefined) return null;
+      const body = { session: [project.id], is_root: true, limit: 1, select: ['id' as const] };
+      return (await call('post', '/api/v1/runs/query', { body, signal })).runs[0]?.id ?? null;
+    },
     refetchInterval: pollMs,
   });
-  const runId = arrived.data?.runs[0]?.id;
+  const runId = arrived.data ?? undefined;
   if (runId !== undefined) return <Navigate to="/runs/$runId" params={{ runId }} />;
   const shownKey = key.data?.key ?? '<your API key>';
   return (
     <div className="page-body first-start stack">
       <Heading text="Send the first trace" />
-      <p>This installation has no traces yet. Run these lines; this page opens the trace when it arrives.</p>
+      <p>This workspace has no tracing projects yet. Run these lines; this page opens the trace when it arrives.</p>
       {canCreate && key.data === undefined && (
         <div className="row wrap">
           <button type="button" className="button primary" disabled={key.isPending} onClick={() => key.mutate()}>
