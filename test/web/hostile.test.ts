@@ -180,6 +180,24 @@ describe('hostile values of clients', () => {
     expect(problems).toEqual([]);
   });
 
+  it('can be typed to delete a deployment with such a name', async () => {
+    const name = ` agent${bidi} ${'n'.repeat(490)}`;
+    const deployment = { source: 'internal_source', source_config: {}, source_revision_config: {}, secrets: [] };
+    const response = await fetch(`${runlake.url}/v2/deployments`, {
+      method: 'POST',
+      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+      body: JSON.stringify({ name, ...deployment }),
+    });
+    const { id } = (await response.json()) as { id: string };
+    await page.goto(`/agents/${id}?tab=Settings`);
+    const form = page.getByRole('form', { name: 'Delete the deployment' });
+    const shown = (await form.locator('strong').innerText()).trim();
+    await form.getByRole('textbox').fill(shown);
+    await form.getByRole('button', { name: 'Delete the deployment' }).click();
+    await page.getByRole('heading', { name: 'Agents', level: 1 }).waitFor();
+    await expectOnlyText();
+  });
+
   it('are text in an export', async () => {
     await page.goto(`/exports/new?${new URLSearchParams({ filter: hostile, columns: hostile })}`);
     await page.getByText('No destinations').waitFor();

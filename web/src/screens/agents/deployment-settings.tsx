@@ -107,6 +107,9 @@ function Deletion({ deployment: { id, name, status } }: { readonly deployment: D
   const client = useQueryClient();
   const navigate = useNavigate();
   const [typed, setTyped] = useState('');
+  // As the viewer sees it: spaces around it and some characters are invisible.
+  const wanted = showInvisible(name).trim();
+  const isTyped = showInvisible(typed).trim() === wanted;
   const remove = useMutation({
     mutationFn: () => call('delete', '/api/v2/deployments/{deployment_id}', { path: { deployment_id: id } }),
     onSuccess: async () => {
@@ -116,7 +119,7 @@ function Deletion({ deployment: { id, name, status } }: { readonly deployment: D
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    if (typed === name) remove.mutate();
+    if (isTyped) remove.mutate();
   };
   return (
     <form className="stack" onSubmit={submit} aria-label="Delete the deployment">
@@ -126,7 +129,7 @@ function Deletion({ deployment: { id, name, status } }: { readonly deployment: D
       </p>
       <label className="field">
         <span>
-          Name of the deployment, <Value text={name} />, to confirm
+          Name of the deployment, <strong className="question">{wanted}</strong>, to confirm
         </span>
         <input className="input" value={typed} onChange={({ target }) => setTyped(target.value)} autoComplete="off" />
       </label>
@@ -135,7 +138,7 @@ function Deletion({ deployment: { id, name, status } }: { readonly deployment: D
         <button
           type="submit"
           className="button danger"
-          disabled={typed !== name || status === 'AWAITING_DELETE' || remove.isPending}
+          disabled={!isTyped || status === 'AWAITING_DELETE' || remove.isPending}
         >
           Delete the deployment
         </button>
