@@ -58,6 +58,20 @@ describe('the trace screen', () => {
     expect(problems).toEqual([]);
   });
 
+  it('shows the details of the tokens in and out', async () => {
+    const usage = {
+      ...{ input_tokens: 9, output_tokens: 7, total_tokens: 16 },
+      ...{ input_token_details: { cache_read: 4 }, output_token_details: { reasoning: 6 } },
+    };
+    const [run] = buildTrace('details', Date.now() - 60_000, {
+      ...{ name: 'call', run_type: 'llm', until: 10, outputs: { usage_metadata: usage } },
+    });
+    await sendRuns(runlake.url, runlake.apiKey, run ? [run] : []);
+    await page.goto(`/runs/${run?.id}?tab=Metadata`);
+    for (const name of ['Details of tokens in', 'Details of tokens out'])
+      await page.getByRole('region', { name, exact: true }).waitFor();
+  });
+
   it('shows images among the attachments of a run, and copies the run as JSON, curl and SDK calls', async () => {
     const png = Buffer.from(
       'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',

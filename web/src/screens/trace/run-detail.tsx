@@ -202,7 +202,8 @@ function Metadata({ run, isShared }: { readonly run: Run; readonly isShared: boo
       {[
         ['More', extra],
         ['Events', run.events],
-        ['Token details', run.prompt_token_details ?? run.completion_token_details],
+        ['Details of tokens in', run.prompt_token_details],
+        ['Details of tokens out', run.completion_token_details],
         ['Serialized', run.serialized],
       ].map(([label, value]) =>
         value === null || value === undefined || JSON.stringify(value) === '{}' ? null : (
