@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { forwardedPrefixHeader } from '../server/public-base.ts';
-import { removeOwnCookies } from '../server/session-cookie.ts';
+import { removeOwnCookies, setsOwnCookie } from '../server/session-cookie.ts';
 import { ticketHeader } from '../server/session-ticket.ts';
 
 /** Headers that concern one connection, in addition to those that `Connection` lists. Source: RFC 9110, 7.6.1. */
@@ -78,7 +78,10 @@ export function toClientHeaders(
   if (contentLocation !== undefined && !/\/(?:threads|runs)$/.test(prefix))
     sent['content-location'] = addPrefix(contentLocation, prefix, origins);
   // Without a path of their own, cookies of one deployment would be sent to all others.
-  if (cookies !== undefined) sent['set-cookie'] = [cookies].flat().map((cookie) => limitCookie(cookie, prefix));
+  if (cookies !== undefined) {
+    const others = [cookies].flat().filter((cookie) => !setsOwnCookie(cookie));
+    sent['set-cookie'] = others.map((cookie) => limitCookie(cookie, prefix));
+  }
   return sent;
 }
 
@@ -91,7 +94,9 @@ export function toHandshakeLines(
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const [name = '', value = ''] = rawHeaders.slice(index, index + 2);
     if (originWideHeaders.includes(name.toLowerCase())) continue;
-    lines.push(`${name}: ${name.toLowerCase() === 'set-cookie' ? limitCookie(value, prefix) : value}`);
+    const isCookie = name.toLowerCase() === 'set-cookie';
+    if (isCookie && setsOwnCookie(value)) continue;
+    lines.push(`${name}: ${isCookie ? limitCookie(value, prefix) : value}`);
   }
   return lines;
 }

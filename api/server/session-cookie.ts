@@ -37,6 +37,11 @@ export function dropOwnCookies({ headers, rawHeaders }: Pick<IncomingMessage, 'h
   }
 }
 
+/** Whether a browser with this header `Set-Cookie` would send a cookie of this module: it may also be in a value without a name. */
+export function setsOwnCookie(header: string): boolean {
+  return ownCookie.test(header.replace(/^\s*=/, '').replace(/\s*=/, '='));
+}
+
 /** Returns a cookie header without the cookies of this module, or undefined if nothing is left. */
 export function removeOwnCookies(cookie: string): string | undefined {
   const kept = cookie.split(';').filter((each) => !ownCookie.test(each));

@@ -28,6 +28,18 @@ it('they set cookies for their own path only', async () => {
   ]);
 });
 
+it('they set no cookie that a browser would send in place of the session', async () => {
+  const cookies = [
+    'runlake_session=1',
+    ' runlake_session =2',
+    '=runlake_session=3',
+    'runlake_oidc=4',
+    'runlake_other=5',
+  ];
+  expect((await read({ 'set-cookie': cookies })).getSetCookie()).toEqual(['runlake_other=5; Path=/deployments/trips/']);
+  expect((await read({ 'set-cookie': 'runlake_session=1' })).getSetCookie()).toEqual([]);
+});
+
 it('they send no header that concerns the whole origin', async () => {
   const wide = { 'service-worker-allowed': '/', 'clear-site-data': '"*"', 'strict-transport-security': 'max-age=1' };
   const headers = await read({ ...wide, nel: '{}', 'x-kept': '1' });

@@ -64,6 +64,7 @@ describe('a WebSocket', () => {
     const { url, sockets } = await startSocketServer();
     sockets.on('headers', (headers) => {
       headers.push('Set-Cookie: a=1; Path=/; Domain=example.com', 'X-Kept: 1', 'Clear-Site-Data: "*"');
+      headers.push('Set-Cookie: runlake_session=1');
     });
     const client = new WebSocket(toSocketUrl(await proxyFor(url)));
     const [{ headers }] = await once(client, 'upgrade');
