@@ -126,7 +126,10 @@ const updateDeployment = defineOperation({
 });
 
 const DeletionQuery = {
-  delete_tracing_project: Type.Boolean({ default: false, description: 'Needs the permission projects:delete too. The name is free again when both are deleted.' }),
+  delete_tracing_project: Type.Boolean({
+    default: false,
+    description: 'Needs the permission projects:delete too. The name is free again when both are deleted.',
+  }),
 };
 
 const deleteDeployment = defineOperation({
@@ -167,7 +170,7 @@ const deleteDeployments = defineOperation({
     const result = { deleted: [] as string[], not_found: [] as string[] };
     const deletesProject = query.delete_tracing_project;
     if (deletesProject) requirePermission(caller, 'projects:delete');
-    for (const id of new Set(query.deployment_ids)) {
+    for (const id of new Set(query.deployment_ids.map((id) => id.toLowerCase()))) {
       try {
         await requestDeletion(services.database, caller.workspaceId, id, { deletesProject });
         result.deleted.push(id);

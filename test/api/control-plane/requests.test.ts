@@ -173,10 +173,11 @@ it('a name is unique in its workspace until its deployment is deleted', async ()
   expect((await api.ask(key, 'GET', `/v2/deployments/${first.body.id}`)).body.status).toBe('AWAITING_DELETE');
   const second = await create({ name: 'Unique Name!' });
   expect(second.body.source_config.custom_url).toMatch(/\/deployments\/unique-name-[0-9a-f]{8}$/);
-  const ids = `deployment_ids=${second.body.id}&deployment_ids=${randomUUID()}`;
-  expect(await api.ask(key, 'DELETE', `/v2/deployments?${ids}`)).toMatchObject({
+  const missing = randomUUID();
+  const ids = [second.body.id, second.body.id.toUpperCase(), missing].map((id) => `deployment_ids=${id}`).join('&');
+  expect(await api.ask(key, 'DELETE', `/v2/deployments?${ids}`)).toEqual({
     status: 207,
-    body: { deleted: [second.body.id] },
+    body: { deleted: [second.body.id], not_found: [missing] },
   });
 });
 
