@@ -67,6 +67,11 @@ async function expectOnlyText(): Promise<void> {
   expect(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)).toBeLessThanOrEqual(0);
   expect(problems).toEqual([]);
 }
+async function findProject(): Promise<string> {
+  const headers = { 'x-api-key': runlake.apiKey };
+  const [project] = await (await fetch(`${runlake.url}/api/v1/sessions?limit=1`, { headers })).json();
+  return project.id;
+}
 const found = () => page.getByRole('main').getByText('alert(1)').first();
 
 describe('hostile values of clients', () => {
@@ -81,6 +86,22 @@ describe('hostile values of clients', () => {
     await page.goto(path);
     await (path.endsWith('user') ? page.getByRole('heading', { name: 'Usage' }) : found()).waitFor();
     await expectOnlyText();
+  });
+
+  it.each(['__proto__', 'constructor'])('choose nothing in an address: %s', async (name) => {
+    const screens = [
+      ['/usage', { range: name, group: name, show: name }],
+      [`/projects/${await findProject()}`, { range: name, runs: name }],
+    ] as const;
+    for (const [path, search] of screens) {
+      await page.goto(`${path}?${new URLSearchParams(search)}`);
+      await page
+        .getByText(path === '/usage' ? 'Last 31 days, by day' : 'Last 24 hours')
+        .first()
+        .waitFor({ state: 'attached' });
+      expect(await page.getByRole('alert').count()).toBe(0);
+      await expectOnlyText();
+    }
   });
 
   it('are text in the table of runs, its filters and its columns', async () => {

@@ -30,7 +30,7 @@ export const defaultRange: RangeName = '24h';
 export function readTracesSearch(search: Record<string, unknown>): TracesSearch {
   const { range, quick, runs } = search;
   return {
-    range: typeof range === 'string' && range in ranges ? (range as RangeName) : undefined,
+    range: typeof range === 'string' && Object.hasOwn(ranges, range) ? (range as RangeName) : undefined,
     from: readTime(search.from),
     until: readTime(search.until),
     filter: readText(search.filter),

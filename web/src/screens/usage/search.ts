@@ -30,8 +30,8 @@ export type UsageMetric = keyof typeof usageMetrics;
 export function readUsageSearch(search: Record<string, unknown>): UsageSearch {
   const { range, group, show } = search;
   return {
-    range: typeof range === 'string' && range in usageRanges ? (range as UsageRange) : undefined,
-    group: typeof group === 'string' && group in usageGroups ? (group as UsageGroup) : undefined,
-    show: typeof show === 'string' && show in usageMetrics ? (show as UsageMetric) : undefined,
+    range: typeof range === 'string' && Object.hasOwn(usageRanges, range) ? (range as UsageRange) : undefined,
+    group: typeof group === 'string' && Object.hasOwn(usageGroups, group) ? (group as UsageGroup) : undefined,
+    show: typeof show === 'string' && Object.hasOwn(usageMetrics, show) ? (show as UsageMetric) : undefined,
   };
 }
