@@ -8590,7 +8590,7 @@ export interface operations {
         parameters: {
             query: {
                 deployment_ids: string[];
-                /** @description Needs the permission projects:delete too. */
+                /** @description Needs the permission projects:delete too. The name is free again when both are deleted. */
                 delete_tracing_project?: boolean;
             };
             header?: never;
@@ -8684,7 +8684,7 @@ export interface operations {
     deleteDeployment: {
         parameters: {
             query?: {
-                /** @description Needs the permission projects:delete too. */
+                /** @description Needs the permission projects:delete too. The name is free again when both are deleted. */
                 delete_tracing_project?: boolean;
             };
             header?: never;
