@@ -21,16 +21,21 @@ const startOidcSignIn = defineOperation({
   path: '/session/oidc',
   tag: 'session',
   summary: 'Sign in through OpenID Connect',
-  description: 'Redirects to the provider, which redirects to `/session/oidc/callback`.',
+  description:
+    'Redirects to the provider, which redirects to `/session/oidc/callback`; after a failure to `/signin?error=CODE`.',
   access: { public: true, tenantScope: 'none' },
-  errors: ['OIDC_NOT_CONFIGURED', 'OAUTH_PROVIDER_UNAVAILABLE', 'OAUTH_PROVIDER_REFUSED', 'OAUTH_RESPONSE_TOO_LARGE'],
+  errors: ['OIDC_NOT_CONFIGURED'],
   schema: { response: { 302: Type.Null() } },
   handler: async ({ services, request }) => {
     if (services.oidc === undefined) throw runlakeError('OIDC_NOT_CONFIGURED');
     const redirectUri = buildPublicUrl('/session/oidc/callback', request, services.config);
-    const { url, pending } = await services.oidc.start(redirectUri);
-    const sealed = services.secretSealer.seal(JSON.stringify(pending), cookieRow);
-    return redirect(url, [buildPendingCookie(sealed, request, services.config)]);
+    try {
+      const { url, pending } = await services.oidc.start(redirectUri);
+      const sealed = services.secretSealer.seal(JSON.stringify(pending), cookieRow);
+      return redirect(url, [buildPendingCookie(sealed, request, services.config)]);
+    } catch (error) {
+      return redirectToReason(error, request, []);
+    }
   },
 });
 
@@ -52,12 +57,17 @@ const finishOidcSignIn = defineOperation({
       const token = await signInMember(services, services.oidc, request);
       return redirect('/', [forgotten, buildSessionCookie(token, request, config)]);
     } catch (error) {
-      if (!isRunlakeError(error)) throw error;
-      request.log.warn({ err: error, requestId: request.id }, 'sign-in through OpenID Connect failed');
-      return redirect(`/signin?error=${error.code}`, [forgotten]);
+      return redirectToReason(error, request, [forgotten]);
     }
   },
 });
+
+/** Leads a browser to the sign-in page, which says why it could not sign in. */
+function redirectToReason(error: unknown, request: FastifyRequest, cookies: string[]): RawResponse {
+  if (!isRunlakeError(error)) throw error;
+  request.log.warn({ err: error, requestId: request.id }, 'sign-in through OpenID Connect failed');
+  return redirect(`/signin?error=${error.code}`, cookies);
+}
 
 /** @returns the value of the session cookie. */
 async function signInMember(

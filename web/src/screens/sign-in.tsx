@@ -13,6 +13,7 @@ const route = getRouteApi('/signin');
 const refusals: ReadonlyMap<string, string> = new Map([
   ['OIDC_SIGN_IN_EXPIRED', 'The sign-in took too long. Sign in again within ten minutes, in the same browser.'],
   ['OIDC_EMAIL_MISSING', 'The identity provider does not confirm an email address for you. Ask its administrator.'],
+  ['OAUTH_PROVIDER_UNAVAILABLE', 'The identity provider does not respond. Try again, or sign in with a key.'],
   ['OIDC_ROLE_MISSING', 'The identity provider gives you no role in Runlake. Ask its administrator.'],
 ]);
 

@@ -187,7 +187,7 @@ describe('a sign-in fails', () => {
   it('while the provider is down', async () => {
     const down = await startApi({ config: configure('http://127.0.0.1:9') });
     const answer = await down.server.inject('/api/v1/session/oidc');
-    expect([answer.statusCode, answer.json().code]).toEqual([502, 'OAUTH_PROVIDER_UNAVAILABLE']);
+    expect([answer.statusCode, answer.headers.location]).toEqual([302, '/signin?error=OAUTH_PROVIDER_UNAVAILABLE']);
     await down.close();
   });
 });
