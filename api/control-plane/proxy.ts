@@ -92,7 +92,7 @@ export interface ProxyTarget {
   readonly ticket?: string | undefined;
 }
 
-/** @throws BAD_REQUEST if the path has a segment that begins or ends with `..`, or a backslash: the plugin refuses them. */
+/** @throws BAD_REQUEST if a segment of the path begins or ends with `..`, or for a backslash, which the plugin refuses. */
 function readTarget({ originalUrl }: FastifyRequest, slug: string): ProxyTarget {
   const [, , path = '', query = ''] = targetPattern.exec(originalUrl) ?? [];
   if (/\/\.\.|\.\.\//.test(decodeURIComponent(path)) || path.includes('\\'))

@@ -37,7 +37,7 @@ export function dropOwnCookies({ headers, rawHeaders }: Pick<IncomingMessage, 'h
   }
 }
 
-/** Whether a browser with this header `Set-Cookie` would send a cookie of this module: it may also be in a value without a name. */
+/** Whether a browser that gets this header `Set-Cookie` sends a cookie of this module. It may be a value without a name. */
 export function setsOwnCookie(header: string): boolean {
   return ownCookie.test(header.replace(/^\s*=/, '').replace(/\s*=/, '='));
 }
