@@ -25,10 +25,8 @@ import { resolveAssistant } from '../assistants/assistant.ts';
 import { type AgentUser, registerEndUser } from '../auth/agent-user.ts';
 import { createRun } from '../runs/create-run.ts';
 import type { RequestDeps } from '../runs/request-run.ts';
-import type { GraphConfig } from '../runs/run.ts';
 import { type RunRules, readRunRequest } from '../runs/run-request.ts';
 import { findThreadHead } from '../threads/thread.ts';
-import { recordThreadConfig } from '../threads/update-thread-state.ts';
 import { readSchedule } from './schedule.ts';
 import { type Cron, cronColumns } from './write-crons.ts';
 
@@ -195,13 +193,6 @@ export async function createCronRun(
     sender: endUser,
     callerId: endUser?.userId,
   });
-  await recordThreadConfig(
-    tx,
-    { deploymentId, ...ids },
-    assistant.config,
-    cron.payload.config as GraphConfig | undefined,
-    thread?.config,
-  );
   return ids.runId;
 }
 

@@ -9,7 +9,7 @@ import type { ThreadTtl } from '../threads/write-threads.ts';
 import { requestCancel } from './cancel-run.ts';
 import { endWaitingRuns } from './end-run.ts';
 import { lockThread } from './lock-thread.ts';
-import type { CancelAction, MultitaskStrategy, Run, RunKwargs } from './run.ts';
+import type { CancelAction, GraphConfig, MultitaskStrategy, Run, RunKwargs } from './run.ts';
 import type { RunSender } from './run-row.ts';
 
 /** The threads that a run may use under custom authentication. */
@@ -35,6 +35,8 @@ export interface NewRun {
   readonly metadata: Readonly<Record<string, unknown>>;
   /** Metadata of a new thread, in addition to the ids of graph and assistant. */
   readonly threadMetadata?: Readonly<Record<string, unknown>>;
+  /** New config of the thread. Default: the thread keeps its config. */
+  readonly threadConfig?: GraphConfig | undefined;
   readonly multitaskStrategy: MultitaskStrategy;
   readonly afterSeconds: number;
   /** Whether a new thread is hidden and deleted together with the run. */
@@ -103,7 +105,7 @@ interface AddRunOptions {
 }
 
 const buildAddRunSql = (assistant: string) =>
-  `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19, $20)`;
+  `agents.add_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, ${assistant}, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`;
 const addRunSql = `SELECT * FROM ${buildAddRunSql('$11')}`;
 /**
  * Adds a run only if the assistant is unchanged. `agents.add_run` gets the id from the row of the assistant, so that
@@ -111,7 +113,7 @@ const addRunSql = `SELECT * FROM ${buildAddRunSql('$11')}`;
  */
 const addRunIfAssistantUnchangedSql = `
 SELECT added.* FROM agents.assistants seen, LATERAL ${buildAddRunSql('seen.assistant_id')} added
-WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $21`;
+WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = $22`;
 
 /**
  * Adds a run. Returns `going` if the thread has another unfinished run and `allowOthers` is false; undefined if the
@@ -151,6 +153,7 @@ async function addRun(
       sender === undefined ? null : JSON.stringify(sender),
       run.callerId,
       kwargs.langsmith_tracer?.project_name,
+      run.threadConfig === undefined ? null : JSON.stringify(run.threadConfig),
       ...(seenAt === undefined ? [] : [seenAt]),
     ],
     { name: seenAt === undefined ? 'agents_add_run' : 'agents_add_run_as_seen' },

@@ -60,7 +60,8 @@ export async function removeRuns(
        updated_at = clock_timestamp(),
        lease_token = CASE WHEN ${unfinished} THEN NULL ELSE lease_token END,
        status = CASE WHEN ${unfinished} THEN 'interrupted' ELSE status END,
-       graph_before = CASE WHEN attempt = 0 THEN graph_before END
+       graph_before = CASE WHEN attempt = 0 THEN graph_before END,
+       config_before = CASE WHEN attempt = 0 THEN config_before END
      WHERE ${runCondition}`,
     params,
   );

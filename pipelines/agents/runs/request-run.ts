@@ -12,7 +12,6 @@ import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
 import { findThreadHead, type ThreadHead } from '../threads/thread.ts';
-import { recordThreadConfig } from '../threads/update-thread-state.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
 import { createRunIfAssistantUnchanged, type ThreadAccess } from './create-run.ts';
 import type { Run } from './run.ts';
@@ -139,8 +138,6 @@ async function createRunForAssistant(
   const run = await createRunIfAssistantUnchanged(database, deploymentId, newRun, seenAt);
   deps.wake();
   if (run === undefined) return undefined;
-  if (!parsed.temporary)
-    await recordThreadConfig(database, { deploymentId, ...ids }, assistant.config, request.config, thread?.config);
   return { deploymentId, run, cancelOnDisconnect };
 }
 

@@ -148,6 +148,7 @@ export function readRunRequest(request: RunRequest, origin: RunOrigin) {
     kwargs: buildKwargs(request, origin, metadata, temporary),
     metadata,
     threadMetadata: request.metadata ?? {},
+    threadConfig: temporary ? undefined : buildThreadConfig(request.config, origin),
     multitaskStrategy: request.multitask_strategy ?? 'enqueue',
     ifNotExists: request.if_not_exists ?? 'reject',
     cancelOnDisconnect: request.on_disconnect === 'cancel',
@@ -229,8 +230,33 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
   return { config, checkpoint: checkpoint as CheckpointReference };
 }
 
+/** Keys of `configurable` that only the server may set, or that identify a checkpoint. */
+const serverOnlyKeys = new Set([
+  ...['run_id', 'thread_id', 'graph_id', 'assistant_id', ...checkpointKeys],
+  ...['langgraph_auth_user_id', 'langgraph_auth_user', 'langgraph_auth_permissions'],
+]);
+
+/**
+ * Returns the config that the thread of a run gets: the config of the assistant, overridden by the request, without
+ * server-only keys. Keeps the `user_id` of the thread unless the request sets a new one. Returns undefined if neither
+ * the assistant nor the request has a config.
+ */
+function buildThreadConfig(requested: RunRequest['config'], { assistant, thread }: RunOrigin): GraphConfig | undefined {
+  const { configurable: _, ...rest } = { ...assistant.config, ...requested };
+  if (Object.keys({ ...assistant.config, ...requested }).length === 0) return undefined;
+  const user_id = chooseUserId(requested, thread?.config, assistant.config);
+  const all = Object.entries({
+    ...assistant.config.configurable,
+    ...requested?.configurable,
+    ...(user_id !== undefined && { user_id }),
+  });
+  const configurable = Object.fromEntries(all.filter(([name]) => !serverOnlyKeys.has(name)));
+  const config = { ...rest, ...(Object.keys(configurable).length > 0 && { configurable }) };
+  return Object.keys(config).length === 0 ? undefined : config;
+}
+
 /** Returns the first `user_id` that is set in `configs`. */
-export function chooseUserId(...configs: readonly Nullish<Readonly<Record<string, unknown>>>[]): unknown {
+function chooseUserId(...configs: readonly Nullish<Readonly<Record<string, unknown>>>[]): unknown {
   for (const config of configs) {
     const { user_id } = toJsonObject(config?.configurable);
     if (user_id !== undefined && user_id !== null) return user_id;

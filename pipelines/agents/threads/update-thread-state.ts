@@ -22,8 +22,7 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import { buildThreadKey, requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
-import type { CheckpointReference, GraphConfig } from '../runs/run.ts';
-import { chooseUserId } from '../runs/run-request.ts';
+import type { CheckpointReference } from '../runs/run.ts';
 import type { PublishState } from '../streams/publish-state.ts';
 import type { GraphThread } from '../workers/messages.ts';
 import { deleteThread } from './delete-thread.ts';
@@ -269,43 +268,6 @@ async function recordStoredState(deps: ThreadDeps, thread: Thread): Promise<Thre
     await lease.release();
   }
   return readThread(database, deploymentId, threadId);
-}
-
-/** Keys of `configurable` that only the server may set, or that identify a checkpoint. */
-const serverOnlyKeys = new Set([
-  ...['run_id', 'thread_id', 'graph_id', 'assistant_id', 'checkpoint_id', 'checkpoint_ns', 'checkpoint_map'],
-  ...['langgraph_auth_user_id', 'langgraph_auth_user', 'langgraph_auth_permissions'],
-]);
-
-/**
- * Stores the config of a run on its thread: the config of the assistant, overridden by the request, without server-only
- * keys. `before` is the config of an earlier run on the thread; its `user_id` is kept unless the request sets a new
- * one. Changes nothing if neither the assistant nor the request has a config.
- */
-export async function recordThreadConfig(
-  sql: Sql,
-  { deploymentId, threadId }: { readonly deploymentId: string; readonly threadId: string },
-  ofAssistant: GraphConfig,
-  requested: GraphConfig | null | undefined,
-  before: Thread['config'] | undefined,
-): Promise<void> {
-  const { configurable: _, ...rest } = { ...ofAssistant, ...requested };
-  if (Object.keys({ ...ofAssistant, ...requested }).length === 0) return;
-  const user_id = chooseUserId(requested, before, ofAssistant);
-  const all = Object.entries({
-    ...ofAssistant.configurable,
-    ...requested?.configurable,
-    ...(user_id !== undefined && { user_id }),
-  });
-  const configurable = Object.fromEntries(all.filter(([name]) => !serverOnlyKeys.has(name)));
-  const config = { ...rest, ...(Object.keys(configurable).length > 0 && { configurable }) };
-  if (Object.keys(config).length === 0) return;
-  await sql.execute(
-    `UPDATE agents.threads SET config = $3::json
-     WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden AND config::text <> ($3::json)::text`,
-    [deploymentId, threadId, JSON.stringify(config)],
-    { name: 'agents_note_thread_config' },
-  );
 }
 
 /**

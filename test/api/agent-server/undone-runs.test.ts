@@ -1,8 +1,8 @@
-import type { Client } from '@langchain/langgraph-sdk';
+import type { Client, Config, Thread } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
 import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
 
-/** The metadata of a thread after runs of other graphs that were rolled back or never started. */
+/** The metadata and the config of a thread after runs that were rolled back or never started. */
 
 let server: DeployedAgents;
 let client: Client;
@@ -24,8 +24,8 @@ async function prepareThread() {
   return { threadId, metadata };
 }
 
-async function startSlowRun(threadId: string) {
-  const { run_id: runId } = await client.runs.create(threadId, 'burst', slow);
+async function startSlowRun(threadId: string, options: { config?: Config } = {}) {
+  const { run_id: runId } = await client.runs.create(threadId, 'burst', { ...slow, ...options });
   await expect.poll(async () => (await client.runs.get(threadId, runId)).status, { timeout: 10_000 }).toBe('running');
   return runId;
 }
@@ -87,5 +87,67 @@ describe('graph and assistant of a thread are as before', () => {
     await client.threads.update(threadId, { metadata: { graph_id: 'mine' } });
     await client.runs.delete(threadId, pending);
     expect((await client.threads.get(threadId)).metadata).toMatchObject({ graph_id: 'mine' });
+  });
+});
+
+describe('the config of a thread is as before', () => {
+  const kept = { configurable: { of: 'kept' } };
+  const changed = { configurable: { of: 'changed' }, tags: ['changed'] };
+
+  /** Creates a thread with the config of a finished run. */
+  async function prepareConfiguredThread() {
+    const { thread_id: threadId } = await client.threads.create();
+    await client.runs.wait(threadId, 'steps', { input: { steps: 1 }, config: kept });
+    const { config } = await readThread(threadId);
+    expect(config).toMatchObject(kept);
+    return { threadId, config };
+  }
+
+  const readThread = async (threadId: string) => (await client.threads.get(threadId)) as Thread & { config: unknown };
+  const expectConfig = async (threadId: string, config: unknown) =>
+    expect((await readThread(threadId)).config).toEqual(config);
+
+  it('after a cancelled run that is rolled back', async () => {
+    const { threadId, config } = await prepareConfiguredThread();
+    const runId = await startSlowRun(threadId, { config: changed });
+    await expectConfig(threadId, changed);
+    await client.runs.cancel(threadId, runId, true, 'rollback');
+    await endsWith(threadId, runId);
+    await expectConfig(threadId, config);
+  });
+
+  it.each([
+    ['no config', undefined],
+    ['its own config', { configurable: { of: 'last' } }],
+  ])('after a run that the strategy rollback replaces by one with %s', async (_, last) => {
+    const { threadId, config } = await prepareConfiguredThread();
+    const first = await startSlowRun(threadId, { config: changed });
+    await client.runs.create(threadId, 'echo', { config: { configurable: { of: 'pending' } } });
+    const run = await client.runs.create(threadId, 'steps', {
+      ...{ input: { steps: 1 }, multitaskStrategy: 'rollback', afterSeconds: 600 },
+      ...(last && { config: last }),
+    });
+    await endsWith(threadId, first);
+    await expectConfig(threadId, last ?? config);
+    await client.runs.cancel(threadId, run.run_id, true, 'rollback').catch(() => undefined);
+    await expectConfig(threadId, config);
+  });
+
+  it('after pending runs that are deleted, or whose assistant is deleted', async () => {
+    const { threadId, config } = await prepareConfiguredThread();
+    const { assistant_id: id } = await client.assistants.create({ graphId: 'burst', config: changed });
+    const { run_id: runId } = await client.runs.create(threadId, 'echo', { config: changed, afterSeconds: 600 });
+    await client.runs.create(threadId, id, { afterSeconds: 600 });
+    await client.runs.delete(threadId, runId);
+    await expectConfig(threadId, changed);
+    await client.assistants.delete(id);
+    await expectConfig(threadId, config);
+  });
+
+  it('unless a run was interrupted after its start', async () => {
+    const { threadId } = await prepareConfiguredThread();
+    const runId = await startSlowRun(threadId, { config: changed });
+    await client.runs.cancel(threadId, runId, true);
+    await expectConfig(threadId, changed);
   });
 });

@@ -31,6 +31,7 @@ describe('a run request', () => {
     expect(rest).toEqual({
       metadata: { graph_id: 'graph-1', assistant_id: 'assistant-1' },
       threadMetadata: {},
+      threadConfig: { ...assistant.config },
       multitaskStrategy: 'enqueue',
       ifNotExists: 'reject',
       cancelOnDisconnect: false,
