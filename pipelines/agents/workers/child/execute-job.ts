@@ -14,6 +14,7 @@ import { createWarningChunk, encodeEventChunk } from './event-chunk.ts';
 import type { EventLoopTurn } from './event-loop-turn.ts';
 import type { SendWindow } from './send-window.ts';
 import { streamGraph } from './stream-graph.ts';
+import { executeInGroups } from './task-groups.ts';
 import { type SaverFactory, ThreadSaver } from './thread-saver.ts';
 
 /**
@@ -105,6 +106,7 @@ export async function executeJob(job: Job, deps: JobDeps): Promise<RunOutcome> {
   try {
     const config = buildConfig(job);
     graph = await raceWithAbort(deps.graph.instance(config), signal);
+    executeInGroups(graph);
     graph.checkpointer ??= saver;
     graph.store ??= deps.storeFor(deploymentId);
     const warn = (message: string) => events.put(createWarningChunk(message));

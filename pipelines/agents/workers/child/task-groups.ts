@@ -1,0 +1,108 @@
+/**
+ * Lets LangGraph execute the tasks of a large step in groups, so that such a step does not block the event loop.
+ *
+ * LangGraph races all unfinished tasks of a step again after the end of each task. The work grows with the square of the
+ * number of tasks, and happens in one turn of the event loop if the tasks do not wait: four steps of 2,000 tasks blocked
+ * a worker for 10 s.
+ *
+ *   1. The tasks of a large step are divided into groups. LangGraph executes each group as if it were a step, so that
+ *      it races the tasks of a group only. All groups are executed at the same time.
+ *   2. The results of all groups are merged in the order in which tasks end. A group continues when its last result has
+ *      been taken, as LangGraph itself does.
+ *   3. Between the starts of two groups, and between two results, the event loop turns if this is due.
+ *
+ * Risk: `_runLoop` and `_executeTasksWithRetry` are private, and each graph brings its own version of the library. If a
+ * version does not have them, steps are executed as without this file, and `wide-graphs.test.ts` fails.
+ */
+import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
+import { EventLoopTurn } from './event-loop-turn.ts';
+
+const groupSize = 50;
+const turnMs = 20;
+
+/** The part of LangGraph's PregelRunner that is replaced. Yields the result of each task. */
+interface Runner {
+  _executeTasksWithRetry?: ExecuteTasks;
+}
+
+type ExecuteTasks = (
+  this: Runner,
+  tasks: readonly unknown[],
+  options?: { readonly maxConcurrency?: number },
+) => AsyncGenerator<unknown>;
+
+interface LoopingGraph extends CompiledGraph {
+  _runLoop?: (params: { readonly runner?: Runner }) => Promise<unknown>;
+}
+
+const replacements = new WeakSet<ExecuteTasks>();
+const turn = new EventLoopTurn(turnMs);
+
+/** Executes the tasks of large steps of the graph, and of all graphs of the same copy of the library, in groups. */
+export function executeInGroups(graph: LoopingGraph): void {
+  const runLoop = graph._runLoop;
+  if (typeof runLoop !== 'function') return;
+  graph._runLoop = (params) => {
+    delete graph._runLoop;
+    if (params?.runner !== undefined) replaceExecution(Object.getPrototypeOf(params.runner));
+    return runLoop.call(graph, params);
+  };
+}
+
+function replaceExecution(prototype: Runner): void {
+  const execute = prototype._executeTasksWithRetry;
+  if (typeof execute !== 'function' || replacements.has(execute)) return;
+  const replacement: ExecuteTasks = function (tasks, options) {
+    const { maxConcurrency = Number.POSITIVE_INFINITY } = options ?? {};
+    const isLimited = maxConcurrency < tasks.length;
+    return tasks.length <= groupSize || isLimited
+      ? execute.call(this, tasks, options)
+      : mergeGroups(
+          function* (this: Runner) {
+            for (let start = 0; start < tasks.length; start += groupSize)
+              yield execute.call(this, tasks.slice(start, start + groupSize), options);
+          }.call(this),
+        );
+  };
+  replacements.add(replacement);
+  prototype._executeTasksWithRetry = replacement;
+}
+
+/** Executes all groups at the same time and yields their results. @throws the first error of a group. */
+async function* mergeGroups(groups: Iterable<AsyncIterable<unknown>>): AsyncGenerator<unknown> {
+  const results: { readonly result: unknown; readonly onTaken: () => void }[] = [];
+  let failure: { readonly reason: unknown } | undefined;
+  let unfinished = 0;
+  let wake: () => void = () => undefined;
+  const collect = async (group: AsyncIterable<unknown>) => {
+    unfinished += 1;
+    try {
+      for await (const result of group)
+        await new Promise<void>((onTaken) => {
+          results.push({ result, onTaken });
+          wake();
+        });
+    } catch (reason) {
+      failure ??= { reason };
+    }
+    unfinished -= 1;
+    wake();
+  };
+  for (const group of groups) {
+    void collect(group);
+    await turn.yieldIfDue();
+  }
+  for (;;) {
+    if (failure !== undefined) throw failure.reason;
+    const next = results.shift();
+    if (next !== undefined) {
+      yield next.result;
+      next.onTaken();
+      await turn.yieldIfDue();
+    } else if (unfinished === 0) return;
+    else
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+  }
+}

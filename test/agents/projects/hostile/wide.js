@@ -1,0 +1,43 @@
+import { Annotation, Send, StateGraph } from '@langchain/langgraph';
+
+const State = Annotation.Root({
+  n: Annotation,
+  runs: Annotation,
+  done: Annotation({ reducer: (before, more) => before + more, default: () => 0 }),
+  maxTurnMs: Annotation,
+});
+
+/** Number of runs of `wide` that have started and not ended, and that have ended. */
+let active = 0;
+let ended = 0;
+
+/** Executes `n` tasks in one step. */
+export const wide = new StateGraph(State)
+  .addNode('start', () => {
+    active += 1;
+    return {};
+  })
+  .addNode('item', () => ({ done: 1 }))
+  .addNode('end', () => {
+    active -= 1;
+    ended += 1;
+    return {};
+  })
+  .addEdge('__start__', 'start')
+  .addConditionalEdges('start', ({ n }) => Array.from({ length: n }, () => new Send('item', {})), ['item'])
+  .addEdge('item', 'end')
+  .compile();
+
+/** Waits for the end of `runs` runs of `wide` in the same process. `maxTurnMs` is the CPU time of the longest turn. */
+export const turns = new StateGraph(State)
+  .addNode('measure', async ({ runs }) => {
+    let maxTurnMs = 0;
+    for (let last = process.cpuUsage(); ended < runs || active > 0; last = process.cpuUsage()) {
+      await new Promise(setImmediate);
+      const { user, system } = process.cpuUsage(last);
+      maxTurnMs = Math.max(maxTurnMs, (user + system) / 1_000);
+    }
+    return { maxTurnMs };
+  })
+  .addEdge('__start__', 'measure')
+  .compile();

@@ -1,0 +1,18 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+
+/** Graphs with thousands of tasks in one step do not block the event loop of the worker. */
+
+let under: PoolUnderTest;
+beforeAll(async () => {
+  under = await openPoolUnderTest('hostile', { heartbeatTimeoutMs: 60_000 });
+});
+afterAll(() => under?.close());
+
+test('four runs with 2,000 tasks each', async () => {
+  const measured = under.values('turns', { input: { runs: 4 } });
+  const wide = () => under.values('wide', { input: { n: 2_000 }, kwargs: { stream_mode: ['updates'] } });
+  for (const { done } of await Promise.all(Array.from({ length: 4 }, wide))) expect(done).toBe(2_000);
+  const { maxTurnMs } = await measured;
+  expect(maxTurnMs).toBeLessThan(1_000);
+}, 120_000);
