@@ -288,7 +288,7 @@ export async function getTree({ agents, threadId }: CommandContext, params: unkn
     const finished = reader.finish();
     for await (const event of reader) {
       const message = toProtocolMessage(event, [{ channels: ['lifecycle'] }]);
-      if (message === undefined) continue;
+      if (message?.method !== 'lifecycle') continue;
       const { namespace, data } = (JSON.parse(message.text) as LifecycleEvent).params;
       const node = findOrAddNode(nodes, namespace);
       node.status = data.event;

@@ -6,7 +6,11 @@ import {
   findReplayPosition,
   toProtocolMessage,
 } from '../../../pipelines/agents/protocol/protocol-event.ts';
-import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
+import {
+  missingValuesMode,
+  type StreamedEvent,
+  type StreamReader,
+} from '../../../pipelines/agents/streams/stream-types.ts';
 import { readEarlierStarts } from '../../../pipelines/agents/threads/deleted-threads.ts';
 import { optional } from '../../server/formats.ts';
 import { RawResponse } from '../../server/operation.ts';
@@ -37,7 +41,8 @@ async function openEventReader(
   const thread = { deploymentId, threadId };
   if (since == null) return hub.readThread(thread, await findReplayPosition(database, deploymentId, threadId));
   const earlierStarts = await readEarlierStarts(database, deploymentId, threadId);
-  return hub.readThread({ ...thread, earlierStarts }, { threadSeq: since });
+  const openStarts = hub.listOpenStarts(thread, since);
+  return hub.readThread({ ...thread, earlierStarts }, { threadSeq: since, openStarts });
 }
 
 export const toEventFilter = ({ channels, namespaces, depth }: SubscriptionFilter): EventFilter => ({
@@ -77,7 +82,7 @@ const FilterWithSince = Type.Object({
   ...Filter.properties,
   since: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }), {
     description:
-      'Start after the event with this `seq`. Default: from the beginning of the active runs, otherwise of the last run.',
+      'Start after the event with this `seq`. The end of an earlier run that was published after that event is sent too. Default: from the beginning of the active runs, otherwise of the last run.',
   }),
 });
 
@@ -87,16 +92,30 @@ const FilterWithSince = Type.Object({
  * code for streams.
  */
 export function buildStreamFailure(err: unknown): CommandError {
-  const { error, message } = toStreamError(err);
-  return { type: 'error', id: null, error: 'unknown_error', message: `${error}: ${message}` };
+  return buildFailureMessage(toStreamError(err));
 }
 
+interface StreamError {
+  readonly error: string;
+  readonly message: string;
+}
+
+const buildFailureMessage = ({ error, message }: StreamError): CommandError => ({
+  ...{ type: 'error', id: null, error: 'unknown_error' },
+  message: `${error}: ${message}`,
+});
+
 /**
- * Builds the error message for a run with missing events. Returns undefined if no events are missing. Readers receive
- * the message before the end of the run.
+ * Builds the error message for a run with missing events, or without its last values for readers of the values. Returns
+ * undefined if nothing is missing. Readers receive the message before the end of the run.
  */
-export function buildMissingEventsError({ isEnd, data }: StreamedEvent): CommandError | undefined {
-  return isEnd && decodeEnd(data).events_missing ? buildStreamFailure(runlakeError('STREAM_INCOMPLETE')) : undefined;
+export function buildMissingEventsError(
+  { isEnd, mode, data }: StreamedEvent,
+  filters: readonly EventFilter[],
+): CommandError | undefined {
+  if (isEnd && decodeEnd(data).events_missing) return buildStreamFailure(runlakeError('STREAM_INCOMPLETE'));
+  if (mode !== missingValuesMode || !filters.some(({ channels }) => channels.includes('values'))) return undefined;
+  return buildFailureMessage(JSON.parse(Buffer.from(data).toString('utf8')) as StreamError);
 }
 
 export const streamThreadEvents = defineAgentOperation({
@@ -106,7 +125,7 @@ export const streamThreadEvents = defineAgentOperation({
   tag: 'event protocol',
   summary: 'Stream the events of a thread',
   description:
-    'Server-sent events of the event-stream protocol, of all runs, until the client disconnects. The thread need not exist yet. The `event_id` of an event never changes, so that a client that reconnects can skip events that it has. Runs that were not started through the protocol have only the events of their stream modes.',
+    'Server-sent events of the event-stream protocol, of all runs, until the client disconnects. The thread need not exist yet. The `event_id` of an event never changes, so that a client that reconnects can skip events that it has. Runs that were not started through the protocol have only the events of their stream modes. A `custom` event with the name `warning`, which every channel receives, has {error, message} of an event that is missing because it is too large or not JSON.',
   access: readAccess,
   rule: createThreadRule('threads:read'),
   errors: ['THREAD_NOT_FOUND'],
@@ -123,7 +142,7 @@ export const streamThreadEvents = defineAgentOperation({
       ...buildLiveOptions(input),
       source: await openEventReader(services.agents, params.thread_id.toLowerCase(), body.since),
       frame: (event) => {
-        const missing = buildMissingEventsError(event);
+        const missing = buildMissingEventsError(event, [filter]);
         const message = toProtocolMessage(event, [filter]);
         return [
           ...(missing ? [toFailureFrame(missing)] : []),

@@ -113,12 +113,10 @@ export class ThreadSubscriptions {
     const reading = [...this.#subscriptions.values()].filter(({ readUpTo }) => isUnreadEnd || threadSeq > readUpTo);
     if (reading.length === 0) return;
     for (const each of reading) each.readUpTo = Math.max(each.readUpTo, threadSeq);
-    const missing = buildMissingEventsError(event);
+    const filters = reading.map(({ filter }) => filter);
+    const missing = buildMissingEventsError(event, filters);
     if (missing !== undefined) await this.#options.send(JSON.stringify(missing));
-    const message = toProtocolMessage(
-      event,
-      reading.map(({ filter }) => filter),
-    );
+    const message = toProtocolMessage(event, filters);
     if (message !== undefined) await this.#options.send(message.text);
   }
 

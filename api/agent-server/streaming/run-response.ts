@@ -9,6 +9,7 @@ import {
   type RunEnd,
   type StreamedEvent,
   type StreamReader,
+  warningMode,
 } from '../../../pipelines/agents/streams/stream-types.ts';
 import { createLiveBody } from '../../server/live-body.ts';
 import { RawResponse } from '../../server/operation.ts';
@@ -39,7 +40,7 @@ export function streamRunEvents(
   run: FollowedRun,
   { reader, modes }: { readonly reader: StreamReader; readonly modes?: readonly string[] | undefined },
 ): RawResponse {
-  const selectedModes = modes && new Set([...modes, 'metadata', 'warning', 'error']);
+  const selectedModes = modes && new Set([...modes, 'metadata', warningMode, 'error']);
   const body = createEventStream({
     ...buildRunOptions(context, run),
     source: reader,

@@ -1,6 +1,13 @@
 import { convertToProtocolEvent, isCheckpointEnvelope, matchesSubscription } from '@langchain/langgraph/stream';
 import type { Sql } from '../../../infra/postgres/database.ts';
-import { endSeq, protocolMode, type RunEnd, type StreamedEvent, toThreadSeq } from '../streams/stream-types.ts';
+import {
+  endSeq,
+  protocolMode,
+  type RunEnd,
+  type StreamedEvent,
+  toThreadSeq,
+  warningMode,
+} from '../streams/stream-types.ts';
 
 /** Filter of a subscription. Source: `@langchain/protocol` 0.0.13, EventStreamRequest. */
 export interface EventFilter {
@@ -39,6 +46,9 @@ const interruptKey = '__interrupt__';
  * Converts an event of a thread to a message of the protocol, also for runs that were not started through the protocol.
  * Returns undefined if all `filters` exclude the event or the protocol has no equivalent. Decodes the data only if a
  * filter may include the event, because the data can be several megabytes.
+ *
+ * A warning is a custom event with the name `warning`, because the protocol has no other event for it. No filter excludes
+ * it, because it may say that an event is missing that the filter includes.
  */
 export function toProtocolMessage(event: StreamedEvent, filters: Iterable<EventFilter>): ProtocolMessage | undefined {
   const method = findMethod(event);
@@ -49,10 +59,14 @@ export function toProtocolMessage(event: StreamedEvent, filters: Iterable<EventF
     return matchesSubscription(matchableEvent as never, filter as never);
   };
   // The name of a custom event is in its data.
-  const candidates = [...filters].filter((filter) => matches({ ...filter, channels: filter.channels.map(removeName) }));
+  const isWarning = event.mode === warningMode;
+  const candidates = [...filters].filter(
+    (filter) => isWarning || matches({ ...filter, channels: filter.channels.map(removeName) }),
+  );
   if (candidates.length === 0) return undefined;
   const content = convertEvent(event);
-  if (content === undefined || !candidates.some((filter) => matches(filter, content.name))) return undefined;
+  if (content === undefined || !candidates.some((filter) => isWarning || matches(filter, content.name)))
+    return undefined;
   const id = String(event.threadSeq);
   const timestamp = Math.floor(event.createdAtMicros / 1_000);
   const params = `{"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp},${content.rest}`;
@@ -69,6 +83,7 @@ function removeName(channel: string): string {
 function findMethod({ mode, event, isEnd, namespace }: StreamedEvent): string | undefined {
   if (isEnd || (mode === 'metadata' && namespace === '')) return 'lifecycle';
   if (mode === protocolMode) return event;
+  if (mode === warningMode) return 'custom';
   return messageModes.has(mode) ? mode : undefined;
 }
 
@@ -85,6 +100,7 @@ function convertEvent(event: StreamedEvent): MessageContent | undefined {
   const text = () => Buffer.from(event.data).toString('utf8');
   // The data is an object with `data` and optionally `node`.
   if (mode === protocolMode) return { rest: text().slice(1) };
+  if (mode === warningMode) return { rest: `"data":{"name":"warning","payload":${text()}}}` };
   if (mode === 'values') return convertValues(text());
   if (mode === 'tasks') return { rest: `"data":${text()}}` };
   if (libraryModes.has(mode)) return convertWithLibrary(mode, parseData(event));

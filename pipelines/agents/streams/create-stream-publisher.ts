@@ -27,6 +27,7 @@ import {
   type RunStreamWriter,
   type StreamPublisher,
   toThreadSeq,
+  warningMode,
 } from './stream-types.ts';
 
 export interface StreamPublisherOptions {
@@ -97,8 +98,8 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
 function replaceOversizedEvent({ event, namespace, data }: Chunk, maxEventBytes: number): Chunk {
   const message = `Event '${event}' has ${data.length} bytes; the limit is ${maxEventBytes}. The stream does not contain the event.`;
   return {
-    mode: 'warning',
-    event: 'warning',
+    mode: warningMode,
+    event: warningMode,
     namespace,
     data: Buffer.from(JSON.stringify({ error: 'EventTooLarge', message })),
   };

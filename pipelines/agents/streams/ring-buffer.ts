@@ -161,6 +161,12 @@ export class RecordRingBuffer {
     cursor.missed = 'nothing';
   }
 
+  /** Returns the records of a thread, in log order. */
+  *list(key: string): Generator<BufferedRecord, void, undefined> {
+    for (let record: BufferedRecord | undefined = this.#threads.get(key)?.first; record; record = record.next)
+      yield record;
+  }
+
   #newThread(key: string): Thread {
     const thread: Thread = { key, first: undefined, last: undefined, cursors: new Set() };
     this.#threads.set(key, thread);

@@ -3,10 +3,10 @@ import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { readAttemptOutcome, readRunStream, readThreadStream } from '../../streams/read-streams.ts';
-import { RunPosition, ThreadPosition } from './read-position.ts';
-import { RecordRingBuffer } from './ring-buffer.ts';
+import { OpenStarts, RunPosition, ThreadPosition } from './read-position.ts';
+import { decodeRecord, RecordRingBuffer } from './ring-buffer.ts';
 import { type FollowedStream, StoredPositionTracker, StreamSubscription } from './stream-subscription.ts';
-import type { StreamHub } from './stream-types.ts';
+import { endSeq, type StreamHub, toThreadSeq } from './stream-types.ts';
 
 export interface StreamHubOptions {
   readonly log: Pick<EventLog, 'follow' | 'isStored' | 'position'>;
@@ -117,6 +117,16 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
             readThreadStream(clickhouse, { deploymentId, threadId, ...position.unread, ...pageLimits, signal }),
         },
       );
+    },
+    listOpenStarts({ deploymentId, threadId }, threadSeq) {
+      const openStarts = new OpenStarts('now');
+      for (const record of ringBuffer.list(`${deploymentId}:${threadId}`)) {
+        const event = decodeRecord(record);
+        if (event !== undefined) openStarts.record(event);
+        if (event?.threadSeq === threadSeq) break;
+      }
+      // The event may also be an end that is not in the log yet.
+      return [...openStarts].filter((start) => toThreadSeq(start, endSeq) <= threadSeq);
     },
     async close() {
       clearInterval(evictionTimer);

@@ -146,6 +146,14 @@ export interface StreamHub {
     },
     from: ThreadReadStart,
   ): Promise<StreamReader>;
+  /**
+   * Lists the starts of a thread before an event whose ends follow the event in the log. Knows only events that are in
+   * the ring buffer.
+   */
+  listOpenStarts(
+    thread: { readonly deploymentId: string; readonly threadId: string },
+    threadSeq: number,
+  ): readonly number[];
   /** Ends all readers at their current positions. */
   close(): Promise<void>;
 }
@@ -186,6 +194,12 @@ export const protocolMode = 'v2';
  * receive it. Clients cannot request this mode by name.
  */
 export const missingValuesMode = 'missing_values';
+
+/**
+ * The mode and name of the event that tells readers that a part of the request has no effect or that an event is
+ * missing. Readers receive it in every mode. Clients cannot request this mode by name.
+ */
+export const warningMode = 'warning';
 
 /** Protocol method of the event that reports an interrupt in mode {@link protocolMode}. */
 export const interruptEvent = 'input.requested';

@@ -215,6 +215,32 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     await thread.close();
   });
 
+  it('reports an event that is missing to readers of every channel, and missing last values to readers of values', async () => {
+    /** Runs a graph and returns the custom events and errors that a reader of `channels` receives. */
+    const run = async (how: string, ...channels: ('values' | 'lifecycle')[]) => {
+      const thread = openThread(transport, 'misbehave');
+      const [custom, errors]: unknown[][] = [[], []];
+      thread.onEvent(({ method, params }) => method === 'custom' && custom.push(params));
+      thread.onError(({ message }) => errors.push(message));
+      const events = await thread.subscribe(channels);
+      await thread.run.start({ input: { how } });
+      expect((await untilEnd(events)).at(-1)).toMatchObject({ params: { data: { event: 'completed' } } });
+      await thread.close();
+      return { custom, errors };
+    };
+    const text = (event: string) => expect.stringMatching(`Event '${event}' .*The stream does not contain the event`);
+    const warning = (event: string) => ({ name: 'warning', payload: { error: 'EventTooLarge', message: text(event) } });
+    const large = await run('large', 'lifecycle');
+    expect(large).toEqual({
+      custom: [expect.objectContaining({ namespace: [], data: warning('custom') })],
+      errors: [],
+    });
+    const { custom, errors } = await run('large-state', 'values', 'lifecycle');
+    expect(custom).toContainEqual(expect.objectContaining({ data: warning('values') }));
+    // The WebSocket transport of the client drops errors that are no responses.
+    if (transport === 'sse') expect(errors).toEqual([expect.stringMatching(/EventTooLarge: Event 'values' /)]);
+  });
+
   it('reports a failed run and the results of a tool', async () => {
     const thread = openThread(transport, 'tools');
     const events = await thread.subscribe(['tools', 'lifecycle']);

@@ -29,7 +29,8 @@ async function read(threadId: string, lastEventId: string, count: number, stream
   return parts;
 }
 
-it('repeats and misses no event if the end of a run follows the first events of the next run', async () => {
+/** Publishes the events a, b and c of two runs; the end of the first run follows b. */
+async function publishLateEnd(): Promise<string> {
   const { thread_id: threadId } = await agents.client.threads.create();
   const { deploymentId } = agents.services.agents;
   const publisher = createStreamPublisher({ log: agents.shared.log, retentionMs: 3_600_000 });
@@ -45,7 +46,11 @@ it('repeats and misses no event if the end of a run follows the first events of 
   await second!.write([chunk('c')]);
   await second!.settled();
   await publisher.publishEnd(makeRunEnd(starts[1]!));
+  return threadId;
+}
 
+it('repeats and misses no event if the end of a run follows the first events of the next run', async () => {
+  const threadId = await publishLateEnd();
   const everything = await read(threadId, '-', 5, ['run_modes']);
   const names = everything.map(({ data }) => (data as { text?: string; run_id?: string }).text ?? 'end');
   expect(names).toEqual(['a', 'b', 'end', 'c', 'end']);
@@ -77,4 +82,28 @@ it('do not wait for the end of a state update', async () => {
   const later = await read(threadId, update!.id!, 3, modes);
   expect(later.map(({ event }) => event)).toEqual(['metadata', 'metadata', 'state_update']);
   for (const { id } of later) if (id !== undefined) expect(id).toMatch(/^\d+$/);
+});
+
+/** Reads `count` messages of the event-stream protocol after the event with the number `since`. */
+async function readProtocol(threadId: string, since: number, count: number) {
+  const body = { channels: ['custom', 'lifecycle'], since };
+  const { body: stream } = await agents.ask('POST', `/threads/${threadId}/stream/events`, body);
+  const messages: { seq: number; params: { data: { payload?: { text: string }; event?: string } } }[] = [];
+  let text = '';
+  for await (const bytes of stream!.pipeThrough(new TextDecoderStream())) {
+    text += bytes;
+    const lines = text.split('\n');
+    text = lines.pop()!;
+    for (const line of lines) if (line.startsWith('data: ')) messages.push(JSON.parse(line.slice('data: '.length)));
+    if (messages.length >= count) break;
+  }
+  return messages.map(({ seq, params: { data } }) => ({ seq, name: data.payload?.text ?? data.event }));
+}
+
+it('sends the end of a run that follows the first events of the next run after `since`, too', async () => {
+  const threadId = await publishLateEnd();
+  const everything = await readProtocol(threadId, 0, 5);
+  expect(everything.map(({ name }) => name)).toEqual(['a', 'b', 'completed', 'c', 'completed']);
+  for (const last of [1, 3])
+    expect(await readProtocol(threadId, everything[last]!.seq, 4 - last)).toEqual(everything.slice(last + 1));
 });

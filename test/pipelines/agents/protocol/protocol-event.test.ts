@@ -90,3 +90,16 @@ test('a named custom event matches its name and the channel custom', () => {
   expect(receives('custom:named', [['other']])).toBe(false);
   expect(receives('custom:other')).toBe(false);
 });
+
+test('a warning is a custom event that no filter excludes', () => {
+  const payload = { error: 'EventTooLarge', message: 'large' };
+  const event: StreamedEvent = {
+    ...{ runId: 'r', attempt: 1, seq: 2, threadSeq: 2, namespace: '', isEnd: false, createdAtMicros: 1_000 },
+    ...{ mode: 'warning', event: 'warning', data: Buffer.from(JSON.stringify(payload)) },
+  };
+  const message = toProtocolMessage(event, [{ channels: ['values'], namespaces: [['child']] }]);
+  expect(JSON.parse(message!.text)).toMatchObject({
+    method: 'custom',
+    params: { namespace: [], data: { name: 'warning', payload } },
+  });
+});
