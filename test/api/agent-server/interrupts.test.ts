@@ -33,6 +33,14 @@ describe('interrupts', () => {
     expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle', interrupts: {} });
   });
 
+  it.each([false, 0, ''])('are resumed with %j', async (resume) => {
+    const threadId = await newThread();
+    await client.runs.wait(threadId, 'ask', { input: { question: 'Really?' } });
+    const values = await client.runs.wait(threadId, 'ask', { command: { resume } });
+    expect(values).toMatchObject({ result: `answered: ${resume}` });
+    expect(await client.threads.get(threadId)).toMatchObject({ status: 'idle', interrupts: {} });
+  });
+
   it('are returned with the state to a client that waits', async () => {
     const threadId = await newThread();
     const input = { question: 'Really?' };

@@ -1,5 +1,5 @@
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
-import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
+import { type CompiledGraph, collectInterrupts, readSnapshot } from '../../graphs/compiled-graph.ts';
 import { isEndCommand, listUnknownBreakpoints, readNodes, requireNodes } from '../../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../../graphs/load-graph.ts';
 import type { CheckpointReference, RunCommand } from '../../runs/run.ts';
@@ -45,7 +45,7 @@ export async function beginAttempt(
   const goesToEndNode = isEndCommand(kwargs.command);
   if (goesToEndNode) await goToEnd(graph, config, start.kind === 'continue' ? undefined : kwargs.command?.update);
   if (!goesToEndNode && !(await isResumeConsumed(job, saver)))
-    return { input: buildInput(job), options: { ...config, ...buildOptions(job) } };
+    return { input: await buildInput(job, graph), options: { ...config, ...buildOptions(job) } };
   return { input: null, options: { ...buildConfig({ ...job, start: { kind: 'continue' } }), ...buildOptions(job) } };
 }
 
@@ -86,10 +86,23 @@ export function buildCheckpointMetadata({ kwargs }: Job): Record<string, unknown
   return { ...Object.fromEntries(entries), ...(metadata as object | undefined) };
 }
 
-function buildInput({ kwargs, start }: Job): unknown {
+async function buildInput(job: Job, graph: CompiledGraph): Promise<unknown> {
+  const { kwargs, start } = job;
   if (start.kind === 'continue') return null;
-  if (kwargs.command !== undefined && kwargs.command !== null) return toLibraryCommand(kwargs.command);
-  return kwargs.input ?? null;
+  if (kwargs.command === undefined || kwargs.command === null) return kwargs.input ?? null;
+  return toLibraryCommand(await nameFalsyResume(kwargs.command, job, graph));
+}
+
+/**
+ * Gives a resume value such as `false` to the first open interrupt by its id. LangGraph accepts any value with an id,
+ * but without an id it takes a falsy value for none, and the run would fail.
+ */
+async function nameFalsyResume(command: RunCommand, job: Job, graph: CompiledGraph): Promise<RunCommand> {
+  const { resume } = command;
+  if (resume !== false && resume !== 0 && resume !== '') return command;
+  const open = collectInterrupts(await readSnapshot(graph, buildStartConfig(job)));
+  const id = Object.values(open).flat()[0]?.id;
+  return id === undefined ? command : { ...command, resume: { [id]: resume } };
 }
 
 function buildOptions({ kwargs }: Job): object {
