@@ -248,7 +248,7 @@ export const deleteAssistant = defineAgentOperation({
     query: Type.Object({
       delete_threads: Type.Boolean({
         default: false,
-        description: 'Also delete the threads whose first run was of this assistant.',
+        description: 'Also delete the threads whose last run was of this assistant.',
       }),
     }),
     // The JavaScript client expects a JSON body if the status is 200.

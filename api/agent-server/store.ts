@@ -274,7 +274,7 @@ export const searchStoreItems = defineAgentOperation({
       namespace_prefix: optional(Labels('First labels of the namespaces. Empty: all items.')),
       filter: optional(
         JsonObject({
-          description: 'Fields of the value, compared for equality or with $eq, $ne, $gt, $gte, $lt, $lte.',
+          description: 'Fields of the value, compared for equality or with $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin.',
           // Each field adds a condition to the statement. Thousands of conditions keep Postgres busy for a minute.
           maxProperties: 100,
         }),

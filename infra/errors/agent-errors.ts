@@ -257,7 +257,7 @@ export const agentErrors = {
   STORE_FILTER_INVALID: caller(
     422,
     "The filter of '{field}' is invalid: '{operator}' is not an operator.",
-    'Use $eq, $ne, $gt, $gte, $lt and $lte, or the value itself.',
+    'Use $eq, $ne, $gt, $gte, $lt, $lte, $in and $nin, or the value itself.',
   ),
   STORE_TOO_MANY_TEXTS: caller(
     422,

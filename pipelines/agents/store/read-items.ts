@@ -50,8 +50,9 @@ const comparisonOperators = new Map(Object.entries({ $gt: '>', $gte: '>=', $lt: 
 
 /**
  * Adds the conditions of a filter on item values. Each field has a value that it must equal, or an object with the
- * operators `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`. Ordering comparisons match only values of the same JSON
- * type. A missing field matches only `$ne`.
+ * operators `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$in` and `$nin`. Ordering comparisons match only values of the
+ * same JSON type. A missing field matches only `$ne` and `$nin`. An operand of `$in` and `$nin` that is not a list is
+ * an empty list.
  *
  * @throws STORE_FILTER_INVALID for any other operator
  */
@@ -60,11 +61,16 @@ function filterItems(conditions: Conditions, filter: Readonly<Record<string, unk
     const value = `(searchable -> ${conditions.bind(field.replaceAll('\0', ''))}::text)`;
     const operators = parseOperators(filterValue) ?? { $eq: filterValue };
     for (const [operator, operand] of Object.entries(operators)) {
-      const given = `${conditions.bind(toJsonbText(JSON.stringify(operand ?? null)))}::jsonb`;
+      const isList = operator === '$in' || operator === '$nin';
+      const compared = isList && !Array.isArray(operand) ? [] : (operand ?? null);
+      const given = `${conditions.bind(toJsonbText(JSON.stringify(compared)))}::jsonb`;
       const comparison = comparisonOperators.get(operator);
       if (operator === '$eq') conditions.add(`${value} = ${given}`);
       else if (operator === '$ne') conditions.add(`${value} IS DISTINCT FROM ${given}`);
-      else if (comparison !== undefined)
+      else if (isList) {
+        const isIn = `coalesce(${value} = ANY (ARRAY(SELECT jsonb_array_elements(${given}))), false)`;
+        conditions.add(operator === '$in' ? isIn : `NOT ${isIn}`);
+      } else if (comparison !== undefined)
         conditions.add(`(jsonb_typeof(${value}) = jsonb_typeof(${given}) AND ${value} ${comparison} ${given})`);
       else throw runlakeError('STORE_FILTER_INVALID', { field, operator });
     }

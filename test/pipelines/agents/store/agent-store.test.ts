@@ -103,6 +103,12 @@ describe('filters', () => {
     [{ n: { $lte: 2.5 } }, ['one', 'two']],
     [{ s: { $gt: 'b' } }, ['ten', 'two']],
     [{ missing: { $ne: 1 } }, ['one', 'ten', 'text', 'two']],
+    [{ n: { $in: [1, 10, 'x'] } }, ['one', 'ten']],
+    [{ nested: { $in: [{ a: 1 }] } }, ['one']],
+    [{ n: { $nin: [1, 10] } }, ['text', 'two']],
+    [{ missing: { $in: [1, null] } }, []],
+    [{ missing: { $nin: [1] } }, ['one', 'ten', 'text', 'two']],
+    [{ n: { $in: 1 } }, []],
     [{ "n' OR true --": 1 }, []],
   ])('match %j', async (filter, keys) => {
     expect(keysOf(await store.search(['f'], { filter }))).toEqual(keys);
