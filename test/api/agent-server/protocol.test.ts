@@ -219,7 +219,8 @@ describe.each<Transport>(['sse', 'websocket'])('over %s', (transport) => {
     /** Runs a graph and returns the custom events and errors that a reader of `channels` receives. */
     const run = async (how: string, ...channels: ('values' | 'lifecycle')[]) => {
       const thread = openThread(transport, 'misbehave');
-      const [custom, errors]: unknown[][] = [[], []];
+      const custom: unknown[] = [];
+      const errors: unknown[] = [];
       thread.onEvent(({ method, params }) => method === 'custom' && custom.push(params));
       thread.onError(({ message }) => errors.push(message));
       const events = await thread.subscribe(channels);
