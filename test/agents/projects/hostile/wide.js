@@ -1,7 +1,8 @@
-import { Annotation, Send, StateGraph } from '@langchain/langgraph';
+import { Annotation, interrupt, Send, StateGraph } from '@langchain/langgraph';
 
 const State = Annotation.Root({
   n: Annotation,
+  how: Annotation,
   runs: Annotation,
   done: Annotation({ reducer: (before, more) => before + more, default: () => 0 }),
   maxTurnMs: Annotation,
@@ -11,20 +12,26 @@ const State = Annotation.Root({
 let active = 0;
 let ended = 0;
 
-/** Executes `n` tasks in one step. */
+/** Executes `n` tasks in one step. With `how`, task 150 fails, or every 60th task interrupts. */
 export const wide = new StateGraph(State)
   .addNode('start', () => {
     active += 1;
     return {};
   })
-  .addNode('item', () => ({ done: 1 }))
+  .addNode('item', ({ i, how }) => {
+    if (how === 'fail' && i === 150) throw new RangeError('on purpose');
+    if (how === 'ask' && i % 60 === 0) interrupt(i);
+    return { done: 1 };
+  })
   .addNode('end', () => {
     active -= 1;
     ended += 1;
     return {};
   })
   .addEdge('__start__', 'start')
-  .addConditionalEdges('start', ({ n }) => Array.from({ length: n }, () => new Send('item', {})), ['item'])
+  .addConditionalEdges('start', ({ n, how }) => Array.from({ length: n }, (_, i) => new Send('item', { i, how })), [
+    'item',
+  ])
   .addEdge('item', 'end')
   .compile();
 

@@ -16,3 +16,15 @@ test('four runs with 2,000 tasks each', async () => {
   const { maxTurnMs } = await measured;
   expect(maxTurnMs).toBeLessThan(1_000);
 }, 120_000);
+
+test('a task that fails fails the run', async () => {
+  const { outcome } = await under.run('wide', { input: { n: 200, how: 'fail' } });
+  expect(outcome).toMatchObject({ kind: 'failed', error: 'RangeError', message: 'on purpose' });
+});
+
+test('the interrupts of all tasks are open', async () => {
+  const { outcome } = await under.run('wide', { input: { n: 200, how: 'ask' } });
+  if (outcome.kind !== 'finished') throw new Error(JSON.stringify(outcome));
+  const values = Object.values(outcome.interrupts).flatMap((open) => open.map(({ value }) => Number(value)));
+  expect(values.sort((one, other) => one - other)).toEqual([0, 60, 120, 180]);
+});
