@@ -57,7 +57,8 @@ export class TraceLocationCache {
 
   /**
    * Returns the known locations of `keys`, from the cache or from ClickHouse. If a key has several locations in
-   * ClickHouse, adds it to `contested`.
+   * ClickHouse, adds it to `contested`, and does not cache it: if the batch fails before its trace is moved, the
+   * repeated batch must find the locations again.
    */
   async locate(
     keys: Iterable<string>,
@@ -75,9 +76,9 @@ export class TraceLocationCache {
     if (unknown.length === 0) return locations;
     for (const { key, locations: found } of await readLocations(clickhouse, unknown)) {
       const location: TraceLocation = { ...(found[0] as TraceLocation), wasRead: true };
-      this.remember(key, location);
       locations.set(key, location);
       if (found.length > 1) contested.add(key);
+      else this.remember(key, location);
     }
     return locations;
   }

@@ -80,6 +80,34 @@ it('traces of more partitions than there are connections to Postgres are moved',
     expect(await locateRun(stores.clickhouse, tenantId, runId)).toMatchObject({ projectId: higher });
 });
 
+it.each([
+  ['the only sink', false],
+  ['one of several sinks', true],
+])('a trace whose move %s did not begin before it was killed moves when its batch succeeds', async (_, isShared) => {
+  const { clickhouse } = stores;
+  const losing = runEvent({ ...times, projectId: lower });
+  const earlier = traceTimeMicros - 7_200_000_000;
+  const { traceId } = losing;
+  const winning = runEvent({ traceTimeMicros: earlier, startTimeMicros: earlier, projectId: higher, traceId });
+  const killed = await openDrivenSink({ stores, isShared });
+  await killed.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(losing)]));
+  const batch = toRecordsAtOffset(1_001, [toLogMessage(winning)]);
+  killed.failNextInsert('after');
+  await expect(killed.deliver(runEvents, batch)).rejects.toThrow();
+  await killed.close();
+  const sink = await openDrivenSink({ stores, isShared });
+  for (const when of ['before', 'after'] as const) {
+    sink.failNextInsert(when);
+    await expect(sink.deliver(runEvents, batch)).rejects.toThrow();
+  }
+  await sink.deliver(runEvents, batch);
+  await sink.close();
+  const sql = `SELECT toUnixTimestamp(hour) * 1000000 AS micros FROM traces FINAL WHERE trace_id = {trace:UUID}`;
+  expect(await clickhouse.query({ name: 'test', sql, params: { trace: traceId } })).toEqual([
+    { micros: Math.floor(earlier / 3_600_000_000) * 3_600_000_000 },
+  ]);
+});
+
 it('rows that ClickHouse stores after their sink was killed move with the next event of their trace', async () => {
   const { clickhouse } = stores;
   const losing = runEvent({ ...times, projectId: lower });
