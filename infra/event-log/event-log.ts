@@ -239,10 +239,10 @@ export interface DeadLetterQueue {
   /** Returns the newest matching records, newest first. Does not read the values if the store allows it. */
   list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]>;
   /**
-   * Returns the number of records of the topic, including replayed records. The result is at most
+   * Returns the number of records of the topic, except those with the ids `except`. The result is at most
    * {@link maxCountedDeadLetters}.
    */
-  count(topic: Topic): Promise<number>;
+  count(topic: Topic, except?: readonly string[]): Promise<number>;
   /** Finds a record by id. Returns `undefined` if no record has this id or the record no longer exists. */
   find(id: string): Promise<DeadLetterRecord | undefined>;
   close(): Promise<void>;

@@ -61,13 +61,13 @@ export async function readReplayTimes(
   return new Map(rows.map((row) => [row.dead_letter_id, row.replayed_at]));
 }
 
-/** Returns the number of replayed dead-letter records for each topic. */
-async function countReplays(database: Pick<Database, 'query'>): Promise<Map<string, number>> {
-  const rows = await database.query<{ topic: string; replays: number }>(
-    `SELECT split_part(dead_letter_id, '/', 1) AS topic, count(*) AS replays
+/** Returns the ids of the replayed dead-letter records for each topic, also of those that no longer exist. */
+async function readReplayed(database: Pick<Database, 'query'>): Promise<Map<string, string[]>> {
+  const rows = await database.query<{ topic: string; ids: string[] }>(
+    `SELECT split_part(dead_letter_id, '/', 1) AS topic, array_agg(dead_letter_id) AS ids
      FROM dead_letter_replays WHERE replayed_at IS NOT NULL GROUP BY 1`,
   );
-  return new Map(rows.map(({ topic, replays }) => [topic, replays]));
+  return new Map(rows.map(({ topic, ids }) => [topic, ids]));
 }
 
 /**
@@ -82,12 +82,11 @@ export async function countUnreplayedDeadLetters(
   }: { readonly deadLetters: Pick<DeadLetterQueue, 'count'>; readonly database: Pick<Database, 'query'> },
   topics: readonly Topic[],
 ): Promise<{ labels: { topic: string }; value: number }[]> {
-  const replays = await countReplays(database);
+  const replayed = await readReplayed(database);
   return Promise.all(
     topics.map(async (topic) => ({
       labels: { topic: topic.name },
-      // The log may have deleted a record after it was replayed.
-      value: Math.max(0, (await deadLetters.count(topic)) - (replays.get(topic.name) ?? 0)),
+      value: await deadLetters.count(topic, replayed.get(topic.name)),
     })),
   );
 }

@@ -43,10 +43,16 @@ export function openPostgresDeadLetterQueue(database: Database): DeadLetterQueue
       );
       return rows.map(toHead);
     },
-    async count({ name }) {
+    async count({ name }, except = []) {
+      const excepted = except.flatMap((id) => {
+        const [, topic, number = ''] = idPattern.exec(id) ?? [];
+        return topic === name ? [number] : [];
+      });
       const [row] = await database.query<{ records: number }>(
-        'SELECT count(*) AS records FROM (SELECT FROM dead_letters WHERE topic = $1 LIMIT $2) AS counted',
-        [name, maxCountedDeadLetters],
+        `SELECT count(*) AS records FROM (
+           SELECT FROM dead_letters WHERE topic = $1 AND id::text <> ALL ($3::text[]) LIMIT $2
+         ) AS counted`,
+        [name, maxCountedDeadLetters, excepted],
       );
       return row?.records ?? 0;
     },

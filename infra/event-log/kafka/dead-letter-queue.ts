@@ -102,10 +102,17 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
     return newest.sort(compareNewestFirst).slice(0, limit);
   }
 
-  async count(topic: Topic): Promise<number> {
+  async count(topic: Topic, except: readonly string[] = []): Promise<number> {
     const offsets = await this.#admin.call((admin) => fetchOffsets(admin, this.#names.deadLetterTopic(topic)));
-    const records = (offsets ?? []).reduce((sum, { low, high }) => sum + high - low, 0);
-    return Math.min(records, maxCountedDeadLetters);
+    const ranges = new Map((offsets ?? []).map(({ partition, ...range }) => [partition, range]));
+    // Retention may have deleted some of the excepted records.
+    const excepted = except.filter((id) => {
+      const [, name, partition, offset] = idPattern.exec(id) ?? [];
+      const range = ranges.get(Number(partition));
+      return name === topic.name && range && Number(offset) >= range.low && Number(offset) < range.high;
+    });
+    const records = [...ranges.values()].reduce((sum, { low, high }) => sum + high - low, 0);
+    return Math.min(records - excepted.length, maxCountedDeadLetters);
   }
 
   async find(id: string): Promise<DeadLetterRecord | undefined> {

@@ -87,6 +87,17 @@ describe('a dead-letter record', () => {
     expect(published).toHaveLength(2);
   });
 
+  it('waits also if others that were replayed no longer exist', async () => {
+    const { database } = deps;
+    const waiting = () =>
+      countUnreplayedDeadLetters({ deadLetters: openPostgresDeadLetterQueue(database), database }, [runEvents]);
+    const deadLetter = await storeDeadLetter(framed(makeEvent(at(0))));
+    expect(await replayDeadLetter(deadLetter, deps, { force: false })).toEqual({ outcome: 'replayed' });
+    await database.execute('DELETE FROM dead_letters');
+    await storeDeadLetter(Buffer.from('not in the wire format'));
+    expect(await waiting()).toEqual([{ labels: { topic: runEvents.name }, value: 1 }]);
+  });
+
   it.each(['insert', 'defer'] as const)('of step %s keeps its version: newer values of its run stay', async (step) => {
     const event = makeEvent(at(10));
     const older = { ...event, values: { name: 'older', inputs: json('of the letter') } };
