@@ -8,7 +8,7 @@
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { runEvents } from '../../schemas/topics.ts';
+import { attachmentEvents, feedbackEvents, runEvents } from '../../schemas/topics.ts';
 import { removeFromQueues } from '../queues/remove-gone-runs.ts';
 import { toPlainText, toReadableJson } from '../runs/json-sql.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
@@ -112,7 +112,6 @@ async function deleteMarkedTraces(
     until: Math.max(...changes.map(({ requestedAtMicros }) => requestedAtMicros)),
     deployments: deployments.map(({ id }) => id),
   };
-  await deleteFromPostgres({ clickhouse, database }, tenantId, params);
   const rest = { params, timeoutMs: statementTimeoutMs, ...(signal && { signal }) };
   const store = (sql: string) => storeDeletionKeys(clickhouse, { sql, ...rest });
   const markedTracesSql = `SELECT DISTINCT trace_id AS id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND ${requestTimeCondition}`;
@@ -126,6 +125,7 @@ async function deleteMarkedTraces(
     ...bulk,
     ...rest,
   });
+  await deleteFromPostgres({ clickhouse, database }, tenantId, params);
   await removeFromQueues({ clickhouse, database }, tenantId, runs);
   const tenantCondition = 'tenant_id = {tenant:UUID}';
   const tracesCondition = `${projectCondition} AND trace_id IN ${traces}`;
@@ -168,40 +168,44 @@ async function deleteMarkedTraces(
   });
 }
 
+/** Topics whose keys consist of the workspace and the trace or the run. */
+const topics = [runEvents, feedbackEvents, attachmentEvents].map(({ name }) => name);
+
 /**
- * Deletes deferred events and dead-letter records. Only the few traces that have such rows are looked up in ClickHouse.
+ * Deletes deferred events and dead-letter records. Only the few traces and runs that have such rows are looked up in
+ * ClickHouse.
  */
 async function deleteFromPostgres(
   { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
   tenantId: string,
   params: Readonly<Record<string, QueryParameter>>,
 ): Promise<void> {
-  const traces = await findCandidates(database, tenantId);
-  if (traces.length === 0) return;
+  const candidates = await findCandidates(database, tenantId);
+  if (candidates.length === 0) return;
   const deleted = await clickhouse.query<{ trace_id: string }>({
-    name: 'find-deleted-traces',
+    name: 'find-deleted-candidates',
     sql: `SELECT DISTINCT trace_id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND trace_id IN candidates
           AND ${requestTimeCondition}`,
     params,
-    externalTable: { name: 'candidates', structure: 'trace_id UUID', rows: traces.map((id) => [id]) },
+    externalTable: { name: 'candidates', structure: 'trace_id UUID', rows: candidates.map((id) => [id]) },
   });
   const ids = deleted.map(({ trace_id }) => trace_id);
   await database.execute('DELETE FROM deferred_events WHERE tenant_id = $1 AND trace_id = ANY ($2::uuid[])', [
     tenantId,
     ids,
   ]);
-  await database.execute(`DELETE FROM dead_letters WHERE topic = $1 AND encode(key, 'escape') = ANY ($2::text[])`, [
-    runEvents.name,
-    ids.map((id) => `${tenantId}:${id}`),
-  ]);
+  await database.execute(
+    `DELETE FROM dead_letters WHERE topic = ANY ($1::text[]) AND encode(key, 'escape') = ANY ($2::text[])`,
+    [topics, ids.map((id) => `${tenantId}:${id}`)],
+  );
 }
 
 async function findCandidates(database: Database, tenantId: string): Promise<string[]> {
   const rows = await database.query<{ id: string }>(
     `SELECT trace_id::text AS id FROM deferred_events WHERE tenant_id = $1
      UNION SELECT substring(encode(key, 'escape') FROM 38) FROM dead_letters
-       WHERE topic = $2 AND encode(key, 'escape') ~ ('^' || $1::text || ':[0-9a-f-]{36}$')`,
-    [tenantId, runEvents.name],
+       WHERE topic = ANY ($2::text[]) AND encode(key, 'escape') ~ ('^' || $1::text || ':[0-9a-f-]{36}$')`,
+    [tenantId, topics],
   );
   return rows.map(({ id }) => id);
 }

@@ -282,18 +282,24 @@ describe('deleting traces', () => {
     for (const run of [trace.traceId, trace.childId, late]) expect(await give(run)).toMatchObject({ status: 404 });
   });
 
-  it('deletes its deferred events', async () => {
+  it('deletes its deferred events and dead-letter records', async () => {
     const trace = await under.sendTrace(await under.addProject(), 1);
     await under.api.database.execute(
       `INSERT INTO deferred_events (topic, partition, log_offset, version, tenant_id, trace_id, key, value, headers)
        VALUES ('run-events', 0, 1, 1, $1, $2, 'key', 'content', '{}')`,
       [under.workspaceId, trace.traceId],
     );
-    await under.api.database.execute(
-      `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step)
-       VALUES ('run-events', 0, 1, convert_to($1, 'UTF8'), 'content', '{}', 'test', 'insert')`,
-      [`${under.workspaceId}:${trace.traceId}`],
-    );
+    for (const [topic, id] of [
+      ['run-events', trace.traceId],
+      ['attachment-events', trace.childId],
+      ['feedback-events', trace.childId],
+    ]) {
+      await under.api.database.execute(
+        `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step)
+         VALUES ($1, 0, 1, convert_to($2, 'UTF8'), 'content', '{}', 'test', 'insert')`,
+        [topic, `${under.workspaceId}:${id}`],
+      );
+    }
     const body = { session_id: trace.projectId, trace_ids: [trace.traceId] };
     expect((await under.ask('POST', '/runs/delete', body)).status).toBe(200);
     await under.change();
