@@ -4,6 +4,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type EventLog, waitUntilStored } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
+import { deleteUnstoredEvents } from '../dead-letters/delete-unstored-events.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { removeFromQueues } from '../queues/remove-gone-runs.ts';
 import type { ProjectResolver } from './resolve-project.ts';
@@ -82,8 +83,8 @@ export async function deleteProjects(
 const projectRunsCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 
 /**
- * Deletes the stored runs of a deleted project, with their attachments, feedback and rows of annotation queues, and sets
- * `purged_at`. Usage stays, because traces are billing facts. Reads omit runs of deleted projects, both before this call and for events that are
+ * Deletes the stored runs of a deleted project, with their attachments, feedback, dead-letter records of the in-process
+ * log and rows of annotation queues, and sets `purged_at`. Usage stays, because traces are billing facts. Reads omit runs of deleted projects, both before this call and for events that are
  * stored later, which the second purge deletes. Leaves a project without `deleted_at` unchanged. Idempotent.
  */
 export async function deleteProjectRuns(
@@ -108,6 +109,7 @@ export async function deleteProjectRuns(
     ? 'SELECT DISTINCT id FROM run_locator FINAL WHERE tenant_id = {tenant:UUID} AND pick.5 = {project:UUID}'
     : `SELECT DISTINCT id FROM runs WHERE ${projectRunsCondition}`;
   const runs = await storeDeletionKeys(clickhouse, { sql, ...rest });
+  await deleteUnstoredEvents({ clickhouse, database }, workspaceId, { sql: `SELECT id FROM ${runs}` });
   await removeFromQueues({ clickhouse, database }, workspaceId, runs);
   await database.execute(
     `DELETE FROM annotation_queue_runs WHERE run_id IS NULL AND project_id = $2

@@ -5,10 +5,9 @@
  * give late events the stored time of their trace, so that it is not counted again in another hour. The runs are marked
  * as their traces are, because feedback on a run need not name its trace.
  */
-import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
-import type { Database } from '../../infra/postgres/pool.ts';
-import { attachmentEvents, feedbackEvents, runEvents } from '../../schemas/topics.ts';
+import { deleteUnstoredEvents } from '../dead-letters/delete-unstored-events.ts';
 import { removeFromQueues } from '../queues/remove-gone-runs.ts';
 import { toPlainText, toReadableJson } from '../runs/json-sql.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
@@ -125,7 +124,7 @@ async function deleteMarkedTraces(
     ...bulk,
     ...rest,
   });
-  await deleteFromPostgres({ clickhouse, database }, tenantId, params);
+  await deleteUnstoredEvents({ clickhouse, database }, tenantId, { sql: markedTracesSql, params });
   await removeFromQueues({ clickhouse, database }, tenantId, runs);
   const tenantCondition = 'tenant_id = {tenant:UUID}';
   const tracesCondition = `${projectCondition} AND trace_id IN ${traces}`;
@@ -166,46 +165,4 @@ async function deleteMarkedTraces(
     condition: factsCondition,
     ...rest,
   });
-}
-
-/** Topics whose keys consist of the workspace and the trace or the run. */
-const topics = [runEvents, feedbackEvents, attachmentEvents].map(({ name }) => name);
-
-/**
- * Deletes deferred events and dead-letter records. Only the few traces and runs that have such rows are looked up in
- * ClickHouse.
- */
-async function deleteFromPostgres(
-  { clickhouse, database }: Pick<ChangeDeps, 'clickhouse' | 'database'>,
-  tenantId: string,
-  params: Readonly<Record<string, QueryParameter>>,
-): Promise<void> {
-  const candidates = await findCandidates(database, tenantId);
-  if (candidates.length === 0) return;
-  const deleted = await clickhouse.query<{ trace_id: string }>({
-    name: 'find-deleted-candidates',
-    sql: `SELECT DISTINCT trace_id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND trace_id IN candidates
-          AND ${requestTimeCondition}`,
-    params,
-    externalTable: { name: 'candidates', structure: 'trace_id UUID', rows: candidates.map((id) => [id]) },
-  });
-  const ids = deleted.map(({ trace_id }) => trace_id);
-  await database.execute('DELETE FROM deferred_events WHERE tenant_id = $1 AND trace_id = ANY ($2::uuid[])', [
-    tenantId,
-    ids,
-  ]);
-  await database.execute(
-    `DELETE FROM dead_letters WHERE topic = ANY ($1::text[]) AND encode(key, 'escape') = ANY ($2::text[])`,
-    [topics, ids.map((id) => `${tenantId}:${id}`)],
-  );
-}
-
-async function findCandidates(database: Database, tenantId: string): Promise<string[]> {
-  const rows = await database.query<{ id: string }>(
-    `SELECT trace_id::text AS id FROM deferred_events WHERE tenant_id = $1
-     UNION SELECT substring(encode(key, 'escape') FROM 38) FROM dead_letters
-       WHERE topic = ANY ($2::text[]) AND encode(key, 'escape') ~ ('^' || $1::text || ':[0-9a-f-]{36}$')`,
-    [tenantId, topics],
-  );
-  return rows.map(({ id }) => id);
 }

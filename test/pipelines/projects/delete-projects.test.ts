@@ -101,6 +101,22 @@ describe('deletion of a project', () => {
     expect([await count('runs'), await count('traces')]).toEqual([runs - 1, traces]);
   });
 
+  it('deletes dead-letter records of its runs', async () => {
+    const [going, staying] = [await projectWithRun(), await projectWithRun()];
+    const keys = [await readRunId(going), await readRunId(staying)].map((id) => `${going.workspaceId}:${id}`);
+    await api.database.execute(
+      `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step)
+       SELECT topic, 0, n, convert_to(key, 'UTF8'), 'content', '{}', 'test', 'insert'
+       FROM unnest($1::text[]) WITH ORDINALITY AS keys (key, n), unnest($2::text[]) AS topics (topic)`,
+      [keys, ['run-events', 'attachment-events', 'feedback-events']],
+    );
+    await deleteProjects(api.services, going.workspaceId, [going.projectId]);
+    await purge(going);
+    const left = await api.database.query(`SELECT DISTINCT encode(key, 'escape') AS key FROM dead_letters`);
+    expect(left).toEqual([{ key: keys[1] }]);
+    await api.database.execute('DELETE FROM dead_letters');
+  });
+
   it('deletes runs that were stored after the first purge, an hour later', async () => {
     const project = await projectWithRun();
     const runs = await count('runs');
