@@ -56,6 +56,17 @@ export function shareSettings(config: Config): SharedSettings {
   return { settings: shared, secretSettings };
 }
 
+/** Returns some settings of another process. Those that it does not share are omitted. */
+export function pickShared<Name extends SettingName>(
+  { settings: shared }: Pick<SharedSettings, 'settings'>,
+  names: readonly Name[],
+): Partial<Pick<Config, Name>> {
+  const found = names.filter((name) => settings[name].variable in shared);
+  return Object.fromEntries(found.map((name) => [name, shared[settings[name].variable] ?? undefined])) as Partial<
+    Pick<Config, Name>
+  >;
+}
+
 /**
  * Returns the configuration of another process, except for the variables that are set in this one.
  *

@@ -208,18 +208,12 @@ const RunFile = Type.Object({
   url: Type.String(),
   clickhouse_url: Type.String(),
   database_url: Type.String(),
-  local_export_root: Type.Union([Type.String(), Type.Null()]),
-  allow_private_endpoints: Type.Boolean(),
-  allow_default_credentials: Type.Boolean(),
   // Absent in the file of an older release.
   uid: Type.Optional(Type.Union([Type.Integer(), Type.Null()])),
   graph_code: Type.Optional(Type.Union([Type.String(), Type.Null()])),
   settings: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
   secret_settings: Type.Optional(Type.Array(Type.String())),
 });
-
-/** Settings that determine which destinations an instance can use for bulk exports. */
-type DestinationSettings = Pick<Config, 'localExportRoot' | 'allowPrivateEndpoints' | 'allowDefaultCredentials'>;
 
 /** Addresses of a running instance and its engines. They contain passwords. */
 interface RunAddresses {
@@ -238,14 +232,12 @@ export interface RunningInstance extends RunAddresses, SharedSettings {
   readonly uid: number | undefined;
   /** Start time in ISO 8601, UTC. */
   readonly startedAt: string;
-  readonly destinations: DestinationSettings;
 }
 
 const runFilePath = (folder: string) => join(folder, 'run.json');
 
 /** Writes `run.json` for other `runlake` commands, atomically and with mode 0600. */
 function writeRunFile(folder: string, addresses: RunAddresses, config: Config): void {
-  const { localExportRoot, allowPrivateEndpoints, allowDefaultCredentials } = config;
   const { settings, secretSettings } = shareSettings(config);
   const run: Static<typeof RunFile> = {
     pid: process.pid,
@@ -254,9 +246,6 @@ function writeRunFile(folder: string, addresses: RunAddresses, config: Config): 
     url: addresses.url,
     clickhouse_url: addresses.clickhouseUrl,
     database_url: addresses.databaseUrl,
-    local_export_root: localExportRoot === undefined ? null : resolve(localExportRoot),
-    allow_private_endpoints: allowPrivateEndpoints,
-    allow_default_credentials: allowDefaultCredentials,
     uid: process.getuid?.() ?? null,
     graph_code: addresses.graphCode ?? null,
     settings,
@@ -306,11 +295,6 @@ export async function readRunFile(path: string): Promise<RunningInstance> {
     url: run.url,
     clickhouseUrl: run.clickhouse_url,
     databaseUrl: run.database_url,
-    destinations: {
-      localExportRoot: run.local_export_root ?? undefined,
-      allowPrivateEndpoints: run.allow_private_endpoints,
-      allowDefaultCredentials: run.allow_default_credentials,
-    },
     uid: run.uid ?? undefined,
     graphCode: run.graph_code ?? undefined,
     settings: run.settings ?? {},

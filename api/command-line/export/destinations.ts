@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { text as readAll } from 'node:stream/consumers';
 import { Value } from 'typebox/value';
+import { pickShared } from '../../../infra/config/print.ts';
 import { findRunningInstance } from '../../../infra/embedded/data-folder.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createDestinationDeps, type DestinationRecord } from '../../../pipelines/exports/destinations/destination.ts';
@@ -22,6 +23,9 @@ export interface DestinationOptions {
   readonly workspace?: string;
   readonly json?: boolean;
 }
+
+/** Settings that determine which destinations exports can use. */
+const destinationSettings = ['localExportRoot', 'allowPrivateEndpoints', 'allowDefaultCredentials'] as const;
 
 /** Runs `runlake export destinations list`. */
 export async function printDestinations(options: {
@@ -91,7 +95,7 @@ export async function createDestinationWithOptions(options: DestinationOptions):
     const { database } = access;
     // The instance that uses the data folder executes the exports, with its settings. Those of other processes are unknown.
     const instance = await findRunningInstance(access.config.dataDir);
-    const config = { ...access.config, ...instance?.destinations };
+    const config = { ...access.config, ...(instance && pickShared(instance, destinationSettings)) };
     if (options.type === 's3' && options.credentialsStdin !== true && !config.allowDefaultCredentials) {
       const reason = 'Specify --credentials-stdin and pass the credentials of the bucket on standard input.';
       throw runlakeError('BAD_REQUEST', { reason });

@@ -2,6 +2,7 @@ import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileS
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
+import { pickShared } from '../../../infra/config/print.ts';
 import { loadOrCreateSecretKey, openDataFolder, readRunFile } from '../../../infra/embedded/data-folder.ts';
 import { holdFolder, kill, temporaryFolder } from './processes.ts';
 
@@ -20,7 +21,6 @@ const { config } = loadConfig({
   RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true',
   RUNLAKE_SECRET_KEY: 'nobody may read this',
 });
-const destinations = { localExportRoot: '/srv/exports', allowPrivateEndpoints: true, allowDefaultCredentials: true };
 
 describe('one process at a time', () => {
   it('creates the folder without access for other users', async () => {
@@ -114,8 +114,11 @@ describe('run.json', () => {
     folder.writeRunFile(addresses, config);
     expect(statSync(join(path, 'run.json')).mode & 0o777).toBe(0o600);
     const secretSettings = ['RUNLAKE_SECRET_KEY'];
-    const expected = { ...addresses, destinations, pid: process.pid, secretSettings };
-    expect(await readRunFile(path)).toMatchObject({ ...expected, settings: { RUNLAKE_PORT: 7 } });
+    const run = await readRunFile(path);
+    expect(run).toMatchObject({ ...addresses, pid: process.pid, secretSettings, settings: { RUNLAKE_PORT: 7 } });
+    expect(pickShared(run, ['localExportRoot', 'allowPrivateEndpoints', 'host', 'kafkaBrokers'])).toEqual({
+      ...{ localExportRoot: '/srv/exports', allowPrivateEndpoints: true, host: '127.0.0.1', kafkaBrokers: undefined },
+    });
     expect(readFileSync(join(path, 'run.json'), 'utf8')).not.toContain('nobody may read this');
     await folder.close();
     await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
@@ -130,6 +133,7 @@ describe('run.json', () => {
     for (const name of ['uid', 'graph_code', 'settings', 'secret_settings']) delete run[name];
     writeFileSync(file, JSON.stringify(run));
     expect(await readRunFile(path)).toMatchObject({ url: addresses.url, settings: {}, secretSettings: [] });
+    expect(pickShared(await readRunFile(path), ['localExportRoot'])).toEqual({});
     await expect(readRunFile(file)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
     await folder.close();
   });
