@@ -31,7 +31,9 @@ export function guaranteesPage(): Page {
         'another hour as the time of the trace, for example a late span over OTLP; and an insert that ClickHouse completes, wholly ' +
         'or in part, after its sink was killed or has given up and another sink has stored the same batch, if the events of the ' +
         'trace state different hours and are in two partitions, as after partitions were added. The trace then counts in both ' +
-        'hours until a sink reads its locations again for a later event.',
+        'hours until a sink reads its locations again for a later event. If events of a trace state different hours and the one ' +
+        'that was accepted first arrives last, a sink moves the trace: until the roll-up run after the move, usually for seconds, both ' +
+        'hours may count it. If the sink is killed or a store fails meanwhile, the move is completed when its batch is repeated.',
       '- **Values are those of the newest event** of a run, in the order in which the log accepted its events: by the time of the ' +
         'broker, then by offset. Neither the order of inserts nor the number of times that an event is inserted matters, so ' +
         'redelivery, other batches, several sinks and a late process change nothing.',

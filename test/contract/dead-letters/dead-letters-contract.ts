@@ -76,7 +76,13 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
 
     it('counts those of a topic except some, also if some of these do not exist', async () => {
       const ids = (await underTest.deadLetters.list(all, 10)).map(({ id }) => id);
-      const others = ['run-events/999999', 'run-events/0/999999', 'run-events/99/0', 'other/1', 'feedback-events/1/2/3'];
+      const others = [
+        'run-events/999999',
+        'run-events/0/999999',
+        'run-events/99/0',
+        'other/1',
+        'feedback-events/1/2/3',
+      ];
       const count = (topic: Topic, except: readonly string[]) => underTest.deadLetters.count(topic, except);
       expect(await count(runEvents, others)).toBe(3);
       expect(await count(runEvents, [...others, ...ids.slice(2)])).toBe(1);
