@@ -78,13 +78,6 @@ describe('multipart bodies', () => {
     ],
     ['with only a field of a run', () => multipart([[`post.${run.id}.inputs`, '{}']]), {}, 400, /missing/],
     ['with an unknown kind of part', () => multipart([['get.everything', '{}']]), {}, 400, /get.everything/],
-    [
-      'with an unknown field',
-      () => multipart([...buildPostParts(run).slice(0, 1), [`post.${run.id}.secrets`, '{}']]),
-      {},
-      202,
-      /secrets/,
-    ],
     ['with a malformed id in a part name', () => multipart([['post.not-an-id', '{}']]), {}, 400, /UUID/],
     ['that is declared as gzip but is not', () => whole, { 'content-encoding': 'gzip' }, 422, /gzip/],
     ['with truncated gzip', () => gzipSync(whole).subarray(0, 60), { 'content-encoding': 'gzip' }, 422, /gzip/],
