@@ -120,7 +120,7 @@ function addPrefix(reference: string, prefix: string, origins: readonly string[]
 function limitCookie(cookie: string, prefix: string): string {
   const [pair = '', ...attributes] = cookie.split(';');
   const path = attributes
-    .map((each) => /^\s*path\s*=\s*(\/.*?)\s*$/i.exec(each)?.[1])
+    .map((each) => /^\s*path\s*=\s*(\/.*)$/i.exec(each)?.[1]?.trimEnd())
     .find((each) => each !== undefined);
   const kept = attributes.filter((each) => !/^\s*(?:path|domain)\s*(?:=|$)/i.test(each));
   return [pair, ...kept, ` Path=${prefix}${path ?? '/'}`].join(';');

@@ -39,7 +39,10 @@ export function dropOwnCookies({ headers, rawHeaders }: Pick<IncomingMessage, 'h
 
 /** Whether a browser that gets this header `Set-Cookie` sends a cookie of this module. It may be a value without a name. */
 export function setsOwnCookie(header: string): boolean {
-  return ownCookie.test(header.replace(/^\s*=/, '').replace(/\s*=/, '='));
+  const text = header.trimStart();
+  const pair = text.startsWith('=') ? text.slice(1) : text;
+  const name = pair.slice(0, Math.max(pair.indexOf('='), 0)).trim();
+  return name === sessionCookieName || name === pendingCookieName;
 }
 
 /** Returns a cookie header without the cookies of this module, or undefined if nothing is left. */

@@ -19,7 +19,6 @@ import { computeBackoffMs } from '../../infra/timeouts/backoff.ts';
 import { type AgentRowsDeps, deleteAgentRows } from '../agents/delete-agent-rows.ts';
 import { deleteProjects } from '../projects/delete-projects.ts';
 import type { ProjectResolver } from '../projects/resolve-project.ts';
-import { tracingProjectSql } from './deployment.ts';
 import type { SourceStore } from './source-store.ts';
 
 export interface DeletionDeps extends AgentRowsDeps {
@@ -83,7 +82,7 @@ export function createDeletions(deps: DeletionDeps, signal: AbortSignal): Deleti
       const later = [...failed.entries()].filter(([, { dueAtMs }]) => dueAtMs > performance.now());
       const due = await database.query<DeletedDeployment>(
         `SELECT d.id, d.workspace_id AS "workspaceId",
-           CASE WHEN d.deletes_project THEN ${tracingProjectSql} END AS "projectId"
+           CASE WHEN d.deletes_project THEN d.tracing_project_id END AS "projectId"
          FROM deployments AS d WHERE d.deletion_requested_at IS NOT NULL AND d.id <> ALL ($1::uuid[]) AND NOT EXISTS (
            SELECT FROM deployment_replicas AS p WHERE p.deployment_id = d.id AND p.lease_until > clock_timestamp())
          ORDER BY d.deletion_requested_at LIMIT $2`,

@@ -75,7 +75,7 @@ export interface RevisionRecord {
  * The tracing project of `deployments AS d`. Its traces go to the project that has its name, which is not the one at its
  * creation if that was deleted or renamed.
  */
-export const tracingProjectSql = `coalesce((SELECT p.id FROM projects AS p WHERE p.workspace_id = d.workspace_id
+const tracingProjectSql = `coalesce((SELECT p.id FROM projects AS p WHERE p.workspace_id = d.workspace_id
   AND p.name = d.name AND p.deleted_at IS NULL), d.tracing_project_id)`;
 
 /** Select list of a {@link DeploymentRecord} from `deployments AS d`. */

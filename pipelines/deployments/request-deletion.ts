@@ -5,7 +5,8 @@ import { endUnfinishedRevisions } from './states.ts';
 
 /**
  * Requests the deletion of a deployment. A host stops its replicas, then deletes its rows (`delete-deployment.ts`). Its
- * name is free at once or, if its project is deleted, afterwards. The caller must have checked that the project may be deleted.
+ * name is free at once or, if its project is deleted, afterwards. The caller must have checked that the project may be
+ * deleted.
  *
  * @throws NOT_FOUND
  */
@@ -20,8 +21,10 @@ export async function requestDeletion(
     if (deletesProject) await recordProjectDeletion(tx, workspaceId, { id, tracingProjectId });
     await endUnfinishedRevisions(tx, id, 'The deployment is deleted.');
     await tx.execute(
-      `UPDATE deployments SET deletion_requested_at = now(), deletes_project = $2, updated_at = now() WHERE id = $1`,
-      [id, deletesProject],
+      // A project that is created later with the same name is not deleted.
+      `UPDATE deployments SET deletion_requested_at = now(), deletes_project = $2, tracing_project_id = $3, updated_at = now()
+       WHERE id = $1`,
+      [id, deletesProject, tracingProjectId],
     );
     await tx.execute("SELECT pg_notify('deployments', $1)", [id]);
   });

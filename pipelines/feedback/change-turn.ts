@@ -7,7 +7,8 @@
  *   1. In this process, a change waits until the previous change of the entry has ended.
  *   2. If other processes accept changes too, it takes the lease of the entry in Postgres, or waits until that ends.
  *   3. It publishes its event, unless its lease may end before the log has accepted it.
- *   4. It ends its lease. The lease of a process that died ends by itself.
+ *   4. It ends its lease, unless publishing fails: the log may still append the event. The lease then ends by itself, as that
+ *      of a process that died.
  */
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -64,16 +65,17 @@ export async function withLease<Result>(
   };
   const taken = await poll(take, { intervalMs: pollIntervalMs, timeoutMs: maxTurnMs });
   if (taken === 0) throw createOverloadedError();
+  let mayBePublished = false;
   try {
-    return await change(() => {
+    const result = await change(() => {
       if (performance.now() - takenAtMs > maxLeaseAgeMs) throw createOverloadedError();
+      mayBePublished = true;
     });
+    mayBePublished = false;
+    return result;
   } finally {
-    const end = database.execute(
-      'DELETE FROM feedback_changes WHERE workspace_id = $1 AND feedback_id = $2 AND lease = $3',
-      [...[tenantId, id, lease]],
-    );
-    // It ends by itself.
-    await end.catch(() => undefined);
+    const endSql = 'DELETE FROM feedback_changes WHERE workspace_id = $1 AND feedback_id = $2 AND lease = $3';
+    // Without this statement, the lease ends by itself.
+    if (!mayBePublished) await database.execute(endSql, [tenantId, id, lease]).catch(() => undefined);
   }
 }

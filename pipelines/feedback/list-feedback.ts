@@ -120,7 +120,7 @@ export async function findLastEvent(
     name: 'find-last-feedback-event',
     sql: `SELECT ${selectList} FROM feedback FINAL
           WHERE tenant_id = {tenant:UUID} AND id = {id:UUID} AND expires_at > now()
-          ORDER BY isNull(deleted_at) DESC, version DESC LIMIT 1`,
+          ORDER BY version DESC, isNull(deleted_at) DESC LIMIT 1`,
     params: { tenant: tenantId, id },
     format: 'RowBinary',
   });

@@ -75,13 +75,16 @@ it('more failed deletions than a host works on at once do not block later ones, 
   );
 });
 
-it('deletes the tracing project that has the name of the deployment then', async () => {
+it('deletes the tracing project that had the name of the deployment at the request', async () => {
   const { database, workspaceId, projects } = under;
   const { id, tracingProjectId } = await under.create('traced');
   await database.execute(`UPDATE projects SET name = 'former' WHERE id = $1`, [tracingProjectId]);
   projects.forget();
   const current = await projects.resolve({ workspaceId: String(workspaceId), sessionName: 'traced', isPatch: false });
   await requestDeletion(database, String(workspaceId), id, { deletesProject: true });
+  await database.execute(`UPDATE projects SET name = 'renamed' WHERE id = $1`, [current]);
+  projects.forget();
+  await projects.resolve({ workspaceId: String(workspaceId), sessionName: 'traced', isPatch: false });
   await addHost();
   await until('the deletion', () => isDeleted(id));
   const deleted = await database.query<{ id: string }>('SELECT id FROM projects WHERE deleted_at IS NOT NULL');

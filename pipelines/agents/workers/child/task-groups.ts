@@ -57,19 +57,21 @@ function replaceExecution(prototype: Runner): void {
     const isLimited = maxConcurrency < tasks.length;
     return tasks.length <= groupSize || isLimited
       ? execute.call(this, tasks, options)
-      : mergeGroups(
-          function* (this: Runner) {
-            for (let start = 0; start < tasks.length; start += groupSize)
-              yield execute.call(this, tasks.slice(start, start + groupSize), options);
-          }.call(this),
-        );
+      : mergeGroups(divideIntoGroups(tasks), (group) => execute.call(this, group, options));
   };
   replacements.add(replacement);
   prototype._executeTasksWithRetry = replacement;
 }
 
-/** Executes all groups at the same time and yields their results. @throws the first error of a group. */
-async function* mergeGroups(groups: Iterable<AsyncIterable<unknown>>): AsyncGenerator<unknown> {
+function* divideIntoGroups(tasks: readonly unknown[]): Generator<readonly unknown[]> {
+  for (let start = 0; start < tasks.length; start += groupSize) yield tasks.slice(start, start + groupSize);
+}
+
+/** Executes all groups at the same time and yields their results. @throws the first error of a group, after all results. */
+async function* mergeGroups(
+  groups: Iterable<readonly unknown[]>,
+  execute: (group: readonly unknown[]) => AsyncIterable<unknown>,
+): AsyncGenerator<unknown> {
   const results: { readonly result: unknown; readonly onTaken: () => void }[] = [];
   let failure: { readonly reason: unknown } | undefined;
   let unfinished = 0;
@@ -89,18 +91,19 @@ async function* mergeGroups(groups: Iterable<AsyncIterable<unknown>>): AsyncGene
     wake();
   };
   for (const group of groups) {
-    void collect(group);
+    void collect(execute(group));
     await turn.yieldIfDue();
   }
   for (;;) {
-    if (failure !== undefined) throw failure.reason;
     const next = results.shift();
     if (next !== undefined) {
       yield next.result;
       next.onTaken();
       await turn.yieldIfDue();
-    } else if (unfinished === 0) return;
-    else
+    } else if (unfinished === 0) {
+      if (failure !== undefined) throw failure.reason;
+      return;
+    } else
       await new Promise<void>((resolve) => {
         wake = resolve;
       });
