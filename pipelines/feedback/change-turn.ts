@@ -2,7 +2,7 @@
  * Runs the changes of one feedback entry one after the other, in all API processes.
  *
  * Invariant: no other change of an entry is published between the read of its last event and the event that is based on
- * it.
+ * it. Exceptions: the first event of an entry, and events in bodies of several runs, which take no turn.
  *
  *   1. In this process, a change waits until the previous change of the entry has ended.
  *   2. If other processes accept changes too, it takes the lease of the entry in Postgres, or waits until that ends.

@@ -2,6 +2,8 @@
  * Deletes feedback entries that were sent again for another run. Events of one run merge in the table.
  *
  * Invariant: of all events of a feedback entry, the one with the highest version wins, whatever runs they are for.
+ * Exception: events for several runs that are not found in step 1, because they were sent more than a day apart and not by
+ * `createFeedback`.
  *
  *   1. After the insert of a batch, find its entries that may be stored for several runs: those with several events of the
  *      last day, and those whose sender found them stored for another run.
