@@ -88,7 +88,7 @@ export function encodeFeedback(writer: AvroWriter, event: FeedbackEvent): void {
 
 /**
  * Encodes a feedback entry as a log message. The message is keyed by workspace and run (or project), so that one sink
- * stores all events of the feedback entry.
+ * stores all events of the feedback entry for this run.
  *
  * @throws RUN_TOO_LARGE
  */
