@@ -95,8 +95,8 @@ export async function isolateGraphs(
     const reason = 'without isolation, Runlake runs only deployments of the organisation of the operator';
     throw runlakeError('GRAPH_CODE_NOT_ISOLATED', { reason });
   }
-  const isolationDescription = `${ofIds}; in Postgres it can access ${rows}: see SECURITY.md`;
-  logger.info(`graph code has ${isolationDescription}`);
+  const isolationDescription = `${ofIds}; in Postgres it can access ${rows}`;
+  logger.info(`graph code has ${isolationDescription}: see SECURITY.md`);
   return { file, accounts, words: isolationDescription, databaseUrl: account.url };
 }
 
