@@ -90,15 +90,13 @@ describe('hostile values of clients', () => {
 
   it.each(['__proto__', 'constructor'])('choose nothing in an address: %s', async (name) => {
     const screens = [
-      ['/usage', { range: name, group: name, show: name }],
-      [`/projects/${await findProject()}`, { range: name, runs: name }],
+      ['/usage', { range: name, group: name, show: name }, 'Last 31 days, by day'],
+      [`/projects/${await findProject()}`, { range: name, runs: name }, 'Last 24 hours'],
+      ['/prompts', { kind: name }, 'There are no prompts yet'],
     ] as const;
-    for (const [path, search] of screens) {
+    for (const [path, search, shown] of screens) {
       await page.goto(`${path}?${new URLSearchParams(search)}`);
-      await page
-        .getByText(path === '/usage' ? 'Last 31 days, by day' : 'Last 24 hours')
-        .first()
-        .waitFor({ state: 'attached' });
+      await page.getByText(shown).first().waitFor({ state: 'attached' });
       expect(await page.getByRole('alert').count()).toBe(0);
       await expectOnlyText();
     }

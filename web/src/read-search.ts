@@ -4,6 +4,11 @@ export function readText(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
+/** Returns a search parameter that is a key of `named`. Inherited keys, such as `constructor`, are none. */
+export function readKey<Key extends string>(named: Readonly<Record<Key, unknown>>, value: unknown): Key | undefined {
+  return typeof value === 'string' && Object.hasOwn(named, value) ? (value as Key) : undefined;
+}
+
 /** Returns a function that reads the named search parameters, which are all texts. */
 export function readTexts<Name extends string>(...names: readonly Name[]) {
   return (search: Record<string, unknown>) =>

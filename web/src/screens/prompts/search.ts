@@ -1,4 +1,4 @@
-import { readText, readTexts } from '../../read-search.ts';
+import { readKey, readText, readTexts } from '../../read-search.ts';
 
 /** Kinds of repos that the list can be limited to. */
 export const repoKinds = {
@@ -20,7 +20,7 @@ export interface PromptsSearch {
 export function readPromptsSearch({ text, kind, public: isPublic }: Record<string, unknown>): PromptsSearch {
   return {
     text: readText(text),
-    kind: typeof kind === 'string' && kind in repoKinds ? (kind as RepoKind) : undefined,
+    kind: readKey(repoKinds, kind),
     public: isPublic === true ? true : undefined,
   };
 }

@@ -1,4 +1,4 @@
-import { readText } from '../../read-search.ts';
+import { readKey, readText } from '../../read-search.ts';
 
 /** Search parameters of the traces screen: everything that the table shows is in the address. */
 export interface TracesSearch {
@@ -30,7 +30,7 @@ export const defaultRange: RangeName = '24h';
 export function readTracesSearch(search: Record<string, unknown>): TracesSearch {
   const { range, quick, runs } = search;
   return {
-    range: typeof range === 'string' && Object.hasOwn(ranges, range) ? (range as RangeName) : undefined,
+    range: readKey(ranges, range),
     from: readTime(search.from),
     until: readTime(search.until),
     filter: readText(search.filter),

@@ -1,3 +1,4 @@
+import { readKey } from '../../read-search.ts';
 /** Search parameters of the usage screen. */
 export interface UsageSearch {
   readonly range?: UsageRange | undefined;
@@ -30,8 +31,8 @@ export type UsageMetric = keyof typeof usageMetrics;
 export function readUsageSearch(search: Record<string, unknown>): UsageSearch {
   const { range, group, show } = search;
   return {
-    range: typeof range === 'string' && Object.hasOwn(usageRanges, range) ? (range as UsageRange) : undefined,
-    group: typeof group === 'string' && Object.hasOwn(usageGroups, group) ? (group as UsageGroup) : undefined,
-    show: typeof show === 'string' && Object.hasOwn(usageMetrics, show) ? (show as UsageMetric) : undefined,
+    range: readKey(usageRanges, range),
+    group: readKey(usageGroups, group),
+    show: readKey(usageMetrics, show),
   };
 }
