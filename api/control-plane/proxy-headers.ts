@@ -77,11 +77,8 @@ export function toClientHeaders(
   // Clients search for `/threads/` and `/runs/`, so these must not occur in the prefix.
   if (contentLocation !== undefined && !/\/(?:threads|runs)$/.test(prefix))
     sent['content-location'] = addPrefix(contentLocation, prefix, origins);
-  // Without a path of their own, cookies of one deployment would be sent to all others.
-  if (cookies !== undefined) {
-    const others = [cookies].flat().filter((cookie) => !setsOwnCookie(cookie));
-    sent['set-cookie'] = others.map((cookie) => limitCookie(cookie, prefix));
-  }
+  if (cookies !== undefined)
+    sent['set-cookie'] = [cookies].flat().flatMap((cookie) => limitCookie(cookie, prefix) ?? []);
   return sent;
 }
 
@@ -94,9 +91,8 @@ export function toHandshakeLines(
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const [name = '', value = ''] = rawHeaders.slice(index, index + 2);
     if (originWideHeaders.includes(name.toLowerCase())) continue;
-    const isCookie = name.toLowerCase() === 'set-cookie';
-    if (isCookie && setsOwnCookie(value)) continue;
-    lines.push(`${name}: ${isCookie ? limitCookie(value, prefix) : value}`);
+    const sent = name.toLowerCase() === 'set-cookie' ? limitCookie(value, prefix) : value;
+    if (sent !== undefined) lines.push(`${name}: ${sent}`);
   }
   return lines;
 }
@@ -117,7 +113,12 @@ function addPrefix(reference: string, prefix: string, origins: readonly string[]
   return origin === undefined ? reference : prefix + reference.slice(origin.length);
 }
 
-function limitCookie(cookie: string, prefix: string): string {
+/**
+ * Limits a cookie to the paths of the deployment: otherwise it would be sent to all others. Returns undefined for a cookie
+ * that would hide one of Runlake.
+ */
+function limitCookie(cookie: string, prefix: string): string | undefined {
+  if (setsOwnCookie(cookie)) return undefined;
   const [pair = '', ...attributes] = cookie.split(';');
   const path = attributes
     .map((each) => /^\s*path\s*=\s*(\/.*)$/i.exec(each)?.[1]?.trimEnd())
