@@ -95,15 +95,9 @@ export function buildStreamFailure(err: unknown): CommandError {
   return buildFailureMessage(toStreamError(err));
 }
 
-interface StreamError {
-  readonly error: string;
-  readonly message: string;
+function buildFailureMessage({ error, message }: ReturnType<typeof toStreamError>): CommandError {
+  return { type: 'error', id: null, error: 'unknown_error', message: `${error}: ${message}` };
 }
-
-const buildFailureMessage = ({ error, message }: StreamError): CommandError => ({
-  ...{ type: 'error', id: null, error: 'unknown_error' },
-  message: `${error}: ${message}`,
-});
 
 /**
  * Builds the error message for a run with missing events, or without its last values for readers of the values. Returns
@@ -115,7 +109,7 @@ export function buildMissingEventsError(
 ): CommandError | undefined {
   if (isEnd && decodeEnd(data).events_missing) return buildStreamFailure(runlakeError('STREAM_INCOMPLETE'));
   if (mode !== missingValuesMode || !filters.some(({ channels }) => channels.includes('values'))) return undefined;
-  return buildFailureMessage(JSON.parse(Buffer.from(data).toString('utf8')) as StreamError);
+  return buildFailureMessage(JSON.parse(Buffer.from(data).toString('utf8')) as ReturnType<typeof toStreamError>);
 }
 
 export const streamThreadEvents = defineAgentOperation({

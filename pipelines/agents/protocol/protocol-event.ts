@@ -55,18 +55,15 @@ export function toProtocolMessage(event: StreamedEvent, filters: Iterable<EventF
   if (method === undefined) return undefined;
   const namespace = event.namespace === '' ? [] : event.namespace.split('|');
   const matches = (filter: EventFilter, name?: string) => {
+    if (event.mode === warningMode) return true;
     const matchableEvent = { method, params: { namespace, data: { ...(name !== undefined && { name }) } } };
     return matchesSubscription(matchableEvent as never, filter as never);
   };
   // The name of a custom event is in its data.
-  const isWarning = event.mode === warningMode;
-  const candidates = [...filters].filter(
-    (filter) => isWarning || matches({ ...filter, channels: filter.channels.map(removeName) }),
-  );
+  const candidates = [...filters].filter((filter) => matches({ ...filter, channels: filter.channels.map(removeName) }));
   if (candidates.length === 0) return undefined;
   const content = convertEvent(event);
-  if (content === undefined || !candidates.some((filter) => isWarning || matches(filter, content.name)))
-    return undefined;
+  if (content === undefined || !candidates.some((filter) => matches(filter, content.name))) return undefined;
   const id = String(event.threadSeq);
   const timestamp = Math.floor(event.createdAtMicros / 1_000);
   const params = `{"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp},${content.rest}`;

@@ -21,13 +21,13 @@ import { streamEvents } from '../../../schemas/topics.ts';
 import { encodeStreamEvents } from '../../streams/encode-stream-event.ts';
 import type { Chunk } from '../workers/messages.ts';
 import {
+  createWarningChunk,
   endSeq,
   type RunEnd,
   type RunStreamStart,
   type RunStreamWriter,
   type StreamPublisher,
   toThreadSeq,
-  warningMode,
 } from './stream-types.ts';
 
 export interface StreamPublisherOptions {
@@ -97,12 +97,7 @@ export function createStreamPublisher(options: StreamPublisherOptions): StreamPu
 
 function replaceOversizedEvent({ event, namespace, data }: Chunk, maxEventBytes: number): Chunk {
   const message = `Event '${event}' has ${data.length} bytes; the limit is ${maxEventBytes}. The stream does not contain the event.`;
-  return {
-    mode: warningMode,
-    event: warningMode,
-    namespace,
-    data: Buffer.from(JSON.stringify({ error: 'EventTooLarge', message })),
-  };
+  return { ...createWarningChunk(message, 'EventTooLarge'), namespace };
 }
 
 /**

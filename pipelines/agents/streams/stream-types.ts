@@ -201,5 +201,11 @@ export const missingValuesMode = 'missing_values';
  */
 export const warningMode = 'warning';
 
+/** Creates an event of {@link warningMode}. `error` names the reason for a missing event. */
+export function createWarningChunk(message: string, error?: string): Chunk {
+  const data = Buffer.from(JSON.stringify({ error, message }));
+  return { mode: warningMode, event: warningMode, namespace: '', data };
+}
+
 /** Protocol method of the event that reports an interrupt in mode {@link protocolMode}. */
 export const interruptEvent = 'input.requested';

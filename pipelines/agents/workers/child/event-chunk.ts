@@ -1,7 +1,7 @@
 import { isRunlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { CheckpointConfig } from '../../graphs/compiled-graph.ts';
 import { toCheckpoint } from '../../requests/thread-state.ts';
-import { warningMode } from '../../streams/stream-types.ts';
+import { createWarningChunk } from '../../streams/stream-types.ts';
 import { requireChunk } from '../message-codec.ts';
 import type { Chunk } from '../messages.ts';
 import { toGraphJson } from './graph-json.ts';
@@ -36,19 +36,6 @@ export function encodeEventChunk({ mode, event, namespace, data }: GraphStreamEv
     const message = `Event '${event}' cannot be sent: ${error.parameters.reason}. ${dropped}`;
     return createWarningChunk(message, 'EventTooLarge');
   }
-}
-
-/**
- * Creates a `warning` event, which tells clients in every stream mode that a part of the request has no effect or that
- * an event is missing. `error` names the reason for a missing event.
- */
-export function createWarningChunk(message: string, error?: string): Chunk {
-  return {
-    mode: warningMode,
-    event: warningMode,
-    namespace: '',
-    data: Buffer.from(JSON.stringify({ error, message })),
-  };
 }
 
 /** Data of events of LangGraph's mode `checkpoints`, and of checkpoint events of its mode `debug`. */
