@@ -44,7 +44,9 @@ export async function deleteMovedFeedback(clickhouse: ClickHouse, events: readon
     const some = entries.slice(at, at + entriesPerStatement);
     const params = { tenants: [...new Set(some.map(([tenantId]) => tenantId))], ids: some.map(([, id]) => id) };
     const found = await clickhouse.query({
-      ...{ name: 'find-superseded-feedback', sql: `SELECT id FROM (${supersededSql}) LIMIT 1`, params },
+      name: 'find-superseded-feedback',
+      sql: `SELECT id FROM (${supersededSql}) LIMIT 1`,
+      params,
       settings: lookupSettings,
     });
     if (found.length === 0) continue;
@@ -54,7 +56,8 @@ export async function deleteMovedFeedback(clickhouse: ClickHouse, events: readon
           '' AS key, '' AS source_type, ${absent.map((column) => `NULL AS ${column}`).join(', ')})
         FROM (${supersededSql})`,
       params,
-      ...{ profile: 'bulk', timeoutMs: deleteTimeoutMs },
+      profile: 'bulk',
+      timeoutMs: deleteTimeoutMs,
     });
   }
 }
