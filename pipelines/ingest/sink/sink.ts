@@ -218,9 +218,8 @@ export class Sink {
     const { events, repeats } = await this.#otherVersions.assign(batch.topic, kept, clickhouse);
     repeatedEvents.inc({ topic: batch.topic.name }, repeats);
     await this.#insert(batch, events);
-    if (batch.topic !== feedbackEvents) return;
-    await deleteMovedFeedback(clickhouse, events);
-    await keepTracesWithFeedback(database, config, good);
+    if (batch.topic === feedbackEvents) await deleteMovedFeedback(clickhouse, events);
+    if (batch.topic === feedbackEvents) await keepTracesWithFeedback(database, config, good);
   }
 
   /** Performs steps 2 to 6 for run events. */
