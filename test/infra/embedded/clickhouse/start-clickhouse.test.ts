@@ -65,6 +65,10 @@ it('has the given settings', async () => {
   expect(await askClickhouse(engine.url, 'SELECT timezone()')).toBe('UTC');
   expect(await askClickhouse(engine.url, "SELECT engine FROM system.databases WHERE name = 'runlake'")).toBe('Atomic');
   expect(await askClickhouse(engine.url, "SELECT count() FROM system.tables WHERE name = 'query_log'")).toBe('0');
+  const ofParts = `SELECT name, value FROM system.merge_tree_settings WHERE name IN ('auto_statistics_types', 'string_serialization_version') ORDER BY name`;
+  expect(await askClickhouse(engine.url, ofParts)).toBe(
+    'auto_statistics_types\t\nstring_serialization_version\tsingle_stream',
+  );
 });
 
 it.runIf(isLinuxRoot('a full disk'))('returns complete results while its disk is full', async () => {
