@@ -24,8 +24,7 @@ const keyColumns = ['id', 'traceId', 'projectId', 'keyTimeMicros'] as const sati
 
 /**
  * Step 2 of reading a page: reads the requested columns of exactly these runs, in the order of `keys`. Runs that were
- * deleted or have expired since step 1 are omitted. If some are not model calls, the columns of model calls are read by
- * another query at the same time, or by none.
+ * deleted or have expired since step 1 are omitted. If none is a model call, the columns of model calls are not read.
  *
  * @throws errors of ClickHouse.
  */
@@ -35,45 +34,10 @@ export async function readRunRows(
   keys: readonly RunToRead[],
   wanted: ReadonlySet<RunColumn>,
 ): Promise<TracedRunRow[]> {
-  const ofAllRuns = [...wanted].filter((column) => !modelCallColumns.has(column));
-  const ofModelCalls = [...wanted].filter((column) => modelCallColumns.has(column));
-  const modelCalls = keys.filter(({ isModelCall }) => isModelCall !== false);
-  if (modelCalls.length === keys.length || ofModelCalls.length === 0) {
-    const rows = await readColumns(clickhouse, tenantId, keys, [...wanted]);
-    return keys.flatMap((key) => rows.get(buildRunIdentity(key)) ?? []);
-  }
-  const [rows, calls] = await Promise.all([
-    readColumns(clickhouse, tenantId, keys, ofAllRuns),
-    readColumns(clickhouse, tenantId, modelCalls, ofModelCalls),
-  ]);
-  return keys.flatMap((key) => {
-    const [row, call] = [rows.get(buildRunIdentity(key)), calls.get(buildRunIdentity(key))];
-    if (row === undefined) return [];
-    return call === undefined ? row : joinRows(row, call, ofModelCalls);
-  });
-}
-
-/** Joins a row with the row of the same run that has `columns`. */
-function joinRows(row: TracedRunRow, other: TracedRunRow, columns: readonly RunColumn[]): TracedRunRow {
-  const choose = (column: RunColumn) => (columns.includes(column) ? other : row);
-  return {
-    key: row.key,
-    bytes: (column) => choose(column).bytes(column),
-    text: (column) => choose(column).text(column),
-    number: (column) => choose(column).number(column),
-  };
-}
-
-/** Reads columns of runs, by the identity of the run. */
-async function readColumns(
-  clickhouse: ClickHouse,
-  tenantId: string,
-  keys: readonly RunKey[],
-  wanted: readonly RunColumn[],
-): Promise<Map<string, TracedRunRow>> {
-  const rows = new Map<string, TracedRunRow>();
-  if (keys.length === 0) return rows;
-  const { selectSql, readRows } = planReading(new Set<RunColumn>([...keyColumns, ...wanted]));
+  if (keys.length === 0) return [];
+  const hasCalls = keys.some(({ isModelCall }) => isModelCall !== false);
+  const columns = [...wanted].filter((column) => hasCalls || !modelCallColumns.has(column));
+  const { selectSql, readRows } = planReading(new Set<RunColumn>([...keyColumns, ...columns]));
   const { sql, ...binding } = buildKeysCondition(tenantId, keys);
   const response = await clickhouse.queryText({
     ...binding,
@@ -83,11 +47,12 @@ async function readColumns(
     sql: `SELECT ${selectSql} FROM {stored_runs:Identifier} FINAL PREWHERE ${sql} WHERE ${liveCondition}`,
     format: 'RowBinary',
   });
-  for (const read of readRows(response)) {
-    const row = toRunRow(read);
-    rows.set(buildRunIdentity(row.key), row);
-  }
-  return rows;
+  const rows = new Map(
+    readRows(response)
+      .map(toRunRow)
+      .map((row) => [buildRunIdentity(row.key), row]),
+  );
+  return keys.flatMap((key) => rows.get(buildRunIdentity(key)) ?? []);
 }
 
 function toRunRow(read: (column: RunColumn) => RunValue): TracedRunRow {
