@@ -106,14 +106,14 @@ function widen(slice: TimeWindow, range: TimeWindow, order: Order, factor: numbe
 function computeNextSlice(slice: TimeWindow, range: TimeWindow, order: Order, growth: number): TimeWindow | undefined {
   const { fromMicros, untilMicrosExclusive } = slice;
   const width = Math.max(untilMicrosExclusive - fromMicros, minSliceMicros) * growth;
-  const next =
-    order === 'desc'
-      ? { fromMicros: Math.max(fromMicros - width, range.fromMicros), untilMicrosExclusive: fromMicros }
-      : {
-          fromMicros: untilMicrosExclusive,
-          untilMicrosExclusive: Math.min(untilMicrosExclusive + width, range.untilMicrosExclusive),
-        };
-  return next.fromMicros < next.untilMicrosExclusive ? next : undefined;
+  const [restFrom, restUntil] =
+    order === 'desc' ? [range.fromMicros, fromMicros] : [untilMicrosExclusive, range.untilMicrosExclusive];
+  if (restFrom >= restUntil) return undefined;
+  // A last slice that is smaller than the one before it is not worth a query of its own.
+  if (restUntil - restFrom <= 2 * width) return { fromMicros: restFrom, untilMicrosExclusive: restUntil };
+  return order === 'desc'
+    ? { fromMicros: restUntil - width, untilMicrosExclusive: restUntil }
+    : { fromMicros: restFrom, untilMicrosExclusive: restFrom + width };
 }
 
 /** Returns the time range that contains all matching runs. */
