@@ -208,7 +208,10 @@ function formatCounts(row: CountRow): RunStats {
 
 function formatFacets(facets: NonNullable<CountRow['facets']>): RunFacet[] {
   return (Object.keys(facetSqls) as FacetName[]).flatMap((name) =>
-    facets[name].map(([value, n]) => ({ key: name, value, query: `eq(${name}, ${JSON.stringify(value)})`, n })),
+    facets[name]
+      // ClickHouse returns values with the same number of runs in any order.
+      .toSorted(([one, oneCount], [other, otherCount]) => otherCount - oneCount || (one < other ? -1 : 1))
+      .map(([value, n]) => ({ key: name, value, query: `eq(${name}, ${JSON.stringify(value)})`, n })),
   );
 }
 

@@ -120,11 +120,10 @@ function buildSets(): StatsRequest[] {
   ];
 }
 
-/** Rounds what depends on the order in which ClickHouse adds numbers, and sorts facets with the same number of runs. */
+/** Rounds what depends on the order in which ClickHouse adds numbers. */
 function normalise(stats: Map<string, RunStats>) {
-  return [...stats].map(([group, { run_facets: facets = [], latency_avg: average, ...rest }]) => ({
+  return [...stats].map(([group, { latency_avg: average, ...rest }]) => ({
     ...{ group, ...rest, average: average?.toFixed(6) },
-    facets: facets.map(({ key, value, query, n }) => [key, -n, value, query]).sort(),
   }));
 }
 
