@@ -2,7 +2,7 @@
  * Roles of the attribute names that have a meaning for runs. All other attributes become metadata. Sources: LangSmith
  * "Trace with OpenTelemetry" (attribute tables) and its SDKs' exporters; OpenTelemetry GenAI semantic conventions, old
  * (`gen_ai.prompt.N.*`) and new (`gen_ai.input.messages`); OpenInference; Traceloop; Vercel AI SDK; Pydantic AI and Logfire;
- * Google ADK.
+ * Google ADK; Strands; LiteLLM.
  */
 export type RoleName =
   | 'none'
@@ -51,6 +51,7 @@ export type RoleName =
   | 'sdkEmbeddings'
   | 'otherOutput'
   | 'listedEvents'
+  | 'documents'
   | 'documentPart'
   | 'embeddingPart'
   | 'inferenceKind'
@@ -79,12 +80,16 @@ export type RoleName =
   | 'cacheCreationTokens'
   | 'reasoningTokens'
   | 'inputAudioTokens'
+  | 'inputImageTokens'
   | 'outputAudioTokens'
+  | 'outputImageTokens'
   | 'inputDetails'
   | 'outputDetails'
   | 'inputCost'
   | 'outputCost'
-  | 'totalCost';
+  | 'totalCost'
+  | 'firstChunkSeconds'
+  | 'errorType';
 
 export interface AttributeRole {
   readonly role: RoleName;
@@ -135,6 +140,7 @@ addExactNames('toolInput', 'tool_arguments', 'gcp.vertex.agent.tool_call_args');
 addExactNames('sdkPrompt', 'ai.prompt.messages', 'ai.prompt');
 addExactNames('sdkValues', 'ai.value', 'ai.values');
 addExactNames('otherInput', 'prompt', 'request_data', 'gcp.vertex.agent.llm_request');
+addExactNames('otherInput', 'gen_ai.retrieval.query.text', 'reranker.query');
 addExactNames('completion', 'gen_ai.completion');
 addExactNames('outputMessages', 'gen_ai.output.messages', 'llm.output_messages');
 // The whole conversation of an agent; only its spans have these attributes.
@@ -150,6 +156,8 @@ addExactNames('sdkToolCalls', 'ai.response.toolCalls');
 addExactNames('sdkEmbeddings', 'ai.embedding', 'ai.embeddings');
 addExactNames('otherOutput', 'final_result', 'response_data', 'gcp.vertex.agent.llm_response');
 addExactNames('listedEvents', 'events');
+addExactNames('documents', 'gen_ai.retrieval.documents');
+addExactNames('errorType', 'error.type');
 
 addExactNames('inferenceKind', 'openinference.span.kind');
 addExactNames('traceloopKind', 'traceloop.span.kind');
@@ -233,6 +241,8 @@ addExactNames(
 );
 addExactNames(
   'cacheCreationTokens',
+  'gen_ai.usage.cache_write.input_tokens',
+  'gen_ai.usage.cache_write_input_tokens',
   'gen_ai.usage.cache_creation.input_tokens',
   'gen_ai.usage.cache_creation_input_tokens',
   'llm.token_count.prompt_details.cache_write',
@@ -245,17 +255,31 @@ addExactNames(
   'gen_ai.usage.details.reasoning_tokens',
   'gen_ai.usage.reasoning_tokens',
   'gen_ai.usage.reasoning.output_tokens',
+  'llm.usage.reasoning_tokens',
   'llm.token_count.completion_details.reasoning',
   'ai.usage.reasoningTokens',
   'ai.usage.outputTokenDetails.reasoningTokens',
 );
-addExactNames('inputAudioTokens', 'llm.token_count.prompt_details.audio');
-addExactNames('outputAudioTokens', 'llm.token_count.completion_details.audio');
+addExactNames(
+  'inputAudioTokens',
+  'gen_ai.usage.audio.input_tokens',
+  'llm.token_count.prompt_details.audio',
+  'gen_ai.usage.details.input_audio_tokens',
+);
+addExactNames('inputImageTokens', 'gen_ai.usage.image.input_tokens');
+addExactNames(
+  'outputAudioTokens',
+  'gen_ai.usage.audio.output_tokens',
+  'llm.token_count.completion_details.audio',
+  'gen_ai.usage.details.output_audio_tokens',
+);
+addExactNames('outputImageTokens', 'gen_ai.usage.image.output_tokens');
 addExactNames('inputDetails', 'gen_ai.usage.input_token_details');
 addExactNames('outputDetails', 'gen_ai.usage.output_token_details');
-addExactNames('inputCost', 'llm.cost.prompt');
-addExactNames('outputCost', 'llm.cost.completion');
-addExactNames('totalCost', 'llm.cost.total', 'gen_ai.usage.cost');
+addExactNames('inputCost', 'llm.cost.prompt', 'gen_ai.usage.input_cost', 'gen_ai.cost.input_cost');
+addExactNames('outputCost', 'llm.cost.completion', 'gen_ai.usage.output_cost', 'gen_ai.cost.output_cost');
+addExactNames('totalCost', 'llm.cost.total', 'gen_ai.usage.cost', 'gen_ai.usage.total_cost', 'gen_ai.cost.total_cost');
+addExactNames('firstChunkSeconds', 'gen_ai.response.time_to_first_chunk');
 
 /** Families of attribute names, by prefix. A name belongs to an indexed family only if a digit follows the prefix. */
 const families: ReadonlyArray<{ prefix: string; role: RoleName; indexed: boolean }> = [
@@ -267,6 +291,7 @@ const families: ReadonlyArray<{ prefix: string; role: RoleName; indexed: boolean
   { prefix: 'llm.input_messages.', role: 'inputMessagePart', indexed: true },
   { prefix: 'llm.output_messages.', role: 'outputMessagePart', indexed: true },
   { prefix: 'retrieval.documents.', role: 'documentPart', indexed: true },
+  { prefix: 'reranker.output_documents.', role: 'documentPart', indexed: true },
   { prefix: 'embedding.embeddings.', role: 'embeddingPart', indexed: true },
 ];
 const familyRoles = families.map(({ prefix, role }): AttributeRole => ({ role, prefixBytes: prefix.length }));

@@ -164,9 +164,11 @@ function writeMessages(context: SpanContext, side: Side): boolean {
   }
   const isOutput = side.key === 'output';
   const documents = isOutput ? consumeTree(context, 'documentPart') : undefined;
-  if (documents !== undefined) {
+  const documentList = isOutput ? span.find('documents') : -1;
+  if (documents !== undefined || documentList >= 0) {
     out.ascii(out.position === start ? '{"documents":' : ',"documents":');
-    writeTree(context, span.attributes, documents, documentRenameRules);
+    if (documents !== undefined) writeTree(context, span.attributes, documents, documentRenameRules);
+    else consumeValue(context, documentList);
   }
   const hasDuplicate = span.find(side.duplicateRole) >= 0;
   const embeddings = isOutput ? consumeTree(context, 'embeddingPart') : undefined;

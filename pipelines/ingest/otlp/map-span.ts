@@ -1,7 +1,7 @@
 import type { RunDraft } from '../accept/draft.ts';
 import { addUsageDetails, assignUsage, maxUsageBytes, readUsage } from '../accept/usage-of-run.ts';
 import { assignValue, type RunType, type RunValues, runTypes } from '../run-event/run-event.ts';
-import { consumeText, consumeValue, readFlag, readText, readValueHead } from './any-value.ts';
+import { consumeText, consumeValue, readFlag, readNumber, readText, readValueHead } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import { writeInputs, writeOutputs, writeParameters } from './inputs-outputs.ts';
 import { type SharedMetadata, writeMetadata } from './metadata.ts';
@@ -51,7 +51,8 @@ function buildErrorText(context: SpanContext, exception: SpanEvent | undefined, 
   const status = context.text(start, end);
   const type = readTextAttribute(context, exception, 'exception.type');
   const message = readTextAttribute(context, exception, 'exception.message');
-  const base = message || status || type || 'Error';
+  const statedType = context.span.find('errorType');
+  const base = message || status || type || (statedType >= 0 && readText(context, statedType)) || 'Error';
   if (isSdkSpan) return base;
   const stack = readTextAttribute(context, exception, 'exception.stacktrace');
   return stack === '' ? base : `${base}\n\n${stack}`;
@@ -77,7 +78,12 @@ const typeSources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, Ru
     types: toMap({ ...runTypesByName, agent: 'chain', guardrail: 'chain', evaluator: 'chain', reranker: 'retriever' }),
   },
   { role: 'traceloopKind', types: toMap({ ...runTypesByName, workflow: 'chain', task: 'chain', agent: 'chain' }) },
-  { role: 'requestType', types: toMap({ embedding: 'embedding', rerank: 'retriever' }), defaultType: 'llm' },
+  {
+    role: 'requestType',
+    // LiteLLM names the function that was called.
+    types: toMap({ embedding: 'embedding', aembedding: 'embedding', rerank: 'retriever', arerank: 'retriever' }),
+    defaultType: 'llm',
+  },
   {
     role: 'operation',
     types: toMap({
@@ -92,6 +98,7 @@ const typeSources: ReadonlyArray<{ role: RoleName; types: ReadonlyMap<string, Ru
       invoke_agent: 'chain',
       create_agent: 'chain',
       invoke_workflow: 'chain',
+      plan: 'chain',
     }),
   },
   {
@@ -208,19 +215,20 @@ export function mapSpan(context: SpanContext, shared: SharedMetadata, index: num
 
 /**
  * Reads token counts, costs and the time of the first token. Uses the usage object that was just written, if there is
- * one; otherwise reads them as for other runs.
+ * one; otherwise reads them as for other runs. An event of the first token takes precedence over the stated seconds.
  */
 function readTokens(context: SpanContext, values: RunValues, events: readonly SpanEvent[]): void {
-  if (context.usage === undefined) {
-    readUsage(values);
-    return;
-  }
-  if (context.usage.length <= maxUsageBytes) {
+  if (context.usage === undefined) readUsage(values);
+  else if (context.usage.length <= maxUsageBytes) {
     assignUsage(values, JSON.parse(context.usage.toString('utf8')) as Record<string, unknown>);
     // The Python SDK states details in a form that is not JSON, or only in the outputs.
     if (values.usageDetails === undefined) addUsageDetails(values);
   }
   assignValue(values, 'firstTokenTimeMicros', findFirstTokenTime(events));
+  const index = context.span.find('firstChunkSeconds');
+  const seconds = index < 0 ? undefined : readNumber(context, index);
+  if (seconds === undefined || values.firstTokenTimeMicros !== undefined) return;
+  values.firstTokenTimeMicros = values.startedAtMicros! + Math.round(seconds * 1_000_000);
 }
 
 /** Writes the run's `extra`: `metadata`, and, where present, `invocation_params`, the SDK's `runtime`, and `otel`. */

@@ -24,6 +24,7 @@ const detailGroups: ReadonlyArray<{
       ['cacheReadTokens', 'cache_read'],
       ['cacheCreationTokens', 'cache_creation'],
       ['inputAudioTokens', 'audio'],
+      ['inputImageTokens', 'image'],
     ],
   },
   {
@@ -32,6 +33,7 @@ const detailGroups: ReadonlyArray<{
     counts: [
       ['reasoningTokens', 'reasoning'],
       ['outputAudioTokens', 'audio'],
+      ['outputImageTokens', 'image'],
     ],
   },
 ];

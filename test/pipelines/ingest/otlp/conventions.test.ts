@@ -18,6 +18,10 @@ describe('run types', () => {
     [{ 'gen_ai.operation.name': 'text_completion' }, 'llm'],
     [{ 'gen_ai.operation.name': 'embeddings' }, 'embedding'],
     [{ 'gen_ai.operation.name': 'execute_tool' }, 'tool'],
+    [{ 'gen_ai.operation.name': 'plan', 'gen_ai.request.model': 'm' }, 'chain'],
+    // Calls of LiteLLM that its proxy makes.
+    [{ 'llm.request.type': 'aembedding' }, 'embedding'],
+    [{ 'llm.request.type': 'arerank' }, 'retriever'],
     [{ 'gen_ai.operation.name': 'invoke_agent', 'gen_ai.request.model': 'm' }, 'chain'],
     [{ 'gen_ai.tool.name': 'search' }, 'tool'],
     [{ 'ai.operationId': 'ai.streamText.doStream' }, 'llm'],
@@ -111,6 +115,31 @@ describe('usage', () => {
     ],
     [{ 'ai.usage.tokens': 7 }, [7, undefined, 7], undefined],
     [
+      {
+        'gen_ai.usage.input_tokens': 20,
+        'gen_ai.usage.output_tokens': 9,
+        'gen_ai.usage.cache_write.input_tokens': 5,
+        'gen_ai.usage.audio.input_tokens': 4,
+        'gen_ai.usage.image.input_tokens': 3,
+        'gen_ai.usage.audio.output_tokens': 2,
+        'gen_ai.usage.image.output_tokens': 1,
+      },
+      [20, 9, 29],
+      '{"prompt_token_details":{"cache_creation":5,"audio":4,"image":3},"completion_token_details":{"audio":2,"image":1}}',
+    ],
+    // Strands, Pydantic AI and OpenLLMetry.
+    [
+      {
+        'gen_ai.usage.input_tokens': 9,
+        'gen_ai.usage.cache_write_input_tokens': 3,
+        'gen_ai.usage.details.input_audio_tokens': 2,
+        'gen_ai.usage.details.output_audio_tokens': 4,
+        'llm.usage.reasoning_tokens': 5,
+      },
+      [9, undefined, 9],
+      '{"prompt_token_details":{"cache_creation":3,"audio":2},"completion_token_details":{"reasoning":5,"audio":4}}',
+    ],
+    [
       { 'gen_ai.usage.input_tokens': 9, 'gen_ai.usage.details.cached_tokens': 8 },
       [9, undefined, 9],
       '{"prompt_token_details":{"cache_read":8}}',
@@ -129,6 +158,12 @@ describe('usage', () => {
   test('costs are kept as decimals', () => {
     const run = readDraftTexts({ 'langsmith.span.kind': 'llm', 'llm.cost.prompt': 0.0000012, 'llm.cost.total': 1.5 });
     expect([run.promptCost, run.totalCost]).toEqual(['0.0000012', '1.5']);
+  });
+
+  test.each(['gen_ai.usage', 'gen_ai.cost'])('costs that %s states', (prefix) => {
+    const costs = { [`${prefix}.input_cost`]: 0.5, [`${prefix}.output_cost`]: 0.25, [`${prefix}.total_cost`]: 1 };
+    const run = readDraftTexts({ 'langsmith.span.kind': 'llm', ...costs });
+    expect([run.promptCost, run.completionCost, run.totalCost]).toEqual(['0.5', '0.25', '1']);
   });
 
   test('only model calls have tokens of their own; other spans keep them in the metadata', () => {
@@ -155,6 +190,20 @@ describe('usage', () => {
       expect(JSON.parse(run.events as string)[0].name).toBe('new_token');
     }
   });
+
+  test.each([{}, { 'gen_ai.usage.input_tokens': 1 }])(
+    'without an event, the time of the first token comes from the stated seconds, with %j',
+    (values) => {
+      const stated = { 'gen_ai.operation.name': 'chat', 'gen_ai.response.time_to_first_chunk': 0.25, ...values };
+      const run = readDraftTexts(stated);
+      expect(run.firstTokenTimeMicros).toBe(startMicros + 250_000);
+      const events = [{ name: 'new_token', timeUnixNano: String(startNanos + 9_000_000n) }];
+      expect(readDraftTexts(stated, { events }).firstTokenTimeMicros).toBe(startMicros + 9_000);
+      expect(
+        readDraftTexts({ ...stated, 'gen_ai.operation.name': 'invoke_agent' }).firstTokenTimeMicros,
+      ).toBeUndefined();
+    },
+  );
 });
 
 describe('errors', () => {
@@ -164,6 +213,11 @@ describe('errors', () => {
     ['OK', { status: { code: 1, message: 'fine' } }, undefined],
     ['a message', { status: { code: 2, message: 'it "broke"' } }, '"it \\"broke\\""'],
     ['no text at all', { status: { code: 2 } }, '"Error"'],
+    [
+      'the type as an attribute only',
+      { status: { code: 2 }, attributes: attributes({ 'error.type': 'timeout' }) },
+      '"timeout"',
+    ],
     ['a type only', { status: { code: 2 }, events: [exception({ 'exception.type': 'T' })] }, '"T"'],
     [
       'an exception with a stack',

@@ -95,6 +95,27 @@ describe('inputs and outputs', () => {
       '{"documents":[{"page_content":"one","metadata":{"page": 1}},{"page_content":"two"}]}',
     ],
     [
+      'documents of the new conventions',
+      {
+        'gen_ai.operation.name': 'retrieval',
+        'gen_ai.retrieval.query.text': 'q',
+        'gen_ai.retrieval.documents': '[{"id":"one","score":0.5}]',
+      },
+      '{"input":"q"}',
+      '{"documents":[{"id":"one","score":0.5}]}',
+    ],
+    [
+      'documents that a reranker of OpenInference has ordered',
+      {
+        'openinference.span.kind': 'RERANKER',
+        'reranker.query': 'q',
+        'reranker.output_documents.0.document.content': 'one',
+        'reranker.output_documents.0.document.score': 0.5,
+      },
+      '{"input":"q"}',
+      '{"documents":[{"page_content":"one","score":0.5}]}',
+    ],
+    [
       'embeddings of OpenInference',
       {
         'input.value': 'one',
