@@ -80,11 +80,14 @@ export async function deleteProjects(
   for (const projectId of uniqueIds) await enqueueProjectDeletion({ workspaceId, projectId });
 }
 
+/** Assignments that remove what clients stored with a project. Its name stays, because usage shows it. */
+export const clearedColumnsSql = `description = NULL, extra = NULL, metadata = '{}'`;
+
 const projectRunsCondition = 'tenant_id = {tenant:UUID} AND session_id = {project:UUID}';
 
 /**
  * Deletes the stored runs of a deleted project, with their attachments, feedback, dead-letter records of the in-process
- * log and rows of annotation queues, and sets `purged_at`. Usage stays, because traces are billing facts. Reads omit runs
+ * log and rows of annotation queues, and its description and metadata, and sets `purged_at`. Usage stays, because traces are billing facts. Reads omit runs
  * of deleted projects, both before this call and for events that are stored later, which the second purge deletes. Leaves
  * a project without `deleted_at` unchanged. Idempotent.
  */
@@ -128,10 +131,10 @@ export async function deleteProjectRuns(
   for (const { table, condition } of deletions) {
     await deleteRows(clickhouse, { name: `delete-project-${table}`, table, condition, ...rest });
   }
-  await database.execute('UPDATE projects SET purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1', [
-    projectId,
-    isSecond,
-  ]);
+  await database.execute(
+    `UPDATE projects SET ${clearedColumnsSql}, purged_at = CASE WHEN $2 THEN now() ELSE deleted_at END WHERE id = $1`,
+    [projectId, isSecond],
+  );
 }
 
 /**

@@ -8,7 +8,7 @@
  *   2. Request the deletion of the deployments of the control plane and delete their secrets; a host stops their
  *      replicas and deletes the rest. Delete the rows of all agent servers (`agents/delete-agent-rows.ts`).
  *   3. Delete shares, datasets, repos, queues, configs, OAuth tokens, evaluators, prices, deferred events, and
- *      dead-letter records of the embedded log.
+ *      dead-letter records of the embedded log. Clear what clients stored with projects.
  *   4. Delete rows in ClickHouse.
  *   5. Set `purged_at`.
  *
@@ -26,7 +26,13 @@ import type { Logger } from '../../infra/telemetry/logger.ts';
 import { createDeletion, deleteAgentRows, deletionTimeoutMs } from '../agents/delete-agent-rows.ts';
 import { requestDeletionOfAll } from '../deployments/request-deletion.ts';
 import { finishExport } from '../exports/states.ts';
-import { isPurgeDueSql, isSecondPurge, isSecondPurgeDueSql, type PurgeLog } from '../projects/delete-projects.ts';
+import {
+  clearedColumnsSql,
+  isPurgeDueSql,
+  isSecondPurge,
+  isSecondPurgeDueSql,
+  type PurgeLog,
+} from '../projects/delete-projects.ts';
 
 export interface WorkspaceDeletionDeps {
   readonly database: Database;
@@ -84,6 +90,7 @@ export async function deleteWorkspaceData(
   await execute(deleteProvidersSql, [workspaceId]);
   await execute('DELETE FROM evaluators WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM model_prices WHERE workspace_id = $1', [workspaceId]);
+  await execute(`UPDATE projects SET ${clearedColumnsSql} WHERE workspace_id = $1`, [workspaceId]);
   await execute('DELETE FROM deferred_events WHERE tenant_id = $1', [workspaceId]);
   await execute('DELETE FROM shares WHERE workspace_id = $1', [workspaceId]);
   await execute('DELETE FROM trace_changes WHERE tenant_id = $1', [workspaceId]);

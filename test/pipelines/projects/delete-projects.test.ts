@@ -101,6 +101,20 @@ describe('deletion of a project', () => {
     expect([await count('runs'), await count('traces')]).toEqual([runs - 1, traces]);
   });
 
+  it('deletes what clients stored with it, and keeps its name', async () => {
+    const workspaceId = acme.workspaceIds[0];
+    const name = randomUUID();
+    const project = { name, description: 'of a customer', extra: { metadata: { customer: 'ada' } } };
+    const options = { upsert: false, maxProjects: 1_000 };
+    const { id: projectId } = await createProject(api.database, workspaceId, project, options);
+    await deleteProjects(api.services, workspaceId, [projectId]);
+    await purge({ workspaceId, projectId });
+    const left = await api.database.query('SELECT name, description, extra, metadata FROM projects WHERE id = $1', [
+      projectId,
+    ]);
+    expect(left).toEqual([{ name, description: null, extra: null, metadata: {} }]);
+  });
+
   it('deletes dead-letter records of its runs', async () => {
     const [going, staying] = [await projectWithRun(), await projectWithRun()];
     const keys = [await readRunId(going), await readRunId(staying)].map((id) => `${going.workspaceId}:${id}`);

@@ -66,6 +66,7 @@ async function fill(id: string, key: string, deploymentId: string): Promise<Work
   expect((await api.server.inject({ method: 'POST', url: '/feedback', headers, payload })).statusCode).toBe(200);
 
   const { database, services } = api;
+  await client.createProject({ projectName: 'd', description: 'of a customer', metadata: { customer: 'ada' } });
   const dataset = await client.createDataset('d');
   await client.createExample({
     ...{ dataset_id: dataset.id, inputs: {} },
@@ -251,6 +252,12 @@ describe('a workspace', () => {
       [deletedWorkspace.exportId],
     );
     expect(destination).toEqual({ status: 'CANCELLED', sealed_credentials: null, credentials_keys: [] });
+    const projects = (id: string) =>
+      api.database.query(`SELECT description, extra, metadata FROM projects WHERE workspace_id = $1 AND name = 'd'`, [
+        id,
+      ]);
+    expect(await projects(deletedWorkspace.id)).toEqual([{ description: null, extra: null, metadata: {} }]);
+    expect(await projects(kept.id)).toMatchObject([{ description: 'of a customer', metadata: { customer: 'ada' } }]);
     expect(await requeued()).toEqual([]);
   });
 
