@@ -19,7 +19,7 @@ describe('the organization', () => {
       id: acme.id,
       display_name: 'acme',
       is_personal: false,
-      config: { enable_granular_usage_reporting: true, can_use_bulk_export: false },
+      config: { enable_granular_usage_reporting: true, can_use_bulk_export: true, can_use_langgraph_cloud: true },
       permissions: expect.arrayContaining(['organization:manage', 'runs:write']),
     };
     expect(await ask('/orgs/current')).toMatchObject(expected);
