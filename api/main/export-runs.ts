@@ -16,7 +16,8 @@ import { ExportParams, formatWithOffset, formatWithOffsetOrNull, Status } from '
 const RunParams = Type.Object({ bulk_export_id: Uuid(), run_id: Uuid() });
 
 const runPageParameters = {
-  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 1_000 }),
+  // Clients that do not support pagination expect all runs of an export, of which there are at most 3,661.
+  limit: Type.Integer({ minimum: 1, maximum: 4_000, default: 4_000 }),
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 };
 

@@ -342,6 +342,18 @@ describe('the runs of an export', () => {
     }
   });
 
+  it('are all in one response, however long the range is', async () => {
+    const [workspaceId] = org.workspaceIds;
+    const { exportId } = await addExport(api.database, { workspaceId, projectId, word: 'long' });
+    await api.database.execute(
+      `INSERT INTO bulk_export_runs (id, bulk_export_id, workspace_id, start_time, end_time, status)
+       SELECT gen_random_uuid(), $1, $2, day, day + interval '1 day', 'CREATED'
+       FROM generate_series(timestamptz '2026-03-06', timestamptz '2026-03-05' + interval '3660 days', interval '1 day') AS day`,
+      [exportId, workspaceId],
+    );
+    expect((await ask(org.adminKey, 'GET', `/bulk-exports/${exportId}/runs`)).body).toHaveLength(3_661);
+  });
+
   it('list a limited number of paths in one response', async () => {
     const [workspaceId] = org.workspaceIds;
     const { exportId, exportRunId } = await addExport(api.database, { workspaceId, projectId, word: 'many' });
