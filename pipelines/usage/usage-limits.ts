@@ -19,6 +19,7 @@ import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { timedOut, withTimeout } from '../../infra/timeouts/with-timeout.ts';
+import { recordAuditLog } from '../tenants/audit-logs.ts';
 
 export const limitTypes = ['monthly_traces'] as const;
 
@@ -65,22 +66,33 @@ export async function setUsageLimit(database: Sql, workspaceId: string, limit: N
  * @throws NOT_FOUND; CONFLICT if the workspace has another limit of this kind.
  */
 export async function changeUsageLimit(
-  database: Sql,
+  database: Database,
   workspaceId: string,
   { id, limit_value, is_hard }: Pick<UsageLimit, 'id' | 'limit_value'> & { readonly is_hard: boolean | null },
 ): Promise<UsageLimit> {
-  const [changed] = await database
-    .query<UsageLimit>(
-      `UPDATE usage_limits SET limit_value = $3, is_hard = coalesce($4, is_hard), updated_at = now()
-       WHERE workspace_id = $1 AND id = $2 RETURNING ${columns}`,
-      [workspaceId, id, limit_value, is_hard],
-    )
+  return database
+    .transaction(async (tx) => {
+      const sql = `SELECT ${columns} FROM usage_limits WHERE workspace_id = $1 AND id = $2 FOR UPDATE`;
+      const [former] = await tx.query<UsageLimit>(sql, [workspaceId, id]);
+      if (!former) return fail();
+      const isHard = is_hard ?? former.is_hard;
+      // The trigger of the table only records changes of the value.
+      if (isHard !== former.is_hard && limit_value === former.limit_value) {
+        const target = { kind: 'usage_limit', id, name: former.limit_type };
+        const details = { limit_value: `${limit_value}`, is_hard: `${isHard}`, changed: ['is_hard'] };
+        await recordAuditLog(tx, { workspaceId, action: 'usage_limit.update', target, details });
+      }
+      const [changed] = await tx.query<UsageLimit>(
+        `UPDATE usage_limits SET limit_value = $2, is_hard = $3, updated_at = now() WHERE id = $1 RETURNING ${columns}`,
+        [id, limit_value, isHard],
+      );
+      return changed!;
+    })
     .catch((error: unknown) => {
       if (getViolatedConstraint(error) === undefined) throw error;
       const reason = `The workspace already has a ${is_hard ? 'hard' : 'soft'} limit of this type.`;
       throw runlakeError('CONFLICT', { reason }, { cause: error });
     });
-  return changed ?? fail();
 }
 
 /**

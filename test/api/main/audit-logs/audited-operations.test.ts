@@ -105,11 +105,22 @@ const steps: Readonly<Record<string, () => Step | readonly Step[]>> = {
   signIn: () => ({
     ...{ method: 'POST', url: '/session', payload: { api_key: acme.adminKey }, actions: ['session.create'] },
   }),
-  setUsageLimit: () =>
-    [1_000, 2_000].map((limit_value, index) => ({
-      ...{ method: 'PUT', url: '/usage-limits', payload: { limit_type: 'monthly_traces', limit_value } },
-      ...{ actions: [index === 0 ? 'usage_limit.create' : 'usage_limit.update'], onAnswer: keep('limitId') },
-    })),
+  setUsageLimit: () => [
+    {
+      ...{ method: 'PUT', url: '/usage-limits', payload: { limit_type: 'monthly_traces', limit_value: 1_000 } },
+      ...{ actions: ['usage_limit.create'], onAnswer: keep('limitId') },
+    },
+    {
+      ...{ method: 'PUT', url: '/usage-limits', payload: { limit_type: 'monthly_traces', limit_value: 2_000 } },
+      actions: ['usage_limit.update'],
+    },
+    {
+      ...{ method: 'PUT', url: '/usage-limits', actions: ['usage_limit.update'] },
+      get payload() {
+        return { limit_type: 'monthly_traces', limit_value: 2_000, is_hard: false, id: ids.limitId };
+      },
+    },
+  ],
   deleteUsageLimit: () => ({
     ...{ method: 'DELETE', url: `/usage-limits/${ids.limitId}`, actions: ['usage_limit.delete'] },
   }),
