@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { isJsonObject } from '../../infra/json/json-value.ts';
 import { datasetOrders, dataTypes, readDataset, listDatasets as readList } from '../../pipelines/datasets/dataset.ts';
 import { transformationTypes } from '../../pipelines/datasets/transformations/dataset-transformation.ts';
 import {
@@ -118,7 +119,7 @@ export const createDataset = defineOperation({
       inputsSchema: body.inputs_schema_definition,
       outputsSchema: body.outputs_schema_definition,
       transformations: body.transformations,
-      metadata: typeof metadata === 'object' ? (metadata as Record<string, unknown> | null) : undefined,
+      metadata: isJsonObject(metadata) ? metadata : undefined,
       externallyManaged: body.externally_managed,
       createdAt: body.created_at,
       tagValueIds: body.tag_value_ids,

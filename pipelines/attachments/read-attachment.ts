@@ -124,7 +124,9 @@ export function readAttachment(
 export function validateAttachmentName(name: string): string | undefined {
   if (name === '') return 'the part name contains no attachment name';
   if ([...name].length > maxNameCharacters) return `its name is longer than ${maxNameCharacters} characters`;
-  return /\p{Cc}/u.test(name) ? 'its name contains control characters' : undefined;
+  return /[\p{Cc}\p{Surrogate}]/u.test(name)
+    ? 'its name contains control characters or halves of surrogate pairs'
+    : undefined;
 }
 
 interface StoredAttachment {

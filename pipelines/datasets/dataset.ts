@@ -1,6 +1,6 @@
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { type JsonObject, parseNullableJson } from '../../infra/json/json-value.ts';
+import { isJsonObject, type JsonObject, parseNullableJson } from '../../infra/json/json-value.ts';
 import { parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import {
@@ -43,12 +43,14 @@ type JsonColumn = 'inputs_schema_definition' | 'outputs_schema_definition' | 'tr
 type DatasetRow = Omit<DatasetRecord, JsonColumn> & Readonly<Record<JsonColumn, string | null>>;
 
 function toDatasetRecord(row: DatasetRow): DatasetRecord {
+  const metadata: unknown = parseNullableMarkedJson(row.metadata);
   return {
     ...row,
     inputs_schema_definition: parseNullableJson(row.inputs_schema_definition),
     outputs_schema_definition: parseNullableJson(row.outputs_schema_definition),
     transformations: parseNullableJson(row.transformations),
-    metadata: parseNullableMarkedJson(row.metadata),
+    // A dataset that was created before they were checked may have a list.
+    metadata: isJsonObject(metadata) ? metadata : null,
   };
 }
 

@@ -1,12 +1,12 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { recordAuditLog } from '../tenants/audit-logs.ts';
 import { queueForDatasets } from './lock-dataset.ts';
-import { type LockedDataset, writeVersionInTransaction } from './versions.ts';
+import { type LockedDataset, writeTimeoutMs, writeVersionInTransaction } from './versions.ts';
 
 /**
  * Deletes examples from the newest version of their datasets; earlier versions keep them. Deletes either all of the
@@ -54,7 +54,11 @@ export async function deleteExampleOfDataset(
     [workspaceId, datasetId, exampleId],
   );
   if (example === undefined) throw runlakeError('NOT_FOUND', { what: 'Example' });
-  if (example.isCurrent) await deleteExamples(database, workspaceId, [exampleId]);
+  if (!example.isCurrent) return;
+  await deleteExamples(database, workspaceId, [exampleId]).catch((error: unknown) => {
+    // Another request has deleted it at the same time.
+    if (!isRunlakeError(error) || error.code !== 'NOT_FOUND') throw error;
+  });
 }
 
 /**
@@ -78,9 +82,14 @@ export async function hardDeleteExamples(
       const target = { kind: 'dataset', id: datasetId };
       await recordAuditLog(tx, { workspaceId, action: 'example.delete', target, details: { example_ids: exampleIds } });
       const erase = async () => {
+        // One row for each example: it may have very many states.
         const rows = await tx.query<{ id: string; current: boolean; sets: string[] }>(
-          `DELETE FROM examples WHERE ${condition} AND dataset_id = $3 RETURNING id, valid_to = 'infinity' AS current,
-             array(SELECT value ->> 'set' FROM jsonb_each(attachments)) AS sets`,
+          `WITH removed AS (
+             DELETE FROM examples WHERE ${condition} AND dataset_id = $3 RETURNING id, valid_to, attachments
+           )
+           SELECT id, bool_or(valid_to = 'infinity') AS current,
+             array_remove(array_agg(DISTINCT entry.value ->> 'set'), NULL) AS sets
+           FROM removed LEFT JOIN LATERAL jsonb_each(attachments) AS entry ON true GROUP BY id`,
           [workspaceId, exampleIds, datasetId],
         );
         for (const row of rows) {
@@ -95,7 +104,7 @@ export async function hardDeleteExamples(
     await deleteAttachmentSets(clickhouse, workspaceId, [...sets]);
   };
   const datasetIds = await findDatasets(database, condition, workspaceId, exampleIds);
-  await queueForDatasets(datasetIds, () => database.transaction(remove));
+  await queueForDatasets(datasetIds, () => database.transaction(remove, { timeoutMs: writeTimeoutMs }));
 }
 
 /** Returns the ids of the datasets that contain the examples, in the order in which the datasets must be locked. */

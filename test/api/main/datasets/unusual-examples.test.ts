@@ -74,3 +74,36 @@ it('the id of a source run may have no hyphens', async () => {
   expect(made).toMatchObject({ status: 201 });
   expect((await ask('GET', `/examples/${id}`)).body).toMatchObject({ source_run_id: runId, inputs: { n: 1 } });
 });
+
+it('an attachment cannot be renamed to half of a surrogate pair, which would be stored as another name', async () => {
+  const [datasetId, id] = [await addDataset(), randomUUID()];
+  const made = await sendParts('POST', datasetId, [
+    [id, '{}'],
+    [`${id}.inputs`, '{}'],
+    [`${id}.attachment.one`, '1', 'text/plain'],
+    [`${id}.attachment.two`, '2', 'text/plain'],
+  ]);
+  expect(made.status).toBe(201);
+  const rename = { one: '\ud800', two: '\ud801' };
+  expect(await ask('PATCH', `/examples/${id}`, { attachments_operations: { rename } })).toMatchObject({
+    status: 422,
+    body: { code: 'INVALID_EXAMPLE' },
+  });
+});
+
+it('deletions of the same example at the same time all succeed', async () => {
+  const [datasetId, id] = [await addDataset(), randomUUID()];
+  expect((await ask('POST', '/examples', { id, dataset_id: datasetId, inputs: {} })).status).toBe(200);
+  const remove = () => api.ask(acme.workspaceKeys[0], 'DELETE', `/v1/platform/datasets/${datasetId}/examples/${id}`);
+  const answers = await Promise.all(Array.from({ length: 5 }, remove));
+  expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(204));
+  expect((await ask('GET', `/datasets/${datasetId}`)).body.example_count).toBe(0);
+});
+
+it('metadata of a new dataset that are no object are ignored, because clients cannot read them', async () => {
+  const id = await addDataset({ extra: { metadata: [1] } });
+  const list = async () => (await ask('GET', `/datasets?id=${id}`)).body;
+  expect(await list()).toMatchObject([{ metadata: null }]);
+  await api.database.execute(`UPDATE datasets SET metadata = '[1]', searchable = '[1]' WHERE id = $1`, [id]);
+  expect(await list()).toMatchObject([{ metadata: null }]);
+});
