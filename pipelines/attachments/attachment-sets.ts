@@ -104,33 +104,63 @@ export async function hashAttachmentSets(
   return hashes;
 }
 
+export interface AttachmentCopies {
+  /** Id of a run or of a set. */
+  readonly from: string;
+  /** Id of the set that gets the copies. */
+  readonly to: string;
+  readonly names: readonly string[];
+}
+
 /**
- * Copies the attachments in `names` from a run or another set into the set `to`.
+ * Copies attachments of runs or sets into other sets.
  *
- * @returns the copies, by name; attachments that do not exist are omitted.
+ * @returns for each set, the copies by name; attachments that do not exist are omitted.
  * @throws errors of ClickHouse.
  */
 export async function copyAttachments(
   clickhouse: ClickHouse,
   workspaceId: string,
-  { from, to, names }: { readonly from: string; readonly to: string; readonly names: readonly string[] },
-): Promise<Record<string, AttachmentLocation>> {
-  const params = { tenant: workspaceId, source: from, target: to, names };
-  await clickhouse.command({
-    name: 'copy-attachments',
-    sql: `INSERT INTO attachments (version, tenant_id, run_id, name, received_at, mime_type, content)
-          SELECT version, tenant_id, {target:UUID}, name, received_at, mime_type, content FROM attachments FINAL
-          WHERE tenant_id = {tenant:UUID} AND run_id = {source:UUID} AND name IN {names:Array(String)}
-          ORDER BY name, version DESC LIMIT 1 BY name`,
-    params,
-  });
-  const rows = await clickhouse.query<{ name: string; mime_type: string }>({
-    name: 'list-copied-attachments',
-    sql: 'SELECT name, mime_type FROM attachments FINAL WHERE tenant_id = {tenant:UUID} AND run_id = {target:UUID}',
-    params,
-  });
-  return Object.fromEntries(rows.map(({ name, mime_type }) => [name, { set: to, name, mime_type }]));
+  copies: readonly AttachmentCopies[],
+): Promise<ReadonlyMap<string, Record<string, AttachmentLocation>>> {
+  const each = copies.flatMap(({ from, to, names }) => names.map((name) => ({ from, to, name })));
+  for (let at = 0; at < each.length; at += attachmentsPerCopy) {
+    const chunk = each.slice(at, at + attachmentsPerCopy);
+    await clickhouse.command({
+      name: 'copy-attachments',
+      sql: `INSERT INTO attachments (version, tenant_id, run_id, name, received_at, mime_type, content)
+            SELECT version, tenant_id, target, name, received_at, mime_type, content FROM (
+              SELECT * FROM attachments FINAL
+              WHERE tenant_id = {tenant:UUID} AND run_id IN {sources:Array(UUID)} AND name IN {names:Array(String)}
+              ORDER BY run_id, name, version DESC LIMIT 1 BY run_id, name)
+            ARRAY JOIN arrayFilter((target, source, wanted) -> source = run_id AND wanted = name,
+              {targets:Array(UUID)}, {sources:Array(UUID)}, {names:Array(String)}) AS target`,
+      params: {
+        tenant: workspaceId,
+        targets: chunk.map(({ to }) => to),
+        sources: chunk.map(({ from }) => from),
+        names: chunk.map(({ name }) => name),
+      },
+    });
+  }
+  const copied = new Map(copies.map(({ to }) => [to, {} as Record<string, AttachmentLocation>]));
+  const targets = [...copied.keys()];
+  for (let at = 0; at < targets.length; at += setsPerStatement) {
+    const rows = await clickhouse.query<{ set: string; name: string; mime_type: string }>({
+      name: 'list-copied-attachments',
+      sql: `SELECT run_id AS set, name, mime_type FROM attachments FINAL
+            WHERE tenant_id = {tenant:UUID} AND run_id IN {sets:Array(UUID)}`,
+      params: { tenant: workspaceId, sets: targets.slice(at, at + setsPerStatement) },
+    });
+    for (const { set, name, mime_type } of rows) {
+      copied.set(set, { ...copied.get(set), [name]: { set, name, mime_type } });
+    }
+  }
+  return copied;
 }
+
+/** ClickHouse sorts the content of the attachments of a statement in memory. */
+const attachmentsPerCopy = 20;
 
 /**
  * Copies whole sets into new sets.

@@ -19,6 +19,12 @@ interface SourceRun {
   readonly tools?: unknown;
 }
 
+interface FoundRun extends SourceRun {
+  /** Size of all copies. */
+  readonly bytes: number;
+  readonly hasEnded: boolean;
+}
+
 export interface SourceRunDeps extends Omit<ReadDeps, 'extras'> {
   readonly config: Pick<Config, 'maxBodyBytes' | 'maxPageBytes'>;
   readonly accept: Pick<AcceptSingleDeps, 'log' | 'config'>;
@@ -43,8 +49,8 @@ const noExtras: RunExtras = {
  * Reads the runs from which examples copy inputs and outputs, as they are stored.
  *
  * @throws INVALID_EXAMPLE if a run does not exist; BAD_REQUEST if the copies together exceed `maxBodyBytes`, or if a
- *   hundred runs are larger than 64 MiB; NOT_STORED_YET if a run may be among the events that are not stored yet; errors of
- *   the stores and the log.
+ *   hundred runs are larger than 64 MiB; NOT_STORED_YET if a run, or the end of a run, may be among the events that are
+ *   not stored yet; errors of the stores and the log.
  */
 export async function readSourceRuns(
   deps: SourceRunDeps,
@@ -60,14 +66,15 @@ export async function readSourceRuns(
     copies.set(sourceRunId as string, (copies.get(sourceRunId as string) ?? 0) + 1);
   }
   const runIds = [...copies.keys()];
-  const found = new Map<string, SourceRun>();
+  const found = new Map<string, FoundRun>();
   const selected = selectFields([...documentFields, ...(withTools ? (['extra'] as const) : [])]);
   let bytes = 0;
-  const readMissing = async () => {
-    const missingIds = runIds.filter((id) => !found.has(id));
-    for (let at = 0; at < missingIds.length; at += runsPerQuery)
-      await readInto(missingIds.slice(at, at + runsPerQuery));
-    return found.size === runIds.length || undefined;
+  // The outputs of a run that has not ended may be in a patch that is not stored yet.
+  const isComplete = (id: string) => found.get(id)?.hasEnded === true;
+  const readIncomplete = async () => {
+    const ids = runIds.filter((id) => !isComplete(id));
+    for (let at = 0; at < ids.length; at += runsPerQuery) await readInto(ids.slice(at, at + runsPerQuery));
+    return runIds.every(isComplete) || undefined;
   };
   const readInto = async (ids: readonly string[]) => {
     const query = { tenantId, runIds: ids, filter: {}, selected, order: 'asc' } as const;
@@ -75,13 +82,15 @@ export async function readSourceRuns(
       const run = { inputs: row.text('inputs') ?? '{}', outputs: row.text('outputs') ?? null };
       const tools = withTools ? readTools(row.text('extra')) : undefined;
       const texts = [run.inputs, run.outputs ?? '', tools === undefined ? '' : JSON.stringify(tools)];
-      bytes += copies.get(row.key.runId)! * texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+      const { runId } = row.key;
+      const copied = copies.get(runId)! * texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+      bytes += copied - (found.get(runId)?.bytes ?? 0);
       requireWriteSize(bytes, deps.config);
-      found.set(row.key.runId, { ...run, tools });
+      found.set(runId, { ...run, tools, bytes: copied, hasEnded: row.bytes('endedAtMicros') !== undefined });
     }
   };
   const { log, config } = deps.accept;
-  await findAccepted({ log, topic: runEvents, waitMs: 0, storeWaitMs: config.patchWaitMs }, readMissing);
+  await findAccepted({ log, topic: runEvents, waitMs: 0, storeWaitMs: config.patchWaitMs }, readIncomplete);
   const unknown = examplesWithSource.find(({ sourceRunId }) => !found.has(sourceRunId as string));
   if (unknown) throw createExampleError(unknown.id, `its source run ${unknown.sourceRunId} does not exist`);
   return found;

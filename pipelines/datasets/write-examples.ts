@@ -10,12 +10,14 @@ import { isDeepStrictEqual } from 'node:util';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { requireStored } from '../../infra/event-log/find-accepted.ts';
 import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runInTimeSlices } from '../../infra/timeouts/time-slices.ts';
+import { attachmentEvents } from '../../schemas/topics.ts';
 import {
   type AttachmentLocation,
   copyAttachments,
@@ -262,7 +264,17 @@ function changeAttachments(
     if (result.has(to)) throw createExampleError(id, `two attachments would be named ${JSON.stringify(to)}`);
     result.set(to, location);
   }
-  return { ...Object.fromEntries(result), ...added };
+  const changed = { ...Object.fromEntries(result), ...added };
+  requireAttachmentCount(id, Object.keys(changed).length);
+  return changed;
+}
+
+/** Each response with links to the attachments of an example signs all of them. */
+const maxAttachments = 1_000;
+
+/** @throws INVALID_EXAMPLE */
+function requireAttachmentCount(id: string, count: number): void {
+  if (count > maxAttachments) throw createExampleError(id, `it would have more than ${maxAttachments} attachments`);
 }
 
 interface StoredAttachments {
@@ -272,12 +284,23 @@ interface StoredAttachments {
   readonly byExample: ReadonlyMap<string, Locations>;
 }
 
-/** Stores new attachments, and copies attachments from source runs. */
+/**
+ * Stores new attachments, and copies attachments from source runs.
+ *
+ * @throws INVALID_EXAMPLE; NOT_STORED_YET if attachments of the runs may be among the events that are not stored yet; errors
+ *   of the stores and the log.
+ */
 export async function storeAttachments(
-  { database, clickhouse }: ExampleDeps,
+  { database, clickhouse, accept }: ExampleDeps,
   workspaceId: string,
   examples: readonly Pick<NewExample, 'id' | 'attachments' | keyof ExampleWithSource | 'useSourceRunAttachments'>[],
 ): Promise<StoredAttachments> {
+  const copiesAttachments = examples.some(
+    ({ sourceRunId, useSourceRunIo, useSourceRunAttachments = [] }) =>
+      sourceRunId && (useSourceRunIo || (useSourceRunAttachments ?? []).length > 0),
+  );
+  if (copiesAttachments)
+    await requireStored({ log: accept.log, topic: attachmentEvents, storeWaitMs: accept.config.patchWaitMs });
   const sourceRunIds = examples.flatMap(({ useSourceRunIo, sourceRunId }) => (useSourceRunIo && sourceRunId) || []);
   const attachmentsByRun = await listAttachments(clickhouse, workspaceId, sourceRunIds);
   const examplesWithAttachments = examples
@@ -286,20 +309,22 @@ export async function storeAttachments(
       const names = new Set([...ofRun.map(({ name }) => name), ...(useSourceRunAttachments ?? [])]);
       // Both would be in the same set under the same name.
       for (const { name } of attachments) names.delete(name);
+      requireAttachmentCount(id, attachments.length + names.size);
       return { id, attachments, sourceRunId, names: [...names] };
     })
     .filter(({ attachments, names }) => attachments.length + names.length > 0);
   const byExample = new Map<string, Record<string, AttachmentLocation>>();
   const sets = examplesWithAttachments.map(() => randomUUID());
   await reserveAttachmentSets({ database, clickhouse }, workspaceId, sets);
+  const copies = examplesWithAttachments.flatMap(({ sourceRunId, names }, index) =>
+    sourceRunId && names.length > 0 ? [{ from: sourceRunId, to: sets[index]!, names }] : [],
+  );
+  const copiedBySet = await copyAttachments(clickhouse, workspaceId, copies);
   const attachmentsToStore: NewSetAttachment[] = [];
   for (const [index, example] of examplesWithAttachments.entries()) {
-    const { id, attachments, sourceRunId, names } = example;
+    const { id, attachments, names } = example;
     const set = sets[index]!;
-    const copied =
-      sourceRunId && names.length > 0
-        ? await copyAttachments(clickhouse, workspaceId, { from: sourceRunId, to: set, names })
-        : {};
+    const copied = copiedBySet.get(set) ?? {};
     const missing = names.find((name) => !Object.hasOwn(copied, name));
     if (missing !== undefined)
       throw createExampleError(id, `its source run has no attachment ${JSON.stringify(missing)}`);

@@ -1,0 +1,123 @@
+/** Examples that copy a run of which another process has accepted events that are not stored yet. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { EventLog } from '../../../infra/event-log/event-log.ts';
+import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
+import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { readAttachment } from '../../../pipelines/attachments/read-attachment.ts';
+import { createExamples, type NewExample } from '../../../pipelines/datasets/write-examples.ts';
+import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
+import { attachmentEvents, runEvents, topics } from '../../../schemas/topics.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { wrapCommands } from '../../engines/on-stored-table.ts';
+
+let api: ApiUnderTest;
+let owner: OrganizationUnderTest;
+let datasetId: string;
+/** The log of another process, whose events are not stored until {@link storeEvents}. */
+let log: EventLog;
+
+const notStored = { code: 'NOT_STORED_YET', status: 503, retryAfterSeconds: 2 };
+
+beforeAll(async () => {
+  api = await startApi();
+  owner = await addOrganization(api.database, 'acme');
+  datasetId = (await api.ask(owner.workspaceKeys[0], 'POST', '/datasets', { name: 'copies' })).body.id;
+  const { clickhouse } = api.services;
+  const logger = createLogger('silent', 'test');
+  log = await openInProcessLog({
+    ...{ clickhouse, database: api.database, topics, partitions: 1, maxPendingBytes: 1_000_000, logger },
+  });
+});
+afterAll(async () => {
+  await log?.close();
+  await api?.close();
+});
+
+const sender = () => ({ workspaceId: owner.workspaceIds[0], userId: owner.userId, keyId: randomUUID() });
+
+async function addRun(more: object = {}): Promise<string> {
+  const id = randomUUID();
+  const run = { id, name: 'run', run_type: 'chain', start_time: new Date().toISOString(), inputs: { n: 1 }, ...more };
+  expect((await api.ask(owner.workspaceKeys[0], 'POST', '/runs', run)).status).toBe(202);
+  await api.settled();
+  return id;
+}
+
+const ended = { outputs: { n: 2 }, end_time: new Date(Date.now() + 1_000).toISOString() };
+
+/** Creates an example from a run in a process that waits only briefly for events to be stored. */
+async function copyRun(sourceRunId: string, more: Partial<NewExample> = { useSourceRunIo: true }) {
+  const { accept } = api.services;
+  const services = { ...api.services, accept: { ...accept, log, config: { ...accept.config, patchWaitMs: 50 } } };
+  const id = randomUUID();
+  await createExamples(services, owner.workspaceIds[0], datasetId, [{ id, inputs: '{}', sourceRunId, ...more }]);
+  return (await api.ask(owner.workspaceKeys[0], 'GET', `/examples/${id}`)).body;
+}
+
+it('wait for the end of the run, which brings its outputs', async () => {
+  const [finished, running] = [await addRun(ended), await addRun()];
+  const patch = { kind: 'patch', pathId: running, body: Buffer.from(JSON.stringify(ended)) } as const;
+  await acceptSingle(sender(), patch, { ...api.services.accept, log });
+  await expect(copyRun(running)).rejects.toMatchObject(notStored);
+  expect(await copyRun(finished)).toMatchObject({ inputs: { n: 1 }, outputs: { n: 2 } });
+  await storeEvents(runEvents);
+  // The stored run has not ended, and no further event of it was accepted.
+  expect(await copyRun(running)).toMatchObject({ inputs: { n: 1 }, outputs: null });
+});
+
+it.each<[string, Partial<NewExample>]>([
+  ['all', { useSourceRunIo: true }],
+  ['named', { useSourceRunAttachments: ['file'] }],
+])('wait for the attachments of the run: %s', async (_, wanted) => {
+  const runId = await addRun(ended);
+  const attachment = { runId, name: 'file', mimeType: 'text/plain', content: Buffer.from('content') };
+  const message = readAttachment(sender(), attachment, { log, config: api.services.config });
+  await log.publish(attachmentEvents, [message]);
+  await expect(copyRun(runId, wanted)).rejects.toMatchObject(notStored);
+});
+
+/** Consumes the events of a topic, as a sink that has stored them does. */
+const storeEvents = (topic: typeof runEvents) =>
+  log.subscribe({ topic, group: 'test', limits: { rows: 1, bytes: 1 }, handle: async () => {} });
+
+it('copy the attachments of many runs with few statements', async () => {
+  const [runId, otherId] = [await addRun(ended), await addRun(ended)];
+  const { log: ownLog, config } = { log: api.services.accept.log, config: api.services.config };
+  for (const [run, name] of [
+    [runId, 'a'],
+    [runId, 'b'],
+    [otherId, 'a'],
+    [otherId, 'c'],
+  ] as const) {
+    const content = Buffer.from(`${name} of ${run}`);
+    const message = readAttachment(
+      sender(),
+      { runId: run, name, mimeType: 'text/plain', content },
+      { log: ownLog, config },
+    );
+    await ownLog.publish(attachmentEvents, [message]);
+  }
+  await api.settled();
+  let statements = 0;
+  const clickhouse = wrapCommands(api.services.clickhouse, (command, run) => {
+    if (command.name === 'copy-attachments') statements++;
+    return run();
+  });
+  const copies = Array.from({ length: 60 }, (_, n) => ({
+    ...{ id: randomUUID(), inputs: '{}', sourceRunId: n % 2 === 0 ? runId : otherId },
+    ...(n % 3 === 0 ? { useSourceRunAttachments: ['a'] } : { useSourceRunIo: true }),
+  }));
+  await createExamples({ ...api.services, clickhouse }, owner.workspaceIds[0], datasetId, copies);
+  expect(statements).toBe(5);
+  for (const { id, sourceRunId, useSourceRunAttachments } of copies.slice(0, 6)) {
+    const { body } = await api.ask(owner.workspaceKeys[0], 'GET', `/examples/${id}`);
+    const found = Object.entries(body.attachment_urls as Record<string, { presigned_url: string }>);
+    const names = useSourceRunAttachments ?? (sourceRunId === runId ? ['a', 'b'] : ['a', 'c']);
+    expect(found.map(([name]) => name).sort()).toEqual(names.map((name) => `attachment.${name}`));
+    for (const [name, { presigned_url: url }] of found) {
+      const answer = await api.server.inject({ url: new URL(url, 'http://runlake').pathname });
+      expect(answer.body).toBe(`${name.replace('attachment.', '')} of ${sourceRunId}`);
+    }
+  }
+});
