@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runWithMemory } from '../../infra/fairness/tenant-context.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import { deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
 import { allExampleFields, exampleFields } from '../../pipelines/datasets/example.ts';
@@ -128,7 +129,7 @@ export const getExample = defineOperation({
   tag: 'datasets',
   summary: 'Get an example',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'OVERLOADED'],
   schema: {
     params: ExampleParams,
     query: Type.Object({ as_of: AsOf, dataset: Type.Optional(Uuid()) }),
@@ -194,6 +195,11 @@ function findDataset(items: readonly { readonly dataset_id?: string | null | und
   return [...ids][0];
 }
 
+/**
+ * Reads what a request has written, without reserving memory: if the response were refused, clients would repeat the write.
+ */
+const readWritten = <Result>(read: () => Promise<Result>): Promise<Result> => runWithMemory(() => undefined, read);
+
 export const createExample = defineOperation({
   operationId: 'createExample',
   method: 'POST',
@@ -212,7 +218,7 @@ export const createExample = defineOperation({
     const which = { exampleId: example.id, datasetId: body.dataset_id, asOf };
     const links = createExampleLinks(services, request);
     return new RawResponse({
-      body: await readExample(services.database, caller.workspaceId, which, allExampleFields, links),
+      body: await readWritten(() => readExample(services.database, caller.workspaceId, which, allExampleFields, links)),
     });
   },
 });
@@ -240,7 +246,9 @@ export const createExamples = defineOperation({
     const page = { order: 'given', fields: allExampleFields, limit: ids.length, offset: 0 } as const;
     const links = createExampleLinks(services, request);
     return new RawResponse({
-      body: await readExamples(services.database, caller.workspaceId, { datasetId, ids, asOf, ...page }, links),
+      body: await readWritten(() =>
+        readExamples(services.database, caller.workspaceId, { datasetId, ids, asOf, ...page }, links),
+      ),
     });
   },
 });
@@ -301,7 +309,9 @@ export const updateExample = defineOperation({
     const { asOf } = await changeExamples(services, workspaceId, datasetId, [toExampleChange(exampleId, body)]);
     const links = createExampleLinks(services, request);
     return new RawResponse({
-      body: await readExample(services.database, workspaceId, { exampleId, datasetId, asOf }, allExampleFields, links),
+      body: await readWritten(() =>
+        readExample(services.database, workspaceId, { exampleId, datasetId, asOf }, allExampleFields, links),
+      ),
     });
   },
 });

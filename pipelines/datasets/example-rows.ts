@@ -1,6 +1,7 @@
 /** Rows of examples: reads the newest state, and writes the next one in a transaction that has locked the dataset. */
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { reserveMemory } from '../../infra/fairness/tenant-context.ts';
 import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson, parseMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
@@ -45,7 +46,7 @@ export async function readCurrentExamples(
 /**
  * Like {@link readCurrentExamples}, but omits examples that are not in the dataset.
  *
- * @throws BAD_REQUEST if the examples are too large together.
+ * @throws BAD_REQUEST if the examples are too large together; OVERLOADED if there is no memory for them.
  */
 export async function findCurrentExamples(
   { tx, config }: ChangeDeps,
@@ -60,12 +61,18 @@ export async function findCurrentExamples(
     params,
   );
   requireWriteSize(size!.bytes, config);
+  if (size!.bytes > unreservedBytes) reserveMemory(heapBytesPerByte * size!.bytes);
   const rows = await tx.query<{ id: string; metadata: string } & Pick<CurrentExample, 'attachments'>>(
     `SELECT id, metadata, attachments ${selected}`,
     params,
   );
   return runInTimeSlices(parseRows(rows));
 }
+
+/** Size of what a write reads for which it does not reserve memory. */
+const unreservedBytes = 1024 ** 2;
+/** The stored text, the parsed values, and the new text of both columns. */
+const heapBytesPerByte = 4;
 
 function* parseRows(rows: readonly (Pick<CurrentExample, 'attachments'> & { id: string; metadata: string })[]) {
   const parsed = new Map<string, CurrentExample>();

@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import {
   containsPairs,
@@ -13,6 +14,7 @@ import {
 } from '../../infra/postgres/list-page.ts';
 import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { runSearch, type SearchClient } from '../../infra/postgres/run-search.ts';
+import { runInTimeSlices, type StepwiseWork } from '../../infra/timeouts/time-slices.ts';
 import { type ExampleField, type ExampleLinkDeps, type ExampleRow, formatExample } from './example.ts';
 import { type ExampleCondition, writeExampleCondition } from './example-filter.ts';
 import { isValidAt, resolveAsOf } from './versions.ts';
@@ -55,8 +57,13 @@ export interface ExampleKey {
   readonly dataset_id: string;
   readonly id: string;
   readonly valid_from: string;
+  /** Size of the content in a response; see {@link contentBytesSql}. */
   readonly bytes: number;
 }
+
+/** The link to an attachment is about four times as long as its stored location. */
+export const contentBytesSql = `octet_length(inputs) + coalesce(octet_length(outputs), 0) + octet_length(metadata)
+  + 4 * octet_length(attachments::text)`;
 
 /**
  * Builds the query for the examples that match a filter.
@@ -119,7 +126,7 @@ async function findExampleKeys(database: Database, workspaceId: string, query: E
   const keys = await runStatement(database, query, (sql) => fetchRows(sql, page));
   if (keys.length === 0) return [];
   const sizedKeys = await database.query<ExampleKey>(
-    `SELECT dataset_id, id, valid_from, octet_length(inputs) + coalesce(octet_length(outputs), 0) + octet_length(metadata) AS bytes
+    `SELECT dataset_id, id, valid_from, ${contentBytesSql} AS bytes
      FROM ${keysSql} JOIN examples USING (dataset_id, id, valid_from) ORDER BY place`,
     toKeyParameters(keys),
   );
@@ -155,8 +162,8 @@ export type ExtraMembersReader = (exampleIds: readonly string[]) => Promise<Read
  * Reads a page of examples as a JSON array. A page with large examples is read and sent in chunks. A page is never cut
  * short because of its size, because clients take a page that is shorter than the limit as the last one.
  *
- * @throws BAD_REQUEST if neither a dataset nor ids are given; NOT_FOUND for an unknown dataset or tag; errors of
- *   {@link runSearch}.
+ * @throws BAD_REQUEST if neither a dataset nor ids are given; NOT_FOUND for an unknown dataset or tag; OVERLOADED if there
+ *   is no memory for the page; errors of {@link runSearch}.
  */
 export async function readExamples(
   database: Database,
@@ -167,10 +174,13 @@ export async function readExamples(
 ): Promise<Buffer | Readable> {
   const keys = await findExampleKeys(database, workspaceId, query);
   const chunks = splitIntoChunks(keys, maxChunkBytes);
+  reserveTexts(Math.max(0, ...chunks.map(sumBytes)));
   const readChunk = async (chunk: readonly ExampleKey[]) => {
     const rows = await readContent(database, chunk);
     const more = await readExtraMembers?.(rows.map(({ id }) => id));
-    return rows.map((row) => formatExample(workspaceId, row, query.fields, links, more?.get(row.id))).join(',');
+    return runInTimeSlices(
+      formatRows(rows, (row) => formatExample(workspaceId, row, query.fields, links, more?.get(row.id))),
+    );
   };
   const [first, ...others] = chunks;
   const start = first === undefined ? '' : await readChunk(first);
@@ -188,6 +198,18 @@ export async function readExamples(
       yield separator === '[' ? '[]' : ']';
     })(),
   );
+}
+
+const sumBytes = (keys: readonly ExampleKey[]) => keys.reduce((sum, { bytes }) => sum + bytes, 0);
+
+/** Formats each row in a step of its own, because an example may have many links to sign. */
+function* formatRows(rows: readonly ExampleRow[], format: (row: ExampleRow) => string): StepwiseWork<string> {
+  const texts: string[] = [];
+  for (const row of rows) {
+    texts.push(format(row));
+    yield;
+  }
+  return texts.join(',');
 }
 
 /**
@@ -211,7 +233,7 @@ export async function listExampleIds(database: Sql, workspaceId: string, filter:
   return rows.map(({ id }) => id);
 }
 
-/** Reads an example as JSON. @throws NOT_FOUND */
+/** Reads an example as JSON. @throws NOT_FOUND; OVERLOADED if there is no memory for it. */
 export async function readExample(
   database: Sql,
   workspaceId: string,
@@ -223,5 +245,7 @@ export async function readExample(
   const [key] = await fetchRows(database, query.select(['dataset_id', 'id', 'valid_from']).limit(1));
   const [row] = key === undefined ? [] : await readContent(database, [{ ...key, bytes: 0 }]);
   if (!row) throw runlakeError('NOT_FOUND', { what: 'Example' });
-  return Buffer.from(formatExample(workspaceId, row, fields, links));
+  const json = Buffer.from(formatExample(workspaceId, row, fields, links));
+  reserveTexts(json.length);
+  return json;
 }

@@ -2,7 +2,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import type { ExampleRow } from './example.ts';
-import { type ExampleKey, maxChunkBytes, readContent } from './read-examples.ts';
+import { contentBytesSql, type ExampleKey, maxChunkBytes, readContent } from './read-examples.ts';
 import { readNewestVersionTime, resolveAsOf } from './versions.ts';
 
 /** Reads the examples of a version. Every call yields the same examples. */
@@ -71,8 +71,7 @@ export async function openVersion(
   return async function* () {
     for (let last = { valid_from: '-infinity', id: datasetId }; ; ) {
       const keys = await database.query<ExampleKey>(
-        `SELECT dataset_id, id, valid_from,
-           octet_length(inputs) + coalesce(octet_length(outputs), 0) + octet_length(metadata) AS bytes
+        `SELECT dataset_id, id, valid_from, ${contentBytesSql} AS bytes
          FROM examples WHERE dataset_id = $1 AND valid_from <= $2 AND valid_to > $2
            AND (valid_from, id) > ($3::timestamptz, $4::uuid) AND ${buildSelectionSql(5)}
          ORDER BY valid_from, id LIMIT ${keysPerQuery}`,

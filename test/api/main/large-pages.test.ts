@@ -57,8 +57,10 @@ describe('while there is no memory for it', () => {
   const text = 'x'.repeat(3_000_000);
   /** What is left is enough for the body of a request. */
   const smallBytes = 1_000_000;
-  const runId = randomUUID();
+  const [runId, exampleId] = [randomUUID(), randomUUID()];
   let projectId: string;
+  let datasetId: string;
+  let experimentId: string;
 
   beforeAll(async () => {
     ({ id: projectId } = (await api.ask(key, 'POST', '/sessions', { name: name() })).body as { id: string });
@@ -81,6 +83,16 @@ describe('while there is no memory for it', () => {
     const feedback = { run_id: runId, key: 'k', comment: text };
     expect((await api.ask(key, 'POST', '/feedback', feedback)).status).toBe(200);
     await api.settled();
+
+    ({ id: datasetId } = (await api.ask(key, 'POST', '/datasets', { name: name() })).body as { id: string });
+    const experiment = { name: name(), reference_dataset_id: datasetId };
+    ({ id: experimentId } = (await api.ask(key, 'POST', '/sessions', experiment)).body as { id: string });
+    const example = { id: exampleId, dataset_id: datasetId, inputs: {} };
+    expect((await api.ask(key, 'POST', '/examples', example)).status).toBe(200);
+    await api.database.execute(
+      `UPDATE examples SET inputs = jsonb_build_object('text', $1::text)::text WHERE id = $2`,
+      [text, exampleId],
+    );
   });
 
   const readUrl = async () => {
@@ -95,6 +107,19 @@ describe('while there is no memory for it', () => {
     ['runs', async () => () => ask('POST', '/runs/query', { session: [projectId] })],
     ['a run', async () => () => ask('GET', `/runs/${runId}`)],
     ['feedback', async () => () => ask('GET', '/feedback')],
+    ['examples', async () => () => ask('GET', `/examples?dataset=${datasetId}`)],
+    ['an example', async () => () => ask('GET', `/examples/${exampleId}`)],
+    [
+      'examples with their runs',
+      async () => () => ask('POST', `/datasets/${datasetId}/runs`, { session_ids: [experimentId] }),
+    ],
+    [
+      'examples of a shared dataset',
+      async () => {
+        const { share_token } = (await api.ask(key, 'PUT', `/datasets/${datasetId}/share`)).body;
+        return async () => (await api.server.inject({ url: `/public/${share_token}/examples` })).statusCode;
+      },
+    ],
     [
       'an attachment',
       async () => {
@@ -105,24 +130,41 @@ describe('while there is no memory for it', () => {
   ])('refuses a large response: %s', async (_name, prepare) => {
     const read = await prepare();
     for (let round = 0; round < 2; round++) {
-      const share = getBodyBudget(api.services.config).open(organizationId, () => undefined);
-      try {
-        share.take(api.services.config.maxCollectingBytes - smallBytes);
-        expect(await read()).toBe(503);
-      } finally {
-        share.close();
-      }
+      await takeMemory(async () => expect(await read()).toBe(503));
       expect(await read()).toBe(200);
     }
   });
 
-  it('answers a request for few fields of large runs', async () => {
+  async function takeMemory(work: () => Promise<void>): Promise<void> {
     const share = getBodyBudget(api.services.config).open(organizationId, () => undefined);
     try {
       share.take(api.services.config.maxCollectingBytes - smallBytes);
-      expect(await ask('POST', '/runs/query', { session: [projectId], select: ['name'] })).toBe(200);
+      await work();
     } finally {
       share.close();
     }
+  }
+
+  it('answers a request for few fields of large runs', () =>
+    takeMemory(async () => {
+      expect(await ask('POST', '/runs/query', { session: [projectId], select: ['name'] })).toBe(200);
+    }));
+
+  it('answers a write whose response is large, because the client would repeat it', () =>
+    takeMemory(async () => {
+      expect(await ask('PATCH', `/examples/${exampleId}`, { outputs: { n: 1 } })).toBe(200);
+    }));
+
+  it('refuses a change of large metadata before it reads them', async () => {
+    const id = randomUUID();
+    const example = { id, dataset_id: datasetId, inputs: {} };
+    expect((await api.ask(key, 'POST', '/examples', example)).status).toBe(200);
+    await api.database.execute(
+      `UPDATE examples SET metadata = jsonb_build_object('text', $1::text)::text WHERE id = $2`,
+      [text, id],
+    );
+    const change = () => ask('PUT', `/datasets/${datasetId}/splits`, { split_name: 'test', examples: [id] });
+    await takeMemory(async () => expect(await change()).toBe(503));
+    expect(await change()).toBe(200);
   });
 });
