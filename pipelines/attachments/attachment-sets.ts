@@ -26,6 +26,12 @@ export interface NewSetAttachment {
 }
 
 /**
+ * Version of all rows of sets. Those of events are smaller, so that an attachment of a run does not replace that of a set
+ * whose id the client chose as the id of the run: links to attachments contain the ids of sets.
+ */
+const setVersion = 2n ** 63n;
+
+/**
  * Stores attachments in their sets. Resolves when they are stored.
  *
  * @throws errors of ClickHouse.
@@ -39,7 +45,7 @@ export async function storeAttachmentSets(
   const nowMicros = BigInt(Date.now()) * 1_000n;
   const body = Buffer.concat(
     attachments.flatMap(({ set, name, mimeType, content }) => [
-      encodeInt64(nowMicros),
+      encodeUint64(setVersion),
       encodeUuid(workspaceId),
       encodeUuid(set),
       ...encodeString(Buffer.from(name)),
@@ -62,6 +68,12 @@ export async function storeAttachmentSets(
 function encodeInt64(value: bigint): Buffer {
   const bytes = Buffer.alloc(8);
   bytes.writeBigInt64LE(value);
+  return bytes;
+}
+
+function encodeUint64(value: bigint): Buffer {
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigUInt64LE(value);
   return bytes;
 }
 
@@ -129,7 +141,7 @@ export async function copyAttachments(
     await clickhouse.command({
       name: 'copy-attachments',
       sql: `INSERT INTO attachments (version, tenant_id, run_id, name, received_at, mime_type, content)
-            SELECT version, tenant_id, target, name, received_at, mime_type, content FROM (
+            SELECT ${setVersion}, tenant_id, target, name, received_at, mime_type, content FROM (
               SELECT * FROM attachments FINAL
               WHERE tenant_id = {tenant:UUID} AND run_id IN {sources:Array(UUID)} AND name IN {names:Array(String)}
               ORDER BY run_id, name, version DESC LIMIT 1 BY run_id, name)
@@ -179,7 +191,7 @@ export async function copyAttachmentSets(
     await clickhouse.command({
       name: 'copy-attachment-sets',
       sql: `INSERT INTO attachments (version, tenant_id, run_id, name, received_at, mime_type, content)
-            SELECT version, tenant_id, arrayElement({to:Array(UUID)}, indexOf({from:Array(UUID)}, run_id)), name, received_at,
+            SELECT ${setVersion}, tenant_id, arrayElement({to:Array(UUID)}, indexOf({from:Array(UUID)}, run_id)), name, received_at,
               mime_type, content
             FROM attachments FINAL WHERE tenant_id = {tenant:UUID} AND run_id IN {from:Array(UUID)}`,
       params: { tenant: workspaceId, from, to: from.map((set) => copyIdsBySourceId[set] ?? '') },

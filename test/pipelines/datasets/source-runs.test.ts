@@ -104,10 +104,13 @@ it('copy the attachments of many runs with few statements', async () => {
     if (command.name === 'copy-attachments') statements++;
     return run();
   });
-  const copies = Array.from({ length: 60 }, (_, n) => ({
-    ...{ id: randomUUID(), inputs: '{}', sourceRunId: n % 2 === 0 ? runId : otherId },
-    ...(n % 3 === 0 ? { useSourceRunAttachments: ['a'] } : { useSourceRunIo: true }),
-  }));
+  const copies = Array.from(
+    { length: 60 },
+    (_, n): NewExample => ({
+      ...{ id: randomUUID(), inputs: '{}', sourceRunId: n % 2 === 0 ? runId : otherId },
+      ...(n % 3 === 0 ? { useSourceRunAttachments: ['a'] } : { useSourceRunIo: true }),
+    }),
+  );
   await createExamples({ ...api.services, clickhouse }, owner.workspaceIds[0], datasetId, copies);
   expect(statements).toBe(5);
   for (const { id, sourceRunId, useSourceRunAttachments } of copies.slice(0, 6)) {

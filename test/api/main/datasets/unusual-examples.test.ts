@@ -107,3 +107,40 @@ it('metadata of a new dataset that are no object are ignored, because clients ca
   await api.database.execute(`UPDATE datasets SET metadata = '[1]', searchable = '[1]' WHERE id = $1`, [id]);
   expect(await list()).toMatchObject([{ metadata: null }]);
 });
+
+it('an attachment of a run whose id is that of a stored attachment of an example does not replace it', async () => {
+  const [datasetId, id, copyId] = [await addDataset(), randomUUID(), await addDataset()];
+  const parts: ExamplePart[] = [
+    [id, '{}'],
+    [`${id}.inputs`, '{}'],
+    [`${id}.attachment.file`, 'stored', 'text/plain'],
+  ];
+  expect((await sendParts('POST', datasetId, parts)).status).toBe(201);
+  const ids = { source_dataset_id: datasetId, target_dataset_id: copyId };
+  expect((await ask('POST', '/datasets/clone', ids)).status).toBe(200);
+  const sets = await api.database.query<{ set: string }>(
+    `SELECT attachments -> 'file' ->> 'set' AS set FROM examples WHERE dataset_id = ANY ($1)`,
+    [[datasetId, copyId]],
+  );
+  const form = new FormData();
+  const start = new Date().toISOString();
+  for (const { set } of sets) {
+    const order = `${start.replace(/[-:.]/g, '').replace('Z', '000Z')}${set}`;
+    const run = { id: set, trace_id: set, dotted_order: order, name: 'run', run_type: 'chain', start_time: start };
+    form.set(`post.${set}`, new Blob([JSON.stringify(run)], { type: 'application/json' }));
+    form.set(`attachment.${set}.file`, new Blob(['forged'], { type: 'text/plain' }));
+  }
+  const multipart = new Response(form);
+  const headers = {
+    'x-api-key': acme.workspaceKeys[0],
+    'content-type': multipart.headers.get('content-type') ?? '',
+  };
+  const payload = Buffer.from(await multipart.arrayBuffer());
+  expect((await api.server.inject({ method: 'POST', url: '/runs/multipart', headers, payload })).statusCode).toBe(202);
+  await api.settled();
+  for (const dataset of [datasetId, copyId]) {
+    const { body } = await ask('GET', `/examples?dataset=${dataset}&select=attachment_urls`);
+    const url = new URL(body[0].attachment_urls['attachment.file'].presigned_url, 'http://runlake');
+    expect((await api.server.inject({ url: url.pathname })).body).toBe('stored');
+  }
+});
