@@ -28,20 +28,29 @@ export async function runExclusive<T>(key: string, work: () => Promise<T>): Prom
 
 export interface WaitLimit {
   readonly maxWaitMs: number;
-  /** Creates the error of an operation whose turn comes later than that. */
+  /** Creates the error of an operation whose turn has not come by then. */
   readonly createError: () => Error;
 }
 
 /** Like {@link runExclusive}, but while no other operation for any of the keys runs, and with a limit of the wait. */
-export async function runExclusiveForAll<T>(
+export function runExclusiveForAll<T>(
   keys: readonly string[],
   { maxWaitMs, createError }: WaitLimit,
   work: () => Promise<T>,
 ): Promise<T> {
   const latestStart = performance.now() + maxWaitMs;
-  return waitInOrder([...new Set(keys)].sort(), async () => {
-    if (performance.now() > latestStart) throw createError();
-    return work();
+  return new Promise((resolve, reject) => {
+    let isRejected = false;
+    // An earlier operation may never end.
+    const timer = setTimeout(() => {
+      isRejected = true;
+      reject(createError());
+    }, maxWaitMs);
+    waitInOrder([...new Set(keys)].sort(), async () => {
+      clearTimeout(timer);
+      if (isRejected || performance.now() > latestStart) throw createError();
+      return work();
+    }).then(resolve, reject);
   });
 }
 

@@ -40,8 +40,13 @@ export function changeInTurn<Result>(
   entry: FeedbackId,
   change: (requireTurn: () => void) => Promise<Result>,
 ): Promise<Result> {
+  return waitForTurn(entry, () => withLease(deps, entry, change));
+}
+
+/** Performs step 1, then `work`. @throws OVERLOADED if the previous changes take too long */
+export function waitForTurn<Result>({ tenantId, id }: FeedbackId, work: () => Promise<Result>): Promise<Result> {
   const limit = { maxWaitMs: maxTurnMs, createError: createOverloadedError };
-  return runExclusiveForAll([`${entry.tenantId}:${entry.id}`], limit, () => withLease(deps, entry, change));
+  return runExclusiveForAll([`${tenantId}:${id}`], limit, work);
 }
 
 /** Performs steps 2 to 4. @throws OVERLOADED if other processes change the entry for too long */

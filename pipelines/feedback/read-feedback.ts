@@ -90,7 +90,8 @@ type Reader = MemberReader<FeedbackKey>;
 
 function readKey(reader: Reader): string {
   const key = reader.text('key');
-  if (key === undefined || key === '') throw reader.createError('key', 'is missing');
+  if (key === undefined) throw reader.createError('key', 'is missing');
+  if (key === '') throw reader.createError('key', 'is empty');
   if ([...key].length > maxKeyCharacters)
     throw reader.createError('key', `is longer than ${maxKeyCharacters} characters`);
   if (/[\0\p{Surrogate}]/u.test(key)) throw reader.createError('key', 'contains NUL characters or lone surrogates');

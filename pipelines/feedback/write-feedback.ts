@@ -3,14 +3,13 @@ import { LRUCache } from 'lru-cache';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { findAccepted, requireStored } from '../../infra/event-log/find-accepted.ts';
-import { runExclusive } from '../../infra/fairness/run-exclusive.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { isRepeatOfStoredEvent } from '../ingest/sink/event-versions.ts';
 import { isRunDeleted } from '../retention/trace-marks.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { recordAuditLog } from '../tenants/audit-logs.ts';
-import { changeInTurn, withLease } from './change-turn.ts';
+import { changeInTurn, waitForTurn, withLease } from './change-turn.ts';
 import { readEnforcedConfigs, requireMatch } from './feedback-config.ts';
 import {
   type FeedbackDeps,
@@ -116,6 +115,8 @@ export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: s
     const last = await findLastAccepted(deps, tenantId, id);
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
+    // Without its turn, the entry is not deleted, and must not be logged as deleted.
+    requireTurn();
     await recordAuditLog(deps.database, {
       ...{ workspaceId: tenantId, action: 'feedback.delete', target: { kind: 'feedback', id } },
       details: { key: last.key, run_id: last.runId },
@@ -163,8 +164,8 @@ function buildDeletion(last: FeedbackEvent): FeedbackEvent {
  * minutes changes nothing and returns the feedback entry as it is now.
  *
  * @throws INVALID_FEEDBACK, INVALID_JSON, INVALID_UTF8, TOO_DEEP, RUN_TOO_LARGE;
- *   PROJECT_UNKNOWN for feedback on a missing project; NOT_FOUND for feedback on a deleted trace; OVERLOADED if existing
- *   feedback has too many changes; errors of the log and the stores.
+ *   PROJECT_UNKNOWN for feedback on a missing project; NOT_FOUND for feedback on a deleted trace; OVERLOADED if the entry
+ *   has too many changes; errors of the log and the stores.
  */
 export async function createFeedback(sender: FeedbackSender, body: Buffer, deps: FeedbackDeps): Promise<Buffer> {
   const sent = readFeedback(sender, { bytes: body, part: wholeBody }, deps.config, randomUUID);
@@ -177,7 +178,7 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
   const prepare = await openPreparation(deps, tenantId, [sent]);
   const read = await prepare(sent);
   const { runId } = read;
-  return runExclusive(`${tenantId}:${id}`, async () => {
+  return waitForTurn({ tenantId, id }, async () => {
     const last = await readLastEvent(deps, tenantId, id);
     const event: FeedbackEvent = { ...read, receivedAtMicros: getVersionAfter(last) };
     const answer = async (answered: FeedbackEvent) => {

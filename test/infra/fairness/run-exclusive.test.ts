@@ -43,6 +43,17 @@ it('runs work of several keys while no other work of any of them runs, without a
   for (let at = 0; at < steps.length; at += 2) expect(steps[at]).toBe(steps[at + 1]);
 });
 
+it('does not wait longer than the limit for work that never ends', async () => {
+  let end: () => void = () => undefined;
+  const stuck = runExclusiveForAll(['b'], limit(60_000), () => new Promise<void>((resolve) => (end = resolve)));
+  const work = vi.fn(async () => 'done');
+  await expect(runExclusiveForAll(['a', 'b'], limit(20), work)).rejects.toThrow('too late');
+  end();
+  await stuck;
+  expect(await runExclusiveForAll(['a', 'b'], limit(60_000), async () => 'next')).toBe('next');
+  expect(work).not.toHaveBeenCalled();
+});
+
 it('does not start work whose turn comes too late', async () => {
   const work = vi.fn(async () => 'done');
   expect(await runExclusiveForAll(['a'], limit(60_000), work)).toBe('done');

@@ -122,7 +122,7 @@ describe('a feedback part', () => {
     ['INVALID_FEEDBACK', 'run_id or session_id is required', feedback({ run_id: 'null' })],
     ['INVALID_FEEDBACK', 'run_id must be a UUID', feedback({ run_id: `"' OR 1=1 --"` })],
     ['INVALID_FEEDBACK', 'key is missing', feedback({ key: 'null' })],
-    ['INVALID_FEEDBACK', 'key is missing', feedback({ key: '""' })],
+    ['INVALID_FEEDBACK', 'key is empty', feedback({ key: '""' })],
     ['INVALID_FEEDBACK', 'key must be a string', feedback({ key: '{}' })],
     ['INVALID_FEEDBACK', 'key is longer than 180 characters', feedback({ key: `"${'k'.repeat(181)}"` })],
     ['INVALID_FEEDBACK', 'key contains NUL', feedback({ key: '"a\\u0000"' })],

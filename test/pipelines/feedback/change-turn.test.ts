@@ -1,0 +1,54 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
+import type { FeedbackDeps } from '../../../pipelines/feedback/feedback-event.ts';
+import { createFeedback, deleteFeedback } from '../../../pipelines/feedback/write-feedback.ts';
+import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+
+let api: ApiUnderTest;
+let acme: OrganizationUnderTest;
+let deps: FeedbackDeps;
+beforeAll(async () => {
+  api = await startApi();
+  acme = await addOrganization(api.database, 'acme');
+  const { accept, clickhouse, database, config, recentFeedback: recent, sentConfigs } = api.services;
+  deps = { log: accept.log, clickhouse, database, config, recent, sentConfigs };
+});
+afterAll(() => api?.close());
+afterEach(() => void vi.restoreAllMocks());
+
+it('a deletion that loses its turn is not logged', async () => {
+  const [tenantId] = acme.workspaceIds;
+  const { body } = await api.ask(acme.adminKey, 'POST', '/feedback', { key: 'k', run_id: randomUUID() });
+  const { now } = performance;
+  // A log that other processes use too, which takes longer than the lease.
+  const log = {
+    ...{ publish: vi.fn(), schemaId: () => 1, isStored: async () => true, isExclusive: false },
+    position: async () => {
+      vi.spyOn(performance, 'now').mockImplementation(() => now.call(performance) + 31_000);
+      return {};
+    },
+  };
+  await api.settled();
+  const deletion = deleteFeedback({ ...deps, log }, tenantId, body.id);
+  await expect(deletion).rejects.toMatchObject({ code: 'OVERLOADED', retryable: true });
+  expect(log.publish).not.toHaveBeenCalled();
+  const logged = () => api.database.query('SELECT action FROM audit_logs WHERE target_id = $1', [body.id]);
+  expect(await logged()).toEqual([]);
+  vi.restoreAllMocks();
+  await deleteFeedback(deps, tenantId, body.id);
+  expect(await logged()).toEqual([{ action: 'feedback.delete' }]);
+});
+
+it('a new entry waits at most ten seconds for the previous one with its id', async () => {
+  const sender = { workspaceId: acme.workspaceIds[0], userId: randomUUID() };
+  const body = Buffer.from(JSON.stringify({ id: randomUUID(), key: 'k', run_id: randomUUID() }));
+  let publish: () => void = () => undefined;
+  const stuck = vi.fn(() => new Promise<void>((resolve) => (publish = resolve)));
+  const log = { ...deps.log, schemaId: () => 1, isExclusive: true, publish: stuck } as FeedbackDeps['log'];
+  const first = createFeedback(sender, body, { ...deps, log });
+  await expect.poll(() => stuck.mock.calls.length).toBe(1);
+  const second = createFeedback(sender, body, deps);
+  await expect(second).rejects.toMatchObject({ code: 'OVERLOADED', retryable: true, retryAfterSeconds: 10 });
+  publish();
+  await first;
+}, 20_000);
