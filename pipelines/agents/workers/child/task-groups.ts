@@ -6,7 +6,8 @@
  * a worker for 10 s.
  *
  *   1. The tasks of a large step are divided into groups. LangGraph executes each group as if it were a step, so that
- *      it races the tasks of a group only. All groups are executed at the same time.
+ *      it races the tasks of a group only. All groups are executed at the same time. Each has a share of
+ *      `max_concurrency`, if there is one.
  *   2. The results of all groups are merged in the order in which tasks end. A group continues when its last result has
  *      been taken, as LangGraph itself does.
  *   3. Between the starts of two groups, and between two results, the event loop turns if this is due.
@@ -53,24 +54,39 @@ function replaceExecution(prototype: Runner): void {
   const execute = prototype._executeTasksWithRetry;
   if (typeof execute !== 'function' || replacements.has(execute)) return;
   const replacement: ExecuteTasks = function (tasks, options) {
-    const { maxConcurrency = Number.POSITIVE_INFINITY } = options ?? {};
-    const isLimited = maxConcurrency < tasks.length;
-    return tasks.length <= groupSize || isLimited
-      ? execute.call(this, tasks, options)
-      : mergeGroups(divideIntoGroups(tasks), (group) => execute.call(this, group, options));
+    const concurrency = Math.min(options?.maxConcurrency ?? Number.POSITIVE_INFINITY, tasks.length);
+    return concurrency > groupSize
+      ? mergeGroups(divideIntoGroups(tasks, concurrency), ({ tasks: some, maxConcurrency }) =>
+          execute.call(this, some, { ...options, maxConcurrency }),
+        )
+      : execute.call(this, tasks, options);
   };
   replacements.add(replacement);
   prototype._executeTasksWithRetry = replacement;
 }
 
-function* divideIntoGroups(tasks: readonly unknown[]): Generator<readonly unknown[]> {
-  for (let start = 0; start < tasks.length; start += groupSize) yield tasks.slice(start, start + groupSize);
+interface TaskGroup {
+  readonly tasks: unknown[];
+  /** Never 1: LangGraph then executes only the first task. */
+  maxConcurrency: number;
+}
+
+/** Divides tasks so that the first `concurrency` of them, which LangGraph would start first, are the first of all groups. */
+function divideIntoGroups(tasks: readonly unknown[], concurrency: number): TaskGroup[] {
+  const count = Math.ceil(concurrency / groupSize);
+  const groups = Array.from({ length: count }, (): TaskGroup => ({ tasks: [], maxConcurrency: 0 }));
+  for (const [index, task] of tasks.entries()) {
+    const group = groups[Math.floor(((index % concurrency) / concurrency) * count)]!;
+    group.tasks.push(task);
+    if (index < concurrency) group.maxConcurrency += 1;
+  }
+  return groups;
 }
 
 /** Executes all groups at the same time and yields their results. @throws the first error of a group, after all results. */
 async function* mergeGroups(
-  groups: Iterable<readonly unknown[]>,
-  execute: (group: readonly unknown[]) => AsyncIterable<unknown>,
+  groups: readonly TaskGroup[],
+  execute: (group: TaskGroup) => AsyncIterable<unknown>,
 ): AsyncGenerator<unknown> {
   const results: { readonly result: unknown; readonly onTaken: () => void }[] = [];
   let failure: { readonly reason: unknown } | undefined;

@@ -5,14 +5,21 @@ const State = Annotation.Root({
   how: Annotation,
   runs: Annotation,
   done: Annotation({ reducer: (before, more) => before + more, default: () => 0 }),
+  maxActive: Annotation({ reducer: (before, other) => Math.max(before, other), default: () => 0 }),
   maxTurnMs: Annotation,
 });
 
-/** Number of runs of `wide` that have started and not ended, and that have ended. */
+/** Number of runs of `wide` that have started and not ended, and that have ended since `turns` began. */
 let active = 0;
 let ended = 0;
 
-/** Executes `n` tasks in one step. With `how`, task 150 fails, or every 60th task interrupts. */
+/** Number of tasks that wait. */
+let waiting = 0;
+
+/**
+ * Executes `n` tasks in one step. With `how`, task 150 fails, or every 60th task interrupts, or all tasks wait; `maxActive`
+ * is then the maximum number of tasks that waited at the same time.
+ */
 export const wide = new StateGraph(State)
   .addNode('start', () => {
     active += 1;
@@ -21,7 +28,15 @@ export const wide = new StateGraph(State)
   .addNode('item', ({ i, how }) => {
     if (how === 'fail' && i === 150) throw new RangeError('on purpose');
     if (how === 'ask' && i % 60 === 0) interrupt(i);
-    return { done: 1 };
+    if (how !== 'wait') return { done: 1 };
+    waiting += 1;
+    const maxActive = waiting;
+    return new Promise((resolve) => {
+      setTimeout(() => {
+        waiting -= 1;
+        resolve({ done: 1, maxActive });
+      }, 10);
+    });
   })
   .addNode('end', () => {
     active -= 1;
@@ -39,6 +54,7 @@ export const wide = new StateGraph(State)
 export const turns = new StateGraph(State)
   .addNode('measure', async ({ runs }) => {
     let maxTurnMs = 0;
+    ended = 0;
     for (let last = process.cpuUsage(); ended < runs || active > 0; last = process.cpuUsage()) {
       await new Promise(setImmediate);
       const { user, system } = process.cpuUsage(last);

@@ -9,14 +9,25 @@ beforeAll(async () => {
 });
 afterAll(() => under?.close());
 
-test('four runs with 2,000 tasks each', async () => {
-  const measured = under.values('turns', { input: { runs: 4 } });
-  const wide = () => under.values('wide', { input: { n: 2_000 }, kwargs: { stream_mode: ['updates'] } });
-  for (const { done } of await Promise.all(Array.from({ length: 4 }, wide))) expect(done).toBe(2_000);
-  const { maxTurnMs } = await measured;
-  // LangGraph prepares a step in one turn. It executed the tasks of a step in one turn of more than seven seconds.
-  expect(maxTurnMs).toBeLessThan(3_000);
-}, 120_000);
+test.each([undefined, 1_999])(
+  'four runs with 2,000 tasks each, max_concurrency %s',
+  async (maxConcurrency) => {
+    const measured = under.values('turns', { input: { runs: 4 } });
+    const config = maxConcurrency === undefined ? {} : { maxConcurrency };
+    const wide = () => under.values('wide', { input: { n: 2_000 }, kwargs: { stream_mode: ['updates'], config } });
+    for (const { done } of await Promise.all(Array.from({ length: 4 }, wide))) expect(done).toBe(2_000);
+    const { maxTurnMs } = await measured;
+    // LangGraph prepares a step in one turn. It executed the tasks of a step in one turn of more than seven seconds.
+    expect(maxTurnMs).toBeLessThan(3_000);
+  },
+  120_000,
+);
+
+test.each([2, 50, 51, 130, 299])('at most max_concurrency tasks at the same time: %i', async (maxConcurrency) => {
+  const kwargs = { config: { maxConcurrency } };
+  const { done, maxActive } = await under.values('wide', { input: { n: 300, how: 'wait' }, kwargs });
+  expect([done, maxActive]).toEqual([300, maxConcurrency]);
+});
 
 test('a task that fails fails the run', async () => {
   const { outcome } = await under.run('wide', { input: { n: 200, how: 'fail' } });
