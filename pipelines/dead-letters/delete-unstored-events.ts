@@ -2,14 +2,14 @@ import type { ClickHouse, Command } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { attachmentEvents, feedbackEvents, runEvents } from '../../schemas/topics.ts';
 
-/** Topics whose keys consist of the workspace and the trace or the run. */
+/** Topics whose keys consist of the workspace and the trace or the run, or the project that feedback is about. */
 const topics = [runEvents, feedbackEvents, attachmentEvents].map(({ name }) => name);
 
 /**
  * Deletes deferred events of traces, and dead-letter records of traces and runs that the in-process log keeps. Only the
  * few traces and runs that have such rows are looked up in ClickHouse.
  *
- * @param ids Query for ids of the traces and runs, in a column `id`.
+ * @param ids Query for ids of the traces and runs, in a column `id`. It may read `candidates`, the ids that have such rows.
  * @throws errors of the stores.
  */
 export async function deleteUnstoredEvents(

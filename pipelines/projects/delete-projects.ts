@@ -113,7 +113,13 @@ export async function deleteProjectRuns(
     ? 'SELECT DISTINCT id FROM run_locator FINAL WHERE tenant_id = {tenant:UUID} AND pick.5 = {project:UUID}'
     : `SELECT DISTINCT id FROM runs WHERE ${projectRunsCondition}`;
   const runs = await storeDeletionKeys(clickhouse, { sql, ...rest });
-  await deleteUnstoredEvents({ clickhouse, database }, workspaceId, { sql: `SELECT id FROM ${runs}` });
+  // Also records of the project itself, and of traces whose root is not stored.
+  await deleteUnstoredEvents({ clickhouse, database }, workspaceId, {
+    sql: `SELECT id FROM ${runs} UNION ALL SELECT {project:UUID} UNION ALL SELECT trace_id FROM trace_locations
+      WHERE tenant_id = {tenant:UUID} AND trace_id IN candidates
+      GROUP BY trace_id HAVING argMin(session_id, version) = {project:UUID}`,
+    params: rest.params,
+  });
   await removeFromQueues({ clickhouse, database }, workspaceId, runs);
   await database.execute(
     `DELETE FROM annotation_queue_runs WHERE run_id IS NULL AND project_id = $2

@@ -34,7 +34,7 @@ async function projectWithRun(): Promise<DeletedProject> {
   return { workspaceId, projectId };
 }
 
-async function sendRun(projectId: string): Promise<void> {
+async function sendRun(projectId: string, more: object = {}): Promise<void> {
   const answer = await api.server.inject({
     method: 'POST',
     url: '/runs',
@@ -45,10 +45,24 @@ async function sendRun(projectId: string): Promise<void> {
       run_type: 'chain',
       start_time: new Date().toISOString(),
       session_id: projectId,
+      ...more,
     },
   });
   expect(answer.statusCode).toBe(202);
   await api.settled();
+}
+
+/** Stores a run whose root is not stored. Returns the ids of the project, its runs and their traces. */
+async function readIds({ projectId }: DeletedProject): Promise<string[]> {
+  const [runId, traceId] = [randomUUID(), randomUUID()];
+  await sendRun(projectId, { id: runId, trace_id: traceId, parent_run_id: traceId });
+  const stored = await api.services.clickhouse.query<{ ids: string[] }>({
+    name: 'test',
+    sql: `SELECT [id, trace_id] AS ids FROM runs WHERE session_id = '${projectId}'`,
+  });
+  const ids = new Set(stored.flatMap(({ ids }) => ids));
+  expect(ids.size).toBe(3);
+  return [projectId, ...ids];
 }
 
 async function readRunId({ projectId }: DeletedProject): Promise<string> {
@@ -115,9 +129,10 @@ describe('deletion of a project', () => {
     expect(left).toEqual([{ name, description: null, extra: null, metadata: {} }]);
   });
 
-  it('deletes dead-letter records of its runs', async () => {
+  it('deletes dead-letter records of its runs, of itself, and of its traces', async () => {
     const [going, staying] = [await projectWithRun(), await projectWithRun()];
-    const keys = [await readRunId(going), await readRunId(staying)].map((id) => `${going.workspaceId}:${id}`);
+    const [goingIds, stayingIds] = [await readIds(going), await readIds(staying)];
+    const keys = [...goingIds, ...stayingIds].map((id) => `${going.workspaceId}:${id}`);
     await api.database.execute(
       `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step)
        SELECT topic, 0, n, convert_to(key, 'UTF8'), 'content', '{}', 'test', 'insert'
@@ -126,8 +141,10 @@ describe('deletion of a project', () => {
     );
     await deleteProjects(api.services, going.workspaceId, [going.projectId]);
     await purge(going);
-    const left = await api.database.query(`SELECT DISTINCT encode(key, 'escape') AS key FROM dead_letters`);
-    expect(left).toEqual([{ key: keys[1] }]);
+    const left = await api.database.query<{ key: string }>(
+      `SELECT DISTINCT encode(key, 'escape') AS key FROM dead_letters`,
+    );
+    expect(left.map(({ key }) => key).sort()).toEqual(keys.slice(goingIds.length).sort());
     await api.database.execute('DELETE FROM dead_letters');
   });
 
