@@ -66,6 +66,23 @@ export async function createDeployment(
   }
   const secrets = mergeSecrets(deployment.secrets, {});
   await requireFreeName(database, workspaceId, name);
+  const enforceMaxDeployments = (tx: Sql, max: number) =>
+    enforceLimit(
+      tx,
+      { ownWorkspaceId: workspaceId },
+      {
+        max,
+        countSql: 'SELECT count(*) AS count FROM deployments WHERE workspace_id = $1',
+        createError: () =>
+          runlakeError('LIMIT_REACHED', {
+            limit: config.maxDeployments,
+            what: 'deployments in a workspace',
+            hint: 'Delete those that are not needed',
+          }),
+      },
+    );
+  // A refused deployment must not leave a project.
+  await database.transaction((tx) => enforceMaxDeployments(tx, config.maxDeployments - 1));
   const projectId = await projects.resolve({ workspaceId, sessionName: name, isPatch: false });
   const id = randomUUID();
   const slugs = [toSlug(name), `${toSlug(name)}-${id.slice(0, 8)}`];
@@ -95,16 +112,7 @@ export async function createDeployment(
           await lockDeployment(tx, workspaceId, id),
           'The deployment was created.',
         );
-        await enforceLimit(
-          tx,
-          { ownWorkspaceId: workspaceId },
-          {
-            max: config.maxDeployments,
-            countSql: 'SELECT count(*) AS count FROM deployments WHERE workspace_id = $1',
-            what: 'deployments in a workspace',
-            hint: 'Delete those that are not needed',
-          },
-        );
+        await enforceMaxDeployments(tx, config.maxDeployments);
         return readDeployment(tx, workspaceId, id);
       });
       if (created) return created;

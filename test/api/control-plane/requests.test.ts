@@ -287,7 +287,13 @@ it('limits the uploads of a deployment that no revision uses', async () => {
 it('limits the number of deployments of a workspace', async () => {
   const answers = [];
   for (let index = 0; index < 8; index += 1) answers.push((await create({ name: `many ${index}` })).status);
-  expect(answers.filter((status) => status === 422).length).toBeGreaterThan(0);
+  const created = answers.indexOf(422);
+  expect(answers.slice(created)).toEqual(Array(8 - created).fill(422));
+  // Refused deployments leave no projects.
+  const { body: projects } = await api.ask(key, 'GET', '/sessions?name_contains=many');
+  expect(projects).toHaveLength(created);
+  const { body: refused } = await create({ name: 'one more' });
+  expect(refused).toMatchObject({ code: 'LIMIT_REACHED', message: expect.stringContaining('limit of 8 deployments') });
 });
 
 it('needs the permissions', async () => {
