@@ -37,7 +37,7 @@ const putSource = defineOperation({
   summary: 'Upload a source to its link',
   description: 'A link works once. A second request that begins before the first is received ends the first.',
   access: { public: true, tenantScope: 'none' },
-  errors: ['UPLOAD_LINK_INVALID', 'SOURCE_TOO_LARGE'],
+  errors: ['UPLOAD_LINK_INVALID', 'SOURCE_TOO_LARGE', 'SOURCE_NOT_STORED'],
   rawBody: {
     contentTypes: ['application/gzip', 'application/octet-stream'],
     description: 'A tar archive, compressed with gzip or not; at most RUNLAKE_DEPLOYMENTS_MAX_SOURCE_BYTES.',

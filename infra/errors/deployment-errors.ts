@@ -21,6 +21,11 @@ export const deploymentErrors = {
     'The source is larger than {limitBytes} bytes (RUNLAKE_DEPLOYMENTS_MAX_SOURCE_BYTES).',
     'Leave out files that the build does not need, such as node_modules.',
   ),
+  SOURCE_NOT_STORED: transient(
+    503,
+    'The source cannot be stored: {reason}.',
+    'Upload it to the same link again. If that fails too, the operator frees space in the temporary folder of the process (TMPDIR) and in the data folder, or checks RUNLAKE_DEPLOYMENTS_SOURCE_STORE.',
+  ),
   BUILD_FAILED: caller(400, '{reason}.', 'Read the logs of the revision, correct the source, and deploy it again.'),
   DEPLOYMENT_START_FAILED: caller(
     400,

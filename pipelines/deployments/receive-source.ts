@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Config } from '../../infra/config/settings.ts';
+import { isSystemError } from '../../infra/embedded/private-file.ts';
 import { createProcessFolder } from '../../infra/embedded/process-identity.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 
@@ -31,7 +32,7 @@ export interface SourceReceiver {
    * Writes a body to a file and passes it to `work`, after which the file is deleted. A receiver of the same upload that
    * has not received its whole body ends: a client that lost its connection may send the source again at once.
    *
-   * @throws SOURCE_TOO_LARGE, BODY_TOO_SLOW, OVERLOADED; UPLOAD_LINK_INVALID if a later request has taken the upload.
+   * @throws SOURCE_TOO_LARGE, SOURCE_NOT_STORED, BODY_TOO_SLOW, OVERLOADED; UPLOAD_LINK_INVALID if a later request has taken the upload.
    */
   receive(
     upload: ReceivedUpload,
@@ -47,6 +48,8 @@ const maxSources = 8;
 /** Budget of an organisation: a slow body may take hours. */
 const maxSourcesOfOrganization = maxSources / 2;
 const retryAfterSeconds = 10;
+
+const isDiskFull = (error: unknown) => isSystemError(error, 'ENOSPC') || isSystemError(error, 'EDQUOT');
 
 export function createSourceReceiver(
   { deploymentsMaxSourceBytes: maxBytes }: Pick<Config, 'deploymentsMaxSourceBytes'>,
@@ -91,6 +94,9 @@ export function createSourceReceiver(
           throw ended.signal.aborted ? ended.signal.reason : error;
         });
         await work({ path, bytes, sha256: hash.digest('hex') });
+      } catch (error) {
+        if (!isDiskFull(error)) throw error;
+        throw runlakeError('SOURCE_NOT_STORED', { reason: 'the disk is full' }, { cause: error });
       } finally {
         clearInterval(watch);
         if (receiving.get(uploadId) === ended) receiving.delete(uploadId);

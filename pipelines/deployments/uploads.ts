@@ -8,7 +8,7 @@
  *   4. The file is stored through the object port; then the row is marked as uploaded, after which the link is invalid.
  */
 import { createHash, randomUUID } from 'node:crypto';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
@@ -68,7 +68,7 @@ export async function createUpload(
 /**
  * Receives the source of an upload.
  *
- * @throws UPLOAD_LINK_INVALID, errors of the receiver and of the object store
+ * @throws UPLOAD_LINK_INVALID, SOURCE_NOT_STORED, errors of the receiver and of the object store
  */
 export async function receiveUpload(
   { database, uploadSigner, sourceStore, sourceReceiver }: UploadDeps & { readonly sourceReceiver: SourceReceiver },
@@ -95,7 +95,10 @@ export async function receiveUpload(
     );
     if (claimed === 0) throw runlakeError('UPLOAD_LINK_INVALID');
     const store = await sourceStore.open();
-    await store.upload(upload.objectPath, path);
+    await store.upload(upload.objectPath, path).catch((cause: unknown) => {
+      if (!isRunlakeError(cause) || cause.code !== 'DESTINATION_UNAVAILABLE') throw cause;
+      throw runlakeError('SOURCE_NOT_STORED', { reason: 'the store of sources is not available' }, { cause });
+    });
     const marked = await database.execute(
       `UPDATE source_uploads SET uploaded_at = now() WHERE id = $1 AND uploaded_at IS NULL`,
       [upload.id],

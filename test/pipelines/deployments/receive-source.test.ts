@@ -5,7 +5,9 @@ import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createSourceReceiver, type ReceivedSource } from '../../../pipelines/deployments/receive-source.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
+import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { deferred } from '../../infra/deferred.ts';
+import { mountDisk } from '../../infra/full-disk.ts';
 import { until } from '../../infra/until.ts';
 
 let folder: string;
@@ -87,6 +89,27 @@ it('limits the bytes of all uploads together, and those of each organisation', a
   await Promise.all(full);
   for (const organizationId of ['one', 'third']) await receiveMore(organizationId, mebibyte);
 });
+
+it.runIf(isLinuxRoot('a full disk'))(
+  'refuses a body for which the disk has no space, and accepts it later',
+  async () => {
+    const disk = mountDisk(1);
+    process.env.TMPDIR = disk.folder;
+    try {
+      const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: 4 * mebibyte });
+      const receive = (bytes: number) =>
+        receiver.receive(of('a'), Readable.from([Buffer.alloc(bytes)]), async () => {});
+      const refused = { code: 'SOURCE_NOT_STORED', status: 503, retryable: true };
+      await expect(receive(2 * mebibyte)).rejects.toMatchObject(refused);
+      await receive(mebibyte / 2);
+      disk.fill();
+      await expect(receive(1)).rejects.toMatchObject(refused);
+    } finally {
+      process.env.TMPDIR = folder;
+      disk.remove();
+    }
+  },
+);
 
 it('ends a body that arrives too slowly', async () => {
   const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: mebibyte }, { bytes: 10, windowMs: 50 });
