@@ -143,7 +143,7 @@ export async function describeDeadLetters(config: Config, stores: Stores): Promi
   const shutdown = new ShutdownSteps();
   try {
     const deadLetters = await openDeadLetters({ config, logger, stores }, shutdown);
-    const counts = await countUnreplayedDeadLetters({ deadLetters, database: stores.database }, topics);
+    const counts = await countUnreplayedDeadLetters(deadLetters, topics);
     const found = counts.filter(({ value }) => value > 0);
     if (found.length === 0) return undefined;
     return found.map(({ labels, value }) => `${value} of ${labels.topic}`).join(', ');

@@ -8,6 +8,7 @@ import { acquireSessionLock, type SessionLock } from '../../infra/postgres/sessi
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { countReplays } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { topics } from '../../schemas/topics.ts';
 import type { Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
@@ -79,7 +80,10 @@ export async function openDeadLetters(
 ): Promise<DeadLetterQueue> {
   if (config.kafkaBrokers === undefined) return openPostgresDeadLetterQueue(stores.database);
   const { openKafkaDeadLetterQueue } = await import('../../infra/event-log/kafka/dead-letter-queue.ts');
-  const deadLetters = openKafkaDeadLetterQueue({ config, topics, logger });
+  const deadLetters = openKafkaDeadLetterQueue({
+    ...{ config, topics, logger },
+    countReplays: (topic, ranges) => countReplays(stores.database, topic, ranges),
+  });
   shutdown.add('dead letters', () => deadLetters.close());
   return deadLetters;
 }

@@ -51,9 +51,7 @@ export async function startSink(
   const { config, logger, log, onHoursMarked } = parts;
   const { database, clickhouse } = parts.stores;
   const deadLetters = await openDeadLetters(parts, shutdown);
-  const removeReader = waitingDeadLetters.setReader(() =>
-    countUnreplayedDeadLetters({ deadLetters, database }, topics),
-  );
+  const removeReader = waitingDeadLetters.setReader(() => countUnreplayedDeadLetters(deadLetters, topics));
   shutdown.add('dead-letter metric', async () => removeReader());
   const sink = new Sink({ log, clickhouse, database, config, logger, onHoursMarked });
   shutdown.add('sink', () => sink.stop());

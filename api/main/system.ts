@@ -72,7 +72,7 @@ const getSystem = defineOperation({
       system.check(),
       consumerLag.read(),
       readOldestDirtyHourAge(database),
-      countUnreplayedDeadLetters({ deadLetters, database }, topics),
+      countUnreplayedDeadLetters(deadLetters, topics),
       deadLetters.list({ topics, step: undefined, sinceMs: undefined, untilMs: undefined }, maxShown),
     ]);
     const replayTimes = await readReplayTimes(

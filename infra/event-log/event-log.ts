@@ -234,15 +234,19 @@ export interface DeadLetterFilter {
   readonly untilMs?: number | undefined;
 }
 
+/** Offsets of a partition of a dead-letter queue of Kafka, from `low` up to but excluding `high`. */
+export interface DeadLetterRange {
+  readonly partition: number;
+  readonly low: number;
+  readonly high: number;
+}
+
 /** Reads the records that {@link EventLog.deadLetter} wrote. */
 export interface DeadLetterQueue {
   /** Returns the newest matching records, newest first. Does not read the values if the store allows it. */
   list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]>;
-  /**
-   * Returns the number of records of the topic, except those with the ids `except`. The result is at most
-   * {@link maxCountedDeadLetters}.
-   */
-  count(topic: Topic, except?: readonly string[]): Promise<number>;
+  /** Returns the number of records of the topic that were not replayed, at most {@link maxCountedDeadLetters}. */
+  countUnreplayed(topic: Topic): Promise<number>;
   /** Finds a record by id. Returns `undefined` if no record has this id or the record no longer exists. */
   find(id: string): Promise<DeadLetterRecord | undefined>;
   close(): Promise<void>;
@@ -252,5 +256,5 @@ export interface DeadLetterQueue {
 export const deadLetterSteps = ['framing', 'schema', 'walk', 'key', 'insert', 'defer'] as const;
 export type DeadLetterStep = (typeof deadLetterSteps)[number];
 
-/** Maximum result of {@link DeadLetterQueue.count}. It limits the cost of counting. */
+/** Maximum result of {@link DeadLetterQueue.countUnreplayed}. It limits the cost of counting. */
 export const maxCountedDeadLetters = 100_000;

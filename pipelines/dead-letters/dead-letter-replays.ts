@@ -1,5 +1,5 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { DeadLetterQueue, DeadLetterRecord, EventLog } from '../../infra/event-log/event-log.ts';
+import type { DeadLetterQueue, DeadLetterRange, DeadLetterRecord, EventLog } from '../../infra/event-log/event-log.ts';
 import {
   findLastReplay,
   markReplayed,
@@ -61,13 +61,29 @@ export async function readReplayTimes(
   return new Map(rows.map((row) => [row.dead_letter_id, row.replayed_at]));
 }
 
-/** Returns the ids of the replayed dead-letter records for each topic, also of those that no longer exist. */
-async function readReplayed(database: Pick<Database, 'query'>): Promise<Map<string, string[]>> {
-  const rows = await database.query<{ topic: string; ids: string[] }>(
-    `SELECT split_part(dead_letter_id, '/', 1) AS topic, array_agg(dead_letter_id) AS ids
-     FROM dead_letter_replays WHERE replayed_at IS NOT NULL GROUP BY 1`,
+/**
+ * Returns the number of replayed dead-letter records with offsets of Kafka in the ranges. Replays outlive their records,
+ * which the retention of Kafka deletes.
+ */
+export async function countReplays(
+  database: Pick<Database, 'query'>,
+  topic: Topic,
+  ranges: readonly DeadLetterRange[],
+): Promise<number> {
+  const [row] = await database.query<{ replays: number }>(
+    `SELECT count(*) AS replays FROM dead_letter_replays
+     JOIN unnest($2::text[], $3::bigint[], $4::bigint[]) AS range (partition, low, high)
+       ON split_part(dead_letter_id, '/', 2) = range.partition
+     WHERE replayed_at IS NOT NULL AND split_part(dead_letter_id, '/', 1) = $1
+       AND nullif(split_part(dead_letter_id, '/', 3), '')::bigint BETWEEN range.low AND range.high - 1`,
+    [
+      topic.name,
+      ranges.map(({ partition }) => String(partition)),
+      ranges.map(({ low }) => low),
+      ranges.map(({ high }) => high),
+    ],
   );
-  return new Map(rows.map(({ topic, ids }) => [topic, ids]));
+  return row?.replays ?? 0;
 }
 
 /**
@@ -75,18 +91,14 @@ async function readReplayed(database: Pick<Database, 'query'>): Promise<Map<stri
  *
  * @throws errors of the log and Postgres.
  */
-export async function countUnreplayedDeadLetters(
-  {
-    deadLetters,
-    database,
-  }: { readonly deadLetters: Pick<DeadLetterQueue, 'count'>; readonly database: Pick<Database, 'query'> },
+export function countUnreplayedDeadLetters(
+  deadLetters: Pick<DeadLetterQueue, 'countUnreplayed'>,
   topics: readonly Topic[],
 ): Promise<{ labels: { topic: string }; value: number }[]> {
-  const replayed = await readReplayed(database);
   return Promise.all(
     topics.map(async (topic) => ({
       labels: { topic: topic.name },
-      value: await deadLetters.count(topic, replayed.get(topic.name)),
+      value: await deadLetters.countUnreplayed(topic),
     })),
   );
 }

@@ -43,16 +43,14 @@ export function openPostgresDeadLetterQueue(database: Database): DeadLetterQueue
       );
       return rows.map(toHead);
     },
-    async count({ name }, except = []) {
-      const excepted = except.flatMap((id) => {
-        const [, topic, number = ''] = idPattern.exec(id) ?? [];
-        return topic === name ? [number] : [];
-      });
+    async countUnreplayed({ name }) {
       const [row] = await database.query<{ records: number }>(
         `SELECT count(*) AS records FROM (
-           SELECT FROM dead_letters WHERE topic = $1 AND id::text <> ALL ($3::text[]) LIMIT $2
+           SELECT FROM dead_letters AS d WHERE topic = $1 AND NOT EXISTS (
+             SELECT FROM dead_letter_replays AS r WHERE r.dead_letter_id = d.topic || '/' || d.id AND r.replayed_at IS NOT NULL
+           ) LIMIT $2
          ) AS counted`,
-        [name, maxCountedDeadLetters, excepted],
+        [name, maxCountedDeadLetters],
       );
       return row?.records ?? 0;
     },

@@ -19,6 +19,7 @@ import {
   type DeadLetterFilter,
   type DeadLetterHead,
   type DeadLetterQueue,
+  type DeadLetterRange,
   type DeadLetterRecord,
   type LogRecord,
   maxCountedDeadLetters,
@@ -69,6 +70,8 @@ export interface KafkaDeadLetterQueueOptions {
   readonly config: KafkaAddress & Pick<Config, 'kafkaTopicPrefix'>;
   readonly topics: readonly Topic[];
   readonly logger: Logger;
+  /** Counts the replayed records in ranges of offsets of the dead-letter queue of a topic. */
+  readonly countReplays: (topic: Topic, ranges: readonly DeadLetterRange[]) => Promise<number>;
 }
 
 const idPattern = /^([\w.-]+)\/(\d{1,9})\/(\d{1,15})$/;
@@ -102,17 +105,11 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
     return newest.sort(compareNewestFirst).slice(0, limit);
   }
 
-  async count(topic: Topic, except: readonly string[] = []): Promise<number> {
-    const offsets = await this.#admin.call((admin) => fetchOffsets(admin, this.#names.deadLetterTopic(topic)));
-    const ranges = new Map((offsets ?? []).map(({ partition, ...range }) => [partition, range]));
-    // Retention may have deleted some of the excepted records.
-    const excepted = except.filter((id) => {
-      const [, name, partition, offset] = idPattern.exec(id) ?? [];
-      const range = ranges.get(Number(partition));
-      return name === topic.name && range && Number(offset) >= range.low && Number(offset) < range.high;
-    });
-    const records = [...ranges.values()].reduce((sum, { low, high }) => sum + high - low, 0);
-    return Math.min(records - excepted.length, maxCountedDeadLetters);
+  async countUnreplayed(topic: Topic): Promise<number> {
+    const ranges = await this.#admin.call((admin) => fetchOffsets(admin, this.#names.deadLetterTopic(topic)));
+    const records = (ranges ?? []).reduce((sum, { low, high }) => sum + high - low, 0);
+    if (ranges === undefined || records === 0) return 0;
+    return Math.min(records - (await this.#options.countReplays(topic, ranges)), maxCountedDeadLetters);
   }
 
   async find(id: string): Promise<DeadLetterRecord | undefined> {
@@ -176,7 +173,7 @@ interface TopicRange extends Omit<OffsetRange, 'topic'> {
  * Returns the first and the log-end offset of each partition; undefined if the topic does not exist because no record
  * was ever written to it.
  */
-async function fetchOffsets(admin: Admin, name: string) {
+async function fetchOffsets(admin: Admin, name: string): Promise<DeadLetterRange[] | undefined> {
   if (!(await admin.listTopics()).includes(name)) return undefined;
   const offsets = await admin.fetchTopicOffsets(name);
   return offsets.map(({ partition, low, high }) => ({ partition, low: Number(low), high: Number(high) }));

@@ -19,6 +19,7 @@ deadLettersContract('in-process', async () => {
   });
   return {
     deadLetters: openPostgresDeadLetterQueue(database),
+    database,
     store: (topic, record, reason, step) => log.deadLetter(topic, record, reason, step),
     async close() {
       await log.close();

@@ -4,8 +4,10 @@ import { describe } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { buildDeadLetterMessage, openKafkaDeadLetterQueue } from '../../../infra/event-log/kafka/dead-letter-queue.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { countReplays } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { stackPart } from '../../engines/stack.ts';
+import { freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
 import { deadLettersContract } from './dead-letters-contract.ts';
 
@@ -33,9 +35,14 @@ describe.runIf(kafkaPart)('on Kafka', () => {
     const producer = kafka.producer({ allowAutoTopicCreation: false });
     await producer.connect();
     const config = { ...loadConfig({}).config, kafkaBrokers, kafkaTopicPrefix };
-    const deadLetters = openKafkaDeadLetterQueue({ config, topics, logger: createLogger('silent', 'test') });
+    const stores = await freshStores();
+    const { database } = stores;
+    const deadLetters = openKafkaDeadLetterQueue({
+      ...{ config, topics, logger: createLogger('silent', 'test') },
+      countReplays: (topic, ranges) => countReplays(database, topic, ranges),
+    });
     return {
-      deadLetters,
+      ...{ deadLetters, database },
       store: async (topic, record, reason, step) => {
         const name = kafkaTopicPrefix + topic.name;
         const message = buildDeadLetterMessage(name, record, reason, step);
@@ -50,6 +57,7 @@ describe.runIf(kafkaPart)('on Kafka', () => {
         await producer.disconnect();
         await admin.deleteTopics({ topics: names });
         await admin.disconnect();
+        await stores.close();
       },
     };
   });

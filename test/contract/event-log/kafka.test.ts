@@ -17,6 +17,7 @@ async function open(): Promise<LogUnderTest> {
     reopened: () => kafka.open({}, [runEvents]),
     async deadLetters() {
       const deadLetters = openKafkaDeadLetterQueue({
+        countReplays: async () => 0,
         config: kafka.config,
         topics: [runEvents],
         logger: createLogger('silent', 'test'),

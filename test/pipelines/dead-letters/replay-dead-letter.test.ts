@@ -7,10 +7,15 @@ import {
   type DeadLetterStep,
 } from '../../../infra/event-log/event-log.ts';
 import { openPostgresDeadLetterQueue } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
-import { countUnreplayedDeadLetters, readReplayTimes } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
+import {
+  claimReplay,
+  countReplays,
+  countUnreplayedDeadLetters,
+  readReplayTimes,
+} from '../../../pipelines/dead-letters/dead-letter-replays.ts';
 import { type ReplayDeps, replayDeadLetter } from '../../../pipelines/dead-letters/replay-dead-letter.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { runEvents, type Topic, topics } from '../../../schemas/topics.ts';
+import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
 import { framed, openSink, type SinkUnderTest } from '../ingest/sink/sink-under-test.ts';
 import { json, noonMicros, runEvent } from '../runs/run-events.ts';
 
@@ -67,12 +72,7 @@ describe('a dead-letter record', () => {
     const deadLetter = await storeDeadLetter(framed(event));
     const topic = topics.find(({ name }) => name === deadLetter.topic) as Topic;
     const waiting = async () =>
-      (
-        await countUnreplayedDeadLetters(
-          { deadLetters: openPostgresDeadLetterQueue(deps.database), database: deps.database },
-          [topic],
-        )
-      )[0]?.value ?? 0;
+      (await countUnreplayedDeadLetters(openPostgresDeadLetterQueue(deps.database), [topic]))[0]?.value ?? 0;
     const before = await waiting();
     expect(await replayDeadLetter(deadLetter, deps, { force: false })).toEqual({ outcome: 'replayed' });
     expect(await waiting()).toBe(before - 1);
@@ -87,10 +87,26 @@ describe('a dead-letter record', () => {
     expect(published).toHaveLength(2);
   });
 
+  it('of Kafka was replayed if its offset is in the ranges that the topic has', async () => {
+    const { database } = deps;
+    for (const id of ['0/4', '0/5', '0/10', '1/7', '11/7', '1/8'])
+      expect(await claimReplay(database, `${feedbackEvents.name}/${id}`, false)).toBeUndefined();
+    // Replays of an in-process log, and of another topic.
+    for (const id of [`${feedbackEvents.name}/6`, `${runEvents.name}/0/6`])
+      expect(await claimReplay(database, id, false)).toBeUndefined();
+    const ranges = [
+      { partition: 0, low: 5, high: 10 },
+      { partition: 1, low: 0, high: 100 },
+    ];
+    expect(await countReplays(database, feedbackEvents, ranges)).toBe(0);
+    await database.execute('UPDATE dead_letter_replays SET replayed_at = now()');
+    expect(await countReplays(database, feedbackEvents, ranges)).toBe(3);
+    expect(await countReplays(database, runEvents, ranges)).toBe(1);
+  });
+
   it('waits also if others that were replayed no longer exist', async () => {
     const { database } = deps;
-    const waiting = () =>
-      countUnreplayedDeadLetters({ deadLetters: openPostgresDeadLetterQueue(database), database }, [runEvents]);
+    const waiting = () => countUnreplayedDeadLetters(openPostgresDeadLetterQueue(database), [runEvents]);
     const deadLetter = await storeDeadLetter(framed(makeEvent(at(0))));
     expect(await replayDeadLetter(deadLetter, deps, { force: false })).toEqual({ outcome: 'replayed' });
     await database.execute('DELETE FROM dead_letters');
