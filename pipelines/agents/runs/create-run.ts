@@ -137,7 +137,9 @@ async function addRun(
       isNewThread ? 'own' : run.ifNotExists === 'create' ? 'where-missing' : 'never',
       threadAccess?.required,
       { ...run.threadMetadata, ...threadAccess?.metadata },
-      // The metadata of a thread names the graph and assistant of its last run.
+      // The metadata of a thread names the graph and assistant of its last run. If the run is undone, triggers restore these
+      // and the config, unless a later run set them too. Each run sets its graph, but stores a former one only if it differs;
+      // a run that sets a config always stores the former one. So only the trigger of the graph looks at other later runs.
       { graph_id: assistant.graph_id, assistant_id: assistant.assistant_id },
       ttl?.minutes,
       ttl?.strategy,
