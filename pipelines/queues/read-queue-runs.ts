@@ -1,3 +1,5 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { findAccepted } from '../../infra/event-log/find-accepted.ts';
 import { runEvents } from '../../schemas/topics.ts';
@@ -56,7 +58,7 @@ export async function listStoredQueueRuns(
   return (await listStoredItems(deps, caller, queueId, sections)).filter(isStoredRun);
 }
 
-const rowsPerCount = 20_000;
+const rowsPerCount = 100_000;
 
 /** Counts the stored runs of queues, as {@link listStoredQueueRuns} lists them, by queue. */
 export async function countStoredRuns(
@@ -72,16 +74,47 @@ export async function countStoredRuns(
        ORDER BY queue_id, run_id LIMIT ${rowsPerCount}`,
       [queueIds, after.queueId, after.runId],
     );
-    const runIds = rows.map(({ runId }) => runId);
-    const located = await locateLiveRuns(clickhouse, workspaceId, runIds);
-    const projectIds = [...new Set(located.map(({ projectId }) => projectId))];
+    const found = await countLiveRuns(clickhouse, workspaceId, rows);
+    const projectIds = [...new Set(found.map(({ projectId }) => projectId))];
     const live = new Set(await readLiveProjectIds(database, workspaceId, projectIds));
-    const stored = new Set(located.flatMap(({ runId, projectId }) => (live.has(projectId) ? [runId] : [])));
-    for (const { queueId, runId } of rows) if (stored.has(runId)) counts.set(queueId, (counts.get(queueId) ?? 0) + 1);
+    for (const { queueId, projectId, runs } of found)
+      if (live.has(projectId)) counts.set(queueId, (counts.get(queueId) ?? 0) + runs);
     const last = rows.at(-1);
     if (last === undefined || rows.length < rowsPerCount) return counts;
     after = last;
   }
+}
+
+interface LiveRuns {
+  readonly queueId: string;
+  readonly projectId: string;
+  readonly runs: number;
+}
+
+/** Counts the runs that `locateLiveRuns` finds, by queue and project. Their locations need not be read here. */
+async function countLiveRuns(
+  clickhouse: ClickHouse,
+  tenantId: string,
+  rows: readonly { readonly queueId: string; readonly runId: string }[],
+): Promise<LiveRuns[]> {
+  if (rows.length === 0) return [];
+  return clickhouse.query<LiveRuns>({
+    name: 'count-queue-runs',
+    settings: lookupSettings,
+    sql: `SELECT queue_id AS queueId, project_id AS projectId, count() AS runs
+          FROM queue_runs INNER JOIN (
+            SELECT id, min(pick).5 AS project_id FROM run_locator
+            WHERE tenant_id = {tenant:UUID} AND id IN (SELECT run_id FROM queue_runs)
+            GROUP BY id HAVING max(expires_at) > now()
+          ) AS located ON located.id = queue_runs.run_id
+          GROUP BY queue_id, project_id`,
+    params: { tenant: tenantId },
+    externalTable: {
+      name: 'queue_runs',
+      structure: 'queue_id UUID, run_id UUID',
+      rows: rows.map(({ queueId, runId }) => [queueId, runId]),
+    },
+  });
 }
 
 /**
