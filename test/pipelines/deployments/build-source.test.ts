@@ -4,8 +4,9 @@ import { chmodSync, existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest';
 import type { Config } from '../../../infra/config/settings.ts';
+import { createDestinationError } from '../../../infra/objects/object-store.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
 import { type Builder, SourceBuilder } from '../../../pipelines/deployments/build/build-source.ts';
 import { chooseInstall } from '../../../pipelines/deployments/build/install-packages.ts';
@@ -339,6 +340,9 @@ it('a link for an upload works once, and only while it is valid', async () => {
   const send = (bytes: number, key = token) => receiveUpload(deps, key, Readable.from([Buffer.alloc(bytes)]));
   await expect(send(10, `${token}x`)).rejects.toMatchObject({ code: 'UPLOAD_LINK_INVALID' });
   await expect(send(2_000)).rejects.toMatchObject({ code: 'SOURCE_TOO_LARGE' });
+  const full = createDestinationError('DESTINATION_UNAVAILABLE', { step: 'write', location: objectPath }, 'disk full');
+  vi.spyOn(await deps.sourceStore.open(), 'upload').mockRejectedValueOnce(full);
+  await expect(send(1_000)).rejects.toMatchObject({ code: 'SOURCE_NOT_STORED', status: 503 });
   await send(1_000);
   await expect(send(1_000)).rejects.toMatchObject({ code: 'UPLOAD_LINK_INVALID' });
   expect(await readSource(deps, deploymentId, objectPath, wait)).toHaveLength(1_000);
