@@ -58,7 +58,11 @@ export async function openModuleWorker(options: ModuleWorkerOptions): Promise<Wo
     {
       onReady: (loadErrors, routes, nodes) => {
         const reason = loadErrors[part];
-        if (reason !== undefined) return failed(unusable(reason));
+        if (reason !== undefined) {
+          failed(unusable(reason));
+          // If an earlier process has loaded the module, the cause may be temporary: the handle starts another process.
+          return worker.kill('external', `its module cannot be loaded: ${reason}`);
+        }
         hooks.onReady(loadErrors, routes, nodes);
         opened();
       },

@@ -49,17 +49,19 @@ export class QueryWorkerHandle extends WorkerHandle {
   constructor(
     options: () => WorkerOptions,
     hooks: {
+      /** Returns the reason to replace the process, which then gets no query. */
       readonly onReady: (
         loadErrors: Readonly<Record<string, string>>,
         nodes: Readonly<Record<string, GraphNodes>>,
-      ) => void;
+      ) => string | undefined;
       readonly onExit: (exit: WorkerExit) => void;
     },
     queryTimeoutMs = defaultQueryTimeoutMs,
   ) {
     super(options, {
       onReady: (loadErrors, _routes, nodes) => {
-        hooks.onReady(loadErrors, nodes);
+        const reason = hooks.onReady(loadErrors, nodes);
+        if (reason !== undefined) return this.kill('external', reason);
         this.#maxPerGraph = Object.keys(nodes).length > 1 ? maxConcurrentPerGraph : maxConcurrent;
         this.#sendNext();
       },

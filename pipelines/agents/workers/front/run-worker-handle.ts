@@ -31,7 +31,8 @@ export class RunWorkerHandle extends WorkerHandle {
   constructor(
     options: () => WorkerOptions,
     hooks: {
-      readonly onReady: (loadErrors: Readonly<Record<string, string>>) => void;
+      /** Returns the reason to replace the process, which then gets no run. */
+      readonly onReady: (loadErrors: Readonly<Record<string, string>>) => string | undefined;
       readonly onExit: (exit: WorkerExit) => void;
       /** Called when a slot may have become free. */
       readonly onChange: () => void;
@@ -39,8 +40,9 @@ export class RunWorkerHandle extends WorkerHandle {
   ) {
     super(options, {
       onReady: (loadErrors) => {
-        hooks.onReady(loadErrors);
-        hooks.onChange();
+        const reason = hooks.onReady(loadErrors);
+        if (reason !== undefined) this.kill('external', reason);
+        else hooks.onChange();
       },
       onMessage: (message) => this.#receive(message),
       onExit: (exit) => {

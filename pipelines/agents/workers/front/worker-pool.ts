@@ -10,8 +10,9 @@
  *   2. A run goes to the run worker with the fewest runs. An exclusive run goes to a clean worker, which has no runs
  *      and no code of earlier runs; if none is free, the pool starts a temporary worker, at most `workers` of them, and
  *      stops it afterwards.
- *   3. A worker that exits is restarted (`worker-handle.ts`). If it ended while it imported a graph, that graph is
- *      marked as unusable and is not imported again.
+ *   3. A worker that exits is restarted (`worker-handle.ts`). If it cannot import a graph, or ends meanwhile, that graph
+ *      is marked as unusable and is not imported again. If an earlier process has imported the graph, the cause may be
+ *      temporary: then the worker is restarted for `importRetryMs` first.
  *   4. `close` waits for the active runs, then kills the workers; the remaining runs are `lost` with cause `external`.
  */
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
@@ -52,6 +53,8 @@ export interface WorkerPoolOptions {
   readonly heapMegabytes?: number | undefined;
   /** Default: 120,000 ms. */
   readonly loadTimeoutMs?: number;
+  /** How long processes retry to import a graph that an earlier process has imported. Default: 30,000 ms. */
+  readonly importRetryMs?: number;
   /** Maximum time for a query. Default: 30,000 ms. */
   readonly queryTimeoutMs?: number;
 }
@@ -106,6 +109,7 @@ const heartbeatMs = 1_000;
 /** Maximum number of consecutive processes that may exit before they are ready, if no graph caused the exit. */
 const maxFailedStarts = 3;
 const stopReason = 'the agent server stops';
+const defaultImportRetryMs = 30_000;
 
 /**
  * Starts the workers and resolves when all of them are ready. If a graph is unusable, the pool opens without it, and
@@ -142,6 +146,9 @@ class Pool implements OpenWorkerPool {
   readonly #temporaryWorkers = new Set<RunWorkerHandle>();
   readonly #pending = new Set<RunSlot>();
   readonly #listeners: (() => void)[] = [];
+  readonly #importedGraphs = new Set<string>();
+  /** By graph that was imported before: the time at which importing it again first failed. */
+  readonly #failingSinceMs = new Map<string, number>();
   /** Temporary workers that are being stopped. */
   readonly #stopping = new Set<Promise<void>>();
   #isClosing = false;
@@ -254,20 +261,23 @@ class Pool implements OpenWorkerPool {
     let first = true;
     return {
       onReady: (newErrors: Readonly<Record<string, string>>, newNodes: Readonly<Record<string, GraphNodes>> = {}) => {
+        const retryReason = this.#recordImports(newErrors);
+        if (retryReason !== undefined && !first) return retryReason;
         for (const [graphId, reason] of Object.entries(newErrors)) this.loadErrors.set(graphId, reason);
         for (const [graphId, names] of Object.entries(newNodes)) this.nodes.set(graphId, names);
         this.#failedStarts = 0;
-        if (!first) return;
+        if (!first) return undefined;
         first = false;
         this.#starting -= 1;
         if (this.#starting === 0) this.#opened();
+        return undefined;
       },
       onExit: ({ reason, whileLoading, cause, unusable }: WorkerExit) => {
         if (this.#isClosing) return;
         this.#options.logger.warn({ reason, graph: whileLoading }, 'worker process ended');
         if (first && unusable !== undefined) this.#failed(toRunlakeError(unusable));
         else if (whileLoading !== undefined && cause === 'worker') {
-          if (!this.loadErrors.has(whileLoading))
+          if (!this.loadErrors.has(whileLoading) && !this.#recordFailedImport(whileLoading))
             this.loadErrors.set(whileLoading, `its module ended the process while it was imported: ${reason}`);
         } else if (first) {
           this.#failedStarts += 1;
@@ -276,6 +286,28 @@ class Pool implements OpenWorkerPool {
         }
       },
     };
+  }
+
+  /**
+   * Records which graphs a process has imported. Returns why the process must be replaced, if it failed to import a
+   * graph that can perhaps be imported later.
+   */
+  #recordImports(newErrors: Readonly<Record<string, string>>): string | undefined {
+    for (const { graphId } of this.#options.file.graphs) {
+      if (Object.hasOwn(newErrors, graphId)) continue;
+      this.#importedGraphs.add(graphId);
+      this.#failingSinceMs.delete(graphId);
+    }
+    const found = Object.entries(newErrors).find(([id]) => !this.loadErrors.has(id) && this.#recordFailedImport(id));
+    return found && `graph '${found[0]}' was imported before and cannot be imported now: ${found[1]}`;
+  }
+
+  /** Records that a process failed to import a graph. Returns whether another process should try again. */
+  #recordFailedImport(graphId: string): boolean {
+    if (!this.#importedGraphs.has(graphId)) return false;
+    const sinceMs = this.#failingSinceMs.get(graphId) ?? performance.now();
+    this.#failingSinceMs.set(graphId, sinceMs);
+    return performance.now() - sinceMs < (this.#options.importRetryMs ?? defaultImportRetryMs);
   }
 
   /** Step 2. Called after each change of the pending runs and of the workers. */
@@ -293,7 +325,8 @@ class Pool implements OpenWorkerPool {
     }
     const starting = [...this.#temporaryWorkers].filter((worker) => !worker.ready).length;
     if (waitingAlone > starting && this.#temporaryWorkers.size < this.#options.workers) {
-      const hooks = { onReady: () => undefined, onExit: () => undefined, onChange: this.#schedule };
+      const onReady = (errors: Readonly<Record<string, string>>) => this.#recordImports(errors);
+      const hooks = { onReady, onExit: () => undefined, onChange: this.#schedule };
       this.#temporaryWorkers.add(new RunWorkerHandle(this.#workerOptions, hooks));
     }
     if (this.#countFreeSlots() > 0) for (const listener of this.#listeners) listener();
