@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 
 /**
@@ -42,6 +43,29 @@ export function toDatabaseError(raw: unknown): RunlakeError | TypeError | RangeE
     return runlakeError('ACCESS_DENIED_BY_STORE', { store: 'Postgres', reason: `SQLSTATE ${state}` }, { cause: raw });
   }
   return runlakeError('DATABASE_QUERY_FAILED', {}, { cause: raw });
+}
+
+/** How long {@link retryWhileUnavailable} repeats a statement. */
+const retryTimeoutMs = 10_000;
+
+/**
+ * Executes a statement, which must be idempotent, with retries and backoff on transient errors: a short outage of
+ * Postgres, such as a restart, only delays the caller.
+ *
+ * @throws the errors of {@link toDatabaseError}
+ */
+export async function retryWhileUnavailable<Result>(execute: () => Promise<Result>): Promise<Result> {
+  const startedAtMs = performance.now();
+  for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 1_000)) {
+    try {
+      return await execute();
+    } catch (raw) {
+      const error = toDatabaseError(raw);
+      const isTransient = isRunlakeError(error) && error.retryable;
+      if (!isTransient || performance.now() - startedAtMs > retryTimeoutMs) throw error;
+      await pause(pauseMs);
+    }
+  }
 }
 
 /** Returns true if Postgres refused the values or the form of a statement, so that it would refuse it again. */

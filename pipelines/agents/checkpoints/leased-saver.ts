@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
 import type { RunnableConfig } from '@langchain/core/runnables';
 import {
   BaseCheckpointSaver,
@@ -13,7 +12,7 @@ import {
 } from '@langchain/langgraph-checkpoint';
 import type pg from 'pg';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { toDatabaseError } from '../../../infra/postgres/database-error.ts';
+import { retryWhileUnavailable } from '../../../infra/postgres/database-error.ts';
 import { splitThreadKey } from './copy-checkpoints.ts';
 import { GatheredWrites } from './gathered-writes.ts';
 import { buildWriteParameters, consumedResumeSql, deleteThreadSql, writeSql } from './leased-statements.ts';
@@ -77,9 +76,6 @@ function findReason(value: unknown): string {
   }
   return 'it contains a value that JSON cannot represent';
 }
-
-/** How long a statement is retried while the database is unavailable. */
-const retryTimeoutMs = 10_000;
 
 /**
  * Returns true if `error` means that nothing was written because the lease was lost: another process owns the run, or
@@ -297,21 +293,8 @@ export class LeasedSaver extends BaseCheckpointSaver {
     if (rows[0]?.holds !== true) throw runlakeError('LEASE_LOST', { thread: key });
   }
 
-  /**
-   * Runs a statement, with retries and backoff on transient errors. All statements of this file are idempotent and
-   * write only while the lease holds, so a short outage of Postgres, such as a restart, only delays a run.
-   */
-  async #query<Row extends pg.QueryResultRow>(query: pg.QueryConfig): Promise<pg.QueryResult<Row>> {
-    const startedAtMs = performance.now();
-    for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 1_000)) {
-      try {
-        return await this.#pool.query<Row>(query);
-      } catch (raw) {
-        const error = toDatabaseError(raw);
-        const isTransient = isRunlakeError(error) && error.retryable;
-        if (!isTransient || performance.now() - startedAtMs > retryTimeoutMs) throw error;
-        await pause(pauseMs);
-      }
-    }
+  /** Runs a statement. All statements of this file are idempotent and write only while the lease holds. */
+  #query<Row extends pg.QueryResultRow>(query: pg.QueryConfig): Promise<pg.QueryResult<Row>> {
+    return retryWhileUnavailable(() => this.#pool.query<Row>(query));
   }
 }

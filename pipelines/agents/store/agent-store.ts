@@ -17,6 +17,7 @@ import type pg from 'pg';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createSql } from '../../../infra/postgres/connection.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { retryWhileUnavailable } from '../../../infra/postgres/database-error.ts';
 import { getItems, listNamespaces, searchItems } from './read-items.ts';
 import type { Embedder, FoundItem, StoreConfig } from './store-item.ts';
 import { createUnusableEmbedderError, deleteItems, putItems } from './write-items.ts';
@@ -32,9 +33,13 @@ export class AgentStore extends BaseStore {
 
   constructor(pool: pg.Pool, deploymentId: string, config: StoreConfig) {
     super();
-    this.#sql = createSql((text, params, options) =>
-      pool.query({ text, values: [...(params ?? [])], ...(options?.name !== undefined && { name: options.name }) }),
-    );
+    // All statements of the store are idempotent.
+    this.#sql = createSql((text, params, options) => {
+      const values = [...(params ?? [])];
+      return retryWhileUnavailable(() =>
+        pool.query({ text, values, ...(options?.name !== undefined && { name: options.name }) }),
+      );
+    });
     this.#deploymentId = deploymentId;
     this.#config = config;
   }

@@ -129,7 +129,10 @@ export async function putItems(
     checkNamespace(namespace);
     checkKey(key);
   }
-  const last = [...new Map(items.map((item) => [JSON.stringify([item.namespace, item.key]), item])).values()];
+  // Statements that lock the same rows in different orders would deadlock.
+  const last = [...new Map(items.map((item) => [JSON.stringify([item.namespace, item.key]), item]))]
+    .sort(([one], [other]) => (one < other ? -1 : 1))
+    .map(([, item]) => item);
   if (last.length === 0) return;
   const texts = last.flatMap((item, itemIndex) =>
     collectTexts(item, config.index?.fields).map((text) => ({ ...text, itemIndex })),
