@@ -194,7 +194,9 @@ export class Executor {
   async #sweep(): Promise<void> {
     // If one of them fails, the other still has work that it can do.
     await sweepRuns(this.#deps.database, this.#deps.deploymentId)
-      .finally(() => publishLateEnds(this.#deps))
+      .finally(async () => {
+        if (await publishLateEnds(this.#deps)) this.#sweeps.wake();
+      })
       .finally(() => this.wake());
   }
 }

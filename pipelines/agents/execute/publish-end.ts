@@ -2,7 +2,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { keepRunLinks } from '../../feedback/feedback-links.ts';
 import { isLostRunFailure } from '../runs/end-run.ts';
-import { claimUnpublishedEnds, fitsEndEvent, markEndsPublished } from '../runs/published-ends.ts';
+import { claimUnpublishedEnds, fitsEndEvent, markEndsPublished, maxClaimedEnds } from '../runs/published-ends.ts';
 import type { EndedRun, RunSender } from '../runs/run-row.ts';
 import { type RunEnd, toStreamStart } from '../streams/stream-types.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
@@ -37,7 +37,6 @@ export function decodeEnd(data: Uint8Array): RunEnd {
  * dead.
  */
 const publishTimeoutMs = 5_000;
-const publishBatchSize = 20;
 
 /**
  * Completes a run whose end is committed: publishes the end of its stream, writes its trace, and marks the end as
@@ -59,21 +58,21 @@ export async function publishEnd(deps: ExecutorDeps, run: EndedRun, marks?: Trac
  * Publishes ends that dead processes did not publish. One process claims each end; if it fails to publish the end, any
  * process can claim the end again after the claim has expired.
  *
+ * @returns whether there may be more such ends.
  * @throws errors of the database.
  */
-export async function publishLateEnds(deps: ExecutorDeps): Promise<void> {
+export async function publishLateEnds(deps: ExecutorDeps): Promise<boolean> {
   const late = await claimUnpublishedEnds(deps.database, deps.deploymentId, publishTimeoutMs);
-  for (let from = 0; from < late.length; from += publishBatchSize) {
-    // Publish in parallel, because each end waits for the next flush of traces to the log.
-    const publications = late.slice(from, from + publishBatchSize).map((run) =>
-      publishEnd(deps, run).catch((err: unknown) => {
-        deps.logger.warn({ err, runId: run.runId }, 'end of a run not published; retrying');
-        return err;
-      }),
-    );
-    // If the log is unavailable, the other ends would fail as well.
-    if ((await Promise.all(publications)).some((err) => isRunlakeError(err) && err.retryable)) return;
-  }
+  // Publish all at the same time, because each end waits for the next flush of traces to the log.
+  const publications = late.map((run) =>
+    publishEnd(deps, run).catch((err: unknown) => {
+      deps.logger.warn({ err, runId: run.runId }, 'end of a run not published; retrying');
+      return err;
+    }),
+  );
+  // If the log is unavailable, the other ends would fail as well.
+  const isUnavailable = (await Promise.all(publications)).some((err) => isRunlakeError(err) && err.retryable);
+  return late.length === maxClaimedEnds && !isUnavailable;
 }
 
 /** Records in Postgres that the end of a run is published. @throws errors of the database. */

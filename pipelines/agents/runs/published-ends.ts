@@ -4,11 +4,14 @@ import type { Interrupt } from '../threads/thread.ts';
 import type { RunStatus } from './run.ts';
 import { type EndedRow, type EndedRun, endedColumns, toEndedRun } from './run-row.ts';
 
+/** Maximum number of ends that a process claims at once. */
+export const maxClaimedEnds = 100;
+
 /**
- * Claims up to 100 ended runs whose end is not in the event log, so that this process publishes the ends. A run that
- * ended without a lease can be claimed at once. Any other run can be claimed `claimMs` after its end, because the
- * process that ended it has then probably died. A claim also expires after `claimMs`. Returns values and interrupts
- * only if no later run has changed the thread.
+ * Claims up to {@link maxClaimedEnds} ended runs whose end is not in the event log, so that this process publishes the
+ * ends. A run that ended without a lease can be claimed at once. Any other run can be claimed `claimMs` after its end,
+ * because the process that ended it has then probably died. A claim also expires after `claimMs`. Returns values and
+ * interrupts only if no later run has changed the thread.
  */
 export async function claimUnpublishedEnds(database: Sql, deploymentId: string, claimMs: number): Promise<EndedRun[]> {
   const rows = await database.query<
@@ -19,7 +22,7 @@ export async function claimUnpublishedEnds(database: Sql, deploymentId: string, 
        WHERE deployment_id = $1 AND end_published = false
          AND (lease_token IS NULL OR ended_at < clock_timestamp() - $2 * interval '1 millisecond')
          AND (end_claimed_until IS NULL OR end_claimed_until <= clock_timestamp())
-       ORDER BY ended_at LIMIT 100
+       ORDER BY ended_at LIMIT ${maxClaimedEnds}
        FOR UPDATE SKIP LOCKED
      ),
      run AS (
