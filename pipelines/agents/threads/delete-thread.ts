@@ -96,7 +96,8 @@ function pruneTogether(
 
 /**
  * Deletes or prunes the expired threads that are not busy, each in a transaction of its own, so that requests to the
- * others do not wait. When `signal` is aborted, the transaction in progress is rolled back.
+ * others do not wait. Does not delete a thread whose cron will fire, because the cron would be deleted with it. When
+ * `signal` is aborted, the transaction in progress is rolled back.
  *
  * @returns the number of these threads.
  */
@@ -113,6 +114,9 @@ function expireThread(database: Database, deploymentId: string, signal: AbortSig
       `SELECT thread_id, ttl_strategy FROM agents.threads
        WHERE deployment_id = $1 AND expires_at <= clock_timestamp() AND status <> 'busy'
          AND (write_until IS NULL OR write_until <= clock_timestamp())
+         AND (ttl_strategy <> 'delete' OR NOT EXISTS (
+           SELECT FROM agents.crons cron WHERE cron.deployment_id = $1 AND cron.thread_id = threads.thread_id
+             AND cron.enabled AND cron.next_run_date IS NOT NULL))
        ORDER BY expires_at LIMIT 1 FOR UPDATE SKIP LOCKED`,
       [deploymentId],
     );

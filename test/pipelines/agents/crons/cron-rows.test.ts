@@ -10,6 +10,8 @@ import {
   searchCrons,
   updateCron,
 } from '../../../../pipelines/agents/crons/write-crons.ts';
+import { expireThreads } from '../../../../pipelines/agents/threads/delete-thread.ts';
+import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { makeAgentRows } from './agent-rows.ts';
 
@@ -64,6 +66,21 @@ describe('cron rows', () => {
     await expect(updateCron(stores.database, foreign, made.cron_id, {})).rejects.toEqual(notFound);
     await expect(deleteCron(stores.database, foreign, made.cron_id)).rejects.toEqual(notFound);
     expect(await countCrons(stores.database, foreign, {})).toBe(0);
+  });
+
+  it('keep their thread, whose TTL passes between two runs', async () => {
+    const { database } = stores;
+    const { deploymentId } = rows;
+    const thread = { metadata: {}, ifExists: 'raise', ttl: { minutes: 9, strategy: 'delete' } } as const;
+    const { thread_id: threadId } = await createThread(database, deploymentId, thread);
+    const { cron_id: cronId } = await make({ thread_id: threadId });
+    await database.execute("UPDATE agents.threads SET expires_at = now() - interval '1 s' WHERE thread_id = $1", [
+      threadId,
+    ]);
+    expect(await expireThreads(database, deploymentId)).toBe(0);
+    expect(await readCron(database, deploymentId, cronId)).toMatchObject({ thread_id: threadId });
+    await updateCron(database, deploymentId, cronId, { enabled: false });
+    expect(await expireThreads(database, deploymentId)).toBe(1);
   });
 
   it('are updated field by field; only a change of their times recomputes the next run date', async () => {
