@@ -20,6 +20,7 @@ import {
 import type { RequestHandlerExtra } from '@modelcontextprotocol/sdk/shared/protocol.js';
 import {
   ErrorCode,
+  isJSONRPCRequest,
   type JSONRPCRequest,
   McpError,
   type ServerNotification,
@@ -65,6 +66,12 @@ export async function answerWithoutSession(
     await server.close();
     return bufferResponse(quick);
   }
+  // Clients match an error to their request by its id. An error of a list belongs to no single message.
+  const encodeError = (error: unknown) =>
+    encodeErrorResponse(isJSONRPCRequest(body) ? body.id : null, {
+      code: ErrorCode.InternalError,
+      message: toClientMessage(error),
+    });
   return new RawResponse({
     headers: { 'content-type': 'application/json' },
     body: createLiveBody<string>({
@@ -96,7 +103,7 @@ export function buildProtocolError(
   return new RawResponse({
     status,
     headers: { 'content-type': 'application/json' },
-    body: Buffer.from(JSON.stringify({ jsonrpc: '2.0', id: null, error })),
+    body: encodeErrorResponse(null, error),
   });
 }
 
@@ -234,13 +241,11 @@ function copyHead({ status, headers }: Response) {
   return { status, headers: kept };
 }
 
-function encodeError(error: unknown): Buffer {
-  const errorResponse = {
-    jsonrpc: '2.0',
-    id: null,
-    error: { code: ErrorCode.InternalError, message: toClientMessage(error) },
-  };
-  return Buffer.from(JSON.stringify(errorResponse));
+function encodeErrorResponse(
+  id: string | number | null,
+  error: { readonly code: number; readonly message: string },
+): Buffer {
+  return Buffer.from(JSON.stringify({ jsonrpc: '2.0', id, error }));
 }
 
 function toClientMessage(error: unknown): string {

@@ -1,9 +1,9 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
 import type { SelectName } from '../../pipelines/runs/run-select.ts';
-import { describeLimit, findProjectIds, maxLimit, type StoredRecord } from './find-named.ts';
+import { describeLimit, findProjectIds, maxLimit, pick, type StoredRecord } from './find-named.ts';
 import type { MainApi } from './main-api.ts';
-import { buildPage, cutStrings, defaultPageCharacters, defaultPreviewCharacters, maxPageCharacters } from './pages.ts';
+import { buildPage, defaultPageCharacters, defaultPreviewCharacters, maxPageCharacters } from './pages.ts';
 import { choice, flag, integer, list, text, uuid } from './parameters.ts';
 import { defineTool } from './tool.ts';
 
@@ -187,6 +187,8 @@ async function* generatePages(api: MainApi, body: StoredRecord, limitRows: numbe
 const maxOutlineRuns = 1_000;
 /** Maximum number of runs of the trace that are read to find those of the outline. */
 const maxTraceRuns = 10_000;
+/** Maximum number of characters of the run, and of the outline. Clients refuse results that a model cannot read. */
+const maxShownCharacters = defaultPageCharacters;
 const outlineFields = [
   'id',
   'name',
@@ -205,12 +207,13 @@ export const getRun = defineTool({
   description:
     'Get one run by its id, with an outline of the runs below it: one line for each, indented by depth, with name, type, status, ' +
     'duration, tokens and id. Use it to understand what happened in a trace, then call it again with the id of a run of the outline ' +
-    'to see its inputs, outputs and error. Long texts are cut to preview_chars.',
+    `to see its inputs, outputs and error. Long texts are cut to preview_chars, and further if the run has more than ${maxShownCharacters} ` +
+    'characters.',
   parameters: {
     run_id: uuid({ description: 'Id of the run. The id of a trace is the id of its root run.' }).required(),
     outline: flag({ description: 'Whether the result has the outline of the runs below.' }).default(true),
     preview_chars: integer({
-      description: 'Longer texts are cut to this number of characters. 0: no text is cut.',
+      description: 'Longer texts are cut to this number of characters. 0: no text is cut, and the run has any size.',
       minimum: Number.NEGATIVE_INFINITY,
     }).default(1_000),
   },
@@ -228,30 +231,43 @@ export const getRun = defineTool({
     };
     const [found] = run.runs;
     if (found === undefined) throw runlakeError('NOT_FOUND', { what: `Run ${runId}` });
-    const shown = cutStrings(found, previewChars);
-    if (!outline) return { run: shown };
+    const shown = fitRun(found, previewChars);
+    if (!outline) return shown;
     const trace = { session: [found.session_id], trace: found.trace_id, order: 'asc', select: outlineFields };
     const top = String(found.dotted_order);
     const tree: StoredRecord[] = [];
-    let count = 0;
     let isPartlyRead = false;
-    for await (const { runs, isLastRead } of generatePages(api, trace, maxTraceRuns)) {
-      count += runs.length;
-      isPartlyRead = isLastRead;
+    for await (const { runs, hasMore } of generatePages(api, trace, maxTraceRuns)) {
+      isPartlyRead = hasMore;
       tree.push(...runs.filter(({ dotted_order: order }) => `${order}`.startsWith(top)));
       if (tree.length > maxOutlineRuns) break;
     }
     const listed = tree.slice(0, maxOutlineRuns).sort(byDottedOrder);
-    const isCut = isPartlyRead || tree.length > maxOutlineRuns || count >= maxTraceRuns;
+    let characters = 0;
+    const lines = listed
+      .map((each) => formatLine(each, top))
+      .filter((line) => {
+        characters += line.length;
+        return characters <= maxShownCharacters;
+      });
     return {
-      run: shown,
-      outline: listed.map((each) => formatLine(each, top)),
-      ...(isCut && {
-        note: `The outline has the first ${listed.length} runs of the tree; the trace has more.`,
+      ...shown,
+      outline: lines,
+      ...((isPartlyRead || lines.length < tree.length) && {
+        note: `The outline has the first ${lines.length} runs of the tree; the trace has more.`,
       }),
     };
   },
 });
+
+/** Returns the run with texts that are cut; if it is too large even without texts, a part of it with a preview. */
+function fitRun(run: StoredRecord, previewChars: number): StoredRecord {
+  if (previewChars <= 0) return { run };
+  const options = { pageNumber: 1, maxCharsPerPage: maxShownCharacters, previewChars };
+  const { runs, _truncated, _truncated_message, _truncated_preview } = buildPage('runs', [run], options);
+  if (_truncated === undefined) return { run: (runs as StoredRecord[])[0] };
+  return { run: pick(run, outlineFields), _truncated, _truncated_message, _truncated_preview };
+}
 
 const byDottedOrder = (a: StoredRecord, b: StoredRecord) => (String(a.dotted_order) < String(b.dotted_order) ? -1 : 1);
 

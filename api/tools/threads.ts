@@ -38,7 +38,7 @@ export const getThreadHistory = defineTool({
     };
     const calls = await queryRuns(api, { ...thread, run_type: 'llm' }, maxRuns);
     const hasCalls = calls.runs.length > 0;
-    const { runs: found, isCut } = hasCalls ? calls : await queryRuns(api, { ...thread, is_root: true }, maxRuns);
+    const { runs: found, hasMore } = hasCalls ? calls : await queryRuns(api, { ...thread, is_root: true }, maxRuns);
     if (found.length === 0)
       throw runlakeError('TOOL_FOUND_NOTHING', {
         reason: `No runs found for thread ${threadId} in project ${project}`,
@@ -55,7 +55,7 @@ export const getThreadHistory = defineTool({
     });
     return {
       ...page,
-      ...((isCut || found.length >= maxRuns) && {
+      ...(hasMore && {
         note: `The history is limited to the newest ${found.length} runs of the thread.`,
       }),
     };

@@ -1,5 +1,6 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { ErrorCode } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { createAssistant } from '../../../pipelines/agents/assistants/write-assistants.ts';
 import { addOrganization } from '../start-api.ts';
@@ -153,6 +154,28 @@ describe('an invalid request', () => {
     const other = await addOrganization(agent.database, 'other');
     await expect(connect('/mcp', other.adminKey)).rejects.toThrow('DEPLOYMENT_FORBIDDEN');
   });
+});
+
+it('a call that the stop of the server ends gets an error that its client understands', async () => {
+  const stopping = await startAgentServer({ shareStoresWith: agent });
+  const client = new Client({ name: 'test', version: '1' });
+  const transport = new StreamableHTTPClientTransport(new URL(`${stopping.url}/mcp`), {
+    requestInit: { headers: { 'x-api-key': stopping.owner.adminKey } },
+  });
+  await client.connect(transport as Parameters<Client['connect']>[0]);
+  const call = client.callTool({ name: 'steps', arguments: { steps: 1, pauseMs: 60_000 } }).catch((error) => error);
+  try {
+    const running = () =>
+      stopping.database.query("SELECT FROM agents.runs WHERE graph_id = 'steps' AND status = 'running'");
+    await vi.waitFor(async () => expect(await running()).toHaveLength(1), 10_000);
+  } finally {
+    await stopping.close();
+  }
+  expect(await call).toMatchObject({
+    code: ErrorCode.InternalError,
+    message: expect.stringContaining('The server is'),
+  });
+  await client.close();
 });
 
 const flags = async () => ((await (await agent.ask('GET', '/info')).json()) as { flags: object }).flags;

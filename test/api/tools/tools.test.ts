@@ -308,7 +308,24 @@ describe('get_run', () => {
     const inner = await call('get_run', { run_id: step.id });
     expect(inner.outline).toEqual([`step (chain), pending, ${step.id}`, `  model (chain), pending, ${model.id}`]);
     const whole = await call('get_run', { run_id: root.id });
-    expect(whole.outline).toHaveLength(1_000);
-    expect(whole.note).toBe('The outline has the first 1000 runs of the tree; the trace has more.');
+    expect(whole.outline.length).toBeGreaterThan(300);
+    expect(whole.outline.join('').length).toBeLessThanOrEqual(25_000);
+    expect(whole.note).toBe(`The outline has the first ${whole.outline.length} runs of the tree; the trace has more.`);
+  });
+
+  it('shows a run with very many short texts as far as a model can read it', async () => {
+    const texts = Array.from({ length: 3_000 }, (_, index) => `text ${index}`);
+    const [cut, numbers] = [
+      rootRun('cut', { inputs: { texts: texts.slice(0, 300).map((text) => text.repeat(20)) } }),
+      rootRun('numbers', { inputs: { texts, numbers: texts.map((_, index) => index) } }),
+    ];
+    await sendRuns(server, [cut, numbers]);
+    const shown = await call('get_run', { run_id: cut.id });
+    expect(shown.run).toMatchObject({ id: cut.id, status: 'success' });
+    expect(shown.run.inputs.texts).toHaveLength(300);
+    const preview = await call('get_run', { run_id: numbers.id });
+    expect(preview).toMatchObject({ run: { id: numbers.id, name: 'agent' }, _truncated: true });
+    for (const each of [shown, preview]) expect(JSON.stringify(each).length).toBeLessThan(30_000);
+    expect((await call('get_run', { run_id: numbers.id, preview_chars: 0 })).run.inputs.texts).toEqual(texts);
   });
 });
