@@ -57,8 +57,6 @@ export interface InProcessLogOptions {
 
 /** Maximum size of the events that are appended in one insert, so that small requests wait only briefly. */
 const maxAppendBytes = 4 * 1024 ** 2;
-/** Maximum size of the events of an organisation that wait for the groups, as a share of `maxPendingBytes`. */
-const maxTenantShare = 1 / 16;
 
 /** The events of a request in one partition. */
 interface Share extends LoggedRecords {
@@ -106,7 +104,7 @@ export class InProcessLog implements EventLog {
   readonly #queue: Request[] = [];
   #appending: Promise<void> | undefined;
   /** Events that are appended and not stored. */
-  readonly #appended = new UnstoredEventsByTenant();
+  readonly #appended: UnstoredEventsByTenant;
   readonly #pending: PendingBytes;
   #closing: Promise<void> | undefined;
 
@@ -116,6 +114,7 @@ export class InProcessLog implements EventLog {
     this.#options = options;
     this.#reservation = reservation;
     this.#pending = new PendingBytes(options.maxPendingBytes);
+    this.#appended = new UnstoredEventsByTenant(options.maxPendingBytes);
     this.#table = new LogTable(clickhouse, firstOffset, logger);
     for (const topic of topics) {
       const partitions = Array.from({ length: options.partitions }, (_, number) => ({
@@ -271,7 +270,7 @@ export class InProcessLog implements EventLog {
 
   /** Returns true if so many events of the organisation wait for the groups that its requests must not be appended yet. */
   #mustWait(tenantId: string | undefined): boolean {
-    return this.#appended.sumBytes(tenantId) > maxTenantShare * this.#options.maxPendingBytes && !this.#closing;
+    return this.#appended.isFull(tenantId) && !this.#closing;
   }
 
   /** Executes step 4 for the events of a request. */

@@ -47,16 +47,26 @@ export class PendingBytes {
   }
 }
 
+/** Maximum size of the events of an organisation that are appended and not stored, as a share of `maxPendingBytes`. */
+const maxTenantShare = 1 / 16;
 /** Maximum time for which a read waits. */
 const maxReadWaitMs = 5_000;
 
 export class UnstoredEventsByTenant {
+  readonly #maxBytes: number;
   readonly #tenants = new Map<string | undefined, Tenant>();
   readonly #waitingReads = new Set<() => void>();
   /** The wait of each request that reads, until it publishes events. */
   readonly #waits = new WeakMap<TenantContext, Promise<void>>();
 
-  /** Adds the events of a request in one partition. Returns a function that removes them when they are stored. */
+  constructor(maxPendingBytes: number) {
+    this.#maxBytes = maxTenantShare * maxPendingBytes;
+  }
+
+  /**
+   * Adds the events of a request in one partition. Returns a function that removes them when they are stored. From half of
+   * the maximum on, the partition does not gather events: the groups store one half while the other is appended.
+   */
   add(tenantId: string | undefined, bytes: number, delivery: PartitionDelivery): () => void {
     const tenant = this.#tenants.get(tenantId) ?? { bytes: 0, counts: new Map() };
     this.#tenants.set(tenantId, tenant);
@@ -64,6 +74,7 @@ export class UnstoredEventsByTenant {
     tenant.counts.set(delivery, counts);
     tenant.bytes += bytes;
     counts.added += 1;
+    if (tenant.bytes > this.#maxBytes / 2) delivery.hurry();
     return () => {
       tenant.bytes -= bytes;
       counts.stored += 1;
@@ -72,9 +83,9 @@ export class UnstoredEventsByTenant {
     };
   }
 
-  /** Returns the size of the events of an organisation in bytes. */
-  sumBytes(tenantId: string | undefined): number {
-    return this.#tenants.get(tenantId)?.bytes ?? 0;
+  /** Returns whether so many events of the organisation wait for the groups that no more must be appended. */
+  isFull(tenantId: string | undefined): boolean {
+    return (this.#tenants.get(tenantId)?.bytes ?? 0) > this.#maxBytes;
   }
 
   /** Must be called after a batch was stored or rejected. */

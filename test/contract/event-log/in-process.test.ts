@@ -1,6 +1,7 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { LogBatch } from '../../../infra/event-log/event-log.ts';
 import { getTenantContext, runForTenant } from '../../../infra/fairness/tenant-context.ts';
+import { pause } from '../../../infra/timeouts/backoff.ts';
 import { runEvents, streamEvents } from '../../../schemas/topics.ts';
 import { untilStored } from '../../engines/settling.ts';
 import { deferred } from '../../infra/deferred.ts';
@@ -203,6 +204,21 @@ test('an organisation with many events that are not stored waits; others do not'
   await until('all events', () => stored.length === 6);
   expect(stored).toEqual(['flood', 'flood', 'flood', 'quiet', 'again', 'late ']);
   expect(tenantContexts).toEqual(new Set([undefined]));
+  await under.close();
+});
+
+test('a group stores half of the events that an organisation may have while the other half is appended', async () => {
+  const under = await openInProcess({ maxPendingBytes: 2 ** 25 });
+  const sizes: number[] = [];
+  const handle = async ({ records }: LogBatch) => {
+    sizes.push(records.length);
+    await pause(20 * records.length);
+  };
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits: { rows: 1_000, bytes: 2 ** 26 }, handle });
+  for (let count = 0; count < 40; count++)
+    await runForTenant({ organizationId: 'flooding' }, () => under.log.publish(runEvents, [message(large)]));
+  // Eight events are all that the organisation may have.
+  expect(Math.max(...sizes.slice(2))).toBeLessThan(8);
   await under.close();
 });
 
