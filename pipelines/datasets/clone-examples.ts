@@ -10,7 +10,6 @@
  */
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { runWithMemory } from '../../infra/fairness/tenant-context.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { copyAttachmentSets, deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { allExampleFields, type ExampleLinkDeps, formatExample } from './example.ts';
@@ -102,11 +101,7 @@ export async function cloneExamples(
     database.transaction(write, { timeoutMs: writeTimeoutMs }),
   );
   const target = { datasetId: targetId, asOf: made };
-  // Nothing is reserved: if the response were refused, clients would repeat the copy.
-  const readCopies = await runWithMemory(
-    () => undefined,
-    () => openVersion(database, workspaceId, target, { changedAt: made }),
-  );
+  const readCopies = await openVersion(database, workspaceId, target, { changedAt: made });
   return Readable.from(
     (async function* () {
       let separator = '[';

@@ -1,10 +1,8 @@
-import { AsyncResource } from 'node:async_hooks';
-import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import type { ExampleRow } from './example.ts';
-import { contentBytesSql, type ExampleKey, maxChunkBytes, readContent, sumBytes } from './read-examples.ts';
+import { contentBytesSql, type ExampleKey, maxChunkBytes, readContent } from './read-examples.ts';
 import { readNewestVersionTime, resolveAsOf } from './versions.ts';
 
 /** Reads the examples of a version. Every call yields the same examples. */
@@ -55,14 +53,12 @@ export async function resolveVersion(
 }
 
 const keysPerQuery = 1_000;
-/** Memory is reserved in steps of this size. */
-const reservedStepBytes = 2 * 1024 ** 2;
 
 /**
  * Resolves a version of a dataset and returns a {@link ReadVersion}. It streams the selected examples, ordered by the
- * time of their last change. It holds one chunk at a time, for which it reserves memory.
+ * time of their last change.
  *
- * @throws NOT_FOUND; {@link ReadVersion} throws OVERLOADED.
+ * @throws NOT_FOUND
  */
 export async function openVersion(
   database: Sql,
@@ -72,15 +68,6 @@ export async function openVersion(
 ): Promise<ReadVersion> {
   const time = await resolveVersion(database, workspaceId, version);
   const { datasetId } = version;
-  // Bound, because a response is streamed after the handler of its request has ended.
-  const reserve = AsyncResource.bind(reserveTexts);
-  let reservedBytes = 0;
-  const reserveChunk = (chunk: readonly ExampleKey[]) => {
-    const more = sumBytes(chunk) - reservedBytes;
-    if (more <= reservedStepBytes) return;
-    reserve(more);
-    reservedBytes += more;
-  };
   return async function* () {
     for (let last = { valid_from: '-infinity', id: datasetId }; ; ) {
       const keys = await database.query<ExampleKey>(
@@ -90,10 +77,7 @@ export async function openVersion(
          ORDER BY valid_from, id LIMIT ${keysPerQuery}`,
         [datasetId, time, last.valid_from, last.id, ...toSelectionParameters(choice)],
       );
-      for (const chunk of splitIntoChunks(keys, maxChunkBytes)) {
-        reserveChunk(chunk);
-        yield* await readContent(database, chunk);
-      }
+      for (const chunk of splitIntoChunks(keys, maxChunkBytes)) yield* await readContent(database, chunk);
       if (keys.length < keysPerQuery) return;
       last = keys.at(-1)!;
     }

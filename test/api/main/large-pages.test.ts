@@ -108,7 +108,6 @@ describe('while there is no memory for it', () => {
     ['a run', async () => () => ask('GET', `/runs/${runId}`)],
     ['feedback', async () => () => ask('GET', '/feedback')],
     ['examples', async () => () => ask('GET', `/examples?dataset=${datasetId}`)],
-    ['a download of examples', async () => () => ask('GET', `/datasets/${datasetId}/jsonl`)],
     ['an example', async () => () => ask('GET', `/examples/${exampleId}`)],
     [
       'examples with their runs',
