@@ -7,7 +7,9 @@
  *   1. An operation waits until the previous operation for its key has succeeded or failed.
  *   2. An operation for several keys waits for one after the other, in the order of the keys, so that two operations
  *      never wait for each other.
- *   3. The last operation for a key removes the key.
+ *   3. An operation whose wait is limited is refused at its limit. It is forgotten then, and ends its turns for the keys for
+ *      which it waits no longer.
+ *   4. The last operation for a key removes the key.
  */
 const lastOperationByKey = new Map<string, Promise<unknown>>();
 
@@ -39,21 +41,28 @@ export function runExclusiveForAll<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   const latestStart = performance.now() + maxWaitMs;
-  return new Promise((resolve, reject) => {
-    let isRejected = false;
-    // An earlier operation may never end.
-    const timer = setTimeout(() => {
-      isRejected = true;
+  // Forgotten when it is refused, because it may hold much memory, and an earlier operation may never end.
+  const operation: { work?: () => Promise<T> } = { work };
+  let timer: NodeJS.Timeout | undefined;
+  const refused = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => {
+      delete operation.work;
       reject(createError());
     }, maxWaitMs);
-    waitInOrder([...new Set(keys)].sort(), async () => {
-      clearTimeout(timer);
-      if (isRejected || performance.now() > latestStart) throw createError();
-      return work();
-    }).then(resolve, reject);
   });
+  const start = async () => {
+    clearTimeout(timer);
+    if (operation.work === undefined || performance.now() > latestStart) throw createError();
+    return operation.work();
+  };
+  return waitInOrder([...new Set(keys)].sort(), start, refused);
 }
 
-async function waitInOrder<T>([first, ...others]: readonly string[], work: () => Promise<T>): Promise<T> {
-  return first === undefined ? work() : runExclusive(first, () => waitInOrder(others, work));
+async function waitInOrder<T>(
+  [first, ...others]: readonly string[],
+  start: () => Promise<T>,
+  refused: Promise<never>,
+): Promise<T> {
+  if (first === undefined) return start();
+  return Promise.race([runExclusive(first, () => waitInOrder(others, start, refused)), refused]);
 }

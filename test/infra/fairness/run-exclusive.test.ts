@@ -48,6 +48,8 @@ it('does not wait longer than the limit for work that never ends', async () => {
   const stuck = runExclusiveForAll(['b'], limit(60_000), () => new Promise<void>((resolve) => (end = resolve)));
   const work = vi.fn(async () => 'done');
   await expect(runExclusiveForAll(['a', 'b'], limit(20), work)).rejects.toThrow('too late');
+  // Its turn for the other key has ended.
+  expect(await runExclusiveForAll(['a'], limit(60_000), async () => 'next')).toBe('next');
   end();
   await stuck;
   expect(await runExclusiveForAll(['a', 'b'], limit(60_000), async () => 'next')).toBe('next');
