@@ -74,11 +74,16 @@ class ResponseMemory {
     this.#share.takePage(heapBytes, bufferBytes);
   }
 
-  /** Releases the memory of the pages except the text that is sent. Of a string, the socket has an encoded copy. */
+  /**
+   * Releases the memory of the pages except the text that is sent. Of a string, the socket has an encoded copy; a stream may
+   * read more pages.
+   */
   keepOnly(payload: unknown): void {
-    if (this.#share === undefined || (typeof payload !== 'string' && !Buffer.isBuffer(payload))) return;
-    const sentBytes = typeof payload === 'string' ? 2 * payload.length : payload.length;
-    this.#share.release(Math.max(0, this.#share.bytes - sentBytes));
+    if (this.#share === undefined) return;
+    if (typeof payload === 'string' || Buffer.isBuffer(payload)) {
+      const sentBytes = typeof payload === 'string' ? 2 * payload.length : payload.length;
+      this.#share.release(Math.max(0, this.#share.bytes - sentBytes));
+    }
     this.#share.waitsForClient = true;
   }
 

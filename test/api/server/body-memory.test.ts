@@ -163,6 +163,22 @@ it('does not keep the body while a response is streamed', async () => {
   await body?.cancel();
 });
 
+it('ends a streamed response that its client does not read if an organisation needs its memory', async () => {
+  const stream = new PassThrough();
+  const { send, budget } = await start(async ({ request }) => {
+    for (let chunk = 0; chunk < 2; chunk++) request.responseMemory.reserve(0, 400_000);
+    return new RawResponse({ body: stream });
+  });
+  stream.write('first');
+  const { body } = await send(1);
+  const reader = body!.getReader();
+  expect(Buffer.from((await reader.read()).value!).toString()).toBe('first');
+  const other = budget.open('other', () => undefined);
+  other.take(400_000);
+  await expect(reader.read()).rejects.toThrow();
+  other.close();
+});
+
 it('releases the memory of a body whose handler throws', async () => {
   const { send } = await start(() => {
     throw runlakeError('BAD_REQUEST', { reason: 'test' });
