@@ -67,10 +67,13 @@ export async function markEndsPublished(
       );
     }
   }
-  await Promise.all(
-    runs.filter(({ kwargs }) => kwargs.temporary).map((run) => deleteTemporaryRun(database, run, resumeMs)),
-  );
+  const temporary = runs.filter(({ kwargs }) => kwargs.temporary);
+  for (let at = 0; at < temporary.length; at += maxDeletions)
+    await Promise.all(temporary.slice(at, at + maxDeletions).map((run) => deleteTemporaryRun(database, run, resumeMs)));
 }
+
+/** Maximum number of transactions that delete temporary runs at the same time. */
+const maxDeletions = 5;
 
 /** Marks runs as published, except removed runs. @returns how many rows it changed. */
 async function markPublished(sql: Sql, deploymentId: string, runIds: readonly string[]): Promise<number> {

@@ -298,7 +298,10 @@ class Pool implements OpenWorkerPool {
       this.#importedGraphs.add(graphId);
       this.#failingSinceMs.delete(graphId);
     }
-    const found = Object.entries(newErrors).find(([id]) => !this.loadErrors.has(id) && this.#recordFailedImport(id));
+    // All graphs are recorded, so that they are retried at the same time.
+    const [found] = Object.entries(newErrors).filter(
+      ([graphId]) => !this.loadErrors.has(graphId) && this.#recordFailedImport(graphId),
+    );
     return found && `graph '${found[0]}' was imported before and cannot be imported now: ${found[1]}`;
   }
 

@@ -3,6 +3,7 @@ import { Annotation, interrupt, Send, StateGraph } from '@langchain/langgraph';
 const State = Annotation.Root({
   n: Annotation,
   how: Annotation,
+  hold: Annotation,
   runs: Annotation,
   done: Annotation({ reducer: (before, more) => before + more, default: () => 0 }),
   maxActive: Annotation({ reducer: (before, other) => Math.max(before, other), default: () => 0 }),
@@ -13,30 +14,34 @@ const State = Annotation.Root({
 let active = 0;
 let ended = 0;
 
-/** Number of tasks that wait. */
+/** Number of tasks that wait, and the tasks that wait for others. */
 let waiting = 0;
+const held = [];
 
 /**
- * Executes `n` tasks in one step. With `how`, task 150 fails, or every 60th task interrupts, or all tasks wait; `maxActive`
- * is then the maximum number of tasks that waited at the same time.
+ * Executes `n` tasks in one step. With `how`, task 150 fails, or every 60th task interrupts, or all tasks wait: the first
+ * `hold` tasks until all of them wait, and each for a moment. `maxActive` is then the maximum number of tasks that waited at
+ * the same time.
  */
 export const wide = new StateGraph(State)
   .addNode('start', () => {
     active += 1;
     return {};
   })
-  .addNode('item', ({ i, how }) => {
+  .addNode('item', async ({ i, how, hold }) => {
     if (how === 'fail' && i === 150) throw new RangeError('on purpose');
     if (how === 'ask' && i % 60 === 0) interrupt(i);
     if (how !== 'wait') return { done: 1 };
     waiting += 1;
     const maxActive = waiting;
-    return new Promise((resolve) => {
-      setTimeout(() => {
-        waiting -= 1;
-        resolve({ done: 1, maxActive });
-      }, 10);
-    });
+    if (i < hold) {
+      const others = new Promise((resolve) => held.push(resolve));
+      if (held.length === hold) for (const release of held.splice(0)) release();
+      await others;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    waiting -= 1;
+    return { done: 1, maxActive };
   })
   .addNode('end', () => {
     active -= 1;
@@ -44,9 +49,11 @@ export const wide = new StateGraph(State)
     return {};
   })
   .addEdge('__start__', 'start')
-  .addConditionalEdges('start', ({ n, how }) => Array.from({ length: n }, (_, i) => new Send('item', { i, how })), [
-    'item',
-  ])
+  .addConditionalEdges(
+    'start',
+    ({ n, how, hold }) => Array.from({ length: n }, (_, i) => new Send('item', { i, how, hold })),
+    ['item'],
+  )
   .addEdge('item', 'end')
   .compile();
 

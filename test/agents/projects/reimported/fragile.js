@@ -1,7 +1,11 @@
-import { existsSync } from 'node:fs';
+import { appendFileSync, existsSync } from 'node:fs';
 import { Annotation, StateGraph } from '@langchain/langgraph';
 
-if (existsSync(process.env.FAILS_WHILE ?? '')) throw new Error('fails while it is imported, on purpose');
+const file = process.env.FAILS_WHILE ?? '';
+if (existsSync(file)) {
+  appendFileSync(file, '.');
+  throw new Error('fails while it is imported, on purpose');
+}
 
 export const graph = new StateGraph(Annotation.Root({ ends: Annotation }))
   .addNode('end', ({ ends }) => {

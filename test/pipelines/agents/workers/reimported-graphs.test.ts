@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -8,7 +8,7 @@ import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-unde
 /** A worker that was restarted fails to import a graph that earlier processes have imported. */
 
 let folder: string;
-/** While this file exists, importing the graph fails. */
+/** While this file exists, importing the graph fails, and adds a byte to the file. */
 let file: string;
 let under: PoolUnderTest;
 beforeEach(async () => {
@@ -25,18 +25,19 @@ const open = async (importRetryMs?: number) => {
   under = await openPoolUnderTest('reimported', { environment, ...(importRetryMs && { importRetryMs }) });
 };
 
-test.each([false, true])('runs wait for a process that can import it (alone: %s)', async (alone) => {
+test.each([false, true])('a run waits while its graph cannot be imported again (alone: %s)', async (alone) => {
   await open();
   await writeFile(file, '');
   const { outcome } = await under.run('fragile', { input: { ends: true } });
   expect(outcome).toMatchObject({ kind: 'lost' });
   const waiting = await under.start('fragile', { job: { alone } });
-  setTimeout(() => void rm(file, { force: true }), 2_000);
+  await expect.poll(async () => (await stat(file)).size, { timeout: 20_000 }).toBeGreaterThanOrEqual(2);
+  await rm(file);
   expect(await waiting.handle.outcome).toMatchObject({ kind: 'finished' });
   expect(under.pool.loadErrors.size).toBe(0);
 });
 
-test('if it does not succeed for too long, the graph is unusable, and the others are executed', async () => {
+test('a graph that cannot be imported again in time is unusable, and others are executed', async () => {
   await open(1_000);
   await writeFile(file, '');
   await under.run('fragile', { input: { ends: true } });

@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => under?.close());
 
 test.each([undefined, 1_999])(
-  'four runs with 2,000 tasks each, max_concurrency %s',
+  'four runs with 2,000 tasks each do not block the event loop (max_concurrency: %s)',
   async (maxConcurrency) => {
     const measured = under.values('turns', { input: { runs: 4 } });
     const config = maxConcurrency === undefined ? {} : { maxConcurrency };
@@ -25,7 +25,10 @@ test.each([undefined, 1_999])(
 
 test.each([2, 50, 51, 130, 299])('at most max_concurrency tasks at the same time: %i', async (maxConcurrency) => {
   const kwargs = { config: { maxConcurrency } };
-  const { done, maxActive } = await under.values('wide', { input: { n: 300, how: 'wait' }, kwargs });
+  const { done, maxActive } = await under.values('wide', {
+    input: { n: 300, how: 'wait', hold: maxConcurrency },
+    kwargs,
+  });
   expect([done, maxActive]).toEqual([300, maxConcurrency]);
 });
 
