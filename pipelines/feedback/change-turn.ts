@@ -34,11 +34,17 @@ const createOverloadedError = () =>
 
 type TurnDeps = Pick<FeedbackDeps, 'database' | 'log'>;
 
-/** Performs all steps. `change` calls its argument right before it publishes. @throws OVERLOADED if there are too many */
+/**
+ * Throws OVERLOADED if the turn may end before the change is published. A change must call this function right before it
+ * publishes, and may call it earlier.
+ */
+type RequireTurn = (nextStep: 'publish' | 'other') => void;
+
+/** Performs all steps. @throws OVERLOADED if there are too many changes of the entry */
 export function changeInTurn<Result>(
   deps: TurnDeps,
   entry: FeedbackId,
-  change: (requireTurn: () => void) => Promise<Result>,
+  change: (requireTurn: RequireTurn) => Promise<Result>,
 ): Promise<Result> {
   return waitForTurn(entry, () => withLease(deps, entry, change));
 }
@@ -53,7 +59,7 @@ export function waitForTurn<Result>({ tenantId, id }: FeedbackId, work: () => Pr
 export async function withLease<Result>(
   { database, log }: TurnDeps,
   { tenantId, id }: FeedbackId,
-  change: (requireTurn: () => void) => Promise<Result>,
+  change: (requireTurn: RequireTurn) => Promise<Result>,
 ): Promise<Result> {
   if (log.isExclusive) return change(() => undefined);
   const lease = randomUUID();
@@ -72,9 +78,9 @@ export async function withLease<Result>(
   if (taken === 0) throw createOverloadedError();
   let mayBePublished = false;
   try {
-    const result = await change(() => {
+    const result = await change((nextStep) => {
       if (performance.now() - takenAtMs > maxLeaseAgeMs) throw createOverloadedError();
-      mayBePublished = true;
+      if (nextStep === 'publish') mayBePublished = true;
     });
     mayBePublished = false;
     return result;

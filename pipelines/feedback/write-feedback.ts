@@ -116,12 +116,12 @@ export async function deleteFeedback(deps: FeedbackDeps, tenantId: string, id: s
     if (last === undefined || last.deletedAtMicros !== undefined)
       throw runlakeError('NOT_FOUND', { what: `Feedback ${id}` });
     // Without its turn, the entry is not deleted, and must not be logged as deleted.
-    requireTurn();
+    requireTurn('other');
     await recordAuditLog(deps.database, {
       ...{ workspaceId: tenantId, action: 'feedback.delete', target: { kind: 'feedback', id } },
       details: { key: last.key, run_id: last.runId },
     });
-    requireTurn();
+    requireTurn('publish');
     await publish(deps, buildDeletion(last));
   });
 }
@@ -202,7 +202,7 @@ export async function createFeedback(sender: FeedbackSender, body: Buffer, deps:
       return answer(isDeleted ? event : last);
     const headers = !isDeleted && last.runId !== runId ? movedFeedbackHeaders : {};
     await withLease(deps, { tenantId, id }, async (requireTurn) => {
-      requireTurn();
+      requireTurn('publish');
       await publish(deps, event, { ...toMessage(event), headers });
     });
     return answer(event);
@@ -235,7 +235,7 @@ export async function updateFeedback(
     const event = { ...last, ...changes, receivedAtMicros, modifiedAtMicros: receivedAtMicros };
     requireMatch((await readEnforcedConfigs(deps.database, tenantId, [event.key])).get(event.key), event);
     if (config) await deps.sentConfigs.keep(tenantId, event.key, config);
-    requireTurn();
+    requireTurn('publish');
     await publish(deps, event);
     const [json] = await formatFeedback(deps, tenantId, [event], { withUserNames: false });
     return json as Buffer;

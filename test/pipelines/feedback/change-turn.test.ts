@@ -39,6 +39,28 @@ it('a deletion that loses its turn is not logged', async () => {
   expect(await logged()).toEqual([{ action: 'feedback.delete' }]);
 });
 
+it('a deletion whose audit entry cannot be written does not delay the next', async () => {
+  const [tenantId] = acme.workspaceIds;
+  const { body } = await api.ask(acme.adminKey, 'POST', '/feedback', { key: 'k', run_id: randomUUID() });
+  await api.settled();
+  const log = { ...deps.log, isExclusive: false } as FeedbackDeps['log'];
+  log.publish = (...published) => deps.log.publish(...published);
+  log.position = (...topic) => deps.log.position(...topic);
+  log.isStored = (...position) => deps.log.isStored(...position);
+  log.schemaId = (...topic) => deps.log.schemaId(...topic);
+  const database = {
+    ...deps.database,
+    execute: async (...[sql, ...more]: Parameters<typeof deps.database.execute>) => {
+      if (sql.includes('audit_logs')) throw new Error('not now');
+      return deps.database.execute(sql, ...more);
+    },
+  };
+  await expect(deleteFeedback({ ...deps, log, database }, tenantId, body.id)).rejects.toThrow('not now');
+  const leases = await api.database.query('SELECT FROM feedback_changes WHERE feedback_id = $1', [body.id]);
+  expect(leases).toEqual([]);
+  await deleteFeedback({ ...deps, log }, tenantId, body.id);
+});
+
 it('a new entry waits at most ten seconds for the previous one with its id', async () => {
   const sender = { workspaceId: acme.workspaceIds[0], userId: randomUUID() };
   const body = Buffer.from(JSON.stringify({ id: randomUUID(), key: 'k', run_id: randomUUID() }));
@@ -46,9 +68,9 @@ it('a new entry waits at most ten seconds for the previous one with its id', asy
   const stuck = vi.fn(() => new Promise<void>((resolve) => (publish = resolve)));
   const log = { ...deps.log, schemaId: () => 1, isExclusive: true, publish: stuck } as FeedbackDeps['log'];
   const first = createFeedback(sender, body, { ...deps, log });
-  await expect.poll(() => stuck.mock.calls.length).toBe(1);
+  await expect.poll(() => stuck.mock.calls.length, { timeout: 20_000 }).toBe(1);
   const second = createFeedback(sender, body, deps);
   await expect(second).rejects.toMatchObject({ code: 'OVERLOADED', retryable: true, retryAfterSeconds: 10 });
   publish();
   await first;
-}, 20_000);
+});
