@@ -135,15 +135,15 @@ export async function copyAttachments(
   workspaceId: string,
   copies: readonly AttachmentCopies[],
 ): Promise<ReadonlyMap<string, Record<string, AttachmentLocation>>> {
-  const each = copies.flatMap(({ from, to, names }) => names.map((name) => ({ from, to, name })));
-  for (let at = 0; at < each.length; at += attachmentsPerCopy) {
-    const chunk = each.slice(at, at + attachmentsPerCopy);
+  for (const copiesOfStatement of groupCopies(copies)) {
+    const chunk = copiesOfStatement.flatMap(({ from, to, names }) => names.map((name) => ({ from, to, name })));
     await clickhouse.command({
       name: 'copy-attachments',
       sql: `INSERT INTO attachments (version, tenant_id, run_id, name, received_at, mime_type, content)
             SELECT ${setVersion}, tenant_id, target, name, received_at, mime_type, content FROM (
               SELECT * FROM attachments FINAL
-              WHERE tenant_id = {tenant:UUID} AND run_id IN {sources:Array(UUID)} AND name IN {names:Array(String)}
+              PREWHERE tenant_id = {tenant:UUID} AND (run_id, name) IN (
+                SELECT pair.1, pair.2 FROM (SELECT arrayJoin(arrayZip({sources:Array(UUID)}, {names:Array(String)})) AS pair))
               ORDER BY run_id, name, version DESC LIMIT 1 BY run_id, name)
             ARRAY JOIN arrayFilter((target, source, wanted) -> source = run_id AND wanted = name,
               {targets:Array(UUID)}, {sources:Array(UUID)}, {names:Array(String)}) AS target`,
@@ -171,8 +171,21 @@ export async function copyAttachments(
   return copied;
 }
 
-/** ClickHouse sorts the content of the attachments of a statement in memory. */
+/** Number of attachments from which a statement copies no more sets. ClickHouse sorts their content in memory. */
 const attachmentsPerCopy = 20;
+
+function* groupCopies(copies: readonly AttachmentCopies[]): Generator<readonly AttachmentCopies[]> {
+  let group: AttachmentCopies[] = [];
+  let attachments = 0;
+  for (const copy of copies) {
+    group.push(copy);
+    attachments += copy.names.length;
+    if (attachments < attachmentsPerCopy) continue;
+    yield group;
+    [group, attachments] = [[], 0];
+  }
+  if (group.length > 0) yield group;
+}
 
 /**
  * Copies whole sets into new sets.

@@ -1,8 +1,10 @@
+import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { findAccepted } from '../../infra/event-log/find-accepted.ts';
 import { parseNullableJson, toJsonObject } from '../../infra/json/json-value.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { AcceptSingleDeps } from '../ingest/accept/accept-single.ts';
+import { locateRuns } from '../runs/locate-run.ts';
 import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
 import type { RunExtras } from '../runs/run-columns.ts';
 import { selectFields } from '../runs/run-select.ts';
@@ -94,6 +96,25 @@ export async function readSourceRuns(
   const unknown = examplesWithSource.find(({ sourceRunId }) => !found.has(sourceRunId as string));
   if (unknown) throw createExampleError(unknown.id, `its source run ${unknown.sourceRunId} does not exist`);
   return found;
+}
+
+/** Time from the start of a run after which its attachments are stored. */
+const recentMicros = 86_400_000_000;
+
+/** Returns whether one of the runs has started recently or is not stored. @throws errors of ClickHouse. */
+export async function areRecent(
+  clickhouse: ClickHouse,
+  workspaceId: string,
+  runIds: readonly string[],
+): Promise<boolean> {
+  const wanted = new Set(runIds);
+  if (wanted.size === 0) return false;
+  const located = await locateRuns(clickhouse, workspaceId, [...wanted]);
+  const earliest = Date.now() * 1_000 - recentMicros;
+  return (
+    located.some(({ startTimeMicros }) => startTimeMicros > earliest) ||
+    new Set(located.map(({ runId }) => runId)).size < wanted.size
+  );
 }
 
 /** LangChain's chat models trace their tools among the invocation parameters, and not in the inputs. */

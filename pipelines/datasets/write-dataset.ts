@@ -163,8 +163,8 @@ export async function deleteDataset(
   await queueForDatasets([datasetId], () => database.transaction(remove, { timeoutMs: deletionTimeoutMs }));
 }
 
-/** Timeout of each statement of the deletion. A dataset may have tens of millions of rows of examples. */
-const deletionTimeoutMs = 3_600_000;
+/** Timeout of each statement of the deletion. Two million rows of examples take ten seconds. */
+const deletionTimeoutMs = 600_000;
 
 /** @throws INVALID_SCHEMA */
 async function requireValidSchemas({

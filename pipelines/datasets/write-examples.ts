@@ -36,7 +36,7 @@ import {
   replaceExampleRows,
 } from './example-rows.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
-import type { ExampleWithSource, SourceRunDeps } from './source-runs.ts';
+import { areRecent, type ExampleWithSource, type SourceRunDeps } from './source-runs.ts';
 import { createExamplePreparer, prepareExamples, readExampleRules, requireInputs } from './validate-examples.ts';
 import { type LockedDataset, writeVersion } from './versions.ts';
 
@@ -295,11 +295,11 @@ export async function storeAttachments(
   workspaceId: string,
   examples: readonly Pick<NewExample, 'id' | 'attachments' | keyof ExampleWithSource | 'useSourceRunAttachments'>[],
 ): Promise<StoredAttachments> {
-  const copiesAttachments = examples.some(
-    ({ sourceRunId, useSourceRunIo, useSourceRunAttachments = [] }) =>
-      sourceRunId && (useSourceRunIo || (useSourceRunAttachments ?? []).length > 0),
+  const copiedRunIds = examples.flatMap(
+    ({ sourceRunId, useSourceRunIo, useSourceRunAttachments }) =>
+      ((useSourceRunIo || (useSourceRunAttachments ?? []).length > 0) && sourceRunId) || [],
   );
-  if (copiesAttachments)
+  if (await areRecent(clickhouse, workspaceId, copiedRunIds))
     await requireStored({ log: accept.log, topic: attachmentEvents, storeWaitMs: accept.config.patchWaitMs });
   const sourceRunIds = examples.flatMap(({ useSourceRunIo, sourceRunId }) => (useSourceRunIo && sourceRunId) || []);
   const attachmentsByRun = await listAttachments(clickhouse, workspaceId, sourceRunIds);

@@ -14,21 +14,27 @@ let datasetId: string;
 
 beforeAll(async () => {
   api = await startApi();
-  owner = await addOrganization(api.database, 'acme');
-  key = owner.adminKey;
 });
 afterAll(() => api?.close());
 beforeEach(async () => {
+  owner = await addOrganization(api.database, randomUUID());
+  key = owner.adminKey;
   datasetId = await createDataset(api, key);
 });
 
 const send = (method: 'POST' | 'PATCH', parts: readonly ExamplePart[]) =>
   sendExampleParts(api, { key, method, datasetId }, parts);
-const list = (count: number, prefix = 'a') => Array.from({ length: count }, (_, n) => `${prefix}${n}`);
+const list = (count: number) => Array.from({ length: count }, (_, n) => `a${n}`);
 const attach = (id: string, names: readonly string[]) =>
   names.map((name): ExamplePart => [`${id}.attachment.${name}`, name, 'text/plain']);
-const countSets = async () =>
-  (await api.services.clickhouse.query({ name: 'sets', sql: 'SELECT DISTINCT run_id FROM attachments FINAL' })).length;
+async function countSets(): Promise<number> {
+  const sets = await api.services.clickhouse.query({
+    name: 'test',
+    sql: 'SELECT DISTINCT run_id FROM attachments FINAL WHERE tenant_id = {tenant:UUID}',
+    params: { tenant: owner.workspaceIds[0] },
+  });
+  return sets.length;
+}
 
 /** Returns a database, and the number of rows of the largest result of its transactions. */
 function countRows(database: Database) {

@@ -1,6 +1,6 @@
 /** Examples that copy a run of which another process has accepted events that are not stored yet. */
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
@@ -10,12 +10,15 @@ import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts'
 import { attachmentEvents, runEvents, topics } from '../../../schemas/topics.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
 import { wrapCommands } from '../../engines/on-stored-table.ts';
+import { untilStored } from '../../engines/settling.ts';
+import { deferred } from '../../infra/deferred.ts';
 
 let api: ApiUnderTest;
 let owner: OrganizationUnderTest;
 let datasetId: string;
-/** The log of another process, whose events are not stored until {@link storeEvents}. */
+/** The log of another process, whose events are not stored until {@link storing} is resolved. */
 let log: EventLog;
+let storing = deferred();
 
 const notStored = { code: 'NOT_STORED_YET', status: 503, retryAfterSeconds: 2 };
 
@@ -28,6 +31,11 @@ beforeAll(async () => {
   log = await openInProcessLog({
     ...{ clickhouse, database: api.database, topics, partitions: 1, maxPendingBytes: 1_000_000, logger },
   });
+  for (const topic of [runEvents, attachmentEvents])
+    await log.subscribe({ topic, group: 'test', limits: { rows: 1, bytes: 1 }, handle: () => storing.promise });
+});
+beforeEach(() => {
+  storing = deferred();
 });
 afterAll(async () => {
   await log?.close();
@@ -44,7 +52,7 @@ async function addRun(more: object = {}): Promise<string> {
   return id;
 }
 
-const ended = { outputs: { n: 2 }, end_time: new Date(Date.now() + 1_000).toISOString() };
+const end = () => ({ outputs: { n: 2 }, end_time: new Date().toISOString() });
 
 /** Creates an example from a run in a process that waits only briefly for events to be stored. */
 async function copyRun(sourceRunId: string, more: Partial<NewExample> = { useSourceRunIo: true }) {
@@ -55,35 +63,49 @@ async function copyRun(sourceRunId: string, more: Partial<NewExample> = { useSou
   return (await api.ask(owner.workspaceKeys[0], 'GET', `/examples/${id}`)).body;
 }
 
-it('wait for the end of the run, which brings its outputs', async () => {
-  const [finished, running] = [await addRun(ended), await addRun()];
-  const patch = { kind: 'patch', pathId: running, body: Buffer.from(JSON.stringify(ended)) } as const;
-  await acceptSingle(sender(), patch, { ...api.services.accept, log });
-  await expect(copyRun(running)).rejects.toMatchObject(notStored);
-  expect(await copyRun(finished)).toMatchObject({ inputs: { n: 1 }, outputs: { n: 2 } });
-  await storeEvents(runEvents);
-  // The stored run has not ended, and no further event of it was accepted.
-  expect(await copyRun(running)).toMatchObject({ inputs: { n: 1 }, outputs: null });
+describe('an example that copies a run', () => {
+  it('waits for the end of the run, which brings its outputs', async () => {
+    const [finished, running] = [await addRun(end()), await addRun()];
+    const patch = { kind: 'patch', pathId: running, body: Buffer.from(JSON.stringify(end())) } as const;
+    await acceptSingle(sender(), patch, { ...api.services.accept, log });
+    await expect(copyRun(running)).rejects.toMatchObject(notStored);
+    expect(await copyRun(finished)).toMatchObject({ inputs: { n: 1 }, outputs: { n: 2 } });
+    storing.resolve();
+    await untilStored(log, runEvents);
+    // The stored run has not ended, and no further event of it was accepted.
+    expect(await copyRun(running)).toMatchObject({ inputs: { n: 1 }, outputs: null });
+  });
+
+  it.each<[string, Partial<NewExample>]>([
+    ['all', { useSourceRunIo: true }],
+    ['named', { useSourceRunAttachments: ['file'] }],
+  ])('waits for the attachments of the run: %s', async (name, wanted) => {
+    const runId = await addRun(end());
+    const attachment = { runId, name: 'file', mimeType: 'text/plain', content: Buffer.from('content') };
+    const message = readAttachment(sender(), attachment, { log, config: api.services.config });
+    await log.publish(attachmentEvents, [message]);
+    await expect(copyRun(runId, wanted)).rejects.toMatchObject(notStored);
+    storing.resolve();
+    await untilStored(log, attachmentEvents);
+    // The group of the test has stored nothing.
+    if (name === 'all') expect(await copyRun(runId, wanted)).toMatchObject({ attachment_urls: {} });
+    else await expect(copyRun(runId, wanted)).rejects.toMatchObject({ code: 'INVALID_EXAMPLE' });
+  });
+
+  it('does not wait for attachments of a run that started more than a day ago', async () => {
+    const started = { start_time: new Date(Date.now() - 90_000_000).toISOString() };
+    const runId = await addRun({ ...end(), ...started });
+    const attachment = { runId: randomUUID(), name: 'file', mimeType: 'text/plain', content: Buffer.from('content') };
+    await log.publish(attachmentEvents, [readAttachment(sender(), attachment, { log, config: api.services.config })]);
+    expect(await copyRun(runId)).toMatchObject({ outputs: { n: 2 } });
+    storing.resolve();
+  });
 });
 
-it.each<[string, Partial<NewExample>]>([
-  ['all', { useSourceRunIo: true }],
-  ['named', { useSourceRunAttachments: ['file'] }],
-])('wait for the attachments of the run: %s', async (_, wanted) => {
-  const runId = await addRun(ended);
-  const attachment = { runId, name: 'file', mimeType: 'text/plain', content: Buffer.from('content') };
-  const message = readAttachment(sender(), attachment, { log, config: api.services.config });
-  await log.publish(attachmentEvents, [message]);
-  await expect(copyRun(runId, wanted)).rejects.toMatchObject(notStored);
-});
-
-/** Consumes the events of a topic, as a sink that has stored them does. */
-const storeEvents = (topic: typeof runEvents) =>
-  log.subscribe({ topic, group: 'test', limits: { rows: 1, bytes: 1 }, handle: async () => {} });
-
-it('copy the attachments of many runs with few statements', async () => {
-  const [runId, otherId] = [await addRun(ended), await addRun(ended)];
-  const { log: ownLog, config } = { log: api.services.accept.log, config: api.services.config };
+it('the attachments of many runs are copied with few statements', async () => {
+  const [runId, otherId] = [await addRun(end()), await addRun(end())];
+  const ownLog = api.services.accept.log;
+  const { config } = api.services;
   for (const [run, name] of [
     [runId, 'a'],
     [runId, 'b'],

@@ -100,7 +100,7 @@ it('deletions of the same example at the same time all succeed', async () => {
   expect((await ask('GET', `/datasets/${datasetId}`)).body.example_count).toBe(0);
 });
 
-it('metadata of a new dataset that are no object are ignored, because clients cannot read them', async () => {
+it('metadata of a new dataset that is not an object is ignored, because clients cannot read it', async () => {
   const id = await addDataset({ extra: { metadata: [1] } });
   const list = async () => (await ask('GET', `/datasets?id=${id}`)).body;
   expect(await list()).toMatchObject([{ metadata: null }]);
