@@ -24,7 +24,7 @@ export const deploymentErrors = {
   SOURCE_NOT_STORED: transient(
     503,
     'The source cannot be stored: {reason}.',
-    'Upload it to the same link again. If that fails too, the operator frees space in the temporary folder of the process (TMPDIR) and in the data folder, or checks RUNLAKE_DEPLOYMENTS_SOURCE_STORE.',
+    'Upload the same file to the same link again. If that fails too, the operator frees space in the temporary folder of the process (TMPDIR) and in the data folder, or checks RUNLAKE_DEPLOYMENTS_SOURCE_STORE.',
   ),
   BUILD_FAILED: caller(400, '{reason}.', 'Read the logs of the revision, correct the source, and deploy it again.'),
   DEPLOYMENT_START_FAILED: caller(

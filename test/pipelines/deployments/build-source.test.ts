@@ -4,16 +4,14 @@ import { chmodSync, existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { afterAll, beforeAll, beforeEach, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import type { Config } from '../../../infra/config/settings.ts';
-import { createDestinationError } from '../../../infra/objects/object-store.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
 import { type Builder, SourceBuilder } from '../../../pipelines/deployments/build/build-source.ts';
 import { chooseInstall } from '../../../pipelines/deployments/build/install-packages.ts';
 import { createSourceReceiver } from '../../../pipelines/deployments/receive-source.ts';
-import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
-import { createUpload, readSource, receiveUpload } from '../../../pipelines/deployments/uploads.ts';
+import { createUpload, receiveUpload } from '../../../pipelines/deployments/uploads.ts';
 import { echoSource, packFiles } from '../../api/control-plane/deployment-client.ts';
 import { addOrganization } from '../../api/start-api.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
@@ -332,56 +330,6 @@ it('deletes the builds and package caches that are not needed', async () => {
   expect([existsSync(kept.agentsFile), existsSync(other.agentsFile), existsSync(cache)]).toEqual([true, false, true]);
   await builder.deleteExcept(async () => ({ builds, workspaces: new Set() }));
   expect([existsSync(kept.agentsFile), existsSync(cache)]).toEqual([true, false]);
-});
-
-it('a link for an upload works once, and only while it is valid', async () => {
-  const deps = depsOf({ deploymentsMaxSourceBytes: 1_024 });
-  const { token, objectPath } = await createUpload(deps, under.workspaceId, deploymentId);
-  const send = (bytes: number, key = token) => receiveUpload(deps, key, Readable.from([Buffer.alloc(bytes)]));
-  await expect(send(10, `${token}x`)).rejects.toMatchObject({ code: 'UPLOAD_LINK_INVALID' });
-  await expect(send(2_000)).rejects.toMatchObject({ code: 'SOURCE_TOO_LARGE' });
-  const full = createDestinationError('DESTINATION_UNAVAILABLE', { step: 'write', location: objectPath }, 'disk full');
-  vi.spyOn(await deps.sourceStore.open(), 'upload').mockRejectedValueOnce(full);
-  await expect(send(1_000)).rejects.toMatchObject({ code: 'SOURCE_NOT_STORED', status: 503 });
-  await send(1_000);
-  await expect(send(1_000)).rejects.toMatchObject({ code: 'UPLOAD_LINK_INVALID' });
-  expect(await readSource(deps, deploymentId, objectPath, wait)).toHaveLength(1_000);
-  const expired = deps.uploadSigner.sign(randomUUID(), Math.floor(Date.now() / 1_000) - 1);
-  await expect(send(10, expired)).rejects.toMatchObject({ code: 'UPLOAD_LINK_INVALID' });
-  await (await deps.sourceStore.open()).put(objectPath, Buffer.from('other content'));
-  await expect(readSource(deps, deploymentId, objectPath, wait)).rejects.toMatchObject({ code: 'BUILD_FAILED' });
-});
-
-it('a link accepts one content if several are sent at a time', async () => {
-  const deps = depsOf();
-  const { token, objectPath } = await createUpload(deps, under.workspaceId, deploymentId);
-  const send = (body: AsyncIterable<Buffer> | Buffer[]) => receiveUpload(deps, token, Readable.from(body));
-  let sent: Promise<void> | undefined;
-  const second = async function* () {
-    yield Buffer.from('second');
-    // The first request is served while the second one is being received.
-    sent = send([Buffer.from('first')]);
-    await sent;
-  };
-  await expect(send(second())).rejects.toMatchObject({ code: 'UPLOAD_LINK_INVALID' });
-  await sent;
-  expect((await readSource(deps, deploymentId, objectPath, wait)).toString()).toBe('first');
-});
-
-it('leaves no source of a deployment that is deleted during its upload', async () => {
-  const deps = depsOf();
-  const { id } = await under.create('deleted during its upload');
-  const { token, objectPath } = await createUpload(deps, under.workspaceId, id);
-  const body = async function* () {
-    yield Buffer.alloc(10);
-    await requestDeletion(under.database, under.workspaceId, id, { deletesProject: false });
-    await expect(createUpload(deps, under.workspaceId, id)).rejects.toMatchObject({ code: 'NOT_FOUND' });
-    await under.database.execute('DELETE FROM deployments WHERE id = $1', [id]);
-  };
-  await expect(receiveUpload(deps, token, Readable.from(body()))).rejects.toMatchObject({
-    code: 'UPLOAD_LINK_INVALID',
-  });
-  expect(existsSync(join(dataDir, 'deployments', 'sources', objectPath))).toBe(false);
 });
 
 it('without isolation, builds only for the organisation of the operator', async () => {
