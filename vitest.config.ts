@@ -34,7 +34,7 @@ const suitesOnTheStack = [
  */
 const sharing = [
   'test/api/{declared-answers,operations}.test.ts',
-  'test/api/agent-server/**/!(flood|http-app|library-versions).test.ts',
+  'test/api/agent-server/**/!(flood|http-app|late-ends|library-versions).test.ts',
   'test/api/control-plane/!(quickstart|shared-origin|tokens).test.ts',
   'test/api/command-line/{check-port,ends,export/destinations,export/watch}.test.ts',
   'test/api/server/*.test.ts',
@@ -49,8 +49,8 @@ const sharing = [
   'test/infra/grafana/{dashboards,usage-queries}.test.ts',
   'test/infra/jobs/{catalogue,log-losses}.test.ts',
   'test/infra/telemetry/{health,telemetry-server}.test.ts',
-  // The LangSmith SDK reads the environment once in each process.
-  'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(langsmith-sdk).test.ts',
+  // The LangSmith SDK reads the environment once in each process; `change-turn` moves the clock.
+  'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(change-turn|langsmith-sdk).test.ts',
   'test/pipelines/{dead-letters,prompts,retention,shares}/!(changes).test.ts',
   'test/pipelines/{costs,datasets,oauth}/*.test.ts',
   'test/pipelines/deployments/{host,mask-secrets,revision-logs,states,unpack-tarball}.test.ts',

@@ -166,7 +166,9 @@ it('a call that the stop of the server ends gets an error that its client unders
   const call = client.callTool({ name: 'steps', arguments: { steps: 1, pauseMs: 60_000 } }).catch((error) => error);
   try {
     const running = () =>
-      stopping.database.query("SELECT FROM agents.runs WHERE graph_id = 'steps' AND status = 'running'");
+      stopping.database.query("SELECT FROM agents.runs WHERE deployment_id = $1 AND status = 'running'", [
+        stopping.owner.id,
+      ]);
     await vi.waitFor(async () => expect(await running()).toHaveLength(1), 10_000);
   } finally {
     await stopping.close();

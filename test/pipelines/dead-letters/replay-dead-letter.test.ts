@@ -87,19 +87,18 @@ describe('a dead-letter record', () => {
     expect(published).toHaveLength(2);
   });
 
-  it('of Kafka was replayed if its offset is in the ranges that the topic has', async () => {
+  it('of Kafka is counted as replayed only while the topic has its offset', async () => {
     const { database } = deps;
-    for (const id of ['0/4', '0/5', '0/10', '1/7', '11/7', '1/8'])
-      expect(await claimReplay(database, `${feedbackEvents.name}/${id}`, false)).toBeUndefined();
+    const ofKafka = ['0/4', '0/5', '0/10', '1/7', '11/7', '1/8'].map((id) => `${feedbackEvents.name}/${id}`);
     // Replays of an in-process log, and of another topic.
-    for (const id of [`${feedbackEvents.name}/6`, `${runEvents.name}/0/6`])
-      expect(await claimReplay(database, id, false)).toBeUndefined();
+    const ids = [...ofKafka, `${feedbackEvents.name}/6`, `${runEvents.name}/0/6`];
+    for (const id of ids) expect(await claimReplay(database, id, false)).toBeUndefined();
     const ranges = [
       { partition: 0, low: 5, high: 10 },
       { partition: 1, low: 0, high: 100 },
     ];
     expect(await countReplays(database, feedbackEvents, ranges)).toBe(0);
-    await database.execute('UPDATE dead_letter_replays SET replayed_at = now()');
+    await database.execute('UPDATE dead_letter_replays SET replayed_at = now() WHERE dead_letter_id = ANY($1)', [ids]);
     expect(await countReplays(database, feedbackEvents, ranges)).toBe(3);
     expect(await countReplays(database, runEvents, ranges)).toBe(1);
   });

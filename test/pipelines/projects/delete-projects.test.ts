@@ -53,7 +53,7 @@ async function sendRun(projectId: string, more: object = {}): Promise<void> {
 }
 
 /** Stores a run whose root is not stored. Returns the ids of the project, its runs and their traces. */
-async function readIds({ projectId }: DeletedProject): Promise<string[]> {
+async function addRunWithoutRoot({ projectId }: DeletedProject): Promise<string[]> {
   const [runId, traceId] = [randomUUID(), randomUUID()];
   await sendRun(projectId, { id: runId, trace_id: traceId, parent_run_id: traceId });
   const stored = await api.services.clickhouse.query<{ ids: string[] }>({
@@ -131,7 +131,7 @@ describe('deletion of a project', () => {
 
   it('deletes dead-letter records of its runs, of itself, and of its traces', async () => {
     const [going, staying] = [await projectWithRun(), await projectWithRun()];
-    const [goingIds, stayingIds] = [await readIds(going), await readIds(staying)];
+    const [goingIds, stayingIds] = [await addRunWithoutRoot(going), await addRunWithoutRoot(staying)];
     const keys = [...goingIds, ...stayingIds].map((id) => `${going.workspaceId}:${id}`);
     await api.database.execute(
       `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step)

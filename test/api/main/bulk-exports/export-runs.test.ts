@@ -103,7 +103,7 @@ describe('the runs of an export', () => {
     }
   });
 
-  it('are all in one response, however long the range is', async () => {
+  it('are all in one response, also those of the longest range', async () => {
     const [workspaceId] = org.workspaceIds;
     const { exportId } = await addExport(api.database, { workspaceId, projectId, word: 'long' });
     await api.database.execute(
