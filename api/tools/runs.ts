@@ -213,12 +213,12 @@ export const getRun = defineTool({
     run_id: uuid({ description: 'Id of the run. The id of a trace is the id of its root run.' }).required(),
     outline: flag({ description: 'Whether the result has the outline of the runs below.' }).default(true),
     preview_chars: integer({
-      description: 'Longer texts are cut to this number of characters. 0: no text is cut, and the run has any size.',
+      description: 'Longer texts are cut to this number of characters. 0: nothing of the run is cut.',
       minimum: Number.NEGATIVE_INFINITY,
     }).default(1_000),
   },
   output: {
-    run: { type: 'object', description: 'The run with all its fields.' },
+    run: { type: 'object', description: 'The run; only some of its fields if it is too large.' },
     outline: {
       type: 'array',
       items: { type: 'string' },

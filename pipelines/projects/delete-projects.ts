@@ -87,9 +87,9 @@ const projectRunsCondition = 'tenant_id = {tenant:UUID} AND session_id = {projec
 
 /**
  * Deletes the stored runs of a deleted project, with their attachments, feedback, dead-letter records of the in-process
- * log and rows of annotation queues, and its description and metadata, and sets `purged_at`. Usage stays, because traces are billing facts. Reads omit runs
- * of deleted projects, both before this call and for events that are stored later, which the second purge deletes. Leaves
- * a project without `deleted_at` unchanged. Idempotent.
+ * log and rows of annotation queues, and its description and metadata, and sets `purged_at`. Usage stays, because traces
+ * are billing facts. Reads omit runs of deleted projects, both before this call and for events that are stored later, which
+ * the second purge deletes. Leaves a project without `deleted_at` unchanged. Idempotent.
  */
 export async function deleteProjectRuns(
   { clickhouse, database, log }: { clickhouse: ClickHouse; database: Database; log: PurgeLog },
