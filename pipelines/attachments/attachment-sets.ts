@@ -49,7 +49,7 @@ export async function storeAttachmentSets(
       encodeUuid(workspaceId),
       encodeUuid(set),
       ...encodeString(Buffer.from(name)),
-      encodeInt64(nowMicros),
+      encodeUint64(nowMicros),
       ...encodeString(Buffer.from(mimeType)),
       ...encodeString(content),
     ]),
@@ -64,12 +64,6 @@ export async function storeAttachmentSets(
 }
 
 // Encoding functions for the format RowBinary. Source: ClickHouse documentation, "Formats for Input and Output Data".
-
-function encodeInt64(value: bigint): Buffer {
-  const bytes = Buffer.alloc(8);
-  bytes.writeBigInt64LE(value);
-  return bytes;
-}
 
 function encodeUint64(value: bigint): Buffer {
   const bytes = Buffer.alloc(8);
