@@ -1,5 +1,5 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import { computeBackoffMs, pause } from '../timeouts/backoff.ts';
 
 /**
  * SQLSTATE classes (two characters) and codes of temporary conditions, after which a retry may succeed.
@@ -56,14 +56,14 @@ const retryTimeoutMs = 10_000;
  */
 export async function retryWhileUnavailable<Result>(execute: () => Promise<Result>): Promise<Result> {
   const startedAtMs = performance.now();
-  for (let pauseMs = 50; ; pauseMs = Math.min(pauseMs * 2, 1_000)) {
+  for (let attempt = 0; ; attempt++) {
     try {
       return await execute();
     } catch (raw) {
       const error = toDatabaseError(raw);
       const isTransient = isRunlakeError(error) && error.retryable;
       if (!isTransient || performance.now() - startedAtMs > retryTimeoutMs) throw error;
-      await pause(pauseMs);
+      await pause(computeBackoffMs(attempt, 50, 1_000));
     }
   }
 }
