@@ -124,9 +124,7 @@ export function readAttachment(
 export function validateAttachmentName(name: string): string | undefined {
   if (name === '') return 'the part name contains no attachment name';
   if ([...name].length > maxNameCharacters) return `its name is longer than ${maxNameCharacters} characters`;
-  return /[\p{Cc}\p{Surrogate}]/u.test(name)
-    ? 'its name contains control characters or halves of surrogate pairs'
-    : undefined;
+  return /[\p{Cc}\p{Surrogate}]/u.test(name) ? 'its name contains control characters or lone surrogates' : undefined;
 }
 
 interface StoredAttachment {

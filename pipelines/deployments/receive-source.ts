@@ -32,7 +32,8 @@ export interface SourceReceiver {
    * Writes a body to a file and passes it to `work`, after which the file is deleted. A receiver of the same upload that
    * has not received its whole body ends: a client that lost its connection may send the source again at once.
    *
-   * @throws SOURCE_TOO_LARGE, SOURCE_NOT_STORED, BODY_TOO_SLOW, OVERLOADED; UPLOAD_LINK_INVALID if a later request has taken the upload.
+   * @throws SOURCE_TOO_LARGE, SOURCE_NOT_STORED, BODY_TOO_SLOW, OVERLOADED; UPLOAD_LINK_INVALID if a later request has
+   *   taken the upload.
    */
   receive(
     upload: ReceivedUpload,

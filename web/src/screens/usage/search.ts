@@ -1,4 +1,5 @@
 import { readKey } from '../../read-search.ts';
+
 /** Search parameters of the usage screen. */
 export interface UsageSearch {
   readonly range?: UsageRange | undefined;
