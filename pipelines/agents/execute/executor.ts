@@ -81,7 +81,7 @@ export class Executor {
       ...deps,
       process: { deploymentId, processId: this.#processId },
       requeue: (run) => releaseRun(database, { ...run, deploymentId }, { alone: false, countsAsLost: true }),
-      onAlive: () => this.wake(),
+      onAlive: () => this.#search.wake(),
     });
     this.#search = startRepeating(() => this.#claimDueRuns(), {
       maxPauseMs: 60_000,
@@ -137,7 +137,7 @@ export class Executor {
       this.#reservedSlots -= slots + extraSlots - claimedRuns.length;
     }
     for (const run of claimedRuns) this.#attempt(run, claimedAtMs);
-    if (claimedRuns.length > 0) this.wake();
+    if (claimedRuns.length > 0) this.#search.wake();
     if (claimedRuns.length > 0 || this.#isFull) return undefined;
     // `getMsToNextRun` omits runs that are overdue because a request writes to their thread; that request wakes the
     // executor.
@@ -162,7 +162,7 @@ export class Executor {
   #claimExtraRuns(): void {
     this.#extraTimer = undefined;
     this.#isExtraClaimDue = true;
-    this.wake();
+    this.#search.wake();
   }
 
   /** Starts an attempt of a claimed run. The caller has reserved a slot for it. */
@@ -188,7 +188,7 @@ export class Executor {
   }
 
   #wakeIfFull(): void {
-    if (this.#isFull) this.wake();
+    if (this.#isFull) this.#search.wake();
   }
 
   async #sweep(): Promise<void> {
@@ -197,6 +197,6 @@ export class Executor {
       .finally(async () => {
         if (await publishLateEnds(this.#deps)) this.#sweeps.wake();
       })
-      .finally(() => this.wake());
+      .finally(() => this.#search.wake());
   }
 }

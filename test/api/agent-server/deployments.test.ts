@@ -63,11 +63,15 @@ describe('two deployments of an organisation', () => {
         "SELECT pg_notify(channel, $1) FROM unnest(ARRAY['agent_runs', 'agent_cancels', 'agent_ends']) AS channel",
         [payload],
       );
+    const readCalls = () => wakeSpies.map(({ mock }) => mock.calls.length);
     try {
+      // Postgres delivers notifications in commit order: after this one, none of the runs above is on its way.
+      await notify(services.agents.deploymentId);
+      await expect.poll(() => Math.min(...readCalls()), { timeout: 10_000 }).toBeGreaterThan(0);
+      for (const spy of wakeSpies) spy.mockClear();
       for (let round = 0; round < 5; round++) await notify(first.services.agents.deploymentId);
       await notify(services.agents.deploymentId);
-      // Postgres delivers notifications in commit order.
-      await expect.poll(() => wakeSpies.map(({ mock }) => mock.calls.length), { timeout: 10_000 }).toEqual([1, 1, 1]);
+      await expect.poll(readCalls, { timeout: 10_000 }).toEqual([1, 1, 1]);
     } finally {
       for (const spy of wakeSpies) spy.mockRestore();
     }
