@@ -57,9 +57,10 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
     readonly time: number;
     /** Returns true when the worker has detected the failure. */
     hasDetected(worker: ExportWorker, exportId: string): Promise<boolean> | boolean;
-    readonly retries: number;
+    /** Whether the export run is retried; undefined if that depends on how long the server was away. */
+    readonly isRetried: boolean | undefined;
   }
-  const isRetried = async (_worker: ExportWorker, exportId: string) => {
+  const hasRetried = async (_worker: ExportWorker, exportId: string) => {
     const [run] = await shop.runs(exportId);
     return run?.errors?.retry_0?.startsWith('ClickHouse cannot be reached') ?? false;
   };
@@ -73,12 +74,12 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
       when: 'before',
       time: 2,
       hasDetected: hasLogged(/the job queues lost their connection to Redis/),
-      retries: 0,
+      isRetried: false,
     },
-    { server: 'clickhouse', step: 'find', when: 'before', time: 2, hasDetected: isRetried, retries: 1 },
-    { server: 'clickhouse', step: 'read', when: 'before', time: 3, hasDetected: isRetried, retries: 1 },
-    { server: 'postgres', step: 'upload', when: 'before', time: 2, hasDetected: sweepFails, retries: 0 },
-    { server: 'postgres', step: 'record', when: 'after', time: 2, hasDetected: sweepFails, retries: 0 },
+    { server: 'clickhouse', step: 'find', when: 'before', time: 2, hasDetected: hasRetried, isRetried: true },
+    { server: 'clickhouse', step: 'read', when: 'before', time: 3, hasDetected: hasRetried, isRetried: true },
+    { server: 'postgres', step: 'upload', when: 'before', time: 2, hasDetected: sweepFails, isRetried: undefined },
+    { server: 'postgres', step: 'record', when: 'after', time: 2, hasDetected: sweepFails, isRetried: undefined },
   ];
   test.each(pickSome(killings, 1 / 2))(
     '$server is killed $when a $step and restarted: the export continues without intervention and is complete',
@@ -101,7 +102,7 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
       expect(await shop.exportedIds(id)).toEqual(ids);
       expect(await shop.files(id)).toEqual(undisturbed);
       expect((await shop.recorded(id)).slice(0, recorded.length)).toEqual(recorded);
-      expect(made.retries > 0).toBe(killing.retries > 0);
+      if (killing.isRetried !== undefined) expect(made.retries > 0).toBe(killing.isRetried);
     },
   );
 });
