@@ -105,7 +105,8 @@ interface ServerLaunch {
   readonly times: SupervisionTimes;
 }
 
-const readyTimeoutMs = 30_000;
+/** Startup timeout. The server loads all parts first: 8,000 parts of 60 columns took 28 s on a busy machine. */
+const readyTimeoutMs = 120_000;
 
 const buildStartUpSql = (listenSql: string) =>
   `${listenSql}; ${keepRunningSql} SETTINGS max_block_size=1, function_sleep_max_microseconds_per_block=0 FORMAT Null`;
