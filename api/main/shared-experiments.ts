@@ -10,6 +10,7 @@ import { findLiveProjects } from '../../pipelines/runs/locate-run.ts';
 import { queryRuns, readOneRun, v1Envelope } from '../../pipelines/runs/query-runs.ts';
 import { publicFields, selectPublicFields } from '../../pipelines/runs/run-select.ts';
 import { openShare } from '../../pipelines/runs/shared-traces.ts';
+import { identifyShare } from '../../pipelines/shares/share-tokens.ts';
 import { JsonObject, jsonMediaType, nullable, OneOf, optional, Text, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
@@ -212,7 +213,7 @@ export const sharedExperimentOperations: readonly Operation[] = [
     handler: async ({ params, query, services }) => {
       const { organizationId, tenantId, traceId } = await openShare(services.database, params.share_token);
       if (traceId === undefined) throw runlakeError('NOT_FOUND', { what: 'Shared trace' });
-      await services.rateLimiter.takeSharedSearch({ targetId: params.share_token });
+      await services.rateLimiter.takeSharedSearch({ targetId: identifyShare(params.share_token) });
       const body = await runForTenant({ organizationId }, async () => {
         const live = await findLiveProjects(services, tenantId, traceId);
         return live.length === 0 ? emptyList : readFeedback(services, tenantId, query, { traceId });

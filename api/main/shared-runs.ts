@@ -13,6 +13,7 @@ import {
 } from '../../pipelines/runs/query-runs.ts';
 import { selectPublicFields, selectPublicV2Fields } from '../../pipelines/runs/run-select.ts';
 import { openShare, type SharedRuns } from '../../pipelines/runs/shared-traces.ts';
+import { identifyShare } from '../../pipelines/shares/share-tokens.ts';
 import { jsonMediaType, nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
@@ -128,7 +129,7 @@ const querySharedRuns = defineOperation({
   },
   handler: ({ params, body, services, request }) =>
     readSharedRuns(services, request, { token: params.share_token, filter: body.filter }, async (deps, shared) => {
-      if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: params.share_token });
+      if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: identifyShare(params.share_token) });
       const query = {
         ...shared,
         runIds: normaliseIds(body.id),

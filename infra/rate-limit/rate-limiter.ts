@@ -22,7 +22,7 @@ export interface RateLimiter {
   /** Counts one request. @throws RATE_LIMITED with the time until the next request is allowed. */
   take(caller: { readonly keyId: string; readonly organizationId: string }): Promise<void>;
   /**
-   * Counts one search with a share token, which needs no API key.
+   * Counts one search with a share token, which needs no API key. `targetId` is stored, so it must not be the token.
    *
    * @throws RATE_LIMITED, as {@link take} does.
    */
