@@ -286,6 +286,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/web/failures.test.ts': 130,
   'test/web/hostile.test.ts': 20,
   'test/web/many-projects.test.ts': 18,
+  'test/web/playground.test.ts': 31,
   'test/web/prompts.test.ts': 31,
   'test/web/public-prompts.test.ts': 20,
   'test/web/queues.test.ts': 30,

@@ -58,6 +58,18 @@ describe('the trace screen', () => {
     expect(problems).toEqual([]);
   });
 
+  it('shows the arguments of tool calls with all digits', async () => {
+    const call = {
+      id: 'call_1',
+      type: 'function',
+      function: { name: 'find', arguments: '{"id": 1234567890123456789}' },
+    };
+    const outputs = { messages: [{ role: 'assistant', content: null, tool_calls: [call] }] };
+    await open(buildTrace('digits', Date.now() - 60_000, { name: 'call', run_type: 'llm', until: 10, outputs }));
+    await detail().getByText('1234567890123456789', { exact: true }).waitFor();
+    expect(problems).toEqual([]);
+  });
+
   it('shows the details of the tokens in and out', async () => {
     const usage = {
       ...{ input_tokens: 9, output_tokens: 7, total_tokens: 16 },

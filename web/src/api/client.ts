@@ -1,3 +1,4 @@
+import { formatExact } from '../components/values/exact-json.ts';
 import type { paths } from './types.d.ts';
 
 /**
@@ -89,7 +90,7 @@ export async function callText<M extends Method, P extends Path<M>>(
 }
 
 export interface SendOptions {
-  /** Sent as JSON, or as a form. */
+  /** Sent as a form, or as JSON in which numbers that were parsed exactly keep their digits. */
   readonly body?: unknown;
   readonly signal?: AbortSignal | undefined;
   readonly headers?: Readonly<Record<string, string>>;
@@ -115,7 +116,7 @@ export async function send(
   if (deployment !== 'own' && workspaceId !== undefined && !urlsWithoutWorkspace.includes(url))
     headers.set('x-tenant-id', workspaceId);
   const init: RequestInit = { method: method.toUpperCase(), headers, credentials: 'same-origin' };
-  if (body !== undefined) init.body = isForm ? body : JSON.stringify(body);
+  if (body !== undefined) init.body = isForm ? body : formatExact(body, 0);
   if (signal) init.signal = signal;
   const response = await fetch(url, init).catch((cause: unknown) => {
     if (signal?.aborted) throw cause;

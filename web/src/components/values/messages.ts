@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from './exact-json.ts';
+import { isJsonObject, type JsonObject, parseExact } from './exact-json.ts';
 
 /**
  * Finds the messages of a conversation in inputs and outputs: OpenAI chat completions, LangChain messages (as objects
@@ -120,7 +120,7 @@ function readToolCalls(message: JsonObject): readonly ToolCall[] {
 function parseArguments(value: unknown): unknown {
   if (typeof value !== 'string') return value;
   try {
-    return JSON.parse(value);
+    return parseExact(value);
   } catch {
     return value;
   }

@@ -1,6 +1,7 @@
 import { createContext, useContext } from 'react';
 import { fillPath, send } from '../../api/client.ts';
 import { readEvents, type ServerEvent } from '../../api/event-stream.ts';
+import { parseExact } from '../../components/values/exact-json.ts';
 
 /** A header that authenticates requests to a deployment with authentication of its own. */
 export interface OwnHeader {
@@ -55,7 +56,7 @@ export function createAgentClient(
     key: ['agents', id, version],
     async request<T>(method: string, path: string, options: AgentRequest = {}) {
       const text = await (await open(method, path, options, 'application/json')).text();
-      return (text === '' ? undefined : JSON.parse(text)) as T;
+      return (text === '' ? undefined : parseExact(text)) as T;
     },
     async stream(method, path, options = {}) {
       const response = await open(method, path, options, 'text/event-stream');

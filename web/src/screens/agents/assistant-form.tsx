@@ -4,7 +4,7 @@ import { type FormEvent, useState } from 'react';
 import { readForm } from '../../components/read-form.ts';
 import { Problem } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
-import { isJsonObject } from '../../components/values/exact-json.ts';
+import { formatExact, isJsonObject, parseExact } from '../../components/values/exact-json.ts';
 import { useAgentClient } from './agent-client.ts';
 import { useDeploymentSearch } from './use-deployment-search.ts';
 
@@ -12,7 +12,7 @@ const objects = { config: 'Configuration', context: 'Context', metadata: 'Metada
 type ObjectField = keyof typeof objects;
 const fieldNames = Object.keys(objects) as ObjectField[];
 
-const format = (value: unknown) => JSON.stringify(value ?? {}, null, 2);
+const format = (value: unknown) => formatExact(value ?? {});
 
 /** Creates an assistant of one of `graphIds`, or a new version of `assistant`, with the fields that were changed. */
 export function AssistantForm({
@@ -108,7 +108,7 @@ export function AssistantForm({
 /** Returns the JSON object of a text; undefined if it is none. An empty text is an empty object. */
 function parseObject(text: string): object | undefined {
   try {
-    const value: unknown = JSON.parse(text === '' ? '{}' : text);
+    const value = parseExact(text === '' ? '{}' : text);
     return isJsonObject(value) ? value : undefined;
   } catch {
     return undefined;

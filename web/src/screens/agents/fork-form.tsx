@@ -3,6 +3,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { Problem } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
+import { parseExact } from '../../components/values/exact-json.ts';
 import { useAgentClient } from './agent-client.ts';
 import { useAssistantOfThread, useGraph } from './agent-queries.ts';
 import { useDeploymentSearch } from './use-deployment-search.ts';
@@ -37,7 +38,7 @@ export function ForkForm({
     event.preventDefault();
     const asNode = String(new FormData(event.currentTarget).get('node'));
     try {
-      const parsed: unknown = JSON.parse(values);
+      const parsed = parseExact(values);
       setProblem(undefined);
       update.mutate({ values: parsed, checkpoint_id: checkpointId, ...(asNode !== '' && { as_node: asNode }) });
     } catch (error) {

@@ -1,4 +1,4 @@
-import { isJsonObject } from '../../components/values/exact-json.ts';
+import { formatExact, isJsonObject } from '../../components/values/exact-json.ts';
 
 /**
  * A graph run as its stream shows it: the state, tokens of messages that are not in the state yet, updates of nodes, and
@@ -113,7 +113,7 @@ function mergeCalls(former: Calls, chunks: unknown): Calls {
 function listCalls(calls: unknown): Calls {
   return (Array.isArray(calls) ? calls : []).filter(isJsonObject).map(({ name, args }) => ({
     name: String(name),
-    args: JSON.stringify(args),
+    args: formatExact(args, 0),
   }));
 }
 
@@ -130,5 +130,5 @@ function describeError(data: unknown): string {
   if (!isJsonObject(data)) return String(data);
   const { error, message } = data;
   const parts = [error, message].filter((part) => typeof part === 'string' && part !== '');
-  return parts.length > 0 ? parts.join(': ') : JSON.stringify(data);
+  return parts.length > 0 ? parts.join(': ') : formatExact(data, 0);
 }

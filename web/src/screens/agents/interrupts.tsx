@@ -1,6 +1,7 @@
 import type { ThreadState } from '@langchain/langgraph-sdk';
 import { type FormEvent, useState } from 'react';
 import { Problem } from '../../components/states.tsx';
+import { parseExact } from '../../components/values/exact-json.ts';
 import { ValueView } from '../../components/values/value-view.tsx';
 
 interface OpenInterrupt {
@@ -26,7 +27,7 @@ export function Interrupts({
     try {
       const answers = interrupts.map(({ id }) => [
         id,
-        data.get(`form ${id}`) === 'json' ? JSON.parse(String(data.get(id))) : String(data.get(id)),
+        data.get(`form ${id}`) === 'json' ? parseExact(String(data.get(id))) : String(data.get(id)),
       ]);
       setProblem(undefined);
       onAnswer?.(answers.length === 1 ? answers[0]?.[1] : Object.fromEntries(answers));

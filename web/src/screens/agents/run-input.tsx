@@ -1,5 +1,6 @@
 import { type FormEvent, type KeyboardEvent, useState } from 'react';
 import { Problem } from '../../components/states.tsx';
+import { formatExact, parseExact } from '../../components/values/exact-json.ts';
 import { useSchemas } from './agent-queries.ts';
 
 type Form = 'Message' | 'JSON';
@@ -30,7 +31,7 @@ export function RunInput({
   const form = chosen ?? (properties && !('messages' in properties) ? 'JSON' : 'Message');
   const [message, setMessage] = useState('');
   const [written, setJson] = useState<string>();
-  const json = written ?? JSON.stringify(buildTemplate(properties), null, 2);
+  const json = written ?? formatExact(buildTemplate(properties));
   const [problem, setProblem] = useState<string>();
 
   const run = () => {
@@ -41,7 +42,7 @@ export function RunInput({
       return;
     }
     try {
-      onRun({ input: JSON.parse(json) });
+      onRun({ input: parseExact(json) });
     } catch (error) {
       setProblem(`The input is not JSON: ${(error as Error).message}`);
     }

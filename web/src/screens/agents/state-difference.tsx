@@ -1,6 +1,7 @@
 import type { ThreadState } from '@langchain/langgraph-sdk';
 import { useMemo } from 'react';
 import { showInvisible } from '../../components/text.tsx';
+import { ExactNumber } from '../../components/values/exact-json.ts';
 import { JsonTree } from '../../components/values/json-tree.tsx';
 
 interface Difference {
@@ -11,7 +12,7 @@ interface Difference {
 }
 const maxDifferences = 200;
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null;
+  typeof value === 'object' && value !== null && !(value instanceof ExactNumber);
 
 /** The differences between the states of two checkpoints. */
 export function StateDifference({ before, after }: { readonly before: ThreadState; readonly after: ThreadState }) {
@@ -52,6 +53,7 @@ function findDifferences(before: unknown, after: unknown): readonly Difference[]
   const found: Difference[] = [];
   const compare = (one: unknown, two: unknown, path: string): void => {
     if (found.length === maxDifferences || Object.is(one, two)) return;
+    if (one instanceof ExactNumber && two instanceof ExactNumber && one.source === two.source) return;
     if (!isObject(one) || !isObject(two) || Array.isArray(one) !== Array.isArray(two)) {
       found.push({ path: path || '(state)', before: one, after: two });
       return;

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'react';
 import { ApiError } from '../../api/client.ts';
+import { parseExact } from '../../components/values/exact-json.ts';
 import { type AgentClient, type AgentRequest, useAgentClient } from './agent-client.ts';
 import { applyEvent, idleRun, type RunView } from './graph-run.ts';
 
@@ -81,7 +82,7 @@ async function readRun(
         lastEventId = lastId;
         attempt = 0;
         if (data === '') continue;
-        show((former) => ({ ...applyEvent(former, event, JSON.parse(data)), phase: 'running' }));
+        show((former) => ({ ...applyEvent(former, event, parseExact(data)), phase: 'running' }));
       }
       return;
     } catch (error) {
