@@ -105,6 +105,17 @@ export async function openWithPermissions(
   return page;
 }
 
+/** Loses the response of the next request with this method to a URL that matches; the server processes the request. */
+export async function loseResponse(page: Page, method: string, url: RegExp): Promise<void> {
+  let isLost = false;
+  await page.route(url, async (route) => {
+    if (isLost || route.request().method() !== method) return route.fallback();
+    isLost = true;
+    await route.fetch();
+    await route.abort('connectionreset');
+  });
+}
+
 /** Collects what must not happen on a page: exceptions, refusals of the content security policy, requests to other hosts. */
 export function watchPage(page: Page): { readonly problems: string[] } {
   const problems: string[] = [];

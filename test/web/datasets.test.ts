@@ -5,6 +5,7 @@ import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   eventually,
   expectAccessible,
+  loseResponse,
   openContext,
   openWithPermissions,
   type SignedInBrowser,
@@ -155,6 +156,19 @@ describe('the examples of a dataset', () => {
     await page.getByRole('button', { name: 'Delete the example' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
     await page.getByText('This version has no examples').waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('are added once, although the response to the first request is lost', async () => {
+    const id = await addDataset('repeated', 0);
+    await page.goto(`/datasets/${id}?example=new`);
+    await loseResponse(page, 'POST', /\/examples$/);
+    await field('Inputs').fill('{"n": 1}');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('alert').getByText('Runlake does not answer').waitFor();
+    await page.getByRole('button', { name: 'Save' }).click();
+    await detail().waitFor();
+    await eventually(rowCount).toBe(1);
     expect(problems).toEqual([]);
   });
 

@@ -5,6 +5,7 @@ import {
   createKey,
   eventually,
   expectAccessible,
+  loseResponse,
   openContext,
   openWithPermissions,
   type SignedInBrowser,
@@ -116,6 +117,18 @@ describe('annotation queues', () => {
     await eventually(counts).toBe('1 to review, 0 with others, 0 done');
     await page.getByRole('link', { name: 'Queues' }).first().click();
     await eventually(() => row.getByRole('cell').nth(1).textContent()).toBe('1');
+    expect(problems).toEqual([]);
+  });
+
+  it('are created once, although the response to the first request is lost', async () => {
+    await page.goto('/queues');
+    await loseResponse(page, 'POST', /\/annotation-queues$/);
+    await page.getByLabel('Name').fill('repeated');
+    await page.getByRole('button', { name: 'Create a queue' }).click();
+    await page.getByRole('alert').getByText('Runlake does not answer').waitFor();
+    await page.getByRole('button', { name: 'Create a queue' }).click();
+    await page.getByRole('link', { name: 'repeated' }).first().waitFor();
+    expect(await ask('GET', 'annotation-queues?name=repeated')).toHaveLength(1);
     expect(problems).toEqual([]);
   });
 

@@ -4,6 +4,7 @@ import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   eventually,
   expectAccessible,
+  loseResponse,
   openContext,
   type SignedInBrowser,
   startSignedIn,
@@ -67,6 +68,24 @@ describe('the trace screen', () => {
     const outputs = { messages: [{ role: 'assistant', content: null, tool_calls: [call] }] };
     await open(buildTrace('digits', Date.now() - 60_000, { name: 'call', run_type: 'llm', until: 10, outputs }));
     await detail().getByText('1234567890123456789', { exact: true }).waitFor();
+    expect(problems).toEqual([]);
+  });
+
+  it('adds feedback once, although the response to the first request is lost', async () => {
+    const runs = buildTrace('repeated', Date.now() - 60_000, { name: 'rated', until: 10 });
+    await open(runs, `/runs/${runs[0]?.id}?tab=Feedback`);
+    await loseResponse(page, 'POST', /\/feedback$/);
+    await page.getByRole('textbox', { name: 'Key' }).fill('correct');
+    await page.getByRole('button', { name: 'Add' }).click();
+    await page.getByRole('alert').getByText('Runlake does not answer').waitFor();
+    await page.getByRole('button', { name: 'Add' }).click();
+    const entries = detail().locator('.feedback-list li');
+    await entries.first().waitFor();
+    expect(await entries.count()).toBe(1);
+    // Another one is another entry.
+    await page.getByRole('textbox', { name: 'Key' }).fill('correct');
+    await page.getByRole('button', { name: 'Add' }).click();
+    await eventually(() => entries.count()).toBe(2);
     expect(problems).toEqual([]);
   });
 

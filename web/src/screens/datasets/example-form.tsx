@@ -1,7 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
-import { v4 as createUuid } from 'uuid';
 import { fillPath, send } from '../../api/client.ts';
+import { useNewId } from '../../components/new-id.ts';
 import { readForm } from '../../components/read-form.ts';
 import { useFirstFieldFocus } from '../../components/shortcuts.tsx';
 import { Problem } from '../../components/states.tsx';
@@ -32,6 +32,7 @@ export function ExampleForm({
     Outputs: example?.outputs ? formatExact(example.outputs) : '',
     Metadata: example ? formatExact(omitSplits(example)) : '',
   };
+  const { id: newId, onSettled } = useNewId();
   const save = useMutation({
     mutationFn: async (form: FormData) => {
       const method = example ? 'patch' : 'post';
@@ -39,6 +40,7 @@ export function ExampleForm({
         body: form,
       });
     },
+    onSettled,
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
     const read = readForm(event);
@@ -51,7 +53,7 @@ export function ExampleForm({
     );
     setProblems(found);
     if (Object.keys(found).length > 0) return;
-    const id = example?.id ?? createUuid();
+    const id = example?.id ?? newId;
     const splitList = read('splits')
       .split(',')
       .map((each) => each.trim());

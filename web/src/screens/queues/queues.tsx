@@ -5,6 +5,7 @@ import { type Body, call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
+import { useNewId } from '../../components/new-id.ts';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { EmptyState, MoreButton, PagesState, PartProblem, Permitted, Problem } from '../../components/states.tsx';
@@ -30,10 +31,12 @@ function QueueList() {
       call('get', '/api/v1/annotation-queues', { query: { limit: pageSize, offset: pageParam }, signal }),
     ...offsetPages(pageSize),
   });
+  const { id, onSettled } = useNewId();
   const create = useMutation({
     mutationFn: (body: Body<'post', '/api/v1/annotation-queues'>) =>
       call('post', '/api/v1/annotation-queues', { body }),
     onSuccess: () => client.invalidateQueries({ queryKey: ['queues'] }),
+    onSettled,
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
     const form = event.currentTarget;
@@ -44,6 +47,7 @@ function QueueList() {
       .filter((key) => key !== '');
     create.mutate(
       {
+        id,
         name: read('name'),
         rubric_instructions: read('instructions') || null,
         rubric_items: [...new Set(keys)].map((feedback_key) => ({ feedback_key })),

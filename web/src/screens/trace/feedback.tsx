@@ -2,6 +2,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { useNewId } from '../../components/new-id.ts';
 import { readForm } from '../../components/read-form.ts';
 import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
@@ -68,11 +69,13 @@ function FeedbackList({ run }: { readonly run: RatedRun }) {
 
 function FeedbackForm({ run, onSent }: { readonly run: RatedRun; readonly onSent: () => void }) {
   const [problem, setProblem] = useState<string>();
+  const { id, onSettled } = useNewId();
   const send = useMutation({
     mutationFn: (body: { key: string; score: number | null; comment: string | null }) =>
       call('post', '/api/v1/feedback', {
         body: {
           ...body,
+          id,
           run_id: run.id,
           trace_id: run.trace_id,
           session_id: run.session_id,
@@ -80,6 +83,7 @@ function FeedbackForm({ run, onSent }: { readonly run: RatedRun; readonly onSent
         },
       }),
     onSuccess: onSent,
+    onSettled,
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
     const form = event.currentTarget;
