@@ -194,6 +194,43 @@ describe('the traces screen', () => {
     }
   });
 
+  it('has no gap in the live tail after more new traces than a page has', async () => {
+    await page.getByRole('button', { name: 'Live' }).click();
+    const polls = '**/api/v2/runs/query';
+    await page.waitForResponse(polls);
+    // As in a tab in the background, the browser does not poll.
+    await page.route(polls, (route) => route.abort());
+    const now = Date.now();
+    const runs = Array.from({ length: 150 }, (_, index) =>
+      buildTrace('support-agent', now + index, { name: 'unseen', until: 10 }),
+    );
+    await sendRuns(runlake.url, runlake.apiKey, runs.flat());
+    await page.unroute(polls);
+    const newest = rows().nth(1);
+    await eventually(() => newest.textContent()).toContain('unseen');
+    await eventually(async () => {
+      await page.locator('.virtual-scroll').evaluate((element) => element.scrollTo(0, element.scrollHeight));
+      return page.getByText('these are all.').count();
+    }).toBe(1);
+    await eventually(() => figure('Runs')).toBe(String(await count()));
+  });
+
+  it('shows a run no longer when it has ended, if the live tail shows runs that have not', async () => {
+    const [root] = buildTrace('support-agent', Date.now(), { name: 'not ended yet' });
+    await page.getByRole('button', { name: 'Not ended' }).click();
+    await page.getByRole('button', { name: 'Live' }).click();
+    await sendRuns(runlake.url, runlake.apiKey, root ? [root] : []);
+    const row = rows().filter({ hasText: 'not ended yet' });
+    await row.waitFor();
+    const ended = await fetch(`${runlake.url}/api/v1/runs/${root?.id}`, {
+      method: 'PATCH',
+      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+      body: JSON.stringify({ end_time: new Date().toISOString() }),
+    });
+    expect(ended.status).toBe(202);
+    await eventually(() => row.count()).toBe(0);
+  });
+
   it('chooses columns and remembers them', async () => {
     await page.getByRole('button', { name: 'Columns' }).click();
     await page.getByRole('checkbox', { name: 'Thread' }).check();

@@ -1,10 +1,11 @@
-import { keepPreviousData, useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type InfiniteData, keepPreviousData, useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useMemo } from 'react';
 import { type Answer, type Body, call } from '../../api/client.ts';
 import { useReadTime } from '../../api/read-time.ts';
 import { buildConditions, type RunConditions, type TracesSearch, toStatsConditions } from './search.ts';
 
-export type RunRow = Answer<'post', '/api/v2/runs/query'>['items'][number];
+type RunPage = Answer<'post', '/api/v2/runs/query'>;
+export type RunRow = RunPage['items'][number];
 type Select = NonNullable<Body<'post', '/api/v2/runs/query'>['selects']>[number];
 
 const lists = ['runs', 'runs-head', 'run-stats'];
@@ -34,8 +35,15 @@ const selects = [
 /** Maximum number of rows that live updates add. Beyond it, the pages must be read again. */
 const maxLiveRows = 2000;
 
+/** The rows of the newest page, and of earlier ones; with `isWhole`, all runs that match. */
+interface Head {
+  readonly rows: readonly RunRow[];
+  readonly isWhole: boolean;
+}
+
 /**
- * Reads runs, newest first, page by page. With `isLive`, reads the newest page every two seconds.
+ * Reads runs, newest first, page by page. With `isLive`, reads the newest page every two seconds. If it does not reach
+ * the known rows, for example because the browser did not poll in the background, the pages are read anew.
  *
  * @param key All values that the conditions depend on.
  */
@@ -58,8 +66,9 @@ export function useRunPages({
       body: { ...conditions, selects: [...selects], page_size: pageSize, cursor },
       signal,
     });
+  const pagesKey = ['runs', ...key];
   const pages = useInfiniteQuery({
-    queryKey: ['runs', ...key],
+    queryKey: pagesKey,
     queryFn: ({ pageParam, signal }) => read(pageParam, signal),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => (page.has_more ? page.next_cursor : undefined),
@@ -69,17 +78,28 @@ export function useRunPages({
   const headKey = ['runs-head', ...key];
   const head = useQuery({
     queryKey: headKey,
-    // Rows that newer runs have moved out of the first page stay.
-    queryFn: async ({ signal }) =>
-      mergeRows((await read(null, signal)).items, client.getQueryData<readonly RunRow[]>(headKey) ?? []),
+    queryFn: async ({ signal }): Promise<Head> => {
+      const { items, has_more } = await read(null, signal);
+      // Rows that no longer match, such as those of runs that have ended, disappear.
+      if (!has_more) return { rows: items, isWhole: true };
+      const first = client.getQueryData<InfiniteData<RunPage>>(pagesKey)?.pages[0]?.items ?? [];
+      const known = client.getQueryData<Head>(headKey)?.rows ?? first;
+      const knownIds = new Set(known.map(({ id }) => id));
+      if (known.length === 0 || items.some(({ id }) => knownIds.has(id)))
+        // Rows that newer runs have moved out of the first page stay.
+        return { rows: mergeRows(items, known), isWhole: false };
+      void client.resetQueries({ queryKey: pagesKey, exact: true });
+      return { rows: items, isWhole: false };
+    },
     enabled: isLive,
     refetchInterval: livePollMs,
   });
   const rows = useMemo(() => {
     const older = pages.data?.pages.flatMap(({ items }) => items) ?? [];
-    return isLive && head.data ? mergeRows(head.data, older) : older;
+    if (!isLive || !head.data) return older;
+    return head.data.isWhole ? head.data.rows : mergeRows(head.data.rows, older);
   }, [pages.data, head.data, isLive]);
-  return { pages, rows, liveError: head.error, isFull: (head.data?.length ?? 0) > maxLiveRows };
+  return { pages, rows, liveError: head.error, isFull: (head.data?.rows.length ?? 0) > maxLiveRows };
 }
 
 /** Reads the runs that match `search`, and their statistics. */
