@@ -231,6 +231,31 @@ describe('the traces screen', () => {
     await eventually(() => row.count()).toBe(0);
   });
 
+  it('shows a range that ends when it is chosen, and moves its figures while live tail is on', async () => {
+    await page.clock.install();
+    await page.reload();
+    await rows().nth(1).waitFor();
+    const minutes = (time: string) => (Date.parse(time) - Date.now()) / 60_000;
+    await page.clock.fastForward('02:00:00');
+    const [list, figures] = await Promise.all([
+      page.waitForRequest('**/api/v2/runs/query'),
+      page.waitForRequest('**/api/v1/runs/stats'),
+      page
+        .getByRole('button', { name: 'Last 7 days' })
+        .click()
+        .then(() => page.getByRole('button', { name: 'Last hour' }).click()),
+    ]);
+    expect(minutes(list.postDataJSON().min_start_time)).toBeGreaterThan(58);
+    expect(minutes(figures.postDataJSON().start_time)).toBeGreaterThan(58);
+    await page.getByRole('button', { name: 'Live' }).click();
+    await page.clock.fastForward('01:00:00');
+    const later = await page.waitForRequest(
+      (request) => request.url().endsWith('/runs/stats') && minutes(request.postDataJSON().start_time) > 100,
+    );
+    expect(minutes(later.postDataJSON().start_time)).toBeGreaterThan(118);
+    expect(problems).toEqual([]);
+  });
+
   it('chooses columns and remembers them', async () => {
     await page.getByRole('button', { name: 'Columns' }).click();
     await page.getByRole('checkbox', { name: 'Thread' }).check();

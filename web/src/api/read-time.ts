@@ -1,4 +1,4 @@
-import { hashKey, useQueryClient } from '@tanstack/react-query';
+import { hashKey, type QueryClient, useQueryClient } from '@tanstack/react-query';
 import type { RouterHistory } from '@tanstack/react-router';
 import { useCallback, useEffect, useState } from 'react';
 
@@ -14,19 +14,18 @@ export function watchReturns(history: RouterHistory): void {
 
 /**
  * The time at which the lists of a screen are read, in milliseconds since the epoch, and how to read them anew. Their
- * query keys begin with one of `names` and `scope`, and end with the filters and this time. A visit reads the lists
- * anew; back and forward show them as they were, with the pages that were loaded. Lists of earlier times are forgotten.
+ * query keys begin with one of `names` and `scope`, and end with the filters and this time. A visit and other filters
+ * read the lists anew; back and forward show them as they were, with the pages that were loaded. Lists of earlier times
+ * are forgotten.
  */
 export function useReadTime(names: readonly string[], scope: string, filters: object) {
   const client = useQueryClient();
-  const [now, setNow] = useState(() => {
-    if (!isReturn) return Date.now();
-    const wanted = hashKey([names[0], scope, filters]);
-    const kept = client
-      .getQueryCache()
-      .findAll({ predicate: ({ queryKey }) => hashKey(queryKey.slice(0, -1)) === wanted });
-    return Number(kept.at(-1)?.queryKey.at(-1) ?? Date.now());
-  });
+  const key = hashKey([names[0], scope, filters]);
+  const [kept, setKept] = useState(() => ({ key, now: findTime(client, key) }));
+  // A range such as the last hour ends when it is chosen.
+  const current = kept.key === key ? kept : { key, now: findTime(client, key) };
+  if (current !== kept) setKept(current);
+  const { now } = current;
   useEffect(
     () =>
       client.removeQueries({
@@ -35,5 +34,12 @@ export function useReadTime(names: readonly string[], scope: string, filters: ob
       }),
     [client, names, scope, now],
   );
-  return { now, readAnew: useCallback(() => setNow(Date.now()), []) };
+  return { now, readAnew: useCallback(() => setKept((before) => ({ ...before, now: Date.now() })), []) };
+}
+
+/** Returns the time of the list that a return shows as it was; otherwise the present. */
+function findTime(client: QueryClient, key: string): number {
+  if (!isReturn) return Date.now();
+  const lists = client.getQueryCache().findAll({ predicate: ({ queryKey }) => hashKey(queryKey.slice(0, -1)) === key });
+  return Number(lists.at(-1)?.queryKey.at(-1) ?? Date.now());
 }

@@ -123,7 +123,8 @@ export function useRuns(projectId: string, search: TracesSearch) {
     queryFn: ({ signal }) =>
       call('post', '/api/v1/runs/stats', {
         body: {
-          ...toStatsConditions(conditions),
+          // Of a preset range, the figures move with the time.
+          ...toStatsConditions(live ? buildConditions(projectId, search, Date.now()) : conditions),
           select: ['run_count', 'latency_p50', 'latency_p99', 'error_rate', 'total_tokens', 'total_cost', 'run_facets'],
         },
         signal,
