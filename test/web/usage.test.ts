@@ -173,6 +173,19 @@ describe('the usage screen', () => {
     await context.close();
   });
 
+  it('ends with the present hour when it is read again', async () => {
+    await page.clock.install();
+    await open('range=24h');
+    const newest = async () => (await table().getByRole('columnheader').allTextContents())[5];
+    const before = await newest();
+    await page.clock.fastForward('03:00:00');
+    await page.evaluate(() => window.dispatchEvent(new Event('visibilitychange')));
+    await eventually(
+      async () => (Number(((await newest()) ?? '').slice(0, 2)) + 24 - Number(before?.slice(0, 2))) % 24,
+    ).toBe(3);
+    expect(problems).toEqual([]);
+  });
+
   it.each(['24h', '31d', '13w'] as const)('saves the CSV that the API exports: %s', async (range) => {
     const buckets = listBuckets(range, Date.now());
     for (const group of ['project', 'user', 'api_key']) {

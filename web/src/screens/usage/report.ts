@@ -55,18 +55,18 @@ export function listBuckets(range: UsageRange, now: number): UsageBucket[] {
 }
 
 /**
- * Reads the usage of the buckets. The API divides a range by its length, into hours, days or weeks as here, but never
- * into calendar months; so each month has a request, whose days are added up. That is exact: a trace and its tokens
- * count in one hour only. Requests are also divided by workspaces.
+ * Reads the usage of a range that ends now. The API divides a range by its length, into hours, days or weeks as here,
+ * but never into calendar months; so each month has a request, whose days are added up. That is exact: a trace and its
+ * tokens count in one hour only. Requests are also divided by workspaces.
  */
 export async function readUsage(
   kind: 'traces' | 'tokens',
   group: UsageGroup,
   range: UsageRange,
-  buckets: readonly UsageBucket[],
   workspaceIds: readonly string[],
   signal: AbortSignal,
 ): Promise<UsageReport> {
+  const buckets = listBuckets(range, Date.now());
   const chunks = Array.from({ length: Math.ceil(workspaceIds.length / maxWorkspaces) }, (_, index) =>
     workspaceIds.slice(index * maxWorkspaces, (index + 1) * maxWorkspaces),
   );

@@ -6,7 +6,7 @@ import { formatCost, formatCount, formatPercent, formatUtc } from '../../compone
 import { Heading } from '../../components/heading.tsx';
 import { EmptyState, PartProblem, Permitted, QueryState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
-import { listBuckets, readUsage } from './report.ts';
+import { readUsage } from './report.ts';
 import {
   type UsageGroup,
   type UsageRange,
@@ -40,13 +40,12 @@ function UsageReport() {
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   const { workspaces } = useWorkspaces();
   const ids = workspaces.map(({ id }) => id);
-  const buckets = useMemo(() => listBuckets(range, Date.now()), [range]);
   // Traces are counted already and arrive at once; tokens and costs are summed on request.
   const canReadRuns = usePermission('runs:read');
   const readReport = (kind: 'traces' | 'tokens', enabled: boolean) => ({
-    queryKey: ['usage', kind, group, range, buckets, ids.join()],
+    queryKey: ['usage', kind, group, range, ids.join()],
     enabled: enabled && ids.length > 0,
-    queryFn: ({ signal }: { readonly signal: AbortSignal }) => readUsage(kind, group, range, buckets, ids, signal),
+    queryFn: ({ signal }: { readonly signal: AbortSignal }) => readUsage(kind, group, range, ids, signal),
   });
   const traces = useQuery(readReport('traces', true));
   const tokens = useQuery(readReport('tokens', canReadRuns));
@@ -56,9 +55,11 @@ function UsageReport() {
     [report, range, group, tokens.data, show],
   );
   const save = () => {
+    if (!report) return;
+    const { buckets } = report;
     const days = [buckets[0]?.startMs, buckets.at(-1)?.endMs].map((ms) => new Date(ms ?? 0).toISOString().slice(0, 10));
     const name = `usage-by-${group}-${days.join('-to-')}.csv`;
-    if (report) saveFile(name, 'text/csv;charset=utf-8', formatUsageCsv(report, tokens.data !== undefined));
+    saveFile(name, 'text/csv;charset=utf-8', formatUsageCsv(report, tokens.data !== undefined));
   };
   return (
     <>
