@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { deferred } from '../infra/deferred.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   createKey,
@@ -198,6 +199,64 @@ describe('annotation queues', () => {
     await page.keyboard.press('d');
     await page.getByText('Nothing is left to review').waitFor();
     await eventually(counts).toBe('0 to review, 0 with others, 3 done');
+    expect(problems).toEqual([]);
+  });
+
+  it('keep a note beside a criterion with its key', async () => {
+    const { queueId, runIds } = await createQueue('noted', ['noted'], { rubric_items: [{ feedback_key: 'note' }] });
+    await page.goto(`/queues/${queueId}`);
+    await page.getByLabel('Score of note').fill('3');
+    await page.getByRole('textbox', { name: 'Note', exact: true }).fill('Seen.');
+    await page.getByRole('button', { name: 'Done' }).click();
+    await page.getByText('Nothing is left to review').waitFor();
+    const kept = await listFeedback(runIds[0]);
+    expect(kept.map(({ score, comment }) => [score, comment])).toEqual(
+      expect.arrayContaining([
+        [3, null],
+        [null, 'Seen.'],
+      ]),
+    );
+    expect(problems).toEqual([]);
+  });
+
+  it('do not leave a run while its review is being completed, and take no keys behind a dialog', async () => {
+    const { queueId } = await createQueue('slow', ['first', 'second'], { rubric_items: [] });
+    await page.goto(`/queues/${queueId}`);
+    await eventually(() => heading().textContent()).toBe('first');
+    await page.keyboard.press('?');
+    await page.getByRole('dialog').waitFor();
+    await page.keyboard.press('d');
+    await page.keyboard.press('Escape');
+    const { promise: held, resolve: release } = deferred();
+    const sent: unknown[] = [];
+    await page.route('**/annotation-queues/status/*', async (route) => {
+      const { status } = route.request().postDataJSON() as { status: string | null };
+      if (status !== 'in_progress') sent.push(status);
+      if (status === 'completed') await held;
+      await route.continue();
+    });
+    await page.keyboard.press('d');
+    await eventually(() => sent).toEqual(['completed']);
+    await page.keyboard.press('s');
+    expect(await page.getByRole('button', { name: 'Skip' }).isDisabled()).toBe(true);
+    expect(await heading().textContent()).toBe('first');
+    release();
+    await eventually(() => heading().textContent()).toBe('second');
+    await eventually(counts).toBe('1 to review, 0 with others, 1 done');
+    expect(sent).toEqual(['completed']);
+    expect(problems).toEqual([]);
+  });
+
+  it('show runs that are added while nothing is left', async () => {
+    await page.clock.install();
+    const { queueId } = await createQueue('refilled', []);
+    await page.goto(`/queues/${queueId}`);
+    await page.getByText('Nothing is left to review').waitFor();
+    await ask('POST', `annotation-queues/${queueId}/runs`, [await sendRun('late')]);
+    // The numbers are read every ten seconds.
+    await page.clock.fastForward('00:11');
+    await eventually(counts).toBe('1 to review, 0 with others, 0 done');
+    await eventually(() => heading().textContent()).toBe('late');
     expect(problems).toEqual([]);
   });
 

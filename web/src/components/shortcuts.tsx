@@ -14,7 +14,7 @@ function isTyping(event: KeyboardEvent): boolean {
   return event.target instanceof HTMLElement && event.target.matches('input, textarea, select, [contenteditable]');
 }
 
-/** Runs a shortcut when its key is pressed outside of inputs, without a modifier. */
+/** Runs a shortcut when its key is pressed outside of inputs, without a modifier, and while no dialog is open. */
 export function useShortcuts(shortcuts: Readonly<Record<string, Shortcut>>): void {
   const current = useRef(shortcuts);
   current.current = shortcuts;
@@ -22,6 +22,7 @@ export function useShortcuts(shortcuts: Readonly<Record<string, Shortcut>>): voi
     shown.add(current);
     const onKey = (event: KeyboardEvent) => {
       if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey || isTyping(event)) return;
+      if (document.querySelector('dialog[open]') !== null) return;
       const shortcut = current.current[event.key];
       if (!shortcut?.run) return;
       event.preventDefault();

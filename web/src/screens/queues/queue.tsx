@@ -65,7 +65,7 @@ function Review({ queue }: { readonly queue: Queue }) {
     canReview: canUpdate,
     onShow: (item) => void navigate({ search: (before) => ({ ...before, item }), replace: true }),
   });
-  const { pages, counts, items, item, isTaken, reservation, moveToEnd, skip } = review;
+  const { pages, counts, items, item, isTaken, reservation, moveToEnd, skip, canStep } = review;
   // Unsaved reviews of skipped items. They are lost when the viewer leaves the queue.
   const drafts = useRef(new Map<string, Draft>()).current;
   const problem = review.finish.error ?? moveToEnd.error ?? (isTaken ? undefined : reservation.error);
@@ -90,7 +90,7 @@ function Review({ queue }: { readonly queue: Queue }) {
               type="button"
               className="button"
               title="Previous (p)"
-              disabled={items.length < 2}
+              disabled={!canStep}
               onClick={() => skip.mutate({ item, offset: -1 })}
             >
               Previous
@@ -99,7 +99,7 @@ function Review({ queue }: { readonly queue: Queue }) {
               type="button"
               className="button"
               title="Skip (s)"
-              disabled={items.length < 2}
+              disabled={!canStep}
               onClick={() => skip.mutate({ item, offset: 1 })}
             >
               Skip
@@ -163,7 +163,7 @@ function Review({ queue }: { readonly queue: Queue }) {
 interface Draft {
   readonly ratings: ReadonlyMap<string, Rating>;
   readonly note: string;
-  /** Feedback ids by key, so that a retry replaces the feedback of the first attempt. */
+  /** Feedback ids by criterion, so that a retry replaces the feedback of the first attempt. */
   readonly ids: Map<string, string>;
 }
 const noteKey = 'note';
@@ -181,7 +181,7 @@ function ReviewForm({
   readonly review: ReturnType<typeof useReview>;
   readonly problem: string | undefined;
 }) {
-  const { finish, moveToEnd, skip, isTaken, items } = review;
+  const { finish, moveToEnd, skip, isTaken, canStep } = review;
   // Feedback belongs to runs; feedback on a thread is given on the runs of its turns.
   const rubric = item.run_id ? (queue.rubric_items ?? []) : [];
   const configs = useConfigs(rubric.map(({ feedback_key }) => feedback_key));
@@ -208,15 +208,22 @@ function ReviewForm({
     const problems = feedback.filter((each) => typeof each === 'string');
     setInvalid(problems.length > 0 ? problems.join(' ') : undefined);
     if (problems.length > 0) return;
-    const all = feedback.filter((each) => typeof each === 'object');
-    if (draft.note.trim() !== '') all.push({ key: noteKey, score: null, value: null, comment: draft.note.trim() });
-    const before = () => Promise.all(all.map((each) => sendFeedback(item, each, draft.ids)));
+    const identify = (criterion: string) => {
+      // `crypto.randomUUID` is missing on http pages of other hosts than localhost.
+      const id = draft.ids.get(criterion) ?? createUuid();
+      draft.ids.set(criterion, id);
+      return id;
+    };
+    const all = feedback.flatMap((each) => (typeof each === 'object' ? [{ id: identify(each.key), ...each }] : []));
+    const comment = draft.note.trim();
+    // A criterion can have the key of the note, but not an empty one.
+    if (comment !== '') all.push({ id: identify(''), key: noteKey, score: null, value: null, comment });
+    const before = () => Promise.all(all.map((each) => sendFeedback(item, each)));
     finish.mutate({ id: item.id, before }, { onSuccess: () => drafts.delete(item.id) });
   };
   const later = () => {
     if (!isBusy) moveToEnd.mutate(item);
   };
-  const canStep = items.length > 1;
   useShortcuts({
     d: { label: 'Done', run: done },
     e: { label: 'Move to the end', run: later },
@@ -272,16 +279,14 @@ function ReviewForm({
 }
 
 interface NewFeedback {
+  readonly id: string;
   readonly key: string;
   readonly score: number | null;
   readonly value: string | null;
   readonly comment: string | null;
 }
 
-async function sendFeedback({ run_id, project_id }: QueueItem, feedback: NewFeedback, ids: Map<string, string>) {
-  // `crypto.randomUUID` is missing on http pages of other hosts than localhost.
-  const id = ids.get(feedback.key) ?? createUuid();
-  ids.set(feedback.key, id);
-  const body = { id, ...feedback, run_id, session_id: project_id, feedback_source: { type: 'app' } };
+async function sendFeedback({ run_id, project_id }: QueueItem, feedback: NewFeedback) {
+  const body = { ...feedback, run_id, session_id: project_id, feedback_source: { type: 'app' } };
   await call('post', '/api/v1/feedback', { body });
 }

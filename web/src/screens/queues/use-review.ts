@@ -76,6 +76,12 @@ export function useReview({
     staleTime: 0,
     refetchInterval: ({ state }) => (state.error ? false : Math.min(reservationMinutes * 30_000, maxRenewalMs)),
   });
+  // Runs that were added, or released by others, while the list was empty.
+  const isOutdated = pages.isSuccess && items.length === 0 && (counts.data?.mine ?? 0) > 0;
+  const { dataUpdatedAt } = counts;
+  useEffect(() => {
+    if (isOutdated && dataUpdatedAt > 0) void client.invalidateQueries({ queryKey: ['queue-items', queueId] });
+  }, [isOutdated, dataUpdatedAt, client, queueId]);
   const isTaken = reservation.error instanceof ApiError && reservation.error.status === 409;
   useEffect(() => {
     // The item is no longer in the list of this user; the next one is shown.
@@ -115,5 +121,7 @@ export function useReview({
       if (canReview) await setStatus(id, { status: null });
     },
   });
-  return { pages, counts, items, item, isTaken, reservation, finish, moveToEnd, skip };
+  // Leaving a run withdraws its review, so it must wait for the one that is being completed.
+  const canStep = items.length > 1 && !finish.isPending && !moveToEnd.isPending;
+  return { pages, counts, items, item, isTaken, reservation, finish, moveToEnd, skip, canStep };
 }
