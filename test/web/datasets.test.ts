@@ -230,6 +230,14 @@ describe('the versions of a dataset', () => {
     await eventually(() => changed.locator('del').count()).toBe(1);
     await expectAccessible(page);
 
+    // Without a first version, another one is compared to the version before it.
+    await page.goto(`/datasets/${id}?tab=Versions`);
+    const newer = page.getByLabel('To version');
+    await newer.selectOption({ index: 2 });
+    await difference.getByRole('region', { name: 'Changed' }).getByText(first.id).first().waitFor();
+    await newer.selectOption({ index: 3 });
+    await difference.getByText('There is no version before this one.').waitFor();
+
     await versions.nth(3).getByRole('button', { name: 'Tag' }).click();
     await page.getByRole('textbox', { name: 'Tag' }).fill('latest');
     await page.getByRole('button', { name: 'Set' }).click();

@@ -25,7 +25,8 @@ export function Versions({
     <QueryState query={versions}>
       {({ pages }) => {
         const rows = pages.flat();
-        const before = from ?? rows[1]?.as_of;
+        const at = to === undefined ? 0 : rows.findIndex(({ as_of, tags }) => as_of === to || tags.includes(to));
+        const before = from ?? (at < 0 ? undefined : rows[at + 1]?.as_of);
         const after = to ?? rows[0]?.as_of;
         if (rows.length === 0)
           return (
@@ -77,7 +78,11 @@ export function Versions({
                 />
               </div>
               {before === undefined || after === undefined ? (
-                <p className="muted">There is only one version.</p>
+                <p className="muted">
+                  {at < 0 || versions.hasNextPage
+                    ? 'The version before is not in the list yet. Choose one, or show older versions.'
+                    : 'There is no version before this one.'}
+                </p>
               ) : (
                 <VersionDiff key={`${before} ${after}`} datasetId={datasetId} from={before} to={after} />
               )}
