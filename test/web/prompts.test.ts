@@ -126,6 +126,28 @@ describe('a prompt', () => {
     expect(problems).toEqual([]);
   });
 
+  it('has a parent that is not loaded yet, if it is older than a page of commits', async () => {
+    await client.createPrompt('long-history');
+    const hashes: string[] = [];
+    for (let number = 0; number < 103; number++) {
+      const response = await fetch(`${signedIn.runlake.url}/api/v1/commits/-/long-history`, {
+        method: 'POST',
+        headers: { 'x-api-key': signedIn.runlake.apiKey, 'content-type': 'application/json' },
+        body: JSON.stringify({ manifest: { template: `text ${number}` } }),
+      });
+      hashes.push((await response.json()).commit.commit_hash);
+    }
+    await page.goto(`/prompts/long-history/${hashes[1]?.slice(0, 8)}?tab=Changes`);
+    await commit().getByText('The parent is not in the list yet').waitFor();
+    await expectAccessible(page);
+    await page.getByRole('button', { name: 'Show older commits' }).click();
+    await page.getByRole('region', { name: 'Difference of Messages' }).locator('del', { hasText: 'text 0' }).waitFor();
+    await page.goto(`/prompts/long-history/${hashes[0]?.slice(0, 8)}?tab=Changes`);
+    await page.getByRole('button', { name: 'Show older commits' }).click();
+    await commit().getByText('This is the first commit').waitFor();
+    expect(problems).toEqual([]);
+  });
+
   it('sets, moves and removes tags, and says what the API refuses', async () => {
     await client.pushPrompt('tagged', { object: { template: 'one' } });
     await client.pushPrompt('tagged', { object: { template: 'two' }, commitTags: 'stable' });

@@ -19,14 +19,15 @@ export function CommitDiff({
   readonly name: RepoName;
   readonly isDirectory: boolean;
   readonly content: CommitContent;
-  readonly parentHash: string | undefined;
+  /** Null: the commit is the first one. Undefined: the page of commits that contains it is not loaded. */
+  readonly parentHash: string | null | undefined;
   /** Hash or tag of the commit to compare to. Default: the parent. */
   readonly base: string | undefined;
   readonly commits: readonly Commit[];
   readonly tags: readonly Tag[];
   readonly onBase: (base: string | undefined) => void;
 }) {
-  const wanted = base ?? parentHash;
+  const wanted = base ?? parentHash ?? undefined;
   const found = useCommit(name, wanted ?? '', wanted !== undefined);
   const others = commits.filter(({ commit_hash }) => commit_hash !== content.commit_hash);
   const current = others.find(({ commit_hash }) => base !== undefined && commit_hash.startsWith(base));
@@ -49,7 +50,11 @@ export function CommitDiff({
         </select>
       </label>
       {wanted === undefined ? (
-        <EmptyState title="This is the first commit">Choose another commit to compare it to.</EmptyState>
+        <EmptyState title={parentHash === null ? 'This is the first commit' : 'The parent is not in the list yet'}>
+          {parentHash === null
+            ? 'Choose another commit to compare it to.'
+            : 'Show older commits, or choose another commit to compare it to.'}
+        </EmptyState>
       ) : (
         <QueryState query={{ ...found, data: found.error || found.isPlaceholderData ? undefined : found.data }}>
           {({ manifest }) => <Sections before={manifest} after={content.manifest} isDirectory={isDirectory} />}

@@ -68,7 +68,7 @@ export function CommitView({
                 name={name}
                 isDirectory={isDirectory}
                 content={content}
-                parentHash={commit?.parent_commit_hash ?? undefined}
+                parentHash={commit?.parent_commit_hash}
                 base={search.base}
                 commits={commits}
                 tags={tags}
