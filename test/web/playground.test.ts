@@ -3,7 +3,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
 import { agentSource } from './agent-source.ts';
-import { type SignedInBrowser, startSignedIn } from './browser.ts';
+import { eventually, type SignedInBrowser, startSignedIn } from './browser.ts';
 
 let signedIn: SignedInBrowser;
 let deploymentId: string;
@@ -28,6 +28,8 @@ const openPlayground = async (graph: string) => {
   await page.getByLabel('Assistant').selectOption({ label: graph });
 };
 const run = () => page.getByRole('button', { name: 'Run', exact: true }).click();
+const refuse = (path: string, detail: string) =>
+  page.route(path, (route) => route.fulfill({ status: 503, json: { detail } }));
 
 it('numbers are sent and shown with all digits', async () => {
   const digits = '9007199254740993';
@@ -49,5 +51,43 @@ it('numbers are sent and shown with all digits', async () => {
   expect(sent).toEqual([expect.stringContaining(`"days":${digits}`)]);
   await page.reload();
   await page.getByRole('region', { name: 'State' }).getByText(digits).waitFor();
+  expect(problems).toEqual([]);
+});
+
+it('a message stays if its run is refused, and while the deployment does not respond', async () => {
+  await page.clock.install();
+  await openPlayground('support');
+  const message = page.getByRole('textbox', { name: 'Message' });
+  await refuse('**/runs/stream', 'Too busy.');
+  await message.fill('A long message');
+  await run();
+  await page.getByRole('alert').getByText('Too busy.').waitFor();
+  await eventually(() => message.inputValue()).toBe('A long message');
+  await refuse('**/assistants/search', 'Away.');
+  // The second read begins after the failure of the first one is shown.
+  for (const _ of [1, 2]) {
+    await page.clock.fastForward('00:30');
+    const read = page.waitForRequest('**/assistants/search');
+    await page.evaluate(() => window.dispatchEvent(new Event('visibilitychange')));
+    await read;
+  }
+  expect(await message.inputValue()).toBe('A long message');
+  expect(problems).toEqual([]);
+});
+
+it('the answer to an interrupt stays if the run is refused', async () => {
+  await openPlayground('support');
+  await page.getByRole('textbox', { name: 'Message' }).fill('I want a refund');
+  await run();
+  const question = page.getByRole('form', { name: 'Interrupts' });
+  const answer = question.getByLabel('Answer');
+  await answer.fill('perhaps');
+  await refuse('**/runs/stream', 'Too busy.');
+  await question.getByRole('button', { name: 'Answer and resume' }).click();
+  await page.getByRole('alert').getByText('Too busy.').waitFor();
+  await eventually(() => answer.inputValue()).toBe('perhaps');
+  await page.unroute('**/runs/stream');
+  await question.getByRole('button', { name: 'Answer and resume' }).click();
+  await page.getByRole('region', { name: 'State' }).getByText('The supervisor says: "perhaps"').waitFor();
   expect(problems).toEqual([]);
 });

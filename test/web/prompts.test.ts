@@ -172,6 +172,21 @@ describe('a prompt', () => {
     expect(problems).toEqual([]);
   });
 
+  it('keeps a commit that cannot be read again', async () => {
+    await page.clock.install();
+    await client.pushPrompt('kept', { object: { template: 'still here' } });
+    await page.goto('/prompts/kept');
+    await commit().getByText('still here').waitFor();
+    await page.route('**/api/v1/commits/-/kept/*', (route) =>
+      route.fulfill({ status: 400, json: { detail: 'The database is away.' } }),
+    );
+    await page.clock.fastForward('00:30');
+    await page.evaluate(() => window.dispatchEvent(new Event('visibilitychange')));
+    await page.getByRole('alert').getByText('The database is away.').waitFor();
+    expect(await commit().getByText('still here').count()).toBe(1);
+    expect(problems).toEqual([]);
+  });
+
   it('shows the files of an agent, and the difference of each', async () => {
     await client.pushAgent('assistant', {
       files: {

@@ -308,6 +308,25 @@ describe('the traces screen', () => {
     await page.getByRole('table', { name: 'Runs' }).waitFor();
   });
 
+  it('stays as it is if its project cannot be read again', async () => {
+    await page.clock.install();
+    await page.reload();
+    await rows().nth(1).waitFor();
+    const filter = page.getByRole('combobox', { name: 'Filter' });
+    await filter.fill('not applied yet');
+    const project = /\/api\/v1\/sessions\/[^/]+$/;
+    await page.route(project, (route) => route.fulfill({ status: 400, json: { detail: 'Away.' } }));
+    // The second read begins after the failure of the first one is shown.
+    for (const _ of [1, 2]) {
+      await page.clock.fastForward('00:30');
+      const read = page.waitForRequest(project);
+      await page.evaluate(() => window.dispatchEvent(new Event('visibilitychange')));
+      await read;
+    }
+    expect(await filter.inputValue()).toBe('not applied yet');
+    expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('support-agent');
+  });
+
   it('asks for a page that fails once, and again on request', async () => {
     let requests = 0;
     await page.unroute('**/api/v2/runs/query');

@@ -73,7 +73,8 @@ function WithClient({
   const { error } = access;
   const isRefused = error instanceof ApiError && (error.status === 401 || error.status === 403);
   if (isRefused) return <HeaderForm reason={error.message} onHeader={chooseHeader} />;
-  if (error) return <ErrorState error={error} onRetry={() => void access.refetch()} />;
+  // If a later read fails, the screen stays with what was entered; its own requests show their errors.
+  if (error && access.data === undefined) return <ErrorState error={error} onRetry={() => void access.refetch()} />;
   return (
     <AgentClientContext value={client}>
       {ownHeaders.has(id) && (

@@ -12,9 +12,12 @@ interface OpenInterrupt {
 /** Questions of a graph that waits, with a form that answers them. The run resumes when all have an answer. */
 export function Interrupts({
   state,
+  isHidden,
   onAnswer,
 }: {
   readonly state: ThreadState;
+  /** While a run starts: if it is refused, the answers are still there. */
+  readonly isHidden: boolean;
   /** `resume` of the command. Unset: the viewer may not answer. */
   readonly onAnswer: ((resume: unknown) => void) | undefined;
 }) {
@@ -36,38 +39,40 @@ export function Interrupts({
     }
   };
   return (
-    <form className="agents-interrupts stack" onSubmit={submit} aria-label="Interrupts">
-      {interrupts.map(({ id, value }, index) => (
-        <fieldset key={id} className="stack">
-          <legend>The graph asks{interrupts.length > 1 ? ` (${index + 1} of ${interrupts.length})` : ''}</legend>
-          <ValueView title="Question" value={value} />
-          {onAnswer && (
-            <>
-              <label className="field">
-                Answer
-                <textarea className="input" name={id} rows={2} required />
-              </label>
-              <div className="row wrap">
-                <label className="row">
-                  <input type="radio" name={`form ${id}`} value="text" defaultChecked /> Text
+    <div hidden={isHidden}>
+      <form className="agents-interrupts stack" onSubmit={submit} aria-label="Interrupts">
+        {interrupts.map(({ id, value }, index) => (
+          <fieldset key={id} className="stack">
+            <legend>The graph asks{interrupts.length > 1 ? ` (${index + 1} of ${interrupts.length})` : ''}</legend>
+            <ValueView title="Question" value={value} />
+            {onAnswer && (
+              <>
+                <label className="field">
+                  Answer
+                  <textarea className="input" name={id} rows={2} required />
                 </label>
-                <label className="row">
-                  <input type="radio" name={`form ${id}`} value="json" /> JSON
-                </label>
-              </div>
-            </>
-          )}
-        </fieldset>
-      ))}
-      <Problem message={problem} />
-      {onAnswer && (
-        <div className="row">
-          <button type="submit" className="button primary">
-            Answer and resume
-          </button>
-        </div>
-      )}
-    </form>
+                <div className="row wrap">
+                  <label className="row">
+                    <input type="radio" name={`form ${id}`} value="text" defaultChecked /> Text
+                  </label>
+                  <label className="row">
+                    <input type="radio" name={`form ${id}`} value="json" /> JSON
+                  </label>
+                </div>
+              </>
+            )}
+          </fieldset>
+        ))}
+        <Problem message={problem} />
+        {onAnswer && (
+          <div className="row">
+            <button type="submit" className="button primary">
+              Answer and resume
+            </button>
+          </div>
+        )}
+      </form>
+    </div>
   );
 }
 

@@ -61,13 +61,17 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
     await work().catch((error: unknown) => setProblem(error instanceof Error ? error.message : String(error)));
   };
   const findThread = async () => thread ?? (await client.request<Thread>('post', '/threads', { body: {} })).thread_id;
-  const run = (body: object) =>
-    attempt(async () => {
+  const run = async (body: object) => {
+    let hasBegun = false;
+    await attempt(async () => {
       setStarting(true);
       const threadId = await findThread().finally(() => setStarting(false));
       if (thread === undefined || checkpoint !== undefined) change({ thread: threadId, checkpoint: undefined }, true);
-      await start(threadId, { assistant_id: assistantId, ...(checkpoint && { checkpoint_id: checkpoint }), ...body });
+      const from = checkpoint && { checkpoint_id: checkpoint };
+      hasBegun = await start(threadId, { assistant_id: assistantId, ...from, ...body });
     });
+    return hasBegun;
+  };
   const shown = withPartialMessages(view, thread === undefined ? undefined : state.data?.values);
   return (
     <div className="agents-columns">
@@ -127,7 +131,7 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
             assistantId={assistantId}
             isRunning={isRunning}
             canContinue={(state.data?.next.length ?? 0) > 0 || checkpoint !== undefined}
-            onRun={(body) => void run(body)}
+            onRun={run}
           />
         ) : (
           <p className="muted">
@@ -147,9 +151,10 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
       </section>
       <div className="agents-detail stack">
         <RunStatus view={view} />
-        {state.data && !isRunning && (
+        {state.data && (
           <Interrupts
             state={state.data}
+            isHidden={isRunning}
             onAnswer={canRun ? (resume) => void run({ command: { resume } }) : undefined}
           />
         )}

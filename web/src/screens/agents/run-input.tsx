@@ -21,7 +21,8 @@ export function RunInput({
   readonly isRunning: boolean;
   /** Whether a run without input can continue the thread. */
   readonly canContinue: boolean;
-  readonly onRun: (body: object) => void;
+  /** Returns whether the run began. */
+  readonly onRun: (body: object) => Promise<boolean>;
 }) {
   const schemas = useSchemas(assistantId);
   const schema = (schemas.data?.input_schema ?? schemas.data?.state_schema ?? undefined) as Schema | undefined;
@@ -37,12 +38,15 @@ export function RunInput({
   const run = () => {
     setProblem(undefined);
     if (form === 'Message') {
-      onRun({ input: { messages: [{ role: 'user', content: message }] } });
       setMessage('');
+      void onRun({ input: { messages: [{ role: 'user', content: message }] } }).then((hasBegun) => {
+        // The next message may have been written meanwhile.
+        if (!hasBegun) setMessage((next) => next || message);
+      });
       return;
     }
     try {
-      onRun({ input: parseExact(json) });
+      void onRun({ input: parseExact(json) });
     } catch (error) {
       setProblem(`The input is not JSON: ${(error as Error).message}`);
     }
@@ -85,7 +89,7 @@ export function RunInput({
           Run
         </button>
         {canContinue && (
-          <button type="button" className="button" disabled={isRunning} onClick={() => onRun({ input: null })}>
+          <button type="button" className="button" disabled={isRunning} onClick={() => void onRun({ input: null })}>
             Continue without input
           </button>
         )}

@@ -11,7 +11,7 @@ const firstEvent = '-1';
 
 /**
  * Starts and follows graph runs of a thread. A run continues when the viewer leaves the screen, which joins the run
- * again on return. `onEnd` reads the data that a run changes.
+ * again on return. `onEnd` reads the data that a run changes. `start` returns whether the run began.
  */
 export function useGraphRun(onEnd: () => Promise<unknown>) {
   const client = useAgentClient();
@@ -27,15 +27,22 @@ export function useGraphRun(onEnd: () => Promise<unknown>) {
     following.current = abort;
     const show = createPainter(setView, abort.signal);
     show({ ...idleRun, phase: 'running' });
+    let hasBegun = false;
+    const begin = async (signal: AbortSignal) => {
+      const stream = await open(signal);
+      hasBegun = true;
+      return stream;
+    };
     try {
-      await readRun(client, open, show, abort.signal);
+      await readRun(client, begin, show, abort.signal);
     } catch (error) {
-      if (abort.signal.aborted) return;
+      if (abort.signal.aborted) return hasBegun;
       show((former) => ({ ...former, error: error instanceof Error ? error.message : String(error) }));
     }
     // Data that was read before the run, such as its interrupts, must not reappear.
     await whenEnded.current();
     if (!abort.signal.aborted) show((former) => ({ ...former, phase: 'ended' }));
+    return hasBegun;
   };
   return {
     view,

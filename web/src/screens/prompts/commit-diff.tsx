@@ -56,7 +56,7 @@ export function CommitDiff({
             : 'Show older commits, or choose another commit to compare it to.'}
         </EmptyState>
       ) : (
-        <QueryState query={{ ...found, data: found.error || found.isPlaceholderData ? undefined : found.data }}>
+        <QueryState query={{ ...found, data: found.isPlaceholderData ? undefined : found.data }}>
           {({ manifest }) => <Sections before={manifest} after={content.manifest} isDirectory={isDirectory} />}
         </QueryState>
       )}

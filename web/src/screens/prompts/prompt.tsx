@@ -103,7 +103,7 @@ function PromptView() {
               search={search}
             />
             <div className="prompt-content">
-              <QueryState query={{ ...content, data: content.error ? undefined : content.data }}>
+              <QueryState query={content}>
                 {(data) => (
                   <CommitView
                     name={name}

@@ -123,7 +123,7 @@ function ThreadsOfProject() {
     Enter: { label: 'Open the thread' },
   });
   const rows = useMemo(() => pages.data?.pages.flatMap(({ items }) => items) ?? [], [pages.data]);
-  if (project.error) {
+  if (project.error && !project.data) {
     const retry = () => {
       void project.refetch();
       restart();

@@ -52,7 +52,7 @@ function TracesOfProject() {
     () => Object.fromEntries(runColumns.map(({ id }) => [id, columns.includes(id)])),
     [columns],
   );
-  if (project.error)
+  if (project.error && !project.data)
     return (
       <ErrorState
         isPage
