@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { readAllRuns } from '../../pipelines/runs/query-runs.ts';
 import { selectFields } from '../../pipelines/runs/run-select.ts';
+import { findTraceRoots } from '../../pipelines/runs/trace-roots.ts';
 import { endShares, type ListedShare, listShares } from '../../pipelines/shares/list-shares.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
@@ -38,6 +39,7 @@ interface RootRun {
   readonly session_id: string;
 }
 
+/** @param runs The stored root runs by trace. */
 function formatEntity(share: ListedShare, runs: ReadonlyMap<string, RootRun>) {
   const { kind, targetId, token: share_token, createdAt: created_at } = share;
   if (kind === 'dataset') {
@@ -47,8 +49,8 @@ function formatEntity(share: ListedShare, runs: ReadonlyMap<string, RootRun>) {
     return { type: kind, thread_id: share.threadId ?? '', session_id: share.projectId ?? '', share_token, created_at };
   }
   const run = runs.get(targetId);
-  const { name = null, run_type = null, session_id = null } = run ?? {};
-  return { type: 'run' as const, run_id: targetId, run_name: name, run_type, session_id, share_token, created_at };
+  const { id: run_id = targetId, name = null, run_type = null, session_id = null } = run ?? {};
+  return { type: 'run' as const, run_id, run_name: name, run_type, session_id, share_token, created_at };
 }
 
 export const sharedEntityOperations: readonly Operation[] = [
@@ -69,17 +71,19 @@ export const sharedEntityOperations: readonly Operation[] = [
       requirePermission(caller, 'datasets:share');
       const shares = await listShares(services, caller.workspaceId, query);
       const deps = { ...services, extras: createRunExtras(services, request) };
-      const roots = readAllRuns<RootRun>(deps, {
+      const traceIds = shares.flatMap(({ kind, targetId }) => (kind === 'trace' ? [targetId] : []));
+      const rootIds = await findTraceRoots(services.clickhouse, caller.workspaceId, traceIds);
+      const roots = readAllRuns<RootRun & { readonly trace_id: string }>(deps, {
         tenantId: caller.workspaceId,
-        runIds: shares.flatMap(({ kind, targetId }) => (kind === 'trace' ? [targetId] : [])),
+        runIds: [...rootIds.values()],
         filter: {},
-        selected: selectFields(['name', 'run_type', 'session_id']),
+        selected: selectFields(['name', 'run_type', 'session_id', 'trace_id']),
         order: 'desc',
         limitRows: query.limit,
       });
-      const runsById = new Map<string, RootRun>();
-      for await (const run of roots) runsById.set(run.id, run);
-      return { entities: shares.map((share) => formatEntity(share, runsById)) };
+      const runsByTrace = new Map<string, RootRun>();
+      for await (const run of roots) runsByTrace.set(run.trace_id, run);
+      return { entities: shares.map((share) => formatEntity(share, runsByTrace)) };
     },
   }),
   defineOperation({

@@ -360,4 +360,24 @@ describe('shares of the workspace', () => {
     expect((await ask('DELETE', '/shared', { share_tokens: ['x'] })).status).toBe(422);
     expect((await ask('GET', '/shared', undefined, await addKeyWith(['runs:share']))).status).toBe(403);
   });
+
+  it('name the root run of an OpenTelemetry trace, whose id is not that of the trace', async () => {
+    const now = `${Date.now()}000000`;
+    const span = {
+      ...{ traceId: randomUUID().replaceAll('-', ''), spanId: randomUUID().slice(-12).padStart(16, '0'), name: 'span' },
+      ...{ startTimeUnixNano: now, endTimeUnixNano: now },
+    };
+    const traces = { resourceSpans: [{ scopeSpans: [{ spans: [span] }] }] };
+    expect((await api.ask(acme.adminKey, 'POST', '/otel/v1/traces', traces)).status).toBe(200);
+    await api.settled();
+    const [{ id: sessionId }] = (await api.ask(acme.adminKey, 'GET', '/sessions')).body;
+    const query = { session: [sessionId], filter: 'eq(name, "span")' };
+    const [root] = (await api.ask(acme.adminKey, 'POST', '/runs/query', query)).body.runs;
+    expect(root.id).not.toBe(root.trace_id);
+    expect((await api.ask(acme.adminKey, 'PUT', `/runs/${root.id}/share`)).status).toBe(200);
+    expect((await ask('GET', '/shared')).body.entities).toMatchObject([
+      { type: 'run', run_id: root.id, run_name: 'span', session_id: sessionId },
+    ]);
+    await ask('DELETE', '/shared', { unshare_all: true });
+  });
 });
