@@ -132,7 +132,16 @@ export const createQueue = defineOperation({
   summary: 'Create an annotation queue',
   access: { permission: 'annotation-queues:create', tenantScope: 'workspace' },
   description: 'With `session_ids`, the root runs of these projects are in the queue from the beginning: all or none.',
-  errors: ['BAD_REQUEST', 'CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'QUEUE_FULL', ...clickhouseErrors],
+  errors: [
+    'BAD_REQUEST',
+    'CONFLICT',
+    'LIMIT_REACHED',
+    'NOT_FOUND',
+    'QUEUE_FULL',
+    'NOT_STORED_YET',
+    'KAFKA_UNAVAILABLE',
+    ...clickhouseErrors,
+  ],
   exactFields: ['metadata'],
   schema: {
     body: Type.Object({

@@ -64,7 +64,7 @@ const populateOperation = defineOperation({
   summary: 'Add the root runs of experiments to an annotation queue',
   description: 'All or none. Runs that are in the queue stay as they are.',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND', 'QUEUE_FULL', ...clickhouseErrors],
+  errors: ['NOT_FOUND', 'QUEUE_FULL', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE', ...clickhouseErrors],
   schema: {
     body: Type.Object({
       queue_id: Uuid(),

@@ -1,5 +1,8 @@
 /** Runs and threads of a queue as items: their positions, page by page. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { requireStored } from '../../infra/event-log/find-accepted.ts';
+import { runEvents } from '../../schemas/topics.ts';
+import type { AcceptSingleDeps } from '../ingest/accept/accept-single.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import { requireProjects } from '../runs/locate-run.ts';
 import { type ReadDeps, readAllRuns } from '../runs/query-runs.ts';
@@ -131,13 +134,17 @@ const runsAtOnce = 1_000;
 /** One more than the maximum number of runs in a queue. */
 const maxPopulatedRuns = 10_001;
 
+interface PopulateDeps extends ReadDeps {
+  readonly accept: Pick<AcceptSingleDeps, 'log' | 'config'>;
+}
+
 /**
  * Creates a queue with the root runs of projects: all or none.
  *
- * @throws NOT_FOUND if a project does not exist; QUEUE_FULL; errors of {@link createQueue}.
+ * @throws NOT_FOUND if a project does not exist; errors of {@link createQueue} and {@link populateQueue}.
  */
 export async function createPopulatedQueue(
-  deps: ReadDeps,
+  deps: PopulateDeps,
   workspaceId: string,
   { id, fields, projectIds }: NewQueue,
 ): Promise<QueueWithConfigs> {
@@ -170,12 +177,19 @@ interface RunsToPopulate {
   readonly keepsTraces: boolean;
 }
 
-/** Adds the root runs of projects to a queue, and returns their number. @throws NOT_FOUND; QUEUE_FULL. */
+/**
+ * Adds the root runs of projects to a queue, and returns their number. The newest runs may have been sent just before.
+ *
+ * @throws NOT_FOUND; QUEUE_FULL; NOT_STORED_YET if runs of the projects may be among the events that are not stored yet.
+ */
 export async function populateQueue(
-  deps: ReadDeps,
+  deps: PopulateDeps,
   workspaceId: string,
   { queueId, projectIds, keepsTraces }: RunsToPopulate,
 ): Promise<number> {
+  const { log, config } = deps.accept;
+  if (await mayGetRuns(deps.database, projectIds))
+    await requireStored({ log, topic: runEvents, storeWaitMs: config.patchWaitMs });
   const found = readAllRuns<{ readonly id: string; readonly trace_id: string }>(deps, {
     tenantId: workspaceId,
     projectIds,
@@ -193,4 +207,14 @@ export async function populateQueue(
   }
   await addQueueRuns(deps, workspaceId, queueId, runs, keepsTraces ? traceIds : []);
   return runs.length;
+}
+
+/** Returns whether runs are still sent to one of the projects, as an experiment gets its runs when it begins. */
+async function mayGetRuns(database: ReadDeps['database'], projectIds: readonly string[]): Promise<boolean> {
+  const [found] = await database.query(
+    `SELECT FROM projects WHERE id = ANY ($1::uuid[])
+       AND (reference_dataset_id IS NULL OR start_time > now() - interval '1 day') LIMIT 1`,
+    [projectIds],
+  );
+  return found !== undefined;
 }

@@ -6,7 +6,7 @@ import { type SelectName, selectFields } from '../../../pipelines/runs/run-selec
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { deriveUuid, otherProjectId, projectId, tenantId } from './run-events.ts';
 
-const noExtras: RunExtras = {
+export const noExtras: RunExtras = {
   feedbackStats: async () => new Map(),
   attachmentUrls: async () => new Map(),
   shares: async () => new Map(),
