@@ -328,7 +328,9 @@ export function requireMatchingValues(
   if (reason !== undefined) throw runlakeError('INVALID_FEEDBACK', { feedback, reason });
 }
 
-const parse = (json: Buffer | undefined): unknown => (json === undefined ? undefined : JSON.parse(json.toString()));
+/** Parses a scalar. An object, which may be large, matches every config, as an absent value does. */
+const parse = (json: Buffer | undefined): unknown =>
+  json === undefined || json[0] === 0x7b ? undefined : JSON.parse(json.toString());
 
 /**
  * Returns the reason why a score or value does not match the config; undefined if both match. A boolean score counts as

@@ -13,6 +13,8 @@ import {
 import type { FeedbackKey } from './feedback-values.ts';
 
 const maxLabelCharacters = 1_000;
+/** Maximum size of a config as JSON, that of the bodies of `/feedback-configs`: parsing more blocks other requests. */
+const maxConfigBytes = 1024 ** 2;
 
 /**
  * Reads `feedback_config`. JavaScript clients send this member in camel case.
@@ -23,9 +25,10 @@ export function readSentConfig(reader: MemberReader<FeedbackKey>): FeedbackConfi
   const name = reader.json('feedback_config') ? 'feedback_config' : 'feedbackConfig';
   const bytes = reader.json(name, 'object');
   if (bytes === undefined) return undefined;
+  const refuse = (reason: string) => reader.createError(name, reason);
+  if (bytes.length > maxConfigBytes) throw refuse(`is longer than ${maxConfigBytes} bytes`);
   const members = JSON.parse(bytes.toString('utf8')) as Readonly<Record<string, unknown>>;
   const { type, min, max, categories, allows_multiple_categories: allowsMultiple = null } = members;
-  const refuse = (reason: string) => reader.createError(name, reason);
   const isConfigType = (value: unknown): value is FeedbackConfig['type'] => configTypes.some((each) => each === value);
   if (!isConfigType(type)) throw refuse(`must have a type that is one of ${configTypes.join(', ')}`);
   const readNumber = (value: unknown, what: string): number | null => {

@@ -118,6 +118,30 @@ describe('a config that is sent with feedback', () => {
   });
 });
 
+it('a config of more than a mebibyte is refused before it is parsed', async () => {
+  const [id, run_id] = [randomUUID(), randomUUID()];
+  const send = (feedback_config: object) => {
+    const feedback = { id, run_id, key: 'large', score: 1, feedback_config };
+    const url = `/feedback/${id}`;
+    return [
+      () => ask('POST', '/feedback', feedback),
+      () => ask('PATCH', url, { feedback_config }),
+      async () => {
+        const { statusCode: status, json } = await multipart(feedback);
+        return { status, body: json() };
+      },
+    ];
+  };
+  const listed = Array(200_000).fill([]);
+  for (const answer of send({ type: 'freeform', unknown: listed })) expect((await answer()).status).toBeLessThan(300);
+  for (const answer of send({ type: 'freeform', unknown: [...listed, ...listed] })) {
+    const { status, body } = await answer();
+    expect([status, body.code, JSON.stringify(body)]).toEqual([
+      ...[422, 'INVALID_FEEDBACK', expect.stringContaining('feedback_config is longer than 1048576 bytes')],
+    ]);
+  }
+});
+
 describe('feedback links', () => {
   const leave = (url: string, body: object) =>
     fetch(url, { method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' } });
