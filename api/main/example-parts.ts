@@ -44,8 +44,8 @@ function writeParts(
   write: (examples: Awaited<ReturnType<typeof readExampleParts>>) => Promise<WrittenExamples>,
 ): Promise<RawResponse> {
   const contentType = request.headers['content-type'] ?? '';
-  return withBody({ request, caller }, services.config, async (body) => {
-    const examples = await readExampleParts({ body, contentType }, services.config);
+  return withBody({ request, caller }, services.config, async (body, memory) => {
+    const examples = await readExampleParts({ body, contentType, memory }, services.config);
     requireRunAccess(caller, examples);
     return buildWrittenResponse(await write(examples));
   });

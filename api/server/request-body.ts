@@ -10,6 +10,7 @@ import {
   type BodyMemory,
   type BodyShare,
   getBodyBudget,
+  ParsedValues,
 } from '../../pipelines/ingest/body/body-budget.ts';
 import { BodyChunks } from '../../pipelines/ingest/body/body-chunks.ts';
 import { collectBody } from '../../pipelines/ingest/body/collect.ts';
@@ -28,9 +29,6 @@ const jsonTypePattern = /^application\/(?:[\w.-]+\+)?json\b/i;
  * stack at a depth of about 4,000.
  */
 export const maxParsedDepth = 1_000;
-
-/** Maximum number of values in a body that is parsed: parsing more of them blocks the event loop for too long. */
-const maxParsedValues = 1_000_000;
 
 interface JsonBodyOptions extends RequestLimits {
   /** Value of the header Content-Length. */
@@ -98,18 +96,9 @@ export function parseJsonBody(
     maxDepth > maxParsedDepth
       ? { maxDepth: maxParsedDepth, limit: 'the limit of all operations except ingest' }
       : { maxDepth, limit: 'the limit of all JSON bodies' };
-  let count = 0;
-  const add = () => {
-    count += 1;
-    if (count > maxParsedValues)
-      throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParsedValues, limit: 'values in JSON' });
-    memory?.addValue();
-  };
-  scanJson(body, 0, body.length, { part: 'body', ...limit, values: { add } });
-  const addCopies = () => {
-    for (let copies = count; copies > 0; copies--) memory?.addValue();
-  };
-  return parsePartlyMarkedJson(body.toString('utf8'), exactFields, addCopies);
+  const values = new ParsedValues(memory);
+  scanJson(body, 0, body.length, { part: 'body', ...limit, values });
+  return parsePartlyMarkedJson(body.toString('utf8'), exactFields, () => values.addCopies());
 }
 
 /**
@@ -212,7 +201,13 @@ export function requireJson(request: FastifyRequest): void {
 }
 
 /** Errors of {@link LargeJson.read}, for the operations that use it. */
-export const largeJsonErrors = ['INVALID_REQUEST', 'INVALID_JSON', 'INVALID_UTF8', 'TOO_DEEP'] as const;
+export const largeJsonErrors = [
+  'INVALID_REQUEST',
+  'INVALID_JSON',
+  'INVALID_UTF8',
+  'TOO_DEEP',
+  'TOO_MANY_PARTS',
+] as const;
 
 interface LargeJson<S extends TSchema> {
   /**
@@ -236,11 +231,14 @@ export function defineLargeJson<S extends TSchema>(schema: S, maxBytes: number):
   return {
     read: ({ request, caller }, { config }, work) => {
       requireJson(request);
-      return withBody({ request, caller }, config, async (bytes) => {
+      return withBody({ request, caller }, config, async (bytes, memory) => {
         if (bytes.length > maxBytes) {
           throw runlakeError('BODY_TOO_LARGE', { limitBytes: maxBytes, limit: 'the limit of this operation' });
         }
-        const [parsed, valid] = readWithNonFinite(bytes, (text) => [parseJsonBody(text, config.maxJsonDepth), text]);
+        const [parsed, valid] = readWithNonFinite(bytes, (text) => [
+          parseJsonBody(text, config.maxJsonDepth, memory),
+          text,
+        ]);
         const checkResult = check(parsed) as { value?: unknown; error?: Error };
         if (checkResult.error) throw checkResult.error;
         return work(checkResult.value as Static<S>, valid);

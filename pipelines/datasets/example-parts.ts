@@ -3,9 +3,10 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';
 import { parsePartlyMarkedJson } from '../../infra/json/marked-json.ts';
 import { runInTimeSlices, type StepwiseWork } from '../../infra/timeouts/time-slices.ts';
+import { type BodyMemory, ParsedValues } from '../ingest/body/body-budget.ts';
 import { type FormPart, parseForm } from '../ingest/body/multipart.ts';
 import { readWithNonFinite } from '../ingest/json/non-finite.ts';
-import { scanValue } from '../ingest/json/scan.ts';
+import { type ScanOptions, scanValue } from '../ingest/json/scan.ts';
 import { formatTimeWithZone, parseTime } from '../ingest/run-event/times.ts';
 import { parseUuid } from '../ingest/run-event/uuid.ts';
 import { createExampleError, maxExampleDepth } from './example.ts';
@@ -18,6 +19,11 @@ import type { AttachmentsOperations, ExampleChange, NewExample } from './write-e
 type SentExample = NewExample &
   Pick<ExampleChange, 'attachmentsOperations'> & { readonly datasetId?: string | undefined };
 type ExampleDraft = { -readonly [K in keyof SentExample]: SentExample[K] } & { attachments: NewAttachments };
+interface SentParts {
+  readonly body: Buffer;
+  readonly contentType: string;
+  readonly memory: BodyMemory;
+}
 type PartsConfig = Pick<Config, 'maxParts' | 'maxJsonDepth' | 'maxRunBytes'>;
 type NewAttachments = Exclude<NewExample['attachments'], undefined>[number][];
 
@@ -26,13 +32,10 @@ type NewAttachments = Exclude<NewExample['attachments'], undefined>[number][];
  * `<id>.inputs`, `<id>.outputs`, `<id>.attachment.<name>` and `<id>.attachments_operations`.
  *
  * @throws INVALID_MULTIPART, TOO_MANY_PARTS, UNSUPPORTED_MEDIA_TYPE, INVALID_JSON, INVALID_UTF8, TOO_DEEP,
- *   INVALID_EXAMPLE, EXAMPLE_TOO_LARGE.
+ *   INVALID_EXAMPLE, EXAMPLE_TOO_LARGE, OVERLOADED.
  */
-export function readExampleParts(
-  { body, contentType }: { readonly body: Buffer; readonly contentType: string },
-  config: PartsConfig,
-): Promise<SentExample[]> {
-  return runInTimeSlices(readParts(body, contentType, config));
+export function readExampleParts(sent: SentParts, config: PartsConfig): Promise<SentExample[]> {
+  return runInTimeSlices(readParts(sent, config));
 }
 
 /**
@@ -51,19 +54,21 @@ export function findCommonDataset(examples: readonly SentExample[]): string {
 }
 
 function* readParts(
-  body: Buffer,
-  contentType: string,
+  { body, contentType, memory }: SentParts,
   { maxParts, maxJsonDepth, maxRunBytes }: PartsConfig,
 ): StepwiseWork<SentExample[]> {
   const drafts = new Map<string, ExampleDraft>();
   const idsWithMainPart = new Set<string>();
+  const values = new ParsedValues(memory);
   for (const part of yield* parseForm(body, contentType, maxParts)) {
     const [idText = '', kind, ...rest] = part.name.split('.');
     const id = parseUuid(idText);
     if (id === undefined) throw createPartError(part, 'does not begin with a UUID');
     const draft: ExampleDraft = drafts.get(id) ?? { id, attachments: [] };
     drafts.set(id, draft);
-    const json = () => readObject(body, part, Math.min(maxJsonDepth, maxExampleDepth));
+    const options = { part: part.name, maxDepth: Math.min(maxJsonDepth, maxExampleDepth) };
+    const json = () => readObject(body, part, options);
+    const parsedJson = () => readObject(body, part, { ...options, values });
     if (kind === 'attachment') {
       const content = body.subarray(part.start, part.end);
       draft.attachments.push({ name: rest.join('.'), mimeType: part.contentType, content });
@@ -77,10 +82,14 @@ function* readParts(
           limitBytes: maxRunBytes,
           limit: 'RUNLAKE_MAX_RUN_BYTES',
         });
-      Object.assign(draft, readSmallFields(id, parsePartlyMarkedJson(json(), ['metadata']) as Record<string, unknown>));
+      Object.assign(
+        draft,
+        readSmallFields(id, parsePartlyMarkedJson(parsedJson(), ['metadata']) as Record<string, unknown>),
+      );
     } else if (kind === 'inputs') draft.inputs = json();
     else if (kind === 'outputs') draft.outputs = json();
-    else if (kind === 'attachments_operations') draft.attachmentsOperations = readOperations(id, JSON.parse(json()));
+    else if (kind === 'attachments_operations')
+      draft.attachmentsOperations = readOperations(id, JSON.parse(parsedJson()));
     else throw createPartError(part, 'is not known');
     yield;
   }
@@ -90,9 +99,9 @@ function* readParts(
 }
 
 /** Returns the JSON text of an object as the client sent it, with null in place of NaN and infinities. */
-function readObject(body: Buffer, part: FormPart, maxDepth: number): string {
+function readObject(body: Buffer, part: FormPart, options: ScanOptions): string {
   return readWithNonFinite(body.subarray(part.start, part.end), (bytes) => {
-    const value = scanValue(bytes, 0, bytes.length, { part: part.name, maxDepth });
+    const value = scanValue(bytes, 0, bytes.length, options);
     if (value.kind !== 'object') throw createPartError(part, 'must contain a JSON object');
     return bytes.toString('utf8', value.start, value.end);
   });

@@ -59,8 +59,34 @@ function computeCharge(maxBytes: number, heapBytes: number, otherBytes = 0): num
   return Math.ceil(Math.max(heapBytes + otherBytes, heapShare));
 }
 
-/** Memory that the work on a body needs in addition to the body. Both methods throw OVERLOADED. */
-export type BodyMemory = Pick<BodyShare, 'take' | 'addItem'>;
+/** Memory that the work on a body needs in addition to the body. All methods throw OVERLOADED. */
+export type BodyMemory = Pick<BodyShare, 'take' | 'addItem' | 'addValue'>;
+
+/** Maximum number of values in JSON that a request has parsed: parsing more of them blocks the event loop for too long. */
+const maxParsedValues = 1_000_000;
+
+/** Counts the values of JSON before it is parsed, and reserves memory for them. */
+export class ParsedValues {
+  readonly #memory: Pick<BodyMemory, 'addValue'> | undefined;
+  #count = 0;
+
+  constructor(memory: Pick<BodyMemory, 'addValue'> | undefined) {
+    this.#memory = memory;
+  }
+
+  /** @throws TOO_MANY_PARTS, OVERLOADED */
+  add(): void {
+    this.#count += 1;
+    if (this.#count > maxParsedValues)
+      throw runlakeError('TOO_MANY_PARTS', { limitParts: maxParsedValues, limit: 'values in JSON' });
+    this.#memory?.addValue();
+  }
+
+  /** Reserves memory for a copy of all values. @throws OVERLOADED */
+  addCopies(): void {
+    for (let copies = this.#count; copies > 0; copies--) this.#memory?.addValue();
+  }
+}
 
 /** The share of the memory budget that one body holds. */
 export class BodyShare {

@@ -1,6 +1,6 @@
 import { request as sendRequest } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { PassThrough } from 'node:stream';
+import { PassThrough, Readable } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
@@ -8,11 +8,13 @@ import { Type } from 'typebox';
 import { afterEach, expect, it } from 'vitest';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { defineOperation, RawResponse } from '../../../api/server/operation.ts';
+import { defineLargeJson } from '../../../api/server/request-body.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
+import type { WorkspaceCaller } from '../../../pipelines/tenants/caller.ts';
 
 let server: FastifyInstance | undefined;
 afterEach(() => server?.close());
@@ -22,12 +24,13 @@ type Handler = (input: {
   readonly request: FastifyRequest;
 }) => Promise<{ count: number } | RawResponse>;
 
+const config = { ...loadConfig({}).config, maxCollectingBytes: 1024 ** 2 };
+
 /**
  * Starts a server with a budget of 1 MB for bodies, and one operation. By default, its handler does not end before
  * `releaseAll`.
  */
 async function start(handler?: Handler) {
-  const config = { ...loadConfig({}).config, maxCollectingBytes: 1024 ** 2 };
   const waiting: (() => void)[] = [];
   const requests: FastifyRequest[] = [];
   const wait: Handler = async ({ body, request }) => {
@@ -85,6 +88,21 @@ it('refuses bodies whose values would need more memory than there is, until requ
   await expect.poll(() => waiting.length).toBe(1);
   releaseAll();
   expect((await again).status).toBe(200);
+});
+
+it('the values of a large JSON body count until they are used', async () => {
+  const json = defineLargeJson(Type.Object({ values: Type.Array(Type.Object({})) }), 1024 ** 2);
+  const read = (values: number, work: () => Promise<void>) => {
+    const raw = Readable.from([Buffer.from(`{"values":[${Array(values).fill('{}').join()}]}`)]);
+    const request = { raw, headers: {} } as FastifyRequest;
+    return json.read({ request, caller: { organizationId: 'acme' } as WorkspaceCaller }, { config } as Services, work);
+  };
+  let release = () => {};
+  const first = read(3_000, () => new Promise((resolve) => (release = resolve)));
+  await expect.poll(() => read(3_000, async () => {}).catch(({ code }) => code)).toBe('OVERLOADED');
+  release();
+  await first;
+  await read(3_000, async () => {});
 });
 
 it('holds the memory of a body until its handler ends, also if the client disconnects', async () => {

@@ -144,3 +144,22 @@ it('an attachment of a run whose id is that of a stored attachment of an example
     expect((await api.server.inject({ url: url.pathname })).body).toBe('stored');
   }
 });
+
+it('parts whose JSON is parsed have at most a million values together', async () => {
+  const [datasetId, ids] = [await addDataset(), [randomUUID(), randomUUID()]];
+  const list = (values: number) => `[${Array(values).fill('0').join()}]`;
+  const sent = (values: number): ExamplePart[] =>
+    ids.flatMap((id): ExamplePart[] => [
+      [id, `{"unknown":${list(values)}}`],
+      [`${id}.inputs`, '{}'],
+    ]);
+  const refused = await sendParts('POST', datasetId, sent(600_000));
+  expect([refused.status, refused.body.code]).toEqual([413, 'TOO_MANY_PARTS']);
+  expect((await sendParts('POST', datasetId, sent(400_000))).status).toBe(201);
+  const change = ids.flatMap((id): ExamplePart[] => [
+    [id, '{}'],
+    [`${id}.attachments_operations`, `{"unknown":${list(600_000)}}`],
+  ]);
+  const unchanged = await sendParts('PATCH', datasetId, change);
+  expect([unchanged.status, unchanged.body.code]).toEqual([413, 'TOO_MANY_PARTS']);
+});

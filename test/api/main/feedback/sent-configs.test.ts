@@ -319,7 +319,7 @@ describe('many configs in one multipart body', () => {
       {
         body: Buffer.from(text),
         contentType: 'multipart/form-data; boundary=cut',
-        memory: { take: () => {}, addItem: () => {} },
+        memory: { take: () => {}, addItem: () => {}, addValue: () => {} },
         disconnected: AbortSignal.abort(runlakeError('BAD_REQUEST', { reason: 'The client has left.' })),
       },
       api.services.accept,
