@@ -31,6 +31,9 @@ export interface NewSetAttachment {
  */
 const setVersion = 2n ** 63n;
 
+/** SQL condition: an attachment belongs to a run. A set may have the id of a run, see {@link setVersion}. */
+export const ofRunCondition = `version < ${setVersion}`;
+
 /**
  * Stores attachments in their sets. Resolves when they are stored.
  *

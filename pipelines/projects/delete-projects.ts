@@ -4,6 +4,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type EventLog, waitUntilStored } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
+import { ofRunCondition } from '../attachments/attachment-sets.ts';
 import { deleteUnstoredEvents } from '../dead-letters/delete-unstored-events.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { removeFromQueues } from '../queues/remove-gone-runs.ts';
@@ -129,7 +130,7 @@ export async function deleteProjectRuns(
   const runCondition = `tenant_id = {tenant:UUID} AND run_id IN ${runs}`;
   // Runs are deleted after their attachments and feedback, because a repeated call needs them to find these.
   const deletions = [
-    { table: 'attachments', condition: runCondition },
+    { table: 'attachments', condition: `${runCondition} AND ${ofRunCondition}` },
     { table: 'feedback', condition: `${runCondition} OR ${projectRunsCondition}` },
     { table: 'runs', condition: projectRunsCondition },
     { table: 'run_facts', condition: projectRunsCondition },

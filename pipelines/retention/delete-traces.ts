@@ -7,6 +7,7 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-rows.ts';
+import { ofRunCondition } from '../attachments/attachment-sets.ts';
 import { deleteUnstoredEvents } from '../dead-letters/delete-unstored-events.ts';
 import { removeFromQueues } from '../queues/remove-gone-runs.ts';
 import { toPlainText, toReadableJson } from '../runs/json-sql.ts';
@@ -132,7 +133,7 @@ async function deleteMarkedTraces(
   const runCondition = `(run_id IN ${runs} OR run_id IN ${traces})`;
   // Delete runs last, because a repeated deletion needs them to find their attachments and feedback.
   const content = [
-    { table: 'attachments', condition: `${tenantCondition} AND ${runCondition}` },
+    { table: 'attachments', condition: `${tenantCondition} AND ${runCondition} AND ${ofRunCondition}` },
     { table: 'feedback', condition: `${tenantCondition} AND ${runCondition} OR (${tracesCondition})` },
     // The trace of a graph run has the same id as the graph run.
     { table: 'stream_events', condition: `organization_id IN {deployments:Array(UUID)} AND run_id IN ${traces}` },

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { storeAttachmentSets } from '../../../pipelines/attachments/attachment-sets.ts';
 import { readAttachment } from '../../../pipelines/attachments/read-attachment.ts';
 import { toFeedbackMessage } from '../../../pipelines/feedback/feedback-event.ts';
 import {
@@ -198,6 +199,18 @@ describe('deletion of a project', () => {
     );
     await purge(going);
     for (const table of ['attachments', 'feedback']) expect(await count(table), table).toEqual([{ run_id: ids[1] }]);
+  });
+
+  it('leaves attachments of examples that are stored under the id of one of its runs', async () => {
+    const project = await projectWithRun();
+    const set = await readRunId(project);
+    const attachment = { set, name: 'file', mimeType: 'text/plain', content: Buffer.from('of the example') };
+    await storeAttachmentSets(api.services.clickhouse, project.workspaceId, [attachment]);
+    await publishDetails(set);
+    await deleteProjects(api.services, project.workspaceId, [project.projectId]);
+    await purge(project);
+    const sql = `SELECT name FROM attachments WHERE run_id = '${set}'`;
+    expect(await api.services.clickhouse.query({ name: 'test', sql })).toEqual([{ name: 'file' }]);
   });
 
   it('resumes after a crash before the job was queued, until the runs are deleted', async () => {

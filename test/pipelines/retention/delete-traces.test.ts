@@ -1,6 +1,7 @@
 /** Which traces a deletion covers, and what it leaves, over its two executions. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { storeAttachmentSets } from '../../../pipelines/attachments/attachment-sets.ts';
 import { until } from '../../infra/until.ts';
 import { openRetention, type RetentionUnderTest, type SentTrace } from './retention-under-test.ts';
 
@@ -96,6 +97,22 @@ it('covers attachments that arrive after their runs were deleted', async () => {
   }
   await under.change('again');
   expect(await under.contents(trace)).toBe(0);
+});
+
+it('leaves attachments of examples that are stored under the id of a run of the trace', async () => {
+  const trace = await under.sendTrace(await under.addProject(), 1);
+  const content = Buffer.from('content of the example');
+  const ofExamples = [trace.traceId, trace.childId].map((set) => ({
+    set,
+    name: 'file',
+    mimeType: 'text/plain',
+    content,
+  }));
+  await storeAttachmentSets(under.api.services.clickhouse, under.workspaceId, ofExamples);
+  await requestDeletion(trace.projectId, { trace_ids: [trace.traceId] });
+  for (let execution = 0; execution < 2; execution++) await under.change('again');
+  const sql = `SELECT name FROM attachments WHERE run_id IN ('${trace.traceId}', '${trace.childId}')`;
+  expect(await under.sql(sql)).toEqual([{ name: 'file' }, { name: 'file' }]);
 });
 
 it('in a project that a trace was moved from leaves the trace', async () => {
