@@ -1,6 +1,6 @@
 import { type Static, type TProperties, Type } from 'typebox';
 import type { GraphConfig } from '../../pipelines/agents/runs/run.ts';
-import { JsonObject, jsonMediaType, optional, Uuid } from '../server/formats.ts';
+import { Dictionary, JsonObject, jsonMediaType, optional, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 
 // Building blocks for the schemas and responses of the agent server.
@@ -91,7 +91,7 @@ export const Checkpoint = Type.Object(
   {
     checkpoint_id: optional(Type.String({ maxLength: 1_000 })),
     checkpoint_ns: optional(Type.String({ maxLength: 10_000 })),
-    checkpoint_map: optional(Type.Record(Type.String(), Type.String())),
+    checkpoint_map: optional(Dictionary(Type.String())),
   },
   { additionalProperties: true },
 );

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { describeGraph, describeSubgraphs } from '../../pipelines/agents/schemas/describe-graph.ts';
-import { JsonObject, optional } from '../server/formats.ts';
+import { Dictionary, JsonObject, optional } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import { type Agents, defineAgentOperation, graphErrors, readAccess } from './agent-operation.ts';
 import { AssistantParams, buildJsonResponse } from './agent-schema.ts';
@@ -75,7 +75,7 @@ export const getAssistantSchemas = defineAgentOperation({
 const subgraphQuery = Type.Object({
   recurse: Type.Boolean({ default: false, description: 'Include subgraphs of subgraphs.' }),
 });
-const subgraphResponse = { 200: Type.Record(Type.String(), Type.Object(graphSchemas)) };
+const subgraphResponse = { 200: Dictionary(Type.Object(graphSchemas)) };
 
 export const getAssistantSubgraphs = defineAgentOperation({
   ...graphOperation,

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { registry } from '../../infra/telemetry/metrics.ts';
 import { truncateAgents } from '../../pipelines/agents/truncate-agents.ts';
-import { JsonObject, jsonMediaType, optional } from '../server/formats.ts';
+import { Dictionary, JsonObject, jsonMediaType, optional } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import { releaseVersion } from '../server/release.ts';
 import { allowAllRule } from './access/rules.ts';
@@ -52,7 +52,7 @@ const Metric = Type.Object({
   values: Type.Array(
     Type.Object({
       value: Type.Union([Type.Number(), Type.Null()]),
-      labels: Type.Record(Type.String(), Type.Union([Type.String(), Type.Number()])),
+      labels: Dictionary(Type.Union([Type.String(), Type.Number()])),
       metricName: Type.Optional(Type.String()),
     }),
   ),

@@ -22,7 +22,7 @@ import {
 } from '../../pipelines/agents/threads/update-thread-state.ts';
 import { updateThread as update } from '../../pipelines/agents/threads/write-threads.ts';
 
-import { JsonObject, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { Dictionary, JsonObject, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import {
   createChangeRule,
@@ -174,7 +174,7 @@ export const searchThreads = defineAgentOperation({
       ...threadFilter,
       ids: optional(Type.Array(Uuid(), { maxItems: 10_000 })),
       ...searchFields(['thread_id', 'status', 'created_at', 'updated_at', 'state_updated_at'], Object.keys(fields)),
-      extract: optional(Type.Record(Type.String(), Type.String({ maxLength: 1_000 }), { maxProperties: 10 }), {
+      extract: optional(Dictionary(Type.String({ maxLength: 1_000 }), { maxProperties: 10 }), {
         description: 'Names and paths, such as `values.messages[-1].content`, of the values to return as `extracted`.',
       }),
     }),

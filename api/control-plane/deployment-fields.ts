@@ -11,7 +11,7 @@ import { maxSecrets } from '../../pipelines/deployments/deployment-secrets.ts';
 import { maxReplicas } from '../../pipelines/deployments/replicas.ts';
 import { revisionStatuses } from '../../pipelines/deployments/states.ts';
 import { maxNameLength } from '../../pipelines/projects/project.ts';
-import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { Dictionary, JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { buildPageUrl } from '../server/public-base.ts';
 
@@ -41,8 +41,8 @@ const ResourceSpec = Type.Object({
   cpu_limit: optional(Cores(16)),
   memory_mb: optional(Megabytes(), { description: 'With the driver process: the heap of each worker process.' }),
   memory_limit_mb: optional(Megabytes()),
-  labels: optional(Type.Record(Type.String(), Type.String())),
-  annotations: optional(Type.Record(Type.String(), Type.String())),
+  labels: optional(Dictionary(Type.String())),
+  annotations: optional(Dictionary(Type.String())),
   service_account_name: optional(Type.String({ maxLength: 253 })),
   image_pull_secrets: optional(Type.Array(Type.Object({ name: Type.String({ maxLength: 253 }) }), { maxItems: 20 })),
   volumes: optional(Type.Array(JsonObject(), { maxItems: 50 })),

@@ -5,7 +5,7 @@ import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { type GranularUsageRequest, readOrganizationUsage } from '../../pipelines/usage/report.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
 import type { UsageRange } from '../../pipelines/usage/rollup-query.ts';
-import { jsonMediaType, nullable, OneOf, optional } from '../server/formats.ts';
+import { Dictionary, jsonMediaType, nullable, OneOf, optional } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { formatCsvOfKind, formatJsonOfKind, formatUsageTime, usageKinds } from './usage-formats.ts';
@@ -260,7 +260,7 @@ export const getOrganizationUsage = defineOperation({
           start_timestamp: Type.String({ format: 'date-time', description: 'Start of the first counted hour.' }),
           end_timestamp: Type.String({ format: 'date-time', description: 'End of the last counted hour.' }),
           value: nullable(Type.Number()),
-          groups: nullable(Type.Record(Type.String(), Type.Number()), {
+          groups: nullable(Dictionary(Type.Number()), {
             description: 'Traces by workspace id.',
           }),
         }),

@@ -7,7 +7,7 @@ import {
   readDirectory,
 } from '../../pipelines/prompts/directory.ts';
 import { deleteRepo } from '../../pipelines/prompts/write-repo.ts';
-import { JsonObject, jsonMediaType, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { Dictionary, JsonObject, jsonMediaType, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { defineLargeJson, largeJsonErrors } from '../server/request-body.ts';
 import { ParentCommit } from './commits.ts';
@@ -30,7 +30,7 @@ const Entry = Type.Union([
 
 const body = defineLargeJson(
   Type.Object({
-    files: Type.Record(Type.String(), Type.Union([Entry, Type.Null()])),
+    files: Dictionary(Type.Union([Entry, Type.Null()])),
     parent_commit: ParentCommit,
   }),
   // The JSON of a request can be longer than the stored JSON, because it may contain escapes.

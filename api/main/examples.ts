@@ -16,7 +16,7 @@ import {
   type NewExample,
 } from '../../pipelines/datasets/write-examples.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { JsonObject, jsonMediaType, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { Dictionary, JsonObject, jsonMediaType, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
@@ -257,7 +257,7 @@ const ExampleChangeBody = Type.Object({
   dataset_id: optional(Uuid({ description: 'Must be the dataset of the example.' })),
   attachments_operations: optional(
     Type.Object({
-      rename: optional(Type.Unsafe<Record<string, string>>(Type.Record(Type.String(), Type.String()))),
+      rename: optional(Dictionary(Type.String())),
       retain: optional(Type.Array(Type.String(), { maxItems: 1_000 })),
     }),
     { description: 'Attachments that are neither renamed nor retained are removed.' },

@@ -14,7 +14,7 @@ import { parseRunFilter } from '../../pipelines/runs/filter/run-filter.ts';
 import type { ReadDeps } from '../../pipelines/runs/query-runs.ts';
 import { selectWithPreviews } from '../../pipelines/runs/run-select.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { jsonMediaType, optional, Text, Uuid } from '../server/formats.ts';
+import { Dictionary, jsonMediaType, optional, Text, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -25,15 +25,10 @@ import { Run } from './runs.ts';
 import { buildPageFields, PageResponse, SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
 const Filters = () =>
-  optional(
-    Type.Unsafe<Record<string, string[]>>(
-      Type.Record(Type.String(), Type.Array(Type.String(), { maxItems: 10 }), { maxProperties: 10 }),
-    ),
-    {
-      description:
-        'Filters by experiment. Only examples are returned that have, in each of these experiments, a run that satisfies all its filters.',
-    },
-  );
+  optional(Dictionary(Type.Array(Type.String(), { maxItems: 10 }), { maxProperties: 10 }), {
+    description:
+      'Filters by experiment. Only examples are returned that have, in each of these experiments, a run that satisfies all its filters.',
+  });
 
 /** @throws INVALID_FILTER; BAD_REQUEST for an experiment that is not requested. */
 function readFilters(

@@ -9,7 +9,7 @@ import {
   readExportRun,
 } from '../../pipelines/exports/queries.ts';
 import { formatTimeWithZone } from '../../pipelines/ingest/run-event/times.ts';
-import { nullable, Timestamp, Uuid } from '../server/formats.ts';
+import { Dictionary, nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 import { ExportParams, formatWithOffset, formatWithOffsetOrNull, Status } from './bulk-exports.ts';
 
@@ -48,7 +48,7 @@ const BulkExportRun = Type.Object({
   end_time: Timestamp(),
   retry_number: Type.Integer(),
   errors: nullable(
-    Type.Record(Type.String(), Type.String(), {
+    Dictionary(Type.String(), {
       description: 'Error and remedy by attempt, such as `retry_0`.',
     }),
   ),

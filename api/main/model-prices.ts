@@ -8,7 +8,7 @@ import {
   type SentPrice,
 } from '../../pipelines/costs/model-price.ts';
 import { modelKeys } from '../../pipelines/ingest/accept/price-of-run.ts';
-import { nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { Dictionary, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 
 const Params = Type.Object({ id: Uuid() });
@@ -16,8 +16,7 @@ const Params = Type.Object({ id: Uuid() });
 const Cost = (description?: string) =>
   Type.Union([Type.Number(), Type.String({ maxLength: 64 })], description === undefined ? {} : { description });
 
-const CostDetails = (description: string) =>
-  optional(Type.Record(Type.String(), Cost(), { maxProperties: 32 }), { description });
+const CostDetails = (description: string) => optional(Dictionary(Cost(), { maxProperties: 32 }), { description });
 
 const SentPriceBody = Type.Object({
   name: Text({ minLength: 1, maxLength: 256 }),
@@ -40,7 +39,7 @@ const SentPriceBody = Type.Object({
   completion_cost_details: CostDetails('Kind of token in `output_token_details` → dollars a token.'),
 });
 
-const CostDetailsResponse = () => nullable(Type.Record(Type.String(), Type.String()));
+const CostDetailsResponse = () => nullable(Dictionary(Type.String()));
 
 const Price = Type.Object({
   id: Uuid(),

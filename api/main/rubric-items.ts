@@ -1,10 +1,10 @@
 import { type Static, Type } from 'typebox';
 import { conditionOperators, type RubricItem, type RubricItemWithConfig } from '../../pipelines/queues/rubric.ts';
-import { OneOf, optional, Text, Uuid } from '../server/formats.ts';
+import { Dictionary, OneOf, optional, Text, Uuid } from '../server/formats.ts';
 import { FeedbackConfigShape, formatFeedbackConfig } from './feedback-configs.ts';
 
 const FeedbackKey = () => Text({ minLength: 1, maxLength: 180 });
-const Descriptions = () => optional(Type.Record(Type.String(), Type.String()));
+const Descriptions = () => optional(Dictionary(Type.String()));
 
 const Conditions = (description: string) =>
   optional(

@@ -5,7 +5,7 @@ import { findRunSet } from '../../pipelines/runs/query-runs.ts';
 import { buildGrouping, groupAttributes } from '../../pipelines/runs/stats/grouping.ts';
 import { createEmptyStats, readRunStats, wholeSetGroup } from '../../pipelines/runs/stats/read-stats.ts';
 import { type StatName, statNames } from '../../pipelines/runs/stats/stat-names.ts';
-import { JsonObject, jsonMediaType, nullable, optional, Uuid } from '../server/formats.ts';
+import { Dictionary, JsonObject, jsonMediaType, nullable, optional, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -14,7 +14,7 @@ import { normaliseIds, readRunSet, runSetFields, Time } from './runs.ts';
 const Seconds = (description?: string) => nullable(Type.Number(description ? { description } : {}));
 const Count = () => nullable(Type.Integer());
 const Cost = () => nullable(Type.Number());
-const Sums = () => nullable(Type.Record(Type.String(), Type.Number()));
+const Sums = () => nullable(Dictionary(Type.Number()));
 
 /** Statistics of a set of runs. A response contains only the selected statistics. */
 export const RunStats = Type.Partial(
@@ -44,7 +44,7 @@ export const RunStats = Type.Partial(
     prompt_cost: Cost(),
     completion_cost: Cost(),
     last_run_start_time: nullable(Time()),
-    feedback_stats: nullable(Type.Record(Type.String(), JsonObject())),
+    feedback_stats: nullable(Dictionary(JsonObject())),
     run_facets: nullable(
       Type.Array(
         Type.Object({
@@ -111,7 +111,7 @@ const StatsQuery = Type.Object({
 /** Schema that operations with run statistics share. */
 export const statsSchema = {
   body: StatsQuery,
-  response: { 200: Type.Union([RunStats, Type.Record(Type.String(), RunStats)]) },
+  response: { 200: Type.Union([RunStats, Dictionary(RunStats)]) },
   // The handler serialises the response: a schema cannot distinguish statistics from a map of groups, because a group may
   // have any name.
   produces: jsonMediaType,

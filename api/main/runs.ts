@@ -7,6 +7,7 @@ import { type RunQuery, queryRuns as readRuns, v1Envelope } from '../../pipeline
 import type { RunFilter } from '../../pipelines/runs/run-scope.ts';
 import { publicFields, selectAll, selectFields, selectNames } from '../../pipelines/runs/run-select.ts';
 import {
+  Dictionary,
   JsonObject,
   jsonMediaType,
   nullable,
@@ -26,8 +27,8 @@ const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
 /** A time in a response. It has no `format: 'date-time'`, because that format requires a time zone. */
 export const Time = () =>
   Type.String({ description: 'UTC with microseconds and without zone, such as `2026-01-02T03:04:05.123456`.' });
-const Counts = () => Type.Record(Type.String(), Type.Integer());
-const Costs = () => Type.Record(Type.String(), Type.String());
+const Counts = () => Dictionary(Type.Integer());
+const Costs = () => Dictionary(Type.String());
 const Cost = () => Type.String({ description: 'Decimal as text, with the precision that was sent.' });
 const Ids = () => Type.Array(Uuid());
 
@@ -76,7 +77,7 @@ export const Run = Type.Object({
   completion_cost_details: optional(Costs()),
   price_model_id: optional(Uuid()),
   first_token_time: optional(Time()),
-  feedback_stats: optional(Type.Record(Type.String(), JsonObject())),
+  feedback_stats: optional(Dictionary(JsonObject())),
   s3_urls: optional(JsonObject({ description: 'Attachments: `attachment.<name>` to its `presigned_url`.' })),
   app_path: Type.String(),
   thread_id: optional(Type.String({ description: '`thread_id`, `session_id` or `conversation_id` of the metadata.' })),

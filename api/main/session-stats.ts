@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import type { ProjectWithStats } from '../../pipelines/projects/list-by-stats.ts';
 import { parseRunFilter, type RunFilterConditions } from '../../pipelines/runs/filter/run-filter.ts';
 import type { StatName } from '../../pipelines/runs/stats/stat-names.ts';
-import { JsonObject, nullable, Timestamp, Uuid } from '../server/formats.ts';
+import { Dictionary, JsonObject, nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
 import { Time } from './runs.ts';
 
@@ -62,7 +62,7 @@ export const sessionStatsFields = {
   prompt_cost: Cost(),
   completion_cost: Cost(),
   session_feedback_stats: nullable(
-    Type.Record(Type.String(), JsonObject(), {
+    Dictionary(JsonObject(), {
       description: 'Of the feedback on the project itself, such as that of summary evaluators, by feedback key.',
     }),
   ),

@@ -19,7 +19,7 @@ import { resolveAddress } from '../../pipelines/projects/resolve-address.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { OneOf, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { Dictionary, OneOf, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { metadataParameter, pageParameters, parseMetadata, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
@@ -287,7 +287,7 @@ export const getSessionMetadata = defineOperation({
       k: Type.Integer({ minimum: 1, maximum: 1_000, default: 10, description: 'Maximum number of values of a key.' }),
       root_runs_only: Type.Boolean({ default: false }),
     }),
-    response: { 200: Type.Record(Type.String(), Type.Array(Type.String())) },
+    response: { 200: Dictionary(Type.Array(Type.String())) },
   },
   handler: async ({ caller, params, query, services }) => {
     const projectId = params.session_id.toLowerCase();

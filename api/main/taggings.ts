@@ -9,7 +9,7 @@ import {
   type ResourceType,
   resourceTypes,
 } from '../../pipelines/tags/taggings.ts';
-import { OneOf, Timestamp, Uuid } from '../server/formats.ts';
+import { Dictionary, OneOf, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 import { changing, reading, TagKeyFields, TagValueFields } from './tags.ts';
 
@@ -139,7 +139,7 @@ export const taggingOperations: readonly Operation[] = [
     summary: 'List the tags of several resources, by id of the resource',
     schema: {
       body: Type.Array(Type.Object(ResourceRequest), { maxItems: 1_000 }),
-      response: { 200: Type.Record(Type.String(), Type.Array(ResourceTag)) },
+      response: { 200: Dictionary(Type.Array(ResourceTag)) },
     },
     handler: async ({ caller, body, services }) => {
       const resources = body.map((each) => ({ type: each.resource_type, id: each.resource_id.toLowerCase() }));

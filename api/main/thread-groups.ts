@@ -5,7 +5,7 @@ import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
 import { previewForms, readThreadPreviews } from '../../pipelines/runs/thread-preview.ts';
 import { countThreads, queryThreads, readThreadsStats } from '../../pipelines/runs/threads.ts';
-import { nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { Dictionary, nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -123,7 +123,7 @@ export const getThreadPreview = defineOperation({
       select: Type.Optional(Type.Array(OneOf(previewForms), { maxItems: 10, description: 'Default: all.' })),
     }),
     response: {
-      200: Type.Object({ thread_id: Type.String(), previews: Type.Record(Type.String(), Type.String()) }),
+      200: Type.Object({ thread_id: Type.String(), previews: Dictionary(Type.String()) }),
     },
   },
   handler: async ({ caller, params, query, services, request }) => {

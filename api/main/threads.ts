@@ -15,6 +15,7 @@ import {
 } from '../../pipelines/runs/threads.ts';
 import { threadTraceFields } from '../../pipelines/runs/v2-fields.ts';
 import {
+  Dictionary,
   JsonObject,
   jsonMediaType,
   nullable,
@@ -51,8 +52,8 @@ export const ThreadScopeFields = Type.Object({
 const ThreadParams = Type.Object({ thread_id: Type.String({ minLength: 1, maxLength: 10_000 }) });
 const Figure = () => nullable(Type.Number());
 const Count = () => Type.Integer();
-export const FeedbackStats = () => nullable(Type.Record(Type.String(), JsonObject()));
-export const Sums = () => Type.Record(Type.String(), Type.Number());
+export const FeedbackStats = () => nullable(Dictionary(JsonObject()));
+export const Sums = () => Dictionary(Type.Number());
 const access = { permission: 'runs:read', tenantScope: 'workspace' } as const;
 
 export const ThreadSummary = Type.Object({

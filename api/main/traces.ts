@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { maxTracesPerRequest, requestDeletion, requestKeep } from '../../pipelines/retention/change-traces.ts';
-import { optional, Text, Uuid } from '../server/formats.ts';
+import { Dictionary, optional, Text, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 import { normaliseIds } from './runs.ts';
 
@@ -26,7 +26,8 @@ export const deleteRuns = defineOperation({
       session_id: Uuid({ description: 'The project of the traces.' }),
       trace_ids: optional(TraceIds),
       metadata: optional(
-        Type.Record(Text({ maxLength: 1_000 }), Text({ maxLength: 10_000 }), {
+        Dictionary(Text({ maxLength: 10_000 }), {
+          propertyNames: Text({ maxLength: 1_000 }),
           maxProperties: maxPairs,
           description: 'Deletes the traces that have a run whose metadata contains all these pairs.',
         }),

@@ -7,6 +7,7 @@ import { queryRuns, v2Envelope } from '../../pipelines/runs/query-runs.ts';
 import { selectV2Fields } from '../../pipelines/runs/run-select.ts';
 import { type V2FieldName, v2Fields } from '../../pipelines/runs/v2-fields.ts';
 import {
+  Dictionary,
   JsonObject,
   jsonMediaType,
   nullable,
@@ -39,7 +40,7 @@ export const SelectList = (names: readonly string[] = selectNames) =>
   });
 
 const Time = () => nullable(Timestamp());
-const Costs = () => nullable(Type.Object({ raw: Type.Record(Type.String(), Type.Number()) }));
+const Costs = () => nullable(Type.Object({ raw: Dictionary(Type.Number()) }));
 const Count = () => Type.Integer();
 const NullableText = () => nullable(Type.String());
 
@@ -86,12 +87,12 @@ export const V2Run = Type.Partial(
     price_model_id: nullable(Uuid()),
     tags: nullable(Type.Array(Type.String())),
     app_path: Type.String(),
-    attachments: nullable(Type.Record(Type.String(), Type.String(), { description: 'Name to a link for an hour.' })),
+    attachments: nullable(Dictionary(Type.String(), { description: 'Name to a link for an hour.' })),
     thread_evaluation_time: Time(),
     is_in_dataset: Type.Boolean(),
     last_queued_at: Time(),
     share_url: nullable(Type.String({ description: 'URL of the public view, if the trace is shared.' })),
-    feedback_stats: nullable(Type.Record(Type.String(), JsonObject())),
+    feedback_stats: nullable(Dictionary(JsonObject())),
     ls_user_id: Type.Null({ description: 'Runs are stored without their user.' }),
   }),
 );

@@ -84,6 +84,10 @@ describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) =>
       expect(Object.keys(schema.params?.properties ?? {})).toEqual(names);
     });
 
+    // They do not apply to keys with line breaks; `Dictionary` does.
+    it('has no pattern for the keys of objects', () =>
+      expect(JSON.stringify(schema).includes('patternProperties')).toBe(false));
+
     it('is described once, under its canonical path', () => {
       const canonicalPathTemplate = (operation.mount === 'root' ? path : toCanonicalPath(path)).replace(
         /:(\w+)/g,

@@ -51,6 +51,18 @@ it.each([
   expect(await under.readRuns(id)).toEqual([]);
 });
 
+it('by metadata accepts keys with line breaks, and only texts as values', async () => {
+  const [projectId, key] = [await under.addProject(), 'cust\r\nomer'];
+  const gone = await under.sendTrace(projectId, 1, { [key]: 'acme' });
+  for (const metadata of [{ [key]: {} }, { [key]: 7 }, { 'k\0': 'acme' }, { ['k'.repeat(1_001)]: 'acme' }]) {
+    const { status, body } = await under.ask('POST', '/runs/delete', { session_id: projectId, metadata });
+    expect([status, body.code, body.detail]).toEqual([422, 'INVALID_REQUEST', [expect.objectContaining({})]]);
+  }
+  await requestDeletion(projectId, { metadata: { [key]: 'acme' } });
+  await under.change();
+  expect(await under.contents(gone)).toBe(0);
+});
+
 it('by metadata with an empty value leaves runs without the key', async () => {
   const projectId = await under.addProject();
   const empty = await under.sendTrace(projectId, 1, { customer: '' });
