@@ -161,6 +161,12 @@ const maxRequestsPerRound = 1_000;
  */
 const maxKeptPerRound = 10_000;
 
+/**
+ * Maximum number of deletions by metadata per round. Each reads the runs of its whole project, so that a round of many would
+ * take longer than the timeout of the job and begin again, and later requests would wait for all of them.
+ */
+const maxSearchesPerRound = 20;
+
 /** Consumers whose lag is shorter do not delay a request. */
 const defaultLogTimeoutMs = 300_000;
 
@@ -198,8 +204,11 @@ export async function changeTraces(
     }
     if (failures.length > 0) throw failures[0];
     const keptTraces = keeps.reduce((sum, { traceIds }) => sum + (traceIds?.length ?? 1), 0);
+    const searches = deletions.filter(({ metadata }) => metadata !== null).length;
     const isLimited =
-      [deletions, keeps].some(({ length }) => length === maxRequestsPerRound) || keptTraces >= maxKeptPerRound;
+      [deletions, keeps].some(({ length }) => length === maxRequestsPerRound) ||
+      keptTraces >= maxKeptPerRound ||
+      searches === maxSearchesPerRound;
     if (!isLimited) return;
   }
 }
@@ -233,20 +242,22 @@ async function changeGroup(
 async function claimChanges(database: Database, kind: TraceChange['kind']): Promise<TraceChange[]> {
   return database.query<TraceChange>(
     `WITH oldest AS (
-       SELECT id, due_at, coalesce(cardinality(trace_ids), 1) AS traces FROM trace_changes
+       SELECT id, due_at, metadata, coalesce(cardinality(trace_ids), 1) AS traces FROM trace_changes
        WHERE due_at <= now() AND kind = $1 ORDER BY due_at, id LIMIT $2
      ), counted AS (
-       SELECT id, sum(traces) OVER (ORDER BY due_at, id) - traces AS traces_before FROM oldest
+       SELECT id, metadata, sum(traces) OVER older - traces AS traces_before, count(metadata) OVER older AS searches
+       FROM oldest WINDOW older AS (ORDER BY due_at, id)
      ), due AS (
        SELECT id FROM trace_changes
-       WHERE due_at <= now() AND id IN (SELECT id FROM counted WHERE $1 = 'delete' OR traces_before < $3)
+       WHERE due_at <= now() AND id IN (
+         SELECT id FROM counted WHERE CASE $1 WHEN 'delete' THEN metadata IS NULL OR searches <= $4 ELSE traces_before < $3 END)
        FOR UPDATE SKIP LOCKED
      )
      UPDATE trace_changes AS change SET due_at = now() + interval '1 hour' FROM due WHERE change.id = due.id
      RETURNING change.id, kind, tenant_id AS "tenantId", run_id AS "runId", session_id AS "projectId",
        trace_ids AS "traceIds", metadata, is_second AS "isSecond",
        (extract(epoch FROM requested_at) * 1000000)::bigint AS "requestedAtMicros"`,
-    [kind, maxRequestsPerRound, maxKeptPerRound],
+    [kind, maxRequestsPerRound, maxKeptPerRound, maxSearchesPerRound],
   );
 }
 

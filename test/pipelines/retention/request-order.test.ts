@@ -1,4 +1,4 @@
-/** Deletions of traces do not wait until many others are kept. */
+/** Deletions of traces do not wait until many others are kept, or found by their metadata. */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { changeTraces, requestDeletion, requestKeep } from '../../../pipelines/retention/change-traces.ts';
@@ -48,4 +48,34 @@ it('deletions come first, and those that are requested while traces are kept do 
   });
   expect(names).toEqual(['deleted', 'kept', 'deleted', 'kept']);
   for (const { traceId } of [early, late]) expect(await under.readRuns(traceId)).toEqual([]);
+});
+
+it('deletions do not wait for many searches by metadata, which are recorded in between', async () => {
+  const { services } = under.api;
+  const [searched, other] = [await under.addProject(), await under.addProject()];
+  const { traceId } = await under.sendTrace(other, 1);
+  const request = (traces: Parameters<typeof requestDeletion>[2]) =>
+    requestDeletion(services.database, under.workspaceId, traces);
+  for (let customer = 0; customer < 25; customer++)
+    await request({ projectId: searched, metadata: { customer: String(customer) } });
+  await request({ projectId: other, traceIds: [traceId] });
+  const marked: unknown[] = [];
+  const recorded = new Set<number>();
+  const command: typeof services.clickhouse.command = async (statement) => {
+    if (statement.name === 'mark-deleted-traces') {
+      marked.push(statement.params?.project);
+      const [row] = await services.database.query<{ count: number }>(
+        'SELECT count(*)::int AS count FROM trace_changes WHERE session_id = $1 AND is_second',
+        [searched],
+      );
+      recorded.add(row?.count ?? -1);
+    }
+    await services.clickhouse.command(statement);
+  };
+  const clickhouse = { ...services.clickhouse, command };
+  await changeTraces({ ...services, clickhouse, log: services.system.log, config: retentionConfig });
+  expect(marked).toHaveLength(26);
+  expect(marked.indexOf(other)).toBeLessThanOrEqual(20);
+  expect([...recorded]).toEqual([0, 20]);
+  expect(await under.readRuns(traceId)).toEqual([]);
 });
