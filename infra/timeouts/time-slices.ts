@@ -7,6 +7,7 @@
  *   1. The time slice of a turn begins with the first step of the turn, and the steps of all work share it.
  *   2. Work that does not end within the time slice waits. Each turn resumes the work that has waited longest.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 
 /** Maximum time for which work may block the event loop, provided that its steps are short. */
 const sliceMs = 10;
@@ -37,6 +38,20 @@ export async function runInTimeSlices<Result>(work: StepwiseWork<Result>): Promi
  */
 export function endSlice(): Promise<void> | undefined {
   return performance.now() - startSlice() < sliceMs ? undefined : new Promise((resolve) => runInLaterTurn(resolve));
+}
+
+/**
+ * Returns a function like {@link endSlice} for the work of the sink, which continues in the next turn instead of waiting for
+ * other long work: it must keep up with what requests send.
+ */
+export function openSlices(): typeof endSlice {
+  let startedMs = performance.now();
+  return () =>
+    performance.now() - startedMs < sliceMs
+      ? undefined
+      : nextTurn().then(() => {
+          startedMs = performance.now();
+        });
 }
 
 /** Calls `work` in a later turn, in which no other work that has waited is resumed. */

@@ -30,6 +30,7 @@ export const inEachRun: Readonly<Record<string, number>> = {
   'test/pipelines/ingest/body/collect.test.ts': 3,
   'test/pipelines/ingest/body/zstd/zstd-decoder.test.ts': 3,
   'test/pipelines/ingest/sink/deferred-events.test.ts': 20,
+  'test/pipelines/ingest/sink/long-batches.test.ts': 4,
   'test/pipelines/ingest/sink/sink.test.ts': 21,
   'test/pipelines/ingest/sink/stored-once.test.ts': 5,
   'test/pipelines/retention/expiry.test.ts': 4,

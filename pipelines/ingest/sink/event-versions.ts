@@ -28,6 +28,7 @@ import {
   skipString,
 } from '../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../infra/event-log/event-log.ts';
+import { openSlices } from '../../../infra/timeouts/time-slices.ts';
 import { fixedWidthBytes, type Topic } from '../../../schemas/topics.ts';
 import type { ValidRecord } from './split-into-batches.ts';
 
@@ -89,21 +90,25 @@ export class EventVersions {
     // By digest. The memory may forget an event while the others of the batch are added to it.
     const knownInBatch = new Map<bigint, KnownEvent>();
     const unknown: { readonly value: Buffer; readonly at: number }[] = [];
-    const times = events.map(({ record, original = record, mayBeRepeat = true }, index) => {
+    const times: (number | undefined)[] = [];
+    const endSlice = openSlices();
+    for (const [index, { record, original = record, mayBeRepeat = true }] of events.entries()) {
+      const turn = endSlice();
+      if (turn) await turn;
       const at = index * digestWords;
       const { value } = original;
       const receivedAt = findReceivedAt(topic, identity.receivedAt, value);
-      if (receivedAt === undefined) return undefined;
+      times.push(receivedAt && readTimeMicrosAt(value, receivedAt));
+      if (receivedAt === undefined) continue;
       writeDigest(topic, value, receivedAt, digests, at);
       const known = this.#get(digests, at);
       if (known !== undefined) knownInBatch.set(toDigest(digests, at), known);
       else if (mayBeRepeat) unknown.push({ value, at });
-      return readTimeMicrosAt(value, receivedAt);
-    });
+    }
     const stored = await this.#readStored(topic, identity.id, unknown, digests, clickhouse);
     for (const [digest, known] of stored) knownInBatch.set(digest, known);
     let repeats = 0;
-    const stamped = events.map((event, index): R => {
+    const stamp = (event: R, index: number): R => {
       const receivedAtMicros = times[index];
       if (receivedAtMicros === undefined) return event;
       const at = index * digestWords;
@@ -123,7 +128,13 @@ export class EventVersions {
       }
       event.stamp = { digest, receivedAtMicros };
       return event;
-    });
+    };
+    const stamped: R[] = [];
+    for (const [index, event] of events.entries()) {
+      stamped.push(stamp(event, index));
+      const turn = endSlice();
+      if (turn) await turn;
+    }
     return { events: stamped, repeats };
   }
 

@@ -13,9 +13,10 @@
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { encodeAvroContainer, getFieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
+import { AvroContainer, getFieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { DirtyHour, EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
+import { openSlices } from '../../../infra/timeouts/time-slices.ts';
 import type { Topic } from '../../../schemas/topics.ts';
 import { neverSeconds, traceTiers } from '../../retention/lifetimes.ts';
 import { markHoursDirty } from '../../usage/mark-hours-dirty.ts';
@@ -159,6 +160,21 @@ function buildPrefix(topic: Topic, { record, statesLocation, lifetime }: ValidRe
   return prefix;
 }
 
+/** Bytes of a row in addition to its record: prefix, lengths and marker. */
+const rowOverheadBytes = 80;
+
+async function encodeRows(topic: Topic, schema: string, records: readonly ValidRecord[]): Promise<Buffer> {
+  const endSlice = openSlices();
+  const bytes = records.reduce((sum, { record }) => sum + record.value.length + rowOverheadBytes, 0);
+  const container = new AvroContainer(schema, bytes);
+  for (const valid of records) {
+    container.add({ value: valid.record.value, prefix: buildPrefix(topic, valid) });
+    const turn = endSlice();
+    if (turn) await turn;
+  }
+  return container.finish();
+}
+
 /**
  * Inserts a part of the batch.
  *
@@ -170,10 +186,7 @@ async function insertPart(
   { clickhouse }: InsertDeps,
 ): Promise<RunlakeError | undefined> {
   const { name, table } = topic;
-  const body = encodeAvroContainer(
-    schema.containerSchema,
-    records.map((valid) => ({ value: valid.record.value, prefix: buildPrefix(topic, valid) })),
-  );
+  const body = await encodeRows(topic, schema.containerSchema, records);
   const stopTimer = insertSeconds.startTimer({ table });
   try {
     await clickhouse.insertBody({ name, table, columns: schema.columns, format: 'Avro', body });
