@@ -1,5 +1,6 @@
 import type { NamedModel, PriceMap } from '../../costs/price-map.ts';
 import { findPath } from '../json/find.ts';
+import type { JsonRange } from '../json/scan.ts';
 import { parseRange } from '../json/scan-string.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 
@@ -60,11 +61,12 @@ export function priceRun(values: RunValues, startTimeMicros: number, prices: Pri
     values.price = { source: statedCostsSource };
     return;
   }
+  const known: KnownMembers = new Map();
   for (let index = 0; index < nameSources.length; index++) {
     const source = nameSources[index] as NameSource;
-    const name = findText(values, source);
+    const name = findText(values, source, known);
     if (name === undefined) continue;
-    const model: NamedModel = { name, key: source.key, provider: findText(values, providerSource) };
+    const model: NamedModel = { name, key: source.key, provider: findText(values, providerSource, known) };
     values.price = { source: strongestSourceNumber - index, tokens: prices.find(model, startTimeMicros) };
     return;
   }
@@ -86,10 +88,17 @@ function hasStatedCosts({ promptCost, completionCost, totalCost, usageDetails }:
   );
 }
 
-function findText(values: RunValues, { member, path, quotedKey }: NameSource): string | undefined {
+/** Members that were searched, by the field that contains them and their name. The fields may be as large as a run. */
+type KnownMembers = Map<string, JsonRange | undefined>;
+
+function findText(values: RunValues, { member, path, quotedKey }: NameSource, known: KnownMembers): string | undefined {
   const json = values[member] as Buffer | undefined;
   if (json === undefined || !json.includes(quotedKey)) return undefined;
-  const range = findPath(json, 0, json.length, path);
+  const [first = '', ...rest] = path;
+  const name = `${member}.${first}`;
+  const parent = known.has(name) ? known.get(name) : findPath(json, 0, json.length, [first]);
+  known.set(name, parent);
+  const range = parent && findPath(json, parent.start, parent.end, rest);
   if (range === undefined || range.end - range.start > maxNameBytes) return undefined;
   const text = parseRange(json, range.start, range.end);
   return typeof text === 'string' && text !== '' ? text : undefined;
