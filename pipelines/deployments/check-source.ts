@@ -1,6 +1,7 @@
 /** Validation of what a deployment runs, in requests and again on the host that builds it. */
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
+import { requireStorableJson } from '../agents/threads/thread.ts';
 import type { Caller } from '../tenants/caller.ts';
 import { isOperator } from '../tenants/operator.ts';
 import { checkPod, findOperatorField } from './check-pod.ts';
@@ -17,7 +18,7 @@ export function isBuildable(source: DeploymentSource): boolean {
  * Checks the fields of a deployment against each other.
  *
  * @param driver the driver of this installation.
- * @throws DEPLOYMENT_INVALID
+ * @throws DEPLOYMENT_INVALID, INVALID_REQUEST
  */
 export function checkDeployment(
   { source, sourceConfig, sourceRevisionConfig, secretReferences }: RunDescription,
@@ -45,6 +46,8 @@ export function checkDeployment(
       throw createError('source_revision_config.image_uri', 'it is not the name of an image');
   }
   if (sourceConfig.custom_url != null) checkCustomUrl(sourceConfig.custom_url);
+  // Hosts read the settings of all deployments with operators of `json`, which throw if one contains such a character.
+  requireStorableJson(sourceConfig, ['body', 'source_config']);
   if (sourceConfig.build_on_push)
     throw createError('source_config.build_on_push', 'Runlake does not watch repositories; create a revision instead');
   const { min_scale: min, max_scale: max } = sourceConfig.resource_spec ?? {};

@@ -134,6 +134,10 @@ it.each<[what: string, change: object]>([
   ['an unknown source', { source: 'bitbucket' }],
   ['an unknown type', { source_config: { ...valid.source_config, deployment_type: 'huge' } }],
   ['too many replicas', { source_config: { ...valid.source_config, resource_spec: { min_scale: 1_000 } } }],
+  [
+    'a NUL character in the settings',
+    { source_config: { ...valid.source_config, listener_config: { nested: ['a\0b'] } } },
+  ],
   ['secrets as an object', { secrets: { A: 'x' } }],
   ['no secrets', { secrets: undefined }],
 ])('%s gets 422 in the list form', async (_what, change) => {
