@@ -31,7 +31,7 @@ const listAgentConnections = defineOperation({
   tag,
   summary: 'List the OAuth tokens of a user that an agent is connected with',
   access: readAccess,
-  errors: ['NOT_FOUND'],
+  errors: ['ANSWER_TOO_LARGE', 'NOT_FOUND'],
   schema: { params, query: UserQuery, response: { 200: Type.Object({ data: Type.Array(Connection) }) } },
   handler: async ({ caller, params: { agent_id }, query, services: { oauth } }) => ({
     data: await listConnections(oauth, await chooseUser(oauth, caller, query), agent_id),

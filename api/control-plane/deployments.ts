@@ -58,6 +58,7 @@ const listDeployments = defineOperation({
   tag,
   summary: 'List the deployments of the workspace, newest first',
   access: readAccess,
+  errors: ['ANSWER_TOO_LARGE'],
   unsupported: { query: ['tag_value_ids', 'image_version', 'remote_reconciled'] },
   schema: {
     query: Type.Object({

@@ -84,6 +84,7 @@ const listOAuthProviders = defineOperation({
   tag,
   summary: 'List the OAuth providers of the organization',
   access: readAccess,
+  errors: ['ANSWER_TOO_LARGE'],
   schema: { response: { 200: Type.Array(Provider) } },
   handler: ({ caller, services }) => listProviders(services.database, caller.organizationId),
 });

@@ -5,6 +5,7 @@ import {
   deleteToken,
   deleteTokens,
   deleteTokensOfType,
+  hasToken,
   hasTokensOfType,
   listTokens,
   readToken,
@@ -39,7 +40,7 @@ const listOAuthTokens = defineOperation({
   summary: 'List the OAuth tokens of a user',
   description: 'Values of tokens are never returned here.',
   access: readAccess,
-  errors: ['NOT_FOUND'],
+  errors: ['ANSWER_TOO_LARGE', 'NOT_FOUND'],
   schema: {
     query: Type.Object({ provider_id: optional(ProviderId()), ...userFields }),
     response: { 200: Type.Array(Token) },
@@ -57,10 +58,9 @@ const oauthTokenExists = defineOperation({
   access: readAccess,
   errors: ['NOT_FOUND'],
   schema: { query: ProviderQuery, response: { 200: Type.Object({ has_token: Type.Boolean() }) } },
-  handler: async ({ caller, query, services: { oauth } }) => {
-    const tokens = await listTokens(oauth, await chooseUser(oauth, caller, query), query.provider_id);
-    return { has_token: tokens.length > 0 };
-  },
+  handler: async ({ caller, query, services: { oauth } }) => ({
+    has_token: await hasToken(oauth, await chooseUser(oauth, caller, query), query.provider_id),
+  }),
 });
 
 const getOAuthToken = defineOperation({

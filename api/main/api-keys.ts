@@ -114,6 +114,7 @@ export const listApiKeys = defineOperation({
   summary: 'List the API keys of the workspace',
   description: 'Without revoked and expired keys, and without keys of the whole organization.',
   access: { permission: 'api-keys:read', tenantScope: 'workspace' },
+  errors: ['ANSWER_TOO_LARGE'],
   schema: { response: { 200: Type.Array(Key) } },
   handler: async ({ caller, services }) => listKeys(services.database, caller, caller.workspaceId),
 });
@@ -128,6 +129,7 @@ export const listServiceKeys = defineOperation({
   description:
     'Only keys that have access to no more workspaces than the key of the request. Without revoked and expired keys.',
   access: { permission: 'api-keys:read', tenantScope: 'organization' },
+  errors: ['ANSWER_TOO_LARGE'],
   schema: { response: { 200: Type.Array(Key) } },
   handler: async ({ caller, services }) => listKeys(services.database, caller, null),
 });

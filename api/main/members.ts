@@ -90,6 +90,7 @@ export const listMembers = defineOperation({
   tag: 'organization',
   summary: 'List the users of the organization',
   access: { permission: 'organization:read', tenantScope: 'organization' },
+  errors: ['ANSWER_TOO_LARGE'],
   schema: {
     response: {
       200: Type.Object({

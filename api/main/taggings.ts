@@ -55,6 +55,7 @@ export const taggingOperations: readonly Operation[] = [
     method: 'GET',
     path: '/workspaces/current/taggings',
     summary: 'List the tag values of the workspace with the resources that have them',
+    errors: ['ANSWER_TOO_LARGE'],
     schema: {
       query: Type.Object({ tag_value_id: Type.Optional(Uuid({ description: 'Only this value.' })) }),
       response: { 200: Type.Array(TaggedResources) },
@@ -116,6 +117,7 @@ export const taggingOperations: readonly Operation[] = [
     path: '/workspaces/current/tags',
     summary: 'List the tag keys of the workspace with their values',
     unsupported: { query: ['resource_type'] },
+    errors: ['ANSWER_TOO_LARGE'],
     schema: { response: { 200: Type.Array(TagWithValues) } },
     handler: async ({ caller, services }) => listTags(services.database, caller.workspaceId),
   }),
@@ -125,6 +127,7 @@ export const taggingOperations: readonly Operation[] = [
     method: 'GET',
     path: '/workspaces/current/tags/resource',
     summary: 'List the tags of a resource',
+    errors: ['ANSWER_TOO_LARGE'],
     schema: { query: Type.Object(ResourceRequest), response: { 200: Type.Array(ResourceTag) } },
     handler: async ({ caller, query, services }) => {
       const resource = { type: query.resource_type, id: query.resource_id.toLowerCase() };
@@ -137,6 +140,7 @@ export const taggingOperations: readonly Operation[] = [
     method: 'POST',
     path: '/workspaces/current/tags/resources',
     summary: 'List the tags of several resources, by id of the resource',
+    errors: ['ANSWER_TOO_LARGE'],
     schema: {
       body: Type.Array(Type.Object(ResourceRequest), { maxItems: 1_000 }),
       response: { 200: Dictionary(Type.Array(ResourceTag)) },

@@ -43,6 +43,7 @@ export const tagOperations: readonly Operation[] = [
     method: 'GET',
     path,
     summary: 'List the tag keys of the workspace',
+    errors: ['ANSWER_TOO_LARGE'],
     schema: { response: { 200: Type.Array(TagKey) } },
     handler: async ({ caller, services }) => listTagKeys(services.database, caller.workspaceId),
   }),
@@ -102,7 +103,7 @@ export const tagOperations: readonly Operation[] = [
     method: 'GET',
     path: `${path}/:tag_key_id/tag-values`,
     summary: 'List the values of a tag key',
-    errors: ['NOT_FOUND'],
+    errors: ['ANSWER_TOO_LARGE', 'NOT_FOUND'],
     schema: { params: KeyParams, response: { 200: Type.Array(TagValue) } },
     handler: async ({ caller, params, services }) => {
       await readTagKey(services.database, caller.workspaceId, params.tag_key_id);

@@ -1,5 +1,7 @@
+import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
+import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import {
   type DeploymentRecord,
   type DeploymentType,
@@ -31,19 +33,21 @@ export interface DeploymentFilter {
   readonly ids?: readonly string[] | undefined;
 }
 
-/** Lists the deployments of a workspace, newest first. */
+/** Lists the deployments of a workspace, newest first. @throws ANSWER_TOO_LARGE: settings may have any JSON */
 export function listDeployments(
   database: Sql,
   workspaceId: string,
   { nameContains, status, deploymentType, ids }: DeploymentFilter,
   { limit, offset }: PageRequest,
 ): Promise<DeploymentRecord[]> {
-  return database.query<DeploymentRecord>(
+  return queryPageWithinLimit<DeploymentRecord>(
+    database,
     `SELECT * FROM (SELECT ${deploymentColumns} FROM deployments AS d WHERE d.workspace_id = $1) AS listed
      WHERE ($2::text IS NULL OR strpos(lower(name), lower($2)) > 0) AND ($3::text IS NULL OR status = $3)
        AND ($4::text IS NULL OR "sourceConfig"->>'deployment_type' = $4) AND ($5::uuid[] IS NULL OR id = ANY ($5))
      ORDER BY "createdAt" DESC, id LIMIT $6 OFFSET $7`,
     [workspaceId, nameContains ?? null, status ?? null, deploymentType ?? null, ids ?? null, limit, offset],
+    internals.maxPageBytes,
   );
 }
 

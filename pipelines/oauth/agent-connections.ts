@@ -1,8 +1,10 @@
 /** Connections of agents with OAuth tokens: a connected agent uses these tokens before others. */
 
 import { randomUUID } from 'node:crypto';
+import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
+import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { OAuthDeps } from './oauth-deps.ts';
 import { readToken, type TokenOwner } from './token.ts';
 
@@ -23,13 +25,16 @@ const selectSql = `SELECT c.id, c.agent_id, c.token_id AS oauth_token_id, p.prov
   FROM oauth_agent_connections c JOIN oauth_tokens t ON t.id = c.token_id JOIN oauth_providers p ON p.id = t.provider
   WHERE c.workspace_id = $1 AND c.agent_id = $2 AND t.user_id = $3`;
 
-/** Lists the connections of an agent with tokens of a user, oldest first. */
+/** Lists the connections of an agent with tokens of a user, oldest first. @throws ANSWER_TOO_LARGE */
 export function listConnections(
   { database }: OAuthDeps,
   { workspaceId, userId }: TokenOwner,
   agentId: string,
 ): Promise<ConnectionRecord[]> {
-  return database.query<ConnectionRecord>(`${selectSql} ORDER BY c.created_at, c.id`, [workspaceId, agentId, userId]);
+  const sql = `${selectSql} ORDER BY c.created_at, c.id`;
+  return queryPageWithinLimit<ConnectionRecord>(
+    ...([database, sql, [workspaceId, agentId, userId], internals.maxPageBytes] as const),
+  );
 }
 
 /** Maximum number of agents that are connected with one token. */

@@ -82,40 +82,47 @@ export async function authenticate(
   const provider = await readProvider(deps.database, owner.organizationId, request.providerId);
   const candidates = await findCandidates(deps.database, owner, provider.id, request);
   if (request.tokenId != null && candidates.length === 0) throw createTokenNotFoundError();
-  const isEnough = ({ scopes }: Pick<Candidate, 'scopes'>) => request.scopes.every((scope) => scopes.includes(scope));
-  for (const candidate of request.forceNew ? [] : candidates.filter(isEnough)) {
-    const token = await getUsableToken(deps, owner.workspaceId, candidate.id);
+  for (const { id } of request.forceNew ? [] : candidates.filter(({ isEnough }) => isEnough)) {
+    const token = await getUsableToken(deps, owner.workspaceId, id);
     // A refresh may have returned fewer scopes.
-    if (token !== undefined && isEnough(token)) return { status: 'completed', token };
+    if (token !== undefined && request.scopes.every((scope) => token.scopes.includes(scope)))
+      return { status: 'completed', token };
   }
   // Consent replaces a token, so it has to include the scopes that the token has.
   const replaced = candidates.find(({ isReplaceable }) => isReplaceable);
-  const scopes = [...new Set([...(replaced?.scopes ?? []), ...request.scopes])];
+  const [kept] = await deps.database.query<{ scopes: string[] }>('SELECT scopes FROM oauth_tokens WHERE id = $1', [
+    replaced?.id ?? null,
+  ]);
+  const scopes = [...new Set([...(kept?.scopes ?? []), ...request.scopes])];
   return startAuthentication(deps, owner, provider, { ...request, scopes });
 }
 
 interface Candidate {
   readonly id: string;
-  readonly scopes: readonly string[];
+  /** Whether it has the requested scopes. */
+  readonly isEnough: boolean;
   /** Whether a token that the user grants now may replace this one: it must not become usable for further agents. */
   readonly isReplaceable: boolean;
 }
 
-/** Finds the tokens that a request may use or replace, in order of preference. */
+/** Maximum number of tokens of a user and a provider among which a request chooses. */
+const maxCandidates = 1_000;
+
+/** Finds the tokens that a request may use or replace, in order of preference. A token may have very many scopes. */
 export async function findCandidates(
   sql: Sql,
   { workspaceId, userId }: Pick<TokenOwner, 'workspaceId' | 'userId'>,
   provider: string,
-  { agentId, tokenId, forceNew }: Pick<AuthenticateRequest, 'agentId' | 'tokenId' | 'forceNew'>,
+  { agentId, tokenId, forceNew, scopes }: Pick<AuthenticateRequest, 'agentId' | 'tokenId' | 'forceNew' | 'scopes'>,
 ): Promise<Candidate[]> {
   if (forceNew && tokenId == null) return [];
   return sql.query<Candidate>(
-    `SELECT t.id, t.scopes, t.for_any_agent = ($4::text IS NULL) AS "isReplaceable"
+    `SELECT t.id, t.scopes @> $6::text[] AS "isEnough", t.for_any_agent = ($4::text IS NULL) AS "isReplaceable"
      FROM oauth_tokens t LEFT JOIN oauth_agent_connections c ON c.token_id = t.id AND c.agent_id = $4
      WHERE t.workspace_id = $1 AND t.user_id = $2 AND t.provider = $3 AND (t.for_any_agent OR c.id IS NOT NULL)
        AND ($5::uuid IS NULL OR t.id = $5)
-     ORDER BY c.id IS NOT NULL DESC, t.is_default DESC, t.created_at DESC, t.id`,
-    [workspaceId, userId, provider, agentId ?? null, tokenId ?? null],
+     ORDER BY c.id IS NOT NULL DESC, t.is_default DESC, t.created_at DESC, t.id LIMIT ${maxCandidates}`,
+    [workspaceId, userId, provider, agentId ?? null, tokenId ?? null, scopes],
   );
 }
 

@@ -117,7 +117,7 @@ async function storeGrant(deps: OAuthDeps, tx: Sql, pending: PendingAuthenticati
   ]);
   const scopes = chooseScopes(grant, asked);
   const { forceNew, replacedTokenId: tokenId } = pending;
-  const candidates = await findCandidates(tx, pending, provider, { agentId, tokenId, forceNew });
+  const candidates = await findCandidates(tx, pending, provider, { agentId, tokenId, forceNew, scopes });
   const replaced = candidates.find(({ isReplaceable }) => isReplaceable);
   const id = replaced?.id ?? randomUUID();
   const [sealedAccess, sealedRefresh] = sealGrant(deps.secretSealer, id, grant);

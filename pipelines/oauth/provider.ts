@@ -1,7 +1,9 @@
 /** OAuth providers of an organisation. */
 
+import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
+import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
 
 export const providerTypes = ['microsoft', 'salesforce', 'slack'] as const;
@@ -63,11 +65,13 @@ export function openClientSecret(sealer: Sealer, provider: Provider): string | u
   return sealed === null ? undefined : sealer.open(sealed, identifySecret(id)).text;
 }
 
-/** Lists the providers of an organisation, oldest first. */
+/** Lists the providers of an organisation, oldest first. @throws ANSWER_TOO_LARGE */
 export function listProviders(sql: Sql, organizationId: string): Promise<ProviderRecord[]> {
-  return sql.query<ProviderRecord>(
+  return queryPageWithinLimit<ProviderRecord>(
+    sql,
     `SELECT ${providerColumns} FROM oauth_providers p WHERE p.organization_id = $1 ORDER BY p.created_at, p.id`,
     [organizationId],
+    internals.maxPageBytes,
   );
 }
 

@@ -1,7 +1,9 @@
 /** OAuth tokens of users, and their deletion. */
 
+import { internals } from '../../infra/config/internals.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
+import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import { revokeGrant } from './grant.ts';
 import type { OAuthDeps } from './oauth-deps.ts';
 import { type ProviderType, readProviderById } from './provider.ts';
@@ -42,18 +44,30 @@ export const sealedOAuthTokenColumns = (['access', 'refresh'] as const).map((kin
   identify: (id: string) => identifyToken(id, kind),
 }));
 
-/** Lists the tokens of a user, newest first. */
+/** Lists the tokens of a user, newest first. @throws ANSWER_TOO_LARGE: a token may have many scopes */
 export function listTokens(
   { database }: OAuthDeps,
   { workspaceId, userId }: TokenOwner,
   providerId?: string,
 ): Promise<TokenRecord[]> {
-  return database.query<TokenRecord>(
+  return queryPageWithinLimit<TokenRecord>(
+    database,
     `SELECT ${columns} FROM oauth_tokens t JOIN oauth_providers p ON p.id = t.provider
      WHERE t.workspace_id = $1 AND t.user_id = $2 AND ($3::text IS NULL OR p.provider_id = $3)
      ORDER BY t.created_at DESC, t.id`,
     [workspaceId, userId, providerId ?? null],
+    internals.maxPageBytes,
   );
+}
+
+/** Whether a user has a token for a provider. */
+export async function hasToken({ database }: OAuthDeps, { workspaceId, userId }: TokenOwner, providerId: string) {
+  const found = await database.query(
+    `SELECT FROM oauth_tokens t JOIN oauth_providers p ON p.id = t.provider
+     WHERE t.workspace_id = $1 AND t.user_id = $2 AND p.provider_id = $3 LIMIT 1`,
+    [workspaceId, userId, providerId],
+  );
+  return found.length > 0;
 }
 
 /** Reads a token of a user. @throws NOT_FOUND */
@@ -145,17 +159,16 @@ export async function deleteTokens(
   { workspaceId, organizationId, userId }: TokenOwner,
   providerId: string,
 ): Promise<number> {
-  const tokens = await deps.database.query<StoredToken>(
-    `SELECT ${storedColumns} FROM oauth_tokens WHERE workspace_id = $1 AND user_id = $2
-       AND provider = (SELECT id FROM oauth_providers WHERE organization_id = $3 AND provider_id = $4)`,
-    [workspaceId, userId, organizationId, providerId],
-  );
-  return revokeAndDeleteAll(deps, workspaceId, tokens);
+  const condition = `user_id = $3
+    AND provider = (SELECT id FROM oauth_providers WHERE organization_id = $4 AND provider_id = $5)`;
+  return revokeAndDeleteAll(deps, workspaceId, condition, [userId, organizationId, providerId]);
 }
 
 /** Whether any user of a workspace has a token of a provider of this type. */
 export async function hasTokensOfType({ database }: OAuthDeps, workspaceId: string, type: ProviderType) {
-  return (await database.query(`${selectOfTypeSql} LIMIT 1`, [workspaceId, type])).length > 0;
+  const sql = `SELECT FROM oauth_tokens
+    WHERE workspace_id = $1 AND provider IN (SELECT id FROM oauth_providers WHERE provider_type = $2) LIMIT 1`;
+  return (await database.query(sql, [workspaceId, type])).length > 0;
 }
 
 /**
@@ -164,22 +177,35 @@ export async function hasTokensOfType({ database }: OAuthDeps, workspaceId: stri
  * @returns their number.
  */
 export async function deleteTokensOfType(deps: OAuthDeps, workspaceId: string, type: ProviderType): Promise<number> {
-  const tokens = await deps.database.query<StoredToken>(selectOfTypeSql, [workspaceId, type]);
-  return revokeAndDeleteAll(deps, workspaceId, tokens);
+  const condition = 'provider IN (SELECT id FROM oauth_providers WHERE provider_type = $3)';
+  return revokeAndDeleteAll(deps, workspaceId, condition, [type]);
 }
-
-const selectOfTypeSql = `SELECT ${storedColumns} FROM oauth_tokens
-  WHERE workspace_id = $1 AND provider IN (SELECT id FROM oauth_providers WHERE provider_type = $2)`;
 
 /** Maximum number of tokens that one request revokes at the same time. */
 const maxConcurrentRevocations = 16;
 
-async function revokeAndDeleteAll(deps: OAuthDeps, workspaceId: string, tokens: readonly StoredToken[]) {
-  for (let at = 0; at < tokens.length; at += maxConcurrentRevocations) {
-    const batch = tokens.slice(at, at + maxConcurrentRevocations);
+/**
+ * Revokes and deletes the tokens of a workspace that meet a condition, some at a time: a token may be large.
+ *
+ * @param condition SQL whose parameters are `params`, from $3 on.
+ * @returns their number.
+ */
+async function revokeAndDeleteAll(
+  deps: OAuthDeps,
+  workspaceId: string,
+  condition: string,
+  params: readonly string[],
+): Promise<number> {
+  const sql = `SELECT ${storedColumns} FROM oauth_tokens
+    WHERE workspace_id = $1 AND ($2::uuid IS NULL OR id > $2) AND ${condition} ORDER BY id LIMIT ${maxConcurrentRevocations}`;
+  let count = 0;
+  for (let after: string | null = null; ; ) {
+    const batch: StoredToken[] = await deps.database.query<StoredToken>(sql, [workspaceId, after, ...params]);
     await Promise.all(batch.map((token) => revokeAndDelete(deps, workspaceId, token)));
+    count += batch.length;
+    after = batch.at(-1)?.id ?? null;
+    if (batch.length < maxConcurrentRevocations) return count;
   }
-  return tokens.length;
 }
 
 async function revokeAndDelete(deps: OAuthDeps, workspaceId: string, token: StoredToken): Promise<void> {

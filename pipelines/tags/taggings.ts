@@ -1,8 +1,11 @@
 /** Assignments of tags to resources. A tagging of a deleted resource is not returned. */
 import { randomUUID } from 'node:crypto';
 import { groupBy } from '../../infra/collections/group-by.ts';
+import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { reserveMemory } from '../../infra/fairness/tenant-context.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
+import { queryPageWithinLimit, requireWithin } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
@@ -143,19 +146,25 @@ interface TaggingConditions {
   readonly resourceIds?: readonly string[] | undefined;
 }
 
-/** Lists the taggings of a workspace that meet every given condition, ordered by the name of the resource. */
+/**
+ * Lists the taggings of a workspace that meet every given condition, ordered by the name of the resource.
+ *
+ * @throws ANSWER_TOO_LARGE
+ */
 export function listTaggings(
   database: Sql,
   workspaceId: string,
   { valueId, resourceIds }: TaggingConditions,
 ): Promise<NamedTagging[]> {
-  return database.query<NamedTagging>(
+  return queryPageWithinLimit<NamedTagging>(
+    database,
     `SELECT t.id, t.tag_value_id, t.resource_type, t.resource_id, t.created_at, r.name AS resource_name
      FROM taggings AS t JOIN tag_values AS v ON v.id = t.tag_value_id JOIN tag_keys AS k ON k.id = v.tag_key_id
      JOIN (${allResourcesSql}) AS r ON r.type = t.resource_type AND r.id = t.resource_id
      WHERE k.workspace_id = $1 AND ($2::uuid IS NULL OR v.id = $2) AND ($3::uuid[] IS NULL OR t.resource_id = ANY ($3))
      ORDER BY resource_name, t.id`,
     [workspaceId, valueId ?? null, resourceIds ?? null],
+    internals.maxPageBytes,
   );
 }
 
@@ -186,7 +195,7 @@ export interface TagKeyWithValues<V> extends TagKey {
   readonly values: V[];
 }
 
-/** Lists all tag keys of a workspace, with all their values or with those of the given ids. */
+/** Lists all tag keys of a workspace, with all their values or with those of the given ids. @throws ANSWER_TOO_LARGE */
 export async function listTags(
   database: Sql,
   workspaceId: string,
@@ -202,7 +211,14 @@ export async function listTags(
 
 type TaggedValue = TagValue & { readonly taggings: Tagging[] };
 
-/** Lists the tags of resources, by id of the resource: the keys and values that the resource has, with its taggings. */
+/** Approximate bytes of a tag of a resource in a response, besides its descriptions. */
+const tagBytes = 1_000;
+
+/**
+ * Lists the tags of resources, by id of the resource: the keys and values that the resource has, with its taggings.
+ *
+ * @throws ANSWER_TOO_LARGE: the response repeats a tag for each resource.
+ */
 export async function listResourceTags(
   database: Sql,
   workspaceId: string,
@@ -211,21 +227,36 @@ export async function listResourceTags(
   const taggings = await listTaggings(database, workspaceId, { resourceIds: resources.map(({ id }) => id) });
   const usedValueIds = [...new Set(taggings.map(({ tag_value_id }) => tag_value_id))];
   const used = await listTags(database, workspaceId, usedValueIds);
+  const tags = used.flatMap(({ values, ...key }) => values.map((value) => ({ key, value })));
+  const ranks = new Map(tags.map(({ value }, rank) => [value.id, rank]));
   const taggingsByResource = groupBy(taggings, (each) => `${each.resource_type} ${each.resource_id}`);
-  return new Map(
-    resources.map(({ type, id }) => {
-      const own = taggingsByResource.get(`${type} ${id}`) ?? [];
-      if (own.length === 0) return [id, []];
-      const byValue = groupBy(own, ({ tag_value_id }) => tag_value_id);
-      const keys = used.flatMap(({ values, ...key }) => {
-        const tagged = values.flatMap((value) => {
-          const valueTaggings = byValue.get(value.id) ?? [];
-          const unnamedTaggings = valueTaggings.map(({ resource_name: _name, ...tagging }) => tagging);
-          return unnamedTaggings.length > 0 ? [{ ...value, taggings: unnamedTaggings }] : [];
-        });
-        return tagged.length > 0 ? [{ ...key, values: tagged }] : [];
-      });
-      return [id, keys];
-    }),
+  // Not all tags are visited for each resource, because there may be very many of both.
+  const found = [...new Map(resources.map((each) => [each.id, each])).values()].map(({ type, id }) => {
+    const own = groupBy(taggingsByResource.get(`${type} ${id}`) ?? [], ({ tag_value_id }) => tag_value_id);
+    const ownTags = [...own].flatMap(([valueId, ofValue]) => {
+      const rank = ranks.get(valueId);
+      return rank === undefined ? [] : [{ rank, ...tags[rank]!, taggings: ofValue.map(removeName) }];
+    });
+    return { id, tags: ownTags.sort((one, other) => one.rank - other.rank) };
+  });
+  const count = (description: string | null) => Buffer.byteLength(description ?? '');
+  const sizes = found.flatMap((each) =>
+    each.tags.map(({ key, value }) => tagBytes + count(key.description) + count(value.description)),
   );
+  const bytes = sizes.reduce((sum, size) => sum + size, 0);
+  requireWithin(sizes.length, bytes, internals.maxPageBytes);
+  reserveMemory(bytes);
+  return new Map(found.map(({ id, tags: ownTags }) => [id, groupTags(ownTags)]));
+}
+
+const removeName = ({ resource_name: _name, ...tagging }: NamedTagging): Tagging => tagging;
+
+/** Groups tags by their keys, in their order. */
+function groupTags(
+  tags: readonly { readonly key: TagKey; readonly value: TagValue; readonly taggings: Tagging[] }[],
+): TagKeyWithValues<TaggedValue>[] {
+  return [...groupBy(tags, ({ key }) => key.id).values()].map((ofKey) => ({
+    ...ofKey[0]!.key,
+    values: ofKey.map(({ value, taggings }) => ({ ...value, taggings })),
+  }));
 }

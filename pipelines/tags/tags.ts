@@ -1,8 +1,10 @@
 /** Tags of resources: the tag keys of a workspace, and their values. */
 import { randomUUID } from 'node:crypto';
+import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
+import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 
@@ -46,11 +48,10 @@ interface TagChange {
 const keyColumns = 'id, key, description, created_at, updated_at';
 const valueColumns = 'id, tag_key_id, value, description, created_at, updated_at';
 
-/** Lists the tag keys of a workspace in alphabetical order. */
+/** Lists the tag keys of a workspace in alphabetical order. @throws ANSWER_TOO_LARGE */
 export function listTagKeys(database: Sql, workspaceId: string): Promise<TagKey[]> {
-  return database.query<TagKey>(`SELECT ${keyColumns} FROM tag_keys WHERE workspace_id = $1 ORDER BY key, id`, [
-    workspaceId,
-  ]);
+  const sql = `SELECT ${keyColumns} FROM tag_keys WHERE workspace_id = $1 ORDER BY key, id`;
+  return queryPageWithinLimit<TagKey>(database, sql, [workspaceId], internals.maxPageBytes);
 }
 
 /**
@@ -119,18 +120,24 @@ export async function deleteTagKey(database: Database, workspaceId: string, id: 
   if (deleted === 0) fail('Tag key');
 }
 
-/** Lists the values of a workspace in alphabetical order: those of one key, or those with the given ids. */
+/**
+ * Lists the values of a workspace in alphabetical order: those of one key, or those with the given ids.
+ *
+ * @throws ANSWER_TOO_LARGE
+ */
 export function listTagValues(
   database: Sql,
   workspaceId: string,
   { keyId, ids }: { readonly keyId?: string; readonly ids?: readonly string[] | undefined },
 ): Promise<TagValue[]> {
-  return database.query<TagValue>(
+  return queryPageWithinLimit<TagValue>(
+    database,
     `SELECT ${valueColumns} FROM tag_values
      WHERE tag_key_id IN (SELECT id FROM tag_keys WHERE workspace_id = $1) AND ($2::uuid IS NULL OR tag_key_id = $2)
        AND ($3::uuid[] IS NULL OR id = ANY ($3))
      ORDER BY value, id`,
     [workspaceId, keyId ?? null, ids ?? null],
+    internals.maxPageBytes,
   );
 }
 

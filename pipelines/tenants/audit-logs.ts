@@ -28,6 +28,9 @@ export interface AuditLogFilter {
   readonly action?: string | undefined;
 }
 
+/** Size of the details of a page. Entries of deletions contain what a request has named. */
+const maxDetailsBytes = 1024 * 1024;
+
 export interface AuditLogPage {
   readonly items: readonly AuditLogRecord[];
   /** Names the next page. Null on the last one. */
@@ -36,7 +39,7 @@ export interface AuditLogPage {
 
 /**
  * Lists entries, newest first: those of the caller's organisation or, if the caller's key has access only to some
- * workspaces, those of these workspaces.
+ * workspaces, those of these workspaces. A page with large details ends before `limit`.
  *
  * @throws BAD_REQUEST if the cursor is not one of this list.
  */
@@ -48,25 +51,34 @@ export async function listAuditLogs(
 ): Promise<AuditLogPage> {
   if (cursor !== undefined && !/^[1-9]\d{0,17}$/.test(cursor))
     throw runlakeError('BAD_REQUEST', { reason: 'The cursor is not one that this list returned.' });
-  const rows = await database.query<AuditLogRecord>(
+  const rows = await database.query<AuditLogRecord & { readonly found: number }>(
     `SELECT id::text, at, json_build_object('kind', actor_kind, 'id', actor_id, 'name', actor_name) AS actor, action,
        CASE WHEN target_kind IS NOT NULL
          THEN json_build_object('kind', target_kind, 'id', target_id, 'name', target_name) END AS target,
-       workspace_id, ip, details
-     FROM audit_logs
-     WHERE organization_id = $1 AND ($2 OR workspace_id = ANY ($3::uuid[]))
-       AND ($4::timestamptz IS NULL OR at >= $4) AND ($5::timestamptz IS NULL OR at < $5)
-       AND ($6::text IS NULL OR $6 IN (actor_kind, actor_id, actor_name))
-       AND ($7::text IS NULL OR action = $7 OR starts_with(action, $7 || '.'))
-       AND ($8::bigint IS NULL OR audit_logs.id < $8)
-     ORDER BY audit_logs.id DESC LIMIT $9`,
+       workspace_id, ip, details, found
+     FROM (
+       SELECT *, count(*) OVER () AS found, row_number() OVER newest AS position,
+         sum(octet_length(details::text)) OVER newest AS bytes
+       FROM (
+         SELECT * FROM audit_logs
+         WHERE organization_id = $1 AND ($2 OR workspace_id = ANY ($3::uuid[]))
+           AND ($4::timestamptz IS NULL OR at >= $4) AND ($5::timestamptz IS NULL OR at < $5)
+           AND ($6::text IS NULL OR $6 IN (actor_kind, actor_id, actor_name))
+           AND ($7::text IS NULL OR action = $7 OR starts_with(action, $7 || '.'))
+           AND ($8::bigint IS NULL OR id < $8)
+         ORDER BY id DESC LIMIT $9
+       ) AS matching WINDOW newest AS (ORDER BY id DESC ROWS UNBOUNDED PRECEDING)
+     ) AS page
+     WHERE position = 1 OR bytes <= $10
+     ORDER BY page.id DESC`,
     [
       ...[caller.organizationId, caller.organizationWide, [...caller.readableWorkspaceIds]],
       ...[since ?? null, until ?? null, actor ?? null, action ?? null, cursor ?? null, limit + 1],
+      maxDetailsBytes,
     ],
   );
-  const items = rows.slice(0, limit);
-  return { items, cursor: rows.length > limit ? (items.at(-1)?.id ?? null) : null };
+  const items = rows.slice(0, limit).map(({ found: _found, ...entry }) => entry);
+  return { items, cursor: (rows[0]?.found ?? 0) > items.length ? (items.at(-1)?.id ?? null) : null };
 }
 
 type NewAuditLog = ({ readonly workspaceId: string } | { readonly organizationId: string }) & {

@@ -1,5 +1,7 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import { type Caller, requirePermission } from './caller.ts';
@@ -193,15 +195,19 @@ async function findOrCreateUser(
 /**
  * Lists keys that are neither revoked nor expired, newest first: the keys of `workspaceId` or, if it is null, all keys
  * whose workspaces the caller has access to. Keys of the whole organisation are not listed under a workspace.
+ *
+ * @throws ANSWER_TOO_LARGE: a key may have many workspaces.
  */
 export function listKeys(database: Database, caller: Caller, workspaceId: string | null): Promise<KeyRecord[]> {
-  return database.query<KeyRecord>(
+  return queryPageWithinLimit<KeyRecord>(
+    database,
     `SELECT ${keyColumns} FROM ${keyTables}
      WHERE k.organization_id = $1 AND ${isValidSql}
        AND ($2 OR k.workspace_ids <@ $3::uuid[])
        AND ($4::uuid IS NULL OR k.workspace_ids @> ARRAY[$4::uuid])
      ORDER BY k.created_at DESC, k.id`,
     [caller.organizationId, caller.organizationWide, [...caller.readableWorkspaceIds], workspaceId],
+    internals.maxPageBytes,
   );
 }
 

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
+import { internals } from '../../infra/config/internals.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
+import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
 import { type Caller, requirePermission } from './caller.ts';
@@ -16,12 +18,14 @@ export interface MemberRecord {
   readonly full_name: string | null;
 }
 
-/** Lists the users of the caller's organisation, oldest first. */
+/** Lists the users of the caller's organisation, oldest first. @throws ANSWER_TOO_LARGE */
 export function listMembers(database: Database, caller: Caller): Promise<MemberRecord[]> {
-  return database.query<MemberRecord>(
+  return queryPageWithinLimit<MemberRecord>(
+    database,
     `SELECT id, organization_id, created_at, email, full_name FROM users
      WHERE organization_id = $1 AND removed_at IS NULL ORDER BY created_at, id`,
     [caller.organizationId],
+    internals.maxPageBytes,
   );
 }
 

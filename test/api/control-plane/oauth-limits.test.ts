@@ -45,6 +45,23 @@ it('limits the tokens of an organisation, and stores nothing beyond', async () =
   expect(await flow.grant({ user_id: 'a', scopes: ['mail.send'] })).toMatchObject({ status: 'completed' });
 });
 
+it('limits the response with the tokens of a user, and deletes any number of them', async () => {
+  await flow.api.database.execute(
+    `INSERT INTO oauth_tokens (id, workspace_id, provider, user_id, scopes, sealed_access_token, for_any_agent, is_default)
+     SELECT gen_random_uuid(), $1, (SELECT id FROM oauth_providers WHERE provider_id = 'mail'), 'many',
+       ARRAY[repeat('{', 110000)], 's1.000000000000.AAAA', true, false FROM generate_series(1, 40)`,
+    [flow.organization.workspaceIds[0]],
+  );
+  const query = 'provider_id=mail&user_id=many';
+  expect(await flow.ask('GET', '/v2/auth/tokens?user_id=many')).toMatchObject({
+    status: 422,
+    body: { code: 'ANSWER_TOO_LARGE' },
+  });
+  expect((await flow.ask('GET', `/v2/auth/tokens/exists?${query}`)).body).toEqual({ has_token: true });
+  expect((await flow.ask('DELETE', `/v2/auth/tokens?${query}`)).body).toMatchObject({ deleted: 40 });
+  expect((await flow.ask('GET', `/v2/auth/tokens/exists?${query}`)).body).toEqual({ has_token: false });
+});
+
 it('reports a token that cannot be decrypted without its content', async () => {
   await flow.api.database.execute(
     `UPDATE oauth_tokens SET sealed_access_token = 's1.000000000000.AAAA' WHERE user_id = 'a'`,
