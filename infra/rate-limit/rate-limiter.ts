@@ -75,15 +75,16 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
   const openCounts = (idField: string, points: number, duration: number) => {
     const shared = { points, duration, keyPrefix: `runlake:${idField}` };
     const insuranceLimiter = new RateLimiterMemory(shared);
+    // Beyond its limit, a client is refused without the store, which would otherwise work for it more than for others.
+    const stored = { ...shared, inMemoryBlockOnConsumed: points, insuranceLimiter };
     return redis
-      ? new RateLimiterRedis({ ...shared, storeClient: redis, insuranceLimiter })
+      ? new RateLimiterRedis({ ...stored, storeClient: redis })
       : new RateLimiterPostgres({
-          ...shared,
+          ...stored,
           storeClient: postgres,
           storeType: 'pool',
           tableName,
           tableCreated: true,
-          insuranceLimiter,
         });
   };
   const open = (limit: string, points: number | undefined, idField: string) => {
@@ -108,7 +109,8 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
       await takeKeyPoint(keyId);
       await takeOrganizationPoint(organizationId);
     },
-    takeSharedSearch: ({ targetId }) => takeSharePoint(targetId),
+    // A token is valid in upper and lower case.
+    takeSharedSearch: ({ targetId }) => takeSharePoint(targetId.toLowerCase()),
     async checkSignIn(address) {
       const found = await failures.get(address);
       if (found === null || found.consumedPoints < failedSignIns) return;

@@ -60,6 +60,37 @@ test.for(['Postgres', 'Redis'] as const)('shares counts between processes in %s'
   }
 });
 
+test('refuses a client beyond its limit without asking the shared store each time', async () => {
+  api = await startApi();
+  let queries = 0;
+  const database = {
+    query: <Row>(...parameters: Parameters<typeof api.database.query>) => {
+      queries += 1;
+      return api.database.query<Row>(...parameters);
+    },
+  };
+  const limiter = openRateLimiter({ database, perKey: 3, logger: createLogger('silent', 'test') });
+  const caller = { keyId: crypto.randomUUID(), organizationId: crypto.randomUUID() };
+  for (let sent = 0; sent < 500; sent += 1) await limiter.take(caller).catch(() => undefined);
+  expect(queries).toBeLessThan(100);
+  await limiter.close();
+});
+
+test('counts searches with all spellings of a share token together', async () => {
+  api = await startApi();
+  const limiter = openRateLimiter({ database: api.database, logger: createLogger('silent', 'test') });
+  const token = 'aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa';
+  const spellings = Array.from(
+    { length: 60 },
+    (_, spelling) =>
+      [...spelling.toString(2)].map((bit) => (bit === '1' ? 'A' : 'a')).join('') +
+      token.slice(spelling.toString(2).length),
+  );
+  const results = await Promise.allSettled(spellings.map((targetId) => limiter.takeSharedSearch({ targetId })));
+  expect(results.some((result) => result.status === 'rejected' && result.reason.code === 'RATE_LIMITED')).toBe(true);
+  await limiter.close();
+});
+
 test('counts locally in each process if the shared store fails', async () => {
   api = await startApi();
   const database = { query: () => Promise.reject(new Error('unavailable')) };
