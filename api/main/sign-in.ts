@@ -102,7 +102,7 @@ const signInWithKey = defineOperation({
   description:
     'For the web application. The response sets a cookie, which all operations accept in place of the key. The session has the permissions of the key at each request and ends with it.',
   access: { public: true, tenantScope: 'none' },
-  errors: ['API_KEY_INVALID', 'WORKSPACE_FORBIDDEN', ...signInErrors],
+  errors: ['API_KEY_INVALID', 'WORKSPACE_FORBIDDEN', 'RATE_LIMITED', ...signInErrors],
   schema: {
     body: Type.Object({ api_key: Type.String({ minLength: 1, maxLength: 512 }) }),
     response: { 201: Session },
@@ -111,6 +111,7 @@ const signInWithKey = defineOperation({
     const key = await limitSignIn(services, request.ip, () =>
       services.authenticator.authenticate({ key: body.api_key.trim() }),
     );
+    await services.rateLimiter.take(key);
     return signIn(key, services, request);
   },
 });

@@ -34,6 +34,8 @@ const maxTokenAgeSeconds = 900;
 const overlapSeconds = 60;
 /** Maximum number of sessions of a key. Beyond it, the oldest session ends. */
 const maxSessionsPerKey = 100;
+/** Maximum number of values of a session: a client that ignores new ones would get another at each request. */
+const maxTokensPerSession = 100;
 
 /** Generates the value of a cookie, of a CSRF token or of a link: 256 random bits as 43 characters. */
 export function generateToken(): string {
@@ -132,15 +134,16 @@ async function confirmToken(database: Database, hash: Buffer): Promise<void> {
   );
 }
 
-/** Step 1. Returns a new value of the cookie if the value of the request is old, otherwise undefined. */
+/** Step 1. Returns a new value of the cookie if the value of the request is old, unless the session has very many. */
 export async function rotateToken(database: Database, session: SignInSession): Promise<string | undefined> {
   if (session.tokenAgeSeconds < maxTokenAgeSeconds) return undefined;
   const token = generateToken();
-  await database.execute('INSERT INTO sign_in_tokens (hash, session_id) VALUES ($1, $2)', [
-    hashToken(token),
-    session.id,
-  ]);
-  return token;
+  const added = await database.execute(
+    `INSERT INTO sign_in_tokens (hash, session_id) SELECT $1, $2
+     WHERE (SELECT count(*) FROM sign_in_tokens WHERE session_id = $2) < ${maxTokensPerSession}`,
+    [hashToken(token), session.id],
+  );
+  return added > 0 ? token : undefined;
 }
 
 /** Ends a session. Other processes accept its cookie for as long as they cache it. */

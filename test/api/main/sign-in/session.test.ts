@@ -114,6 +114,23 @@ describe('signing in', () => {
     expect((await attempt(acme.adminKey, '192.0.2.3')).statusCode).toBe(201);
   });
 
+  it('counts for the rate limits of the key', async () => {
+    const limited = await startApi({ config: { rateLimitPerKey: 3 } });
+    const { adminKey } = await addOrganization(limited.database, 'limited');
+    const attempt = async () => {
+      const sent = { method: 'POST', url: '/api/v1/session', payload: { api_key: adminKey } } as const;
+      const answer = await limited.server.inject(sent);
+      return [answer.statusCode, answer.json().code];
+    };
+    const answers = await Promise.all(Array.from({ length: 30 }, attempt));
+    expect(answers).toContainEqual([429, 'RATE_LIMITED']);
+    const [entries] = await limited.database.query<{ count: number }>(
+      `SELECT count(*)::int AS count FROM audit_logs WHERE action = 'session.create'`,
+    );
+    expect(entries?.count).toBe(answers.filter(([status]) => status === 201).length);
+    await limited.close();
+  });
+
   it('limits failures per client behind a trusted proxy', async () => {
     const behind = await startApi({ config: { trustedProxies: '10.0.0.0/8, 192.0.2.7' } });
     const { adminKey } = await addOrganization(behind.database, 'behind');
@@ -305,6 +322,20 @@ describe('the rotation of the cookie', () => {
     api.services.authenticator.forgetSession(first);
     expect((await former.send('GET', '/api/v1/sessions')).json().code).toBe('SESSION_INVALID');
     expect((await browser.send('GET', '/api/v1/sessions')).statusCode).toBe(200);
+  });
+
+  it('ends for a client that never uses a new value, whose session goes on', async () => {
+    const browser = await signIn(acme.adminKey);
+    const first = browser.session;
+    await age('16 minutes');
+    for (let read = 0; read < 120; read += 1) {
+      browser.session = first;
+      expect((await browser.send('GET', '/api/v1/session')).statusCode).toBe(200);
+    }
+    const [tokens] = await api.database.query<{ count: number }>(
+      `SELECT count(*)::int AS count FROM sign_in_tokens GROUP BY session_id ORDER BY count(*) DESC LIMIT 1`,
+    );
+    expect(tokens?.count).toBe(100);
   });
 
   it('leaves a valid value if the responses to two requests arrive in another order', async () => {
