@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import { forwardedPrefixHeader } from '../server/public-base.ts';
-import { removeOwnCookies, setsOwnCookie } from '../server/session-cookie.ts';
+import { readSessionCookie, removeOwnCookies, setsOwnCookie } from '../server/session-cookie.ts';
 import { ticketHeader } from '../server/session-ticket.ts';
 
 /** Headers that concern one connection, in addition to those that `Connection` lists. Source: RFC 9110, 7.6.1. */
@@ -39,10 +39,9 @@ export function toReplicaHeaders(request: FastifyRequest, prefix: string, ticket
   if (sent.cookie === undefined) delete sent.cookie;
   // Only the proxy sends tickets.
   delete sent[ticketHeader];
-  if (ticket !== undefined) {
-    sent[ticketHeader] = ticket;
-    delete sent['x-csrf-token'];
-  }
+  if (ticket !== undefined) sent[ticketHeader] = ticket;
+  // Also without a ticket: images get neither.
+  if (readSessionCookie(headers) !== undefined) delete sent['x-csrf-token'];
   // Node has already responded to `Expect`, and undici refuses it.
   delete sent.expect;
   // Fastify does not read the bodies of these methods.
