@@ -277,6 +277,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/api/main/hostile-requests.test.ts': 97,
   'test/api/main/ingest/event-loop.test.ts': 34,
   'test/api/main/ingest/large-body.stack.ts': 47,
+  'test/api/main/large-lists.test.ts': 6,
   'test/api/main/large-pages.test.ts': 15,
   'test/api/main/model-prices/costs.test.ts': 20,
   'test/api/main/runs/threads.test.ts': 15,
