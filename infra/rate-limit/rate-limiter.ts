@@ -109,8 +109,7 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
       await takeKeyPoint(keyId);
       await takeOrganizationPoint(organizationId);
     },
-    // A token is valid in upper and lower case.
-    takeSharedSearch: ({ targetId }) => takeSharePoint(targetId.toLowerCase()),
+    takeSharedSearch: ({ targetId }) => takeSharePoint(targetId),
     async checkSignIn(address) {
       const found = await failures.get(address);
       if (found === null || found.consumedPoints < failedSignIns) return;
