@@ -84,7 +84,8 @@ function hasStatedCosts({ promptCost, completionCost, totalCost, usageDetails }:
   const details = usageDetails as Buffer | undefined;
   return (
     details !== undefined &&
-    (details.includes('"prompt_cost_details":{') || details.includes('"completion_cost_details":{'))
+    // Some clients send details without a cost.
+    (details.includes('"prompt_cost_details":{"') || details.includes('"completion_cost_details":{"'))
   );
 }
 

@@ -246,12 +246,25 @@ function encodeDetails(usage: JsonObject): Buffer | undefined {
   for (const [from, to] of detailNames) {
     const value = usage[from] ?? readResponseDetails(usage, from);
     if (!isJsonObject(value) || !hasAtMostLevels(value, maxDetailsDepth)) continue;
-    details[to] = leaveOutOtherNumbers(value, to.endsWith('token_details') ? isCount : isCost);
+    const kinds = from === 'input_token_details' ? leaveOutRepeatedCount(value) : value;
+    details[to] = leaveOutOtherNumbers(kinds, to.endsWith('token_details') ? isCount : isCost);
   }
   if (Object.keys(details).length === 0) return undefined;
   const isTooLarge = (value: unknown) => typeof value === 'number' && Math.abs(value) > maxTokens;
   const text = JSON.stringify(details, (_key, value: unknown) => (isTooLarge(value) ? undefined : value));
   return Buffer.from(replaceLoneSurrogates(text));
+}
+
+/**
+ * Leaves out the count of tokens that are written to the cache if it is the sum of those by lifetime: langchain-anthropic
+ * before March 2026 states both, and each kind of tokens is charged.
+ */
+function leaveOutRepeatedCount(kinds: JsonObject): JsonObject {
+  const { cache_creation: written, ...others } = kinds;
+  const { ephemeral_5m_input_tokens, ephemeral_1h_input_tokens } = others;
+  const byLifetime = listCounts({ ephemeral_5m_input_tokens, ephemeral_1h_input_tokens });
+  const isRepeated = byLifetime.length > 0 && byLifetime.reduce((total, [, count]) => total + count, 0) === written;
+  return isRepeated ? others : kinds;
 }
 
 /** Leaves out numbers and texts, which may be numbers in some form, that are no counts or costs. */

@@ -68,6 +68,14 @@ describe('the prices of the release', () => {
     }
   });
 
+  // SDKs name the tokens that OpenAI reads from the cache after the service tier.
+  it('charge cached tokens of every service tier at the price of cached tokens', () => {
+    for (const { name, prompt_cost_details } of startingPrices) {
+      const { cache_read, flex_cache_read, priority_cache_read } = prompt_cost_details ?? {};
+      expect([flex_cache_read, priority_cache_read], name).toEqual([cache_read, cache_read]);
+    }
+  });
+
   it('have patterns that mean the same for RE2, and are fast for any name', () => {
     const names = startingPrices.map(({ name }) => name.replace(/^\w+: /, ''));
     const started = performance.now();

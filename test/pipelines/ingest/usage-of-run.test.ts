@@ -115,6 +115,22 @@ describe('the usage of a model call', () => {
       { cache_read: 5, other: { '\ufffd': '\ufffd\\ud800' } },
     ],
     ['keep pairs of surrogates', '{"other":{"\\ud83d\\ude00":1}}', { other: { '😀': 1 } }],
+    // langchain-anthropic before March 2026 states tokens that are written to the cache in total and by lifetime.
+    [
+      'count tokens that are written to the cache once',
+      '{"cache_read":1,"cache_creation":7,"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":4}',
+      { cache_read: 1, ephemeral_5m_input_tokens: 3, ephemeral_1h_input_tokens: 4 },
+    ],
+    [
+      'keep tokens that are written to the cache without a lifetime',
+      '{"cache_creation":7,"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":null}',
+      { cache_creation: 7, ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: null },
+    ],
+    [
+      'keep a count of the others beside those with a lifetime',
+      '{"cache_creation":7,"ephemeral_5m_input_tokens":3}',
+      { cache_creation: 7, ephemeral_5m_input_tokens: 3 },
+    ],
   ])('has details that %s', (_name, written, expected) => {
     const outputs = Buffer.from(`{"usage_metadata":{"input_tokens":10,"input_token_details":${written}}}`);
     const values: RunValues = { outputs };

@@ -160,12 +160,18 @@ describe('events of a run that arrive in any order, in different batches', () =>
   const patchWithWeakerName = patch({ inputs: { model: 'in-model' } });
   const tokens = patch({ outputs: { usage_metadata: { input_tokens: 20, output_tokens: 1 } } });
   const stated = patch({ outputs: { usage_metadata: { input_tokens: 20, total_cost: 0.5 } } });
+  const noCosts = patch({
+    outputs: {
+      usage_metadata: { input_tokens: 20, output_tokens: 1, input_cost_details: {}, output_cost_details: { a: -1 } },
+    },
+  });
 
   it.each([
     ['name and tokens', [named, tokens], { prompt_cost: '20', completion_cost: '100', total_cost: '120' }],
     ['two names', [named, patchWithWeakerName, tokens], { prompt_cost: '20', total_cost: '120' }],
     ['explicit costs', [named, stated], { prompt_cost: null, completion_cost: null, total_cost: '0.5' }],
     ['explicit costs and tokens', [named, tokens, stated], { prompt_cost: null, total_cost: '0.5' }],
+    ['details of costs without one', [named, tokens, noCosts], { prompt_cost: '20', total_cost: '120' }],
   ])('%s', async (_name, events, costs) => {
     for (const order of permute(events)) expect(await sendEvents(order), JSON.stringify(order)).toMatchObject(costs);
     expect(await sendEvents([...events, ...events])).toMatchObject(costs);
