@@ -16,16 +16,20 @@ export interface AgentUsageRow extends BucketBounds {
   readonly uptimeSeconds: number;
 }
 
-/** SQL of the id of each grouping. A project is found by its present name, otherwise by a former one. */
-const idSql: Readonly<Record<Grouping, string>> = {
-  workspace: 'usage.workspace_id',
-  project: `(SELECT id FROM projects AS p WHERE p.workspace_id = usage.workspace_id AND p.deleted_at IS NULL
-      AND (p.name = usage.project_name OR p.id IN (SELECT project_id FROM project_former_names AS former
-        WHERE former.workspace_id = usage.workspace_id AND former.name = usage.project_name))
-    ORDER BY p.name = usage.project_name DESC, p.id LIMIT 1)`,
-  user: 'usage.user_id',
-  api_key: 'usage.key_id',
+/** The column of each grouping. */
+const columns: Readonly<Record<Grouping, string>> = {
+  workspace: 'workspace_id',
+  project: 'project_name',
+  user: 'user_id',
+  api_key: 'key_id',
 };
+
+/** SQL of the id of a project: of the one that has the name now, otherwise of the one that had it. */
+const projectIdSql = `coalesce(
+  (SELECT id FROM projects AS p WHERE p.workspace_id = usage.workspace_id AND p.deleted_at IS NULL AND p.name = usage.value),
+  (SELECT p.id FROM project_former_names AS former JOIN projects AS p ON p.id = former.project_id
+   WHERE former.workspace_id = usage.workspace_id AND former.name = usage.value
+     AND p.workspace_id = usage.workspace_id AND p.deleted_at IS NULL))`;
 
 interface Row {
   readonly bucket: number;
@@ -50,16 +54,20 @@ export async function readAgentUsage(
 ): Promise<{ readonly stride: Stride; readonly rows: readonly AgentUsageRow[] }> {
   const plan = planBuckets(range);
   const hasUptime = groupBy === 'workspace' || groupBy === 'project';
+  const byProject = groupBy === 'project';
+  // Projects are looked up for the sums: there are many more rows, one for each hour, user, key and shard.
   const rows = await database.query<Row>(
-    `SELECT floor((extract(epoch FROM hour) - $4) / $5)::integer AS bucket, ${idSql[groupBy]} AS id,
-       ${groupBy === 'project' ? 'usage.project_name' : 'NULL'} AS "projectName",
-       sum(nodes_executed)::bigint AS "nodesExecuted", sum(agent_runs)::bigint AS "agentRuns",
-       sum(${hasUptime ? 'uptime_seconds' : '0'})::bigint AS "uptimeSeconds"
-     FROM agents.usage_hourly AS usage
-     WHERE usage.workspace_id = ANY ($1::uuid[])
-       AND usage.workspace_id IN (SELECT w.id FROM workspaces AS w WHERE w.organization_id = $6)
-       AND hour >= to_timestamp($2) AND hour < to_timestamp($3)
-     GROUP BY 1, 2, 3`,
+    `SELECT bucket, ${byProject ? projectIdSql : 'value'} AS id, ${byProject ? 'value' : 'NULL'} AS "projectName",
+       "nodesExecuted", "agentRuns", "uptimeSeconds"
+     FROM (
+       SELECT floor((extract(epoch FROM hour) - $4) / $5)::integer AS bucket, workspace_id, ${columns[groupBy]} AS value,
+         sum(nodes_executed)::bigint AS "nodesExecuted", sum(agent_runs)::bigint AS "agentRuns",
+         sum(${hasUptime ? 'uptime_seconds' : '0'})::bigint AS "uptimeSeconds"
+       FROM agents.usage_hourly
+       WHERE workspace_id = ANY ($1::uuid[])
+         AND workspace_id IN (SELECT w.id FROM workspaces AS w WHERE w.organization_id = $6)
+         AND hour >= to_timestamp($2) AND hour < to_timestamp($3)
+       GROUP BY 1, 2, 3) AS usage`,
     [
       workspaceIds,
       plan.startInclusiveSeconds,

@@ -111,6 +111,18 @@ describe('usage of deployments', () => {
     expect(usage[0].dimensions).toEqual({ project_id: projectId, project_name: 'renamed' });
   });
 
+  it('follows the project whose former name it has, unless another project has this name now', async () => {
+    const rows = async () => {
+      const { usage } = await read('group_by=project');
+      return usage[0].dimensions;
+    };
+    expect(await rows()).toEqual({ project_id: projectId, project_name: 'renamed' });
+    const { id } = (await api.ask(ours.adminKey, 'POST', '/sessions', { name: 'agent' })).body;
+    expect(await rows()).toEqual({ project_id: id, project_name: 'agent' });
+    await api.ask(ours.adminKey, 'DELETE', `/sessions/${id}`);
+    expect(await rows()).toEqual({ project_id: projectId, project_name: 'renamed' });
+  });
+
   it('is exported as CSV with columns of its own', async () => {
     const url = `${path}/export?${range}&${workspaces()}`;
     const { body } = await api.server.inject({ url, headers: { 'x-api-key': ours.adminKey } });
@@ -256,4 +268,29 @@ describe('uptime', () => {
     expect(await count(id, hour + 1, hour + 10)).toBe(hour + 10);
     expect(await readSecondsByHour(id)).toEqual([[hour, 10]]);
   });
+});
+
+it('is grouped by project in about the time that it is grouped by workspace', async () => {
+  const many = await addOrganization(api.database, 'many');
+  const [workspaceId] = many.workspaceIds;
+  await api.database.execute(
+    `INSERT INTO projects (id, workspace_id, name) SELECT gen_random_uuid(), $1, 'p' || n FROM generate_series(1, 2000) AS n`,
+    [workspaceId],
+  );
+  await api.database.execute(
+    `INSERT INTO agents.usage_hourly (workspace_id, hour, deployment_id, project_name, user_id, key_id, shard, agent_runs)
+     SELECT $1, '2026-01-01'::timestamptz + n % 700 * interval '1 hour', $1, 'p' || n % 5, gen_random_uuid(), $1, 0, 1
+     FROM generate_series(1, 20000) AS n`,
+    [workspaceId],
+  );
+  const measure = async (group: string) => {
+    const started = performance.now();
+    const query = `start_time=2026-01-01&end_time=2026-02-01&kind=langsmith_deployments&workspace_ids=${workspaceId}`;
+    const { status, body } = await api.ask(many.adminKey, 'GET', `${path}?${query}&group_by=${group}`);
+    const runs = body.usage.reduce((sum: number, row: { agent_runs: number }) => sum + row.agent_runs, 0);
+    expect([status, runs]).toEqual([200, 20_000]);
+    return performance.now() - started;
+  };
+  const byWorkspace = await measure('workspace');
+  expect(await measure('project')).toBeLessThan(10 * Math.max(byWorkspace, 100));
 });
