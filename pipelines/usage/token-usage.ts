@@ -138,11 +138,15 @@ async function sumTokens({ clickhouse, database }: Deps, plan: BucketPlan, tenan
   });
 }
 
-/** Groups runs by bucket and id, such as `3 0198…`. Runs outside of the counted hours are in no group. */
+/**
+ * Groups runs by bucket and id, such as `000003 0198…`. Runs outside of the counted hours are in no group. Tokens of a trace
+ * with several roots count in the bucket of the first one, so that all strides and groupings have the same total.
+ */
 function buildGrouping(plan: BucketPlan, groupBy: Grouping): RunGrouping {
   const write = (hour: string) =>
-    `if(${hour} >= {usage_start:Int64} AND ${hour} < {usage_end:Int64}, concat(toString(intDiv(${hour} - {usage_origin:Int64}, {usage_stride:Int64})), ' ', toString(${idSql[groupBy]})), NULL)`;
+    `if(${hour} >= {usage_start:Int64} AND ${hour} < {usage_end:Int64}, concat(leftPad(toString(intDiv(${hour} - {usage_origin:Int64}, {usage_stride:Int64})), 6, '0'), ' ', toString(${idSql[groupBy]})), NULL)`;
   return {
+    countsTracesOnce: true,
     sql: write('toInt64(toUnixTimestamp(toStartOfHour(start_time)))'),
     ...(factGroupings.includes(groupBy) ? { factsSql: write('toInt64(toUnixTimestamp(hour))') } : {}),
     params: {

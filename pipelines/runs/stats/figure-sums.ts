@@ -153,6 +153,9 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
   const [grp, grpKey] = set.groupBy === undefined ? [`''`, ''] : ['call_grp', 'call_grp, '];
   const byTrace = `SELECT ${grp} AS grp ${kindSql}, trace_id AS top, ${sums} FROM (${leaves}) GROUP BY ${grpKey}top ${kindSql}
     ${traces === undefined ? '' : `UNION ALL ${traces}`}`;
+  const groupsOfTraces = set.groupBy?.countsTracesOnce
+    ? `SELECT matching_trace, min(grp) AS grp FROM (${matchingSql}) GROUP BY matching_trace`
+    : `SELECT DISTINCT matching_trace, grp FROM (${matchingSql})`;
   const topQueries = {
     every: byTrace,
     trace: isByCall
@@ -160,7 +163,7 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
         ? byTrace
         : `SELECT sums.* FROM (${byTrace}) AS sums LEFT SEMI JOIN (SELECT matching_trace FROM (${matchingSql})) AS matching ON top = matching_trace`
       : `SELECT matching.grp AS grp ${kindSql}, top, ${each('total_#')} FROM (${byTrace}) AS sums
-      INNER JOIN (SELECT DISTINCT matching_trace, grp FROM (${matchingSql})) AS matching ON top = matching_trace`,
+      INNER JOIN (${groupsOfTraces}) AS matching ON top = matching_trace`,
     path: `SELECT grp ${kindSql}, top, ${sums} FROM (
         SELECT grp ${kindSql}, id, argMin(node, position) AS top, ${each('any(leaf_#) AS leaf_#')}
         FROM (SELECT *, node, position FROM (${leaves})

@@ -1,10 +1,11 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { parse } from 'csv-parse/sync';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runFactRollUp } from '../../../../pipelines/runs/stats/count-facts.ts';
 import type { GranularUsageRequest } from '../../../../pipelines/usage/report.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
 import { readTokenUsage } from '../../../../pipelines/usage/token-usage.ts';
+import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 /** Granular usage with `kind=tokens`. */
@@ -77,6 +78,7 @@ const figures = (traces: number, tokens: number, total_cost: number | null = nul
 const [first, second] = [{ time_bucket: '2026-03-01T00:00:00Z' }, { time_bucket: '2026-03-02T00:00:00Z' }];
 const project = (project_name: string) => ({ dimensions: { project_id: expect.any(String), project_name } });
 interface Row {
+  readonly time_bucket: string;
   readonly traces: number;
   readonly total_tokens: number;
   readonly total_cost: number | null;
@@ -145,6 +147,59 @@ describe.each(['before', 'after'])('tokens %s the facts are counted', (when) => 
     });
     expect(rows.map((row) => row['Total Cost (USD)']).sort()).toEqual(['', '', '0.75']);
   });
+});
+
+describe('a trace with several roots', () => {
+  let org: OrganizationUnderTest;
+  beforeAll(async () => {
+    org = await addOrganization(api.database, 'several roots');
+    const [key] = org.workspaceKeys;
+    const second = await addKey({
+      ...{ database: api.database, organizationId: org.id, userId: org.userId },
+      ...{ workspaceIds: [org.workspaceIds[0]], permissions: ['runs:write'] },
+    });
+    const traceId = randomBytes(16).toString('hex');
+    const send = async (sender: string, at: string, tokens: number) => {
+      const [startNanos, rootId] = [BigInt(Date.parse(at)) * 1_000_000n, randomBytes(8).toString('hex')];
+      const times = { startTimeUnixNano: String(startNanos), endTimeUnixNano: String(startNanos + 1_000_000n) };
+      const usage = attributes({
+        ...{ 'gen_ai.operation.name': 'chat', 'gen_ai.usage.input_tokens': 2 * tokens },
+        'gen_ai.usage.output_tokens': tokens,
+      });
+      const call = { spanId: randomBytes(8).toString('hex'), parentSpanId: rootId, name: 'call', attributes: usage };
+      const spans = [{ spanId: rootId, name: 'turn' }, call].map((each) => span({ traceId, ...times, ...each }));
+      const headers = { 'x-api-key': sender, 'content-type': 'application/json' };
+      const sent = await api.server.inject({
+        ...{ method: 'POST', url: '/otel/v1/traces', headers },
+        payload: request(spans),
+      });
+      expect(sent.statusCode).toBe(200);
+    };
+    await send(key, '2026-03-01T23:30:00Z', 1);
+    await send(key, '2026-03-01T23:40:00Z', 10);
+    await send(second, '2026-03-02T00:30:00Z', 100);
+    await api.settled();
+  });
+
+  it.each(['before', 'after'])(
+    'counts once, in the bucket of the first one, %s the facts are counted',
+    async (when) => {
+      const deps = { database: api.database, clickhouse: api.services.clickhouse };
+      await runRollUp(deps);
+      if (when === 'after') await runFactRollUp(deps, { minAgeSeconds: 0 });
+      const read = async (range: string, group: string) => {
+        const query = `kind=tokens&workspace_ids=${org.workspaceIds[0]}&${range}&group_by=${group}`;
+        const { status, body } = await api.ask(org.adminKey, 'GET', `${path}?${query}`);
+        expect(status).toBe(200);
+        return (body.usage as Row[]).map((row) => [row.time_bucket, row.traces, row.total_tokens]);
+      };
+      for (const group of ['workspace', 'project', 'user', 'api_key']) {
+        expect(await read(days, group), group).toEqual([['2026-03-01T00:00:00Z', 1, 333]]);
+        const hours = 'start_time=2026-03-01T22:00:00Z&end_time=2026-03-02T02:00:00Z';
+        expect(await read(hours, group), group).toEqual([['2026-03-01T23:00:00Z', 1, 333]]);
+      }
+    },
+  );
 });
 
 describe('the permission to read tokens', () => {
