@@ -278,7 +278,7 @@ export const getSessionMetadata = defineOperation({
   summary: 'Get the most frequent metadata values of the runs of a tracing project',
   description: 'By key. Nested keys are joined by dots.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
-  errors: ['NOT_FOUND', ...clickhouseErrors],
+  errors: ['ANSWER_TOO_LARGE', 'NOT_FOUND', ...clickhouseErrors],
   schema: {
     params: SessionParams,
     query: Type.Object({
@@ -299,6 +299,7 @@ export const getSessionMetadata = defineOperation({
       startedFromMicros: parseOptionalTime(query.start_time),
       rootsOnly: query.root_runs_only,
       maxValues: query.k,
+      maxBytes: services.config.maxPageBytes,
     });
     return Object.fromEntries(values);
   },

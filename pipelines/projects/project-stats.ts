@@ -1,4 +1,6 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
+import { requireWithin } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { readFeedbackStatsByProject } from '../feedback/feedback-stats.ts';
 import type { RunFilterConditions } from '../runs/filter/run-filter.ts';
@@ -81,6 +83,8 @@ interface MetadataQuery {
   readonly rootsOnly: boolean;
   /** Maximum number of values per key. */
   readonly maxValues: number;
+  /** Maximum size of several values together. */
+  readonly maxBytes: number;
 }
 
 const maxKeys = 1_000;
@@ -88,25 +92,32 @@ const maxKeys = 1_000;
 /**
  * Reads the most frequent metadata values of runs, by key.
  *
- * @throws errors of ClickHouse.
+ * @throws ANSWER_TOO_LARGE; errors of ClickHouse.
  */
 export async function readTopMetadata(clickhouse: ClickHouse, query: MetadataQuery): Promise<Map<string, string[]>> {
-  const { tenantId, projectId, keys, startedFromMicros, rootsOnly, maxValues } = query;
+  const { tenantId, projectId, keys, startedFromMicros, rootsOnly, maxValues, maxBytes } = query;
   const filter = { startedFromMicros, ...(rootsOnly && { isRoot: true }) };
   const { sql, params, ...rest } = buildMatchingRuns(
     { scope: { tenantId, projectIds: [projectId] }, filter },
     metadataPairs,
   );
-  const rows = await clickhouse.query<{ key: string; values: string[] }>({
+  const rows = await clickhouse.query<{ key: string; values: string[]; count: number; bytes: number }>({
     ...rest,
-    params: { ...params, ...(keys && { keys }), max_values: maxValues },
+    params: { ...params, ...(keys && { keys }), max_values: maxValues, max_bytes: maxBytes },
     name: 'top-metadata',
-    sql: `SELECT key, groupArray(value) AS values FROM (
-            SELECT pair.1 AS key, assumeNotNull(pair.2) AS value, count() AS runs FROM (${sql})
-            ARRAY JOIN arrayDistinct(metadata_pairs) AS pair
-            WHERE isNotNull(pair.2) ${keys === undefined ? '' : 'AND pair.1 IN {keys:Array(String)}'}
-            GROUP BY key, value ORDER BY runs DESC, value LIMIT {max_values:UInt64} BY key)
-          GROUP BY key ORDER BY key LIMIT ${maxKeys}`,
+    // Values that are too large together are not returned.
+    sql: `SELECT key, if(bytes > {max_bytes:UInt64} AND count > 1, [], listed) AS values, count, bytes FROM (
+            SELECT *, sum(length(listed)) OVER () AS count, sum(key_bytes) OVER () AS bytes FROM (
+              SELECT key, groupArray(value) AS listed, length(key) + sum(length(value)) AS key_bytes FROM (
+                SELECT pair.1 AS key, assumeNotNull(pair.2) AS value, count() AS runs FROM (${sql})
+                ARRAY JOIN arrayDistinct(metadata_pairs) AS pair
+                WHERE isNotNull(pair.2) ${keys === undefined ? '' : 'AND pair.1 IN {keys:Array(String)}'}
+                GROUP BY key, value ORDER BY runs DESC, value LIMIT {max_values:UInt64} BY key)
+              GROUP BY key ORDER BY key LIMIT ${maxKeys}))
+          ORDER BY key`,
   });
+  const [{ count, bytes } = { count: 0, bytes: 0 }] = rows;
+  requireWithin(count, bytes, maxBytes);
+  reserveTexts(bytes);
   return new Map(rows.map(({ key, values }) => [key, values]));
 }

@@ -71,6 +71,7 @@ describe('while there is no memory for it', () => {
     const run = {
       ...{ id: runId, trace_id: runId, dotted_order: `${start.replace(/[-:.]/g, '').replace('Z', '000Z')}${runId}` },
       ...{ name: 'run', run_type: 'chain', start_time: start, inputs: { text }, session_id: projectId },
+      extra: { metadata: { text } },
     };
     const form = new FormData();
     form.set(`post.${runId}`, new Blob([JSON.stringify(run)], { type: 'application/json' }));
@@ -106,6 +107,7 @@ describe('while there is no memory for it', () => {
     ['projects', async () => () => ask('GET', `/sessions?id=${projectId}`)],
     ['runs', async () => () => ask('POST', '/runs/query', { session: [projectId] })],
     ['a run', async () => () => ask('GET', `/runs/${runId}`)],
+    ['metadata of runs', async () => () => ask('GET', `/sessions/${projectId}/metadata`)],
     ['feedback', async () => () => ask('GET', '/feedback')],
     ['examples', async () => () => ask('GET', `/examples?dataset=${datasetId}`)],
     ['an example', async () => () => ask('GET', `/examples/${exampleId}`)],

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readTopMetadata } from '../../../../pipelines/projects/project-stats.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { addKey } from '../../start-api.ts';
 import { type RunsApi, startRunsApi } from '../runs/runs.fixture.ts';
@@ -302,6 +303,23 @@ describe('metadata of a project', () => {
     expect((await read('k=1&metadata_keys=nested.a')).body).toEqual({ 'nested.a': ['1'] });
     expect((await read('start_time=2026-03-05T12:03:00Z')).body).toEqual({});
     expect((await read('', ids.empty)).body).toEqual({});
+  });
+
+  it('is refused if several values are larger than a response may be', async () => {
+    const readWithin = (maxBytes: number, keys?: string[]) =>
+      readTopMetadata(runs.api.services.clickhouse, {
+        ...{
+          tenantId: runs.ours.workspaceIds[0],
+          projectId: ids.slow,
+          keys,
+          rootsOnly: false,
+          maxValues: 10,
+          maxBytes,
+        },
+      });
+    expect(Object.fromEntries(await readWithin(22))).toEqual({ user: ['u1'], 'nested.a': ['1', 'x'], model: ['m'] });
+    await expect(readWithin(21)).rejects.toMatchObject({ code: 'ANSWER_TOO_LARGE' });
+    expect(Object.fromEntries(await readWithin(1, ['user']))).toEqual({ user: ['u1'] });
   });
 
   it('is refused for an unknown project and for bad parameters', async () => {
