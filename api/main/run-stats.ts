@@ -96,7 +96,11 @@ const GroupBy = Type.Object({
     Type.String({ minLength: 1, maxLength: 1_000, description: 'Key of the metadata; nested keys have dots.' }),
   ),
   max_groups: optional(
-    Type.Integer({ minimum: 1, maximum: maxGroups, default: defaultGroups, description: 'Groups with the most runs.' }),
+    Type.Integer({
+      minimum: 1,
+      maximum: maxGroups,
+      description: `Groups with the most runs. Default: ${defaultGroups}, or the number of \`groups\`.`,
+    }),
   ),
 });
 
@@ -135,7 +139,7 @@ export async function readStatsOfQuery(
     throw runlakeError('BAD_REQUEST', { reason: '`groups` needs `group_by`.' });
   const set = await findRunSet(services, { tenantId, ...readRunSet(body), ...(projectIds && { projectIds }) });
   const groups = body.groups ?? undefined;
-  const maxGroups = body.group_by?.max_groups ?? defaultGroups;
+  const maxGroups = body.group_by?.max_groups ?? groups?.length ?? defaultGroups;
   const query = { ...set, selected, groupBy, groups, maxGroups };
   const stats = await readRunStats(services.clickhouse, query, services.database);
   const response = groupBy ? Object.fromEntries(stats) : (stats.get(wholeSetGroup) ?? createEmptyStats(selected));

@@ -137,6 +137,22 @@ describe('run statistics', () => {
     expect(body).toEqual({ model: { total_tokens: 27, feedback_stats: {} } });
   });
 
+  it('by name, of as many groups as are named', async () => {
+    const groups = ['g0', 'g1', 'g2', 'g3', 'g4', 'g5', 'g6'];
+    const tags = json(['grouped']);
+    const at = { tenantId: runs.ours.workspaceIds[0], projectId: runs.projectId };
+    const events = groups.map((name) => runEvent({ ...at, values: { name, tags } }));
+    await insertEvents(runs.api.services.clickhouse, events);
+    const read = async (more: object, group_by: object = {}) => {
+      const body = { filter: 'has(tags, "grouped")', select: ['run_count'], ...more };
+      return Object.keys((await ask({ ...body, group_by: { attribute: 'name', ...group_by } })).body);
+    };
+    expect(await read({ groups })).toEqual(groups);
+    expect(await read({ groups }, { max_groups: 6 })).toEqual(groups.slice(0, 6));
+    expect(await read({ groups: [] })).toEqual([]);
+    expect(await read({})).toHaveLength(5);
+  });
+
   it('by name, of groups with special names', async () => {
     const events = ['__proto__', 'constructor', 'a/b', '\\"'].map((name) =>
       runEvent({
