@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
-import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { acceptBatch } from '../../pipelines/ingest/accept/accept-batch.ts';
 import { acceptMultipart } from '../../pipelines/ingest/accept/accept-multipart.ts';
 import { acceptOtlp } from '../../pipelines/ingest/accept/accept-otlp.ts';
@@ -39,13 +39,18 @@ const acceptanceSchema = Type.Object(
 /**
  * Checks that the workspace has not reached a hard usage limit, passes the body to `accept`, and logs which items were
  * rejected. Returns headers for the response too.
+ *
+ * @param mayHaveNoRuns Whether `accept` gets a body that is to be refused, with the error if it has runs.
  */
 async function acceptWithinLimits(
   { caller, request, services }: IngestRequest,
-  accept: (body: Buffer, memory: BodyMemory) => Promise<Acceptance>,
+  accept: (body: Buffer, memory: BodyMemory, refusal: RunlakeError | undefined) => Promise<Acceptance>,
+  { mayHaveNoRuns = false } = {},
 ): Promise<Acceptance & { readonly headers: Record<string, string> }> {
-  const headers = await checkUsage(services, caller);
-  const acceptance = await withBody({ request, caller }, services.config, accept);
+  const { headers, refusal } = await checkUsage(services, caller);
+  if (refusal && !mayHaveNoRuns) throw refusal;
+  const acceptBody = (body: Buffer, memory: BodyMemory) => accept(body, memory, refusal);
+  const acceptance = await withBody({ request, caller }, services.config, acceptBody);
   logRejections(request, caller, acceptance);
   return { ...acceptance, headers };
 }
@@ -69,14 +74,22 @@ interface IngestRequest {
   readonly services: Services;
 }
 
-/**
- * Checks the usage limits. Returns headers for the response.
- *
- * @throws USAGE_LIMIT_REACHED
- */
-async function checkUsage(services: Services, { workspaceId }: WorkspaceCaller): Promise<Record<string, string>> {
-  const warning = await services.usageLimits.check(workspaceId);
-  return warning === undefined ? {} : { 'x-usage-warning': warning };
+interface UsageCheck {
+  /** For the response. */
+  readonly headers: Record<string, string>;
+  /** Present if runs must be refused with this error. */
+  readonly refusal?: RunlakeError;
+}
+
+/** Checks the usage limits. */
+async function checkUsage(services: Services, { workspaceId }: WorkspaceCaller): Promise<UsageCheck> {
+  try {
+    const warning = await services.usageLimits.check(workspaceId);
+    return { headers: warning === undefined ? {} : { 'x-usage-warning': warning } };
+  } catch (error) {
+    if (isRunlakeError(error) && error.code === 'USAGE_LIMIT_REACHED') return { headers: {}, refusal: error };
+    throw error;
+  }
 }
 
 /** Builds the 202 response, which lists the rejected items. */
@@ -161,9 +174,11 @@ export const createMultipart = defineOperation({
   async handler({ caller, request, services }) {
     const { disconnected } = request;
     const contentType = request.headers['content-type'] ?? '';
-    const accept = (body: Buffer, memory: BodyMemory) =>
-      acceptMultipart(caller, { body, contentType, memory, disconnected }, services.accept);
-    return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
+    const accept = (body: Buffer, memory: BodyMemory, refusal: RunlakeError | undefined) =>
+      acceptMultipart(caller, { body, contentType, memory, disconnected, refusal }, services.accept);
+    // The Python SDK sends feedback in such bodies, too; usage limits do not apply to it.
+    const limits = { mayHaveNoRuns: true };
+    return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept, limits));
   },
 });
 

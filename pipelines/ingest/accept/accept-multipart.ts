@@ -1,5 +1,5 @@
 import type { Config } from '../../../infra/config/settings.ts';
-import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { runInTimeSlices, type StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
 import { readAttachment } from '../../attachments/read-attachment.ts';
@@ -39,23 +39,23 @@ interface MultipartBody {
   readonly memory: BodyMemory;
   /** Aborted if the client disconnects before the response is complete. */
   readonly disconnected?: AbortSignal;
+  /** If present, the body is refused with this error unless it has feedback only. */
+  readonly refusal?: RunlakeError | undefined;
 }
 
 /**
  * Handles `POST /runs/multipart`. The body contains runs, their large fields, feedback and attachments as parts, in any
  * order.
  *
- * @throws INVALID_MULTIPART or TOO_MANY_PARTS if the body as a whole cannot be read, and the errors of `acceptDrafts`.
+ * @throws `refusal`; INVALID_MULTIPART or TOO_MANY_PARTS if the body as a whole cannot be read, and the errors of `acceptDrafts`.
  */
 export async function acceptMultipart(
   sender: Sender,
-  { body, contentType, memory, disconnected }: MultipartBody,
+  { disconnected, ...sent }: MultipartBody,
   deps: AcceptDeps,
 ): Promise<Acceptance> {
   const rejected = new Rejections();
-  const { drafts, feedback, attachments } = await runInTimeSlices(
-    readParts(sender, { body, contentType, memory }, deps, rejected),
-  );
+  const { drafts, feedback, attachments } = await runInTimeSlices(readParts(sender, sent, deps, rejected));
   const kept = await prepareFeedback(sender, feedback, deps, rejected, disconnected);
   return acceptDrafts({ sender, drafts, rejected, companions: [...kept, ...attachments] }, deps);
 }
@@ -63,12 +63,13 @@ export async function acceptMultipart(
 /** Reads all parts of a body and converts them to drafts and companions. */
 function* readParts(
   sender: Sender,
-  { body, contentType, memory }: MultipartBody,
+  { body, contentType, memory, refusal }: MultipartBody,
   { config, log }: AcceptDeps,
   rejected: Rejections,
 ): StepwiseWork<{ drafts: RunDraft[]; feedback: SentFeedback[]; attachments: Companion[] }> {
   const parts = yield* parseMultipart(body, contentType, config.maxParts, () => memory.addItem());
   const groupedParts = groupParts(parts, rejected);
+  if (refusal && groupedParts.runs.length + groupedParts.attachments.length > 0) throw refusal;
   const drafts = yield* collect(
     groupedParts.runs,
     rejected,

@@ -112,6 +112,28 @@ describe('a hard limit', () => {
     expect((await post()).status).toBe(202);
   });
 
+  it('accepts a multipart body with feedback only, as the Python SDK sends it', async () => {
+    await limit(0);
+    const run = newRun();
+    const part = `post.${run.id}`;
+    const feedback = { id: randomUUID(), run_id: run.id, trace_id: run.id, key: 'thumb', score: 1 };
+    const parts = { [part]: run, [`feedback.${feedback.id}`]: feedback, [`attachment.${run.id}.file`]: 'x' };
+    const send = async (names: readonly string[]) => {
+      const form = new FormData();
+      for (const name of names) form.set(name, new Blob([JSON.stringify(parts[name])], { type: 'application/json' }));
+      const multipart = new Response(form);
+      const headers = { 'x-api-key': acme.adminKey, 'content-type': multipart.headers.get('content-type') ?? '' };
+      const payload = Buffer.from(await multipart.arrayBuffer());
+      return (await api.server.inject({ method: 'POST', url: '/runs/multipart', headers, payload })).statusCode;
+    };
+    const [, feedbackPart, attachmentPart] = Object.keys(parts) as [string, string, string];
+    expect(await send([feedbackPart, part])).toBe(429);
+    expect(await send([feedbackPart, attachmentPart])).toBe(429);
+    expect((await ask('GET', `/feedback?run=${run.id}`)).body).toEqual([]);
+    expect(await send([feedbackPart])).toBe(202);
+    expect((await ask('GET', `/feedback?run=${run.id}`)).body).toMatchObject([{ key: 'thumb' }]);
+  });
+
   it('counts traces, not runs, and only those of this month', async () => {
     await limit(2);
     const root = newRun();
