@@ -1,5 +1,6 @@
 import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
+import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { buildLiveCondition, liveCondition } from '../retention/lifetimes.ts';
 
@@ -159,7 +160,11 @@ export async function readAverageScores(
   return new Map(rows.map(({ target, average }) => [target, average]));
 }
 
-/** Computes the statistics of the feedback that a query selects, grouped by the column `target`. */
+/**
+ * Computes the statistics of the feedback that a query selects, grouped by the column `target`.
+ *
+ * @throws OVERLOADED if there is no memory for their comments and labels; errors of ClickHouse.
+ */
 async function summarise(
   clickhouse: ClickHouse,
   location: Pick<Query, 'params' | 'externalTable' | 'settings' | 'shardTables'>,
@@ -193,6 +198,7 @@ async function summarise(
       `${JSON.stringify(row.key)}:${formatStats(row, counts.get(JSON.stringify([row.target, row.key])) ?? new Map())}`,
     );
   }
+  reserveTexts([...members.values()].flat().reduce((size, { length }) => size + length, 0));
   return new Map([...members].map(([runId, list]) => [runId, `{${list.join(',')}}`]));
 }
 

@@ -147,6 +147,21 @@ describe('while there is no memory for it', () => {
     }
   }
 
+  it('refuses large statistics of feedback', async () => {
+    const { tenant_id: tenant } = (await api.ask(key, 'GET', `/sessions/${projectId}`)).body as { tenant_id: string };
+    // Of each key, ten comments and a hundred labels are in the statistics: 120 kB.
+    await api.services.clickhouse.command({
+      name: 'test',
+      sql: `INSERT INTO feedback (version, tenant_id, run_id, id, received_at, key, value, comment, source_type, user_id, created_at, modified_at)
+        SELECT 1, {tenant:UUID}, {run:UUID}, generateUUIDv4(), now(), toString(number % 40), concat('"', toString(number), repeat('x', 980), '"'),
+          concat('"', repeat('y', 1900), '"'), 'api', {run:UUID}, now(), now() FROM numbers(4000)`,
+      params: { tenant, run: runId },
+    });
+    const read = () => ask('POST', '/runs/query', { session: [projectId], select: ['feedback_stats'] });
+    await takeMemory(async () => expect(await read()).toBe(503));
+    expect(await read()).toBe(200);
+  });
+
   it('answers a request for few fields of large runs', () =>
     takeMemory(async () => {
       expect(await ask('POST', '/runs/query', { session: [projectId], select: ['name'] })).toBe(200);
