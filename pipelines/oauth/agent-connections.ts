@@ -31,9 +31,11 @@ export function listConnections(
   { workspaceId, userId }: TokenOwner,
   agentId: string,
 ): Promise<ConnectionRecord[]> {
-  const sql = `${selectSql} ORDER BY c.created_at, c.id`;
   return queryPageWithinLimit<ConnectionRecord>(
-    ...([database, sql, [workspaceId, agentId, userId], internals.maxPageBytes] as const),
+    database,
+    `${selectSql} ORDER BY c.created_at, c.id`,
+    [workspaceId, agentId, userId],
+    internals.maxPageBytes,
   );
 }
 

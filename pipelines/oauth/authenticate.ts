@@ -82,7 +82,7 @@ export async function authenticate(
   const provider = await readProvider(deps.database, owner.organizationId, request.providerId);
   const candidates = await findCandidates(deps.database, owner, provider.id, request);
   if (request.tokenId != null && candidates.length === 0) throw createTokenNotFoundError();
-  for (const { id } of request.forceNew ? [] : candidates.filter(({ isEnough }) => isEnough)) {
+  for (const { id } of request.forceNew ? [] : candidates.filter(({ hasScopes }) => hasScopes)) {
     const token = await getUsableToken(deps, owner.workspaceId, id);
     // A refresh may have returned fewer scopes.
     if (token !== undefined && request.scopes.every((scope) => token.scopes.includes(scope)))
@@ -90,9 +90,10 @@ export async function authenticate(
   }
   // Consent replaces a token, so it has to include the scopes that the token has.
   const replaced = candidates.find(({ isReplaceable }) => isReplaceable);
-  const [kept] = await deps.database.query<{ scopes: string[] }>('SELECT scopes FROM oauth_tokens WHERE id = $1', [
-    replaced?.id ?? null,
-  ]);
+  const [kept] = await deps.database.query<{ scopes: string[] }>(
+    'SELECT scopes FROM oauth_tokens WHERE workspace_id = $1 AND id = $2',
+    [owner.workspaceId, replaced?.id ?? null],
+  );
   const scopes = [...new Set([...(kept?.scopes ?? []), ...request.scopes])];
   return startAuthentication(deps, owner, provider, { ...request, scopes });
 }
@@ -100,7 +101,7 @@ export async function authenticate(
 interface Candidate {
   readonly id: string;
   /** Whether it has the requested scopes. */
-  readonly isEnough: boolean;
+  readonly hasScopes: boolean;
   /** Whether a token that the user grants now may replace this one: it must not become usable for further agents. */
   readonly isReplaceable: boolean;
 }
@@ -108,7 +109,10 @@ interface Candidate {
 /** Maximum number of tokens of a user and a provider among which a request chooses. */
 const maxCandidates = 1_000;
 
-/** Finds the tokens that a request may use or replace, in order of preference. A token may have very many scopes. */
+/**
+ * Finds the tokens that a request may use or replace, in order of preference. Postgres compares the scopes, because a
+ * token may have very many.
+ */
 export async function findCandidates(
   sql: Sql,
   { workspaceId, userId }: Pick<TokenOwner, 'workspaceId' | 'userId'>,
@@ -117,7 +121,7 @@ export async function findCandidates(
 ): Promise<Candidate[]> {
   if (forceNew && tokenId == null) return [];
   return sql.query<Candidate>(
-    `SELECT t.id, t.scopes @> $6::text[] AS "isEnough", t.for_any_agent = ($4::text IS NULL) AS "isReplaceable"
+    `SELECT t.id, t.scopes @> $6::text[] AS "hasScopes", t.for_any_agent = ($4::text IS NULL) AS "isReplaceable"
      FROM oauth_tokens t LEFT JOIN oauth_agent_connections c ON c.token_id = t.id AND c.agent_id = $4
      WHERE t.workspace_id = $1 AND t.user_id = $2 AND t.provider = $3 AND (t.for_any_agent OR c.id IS NOT NULL)
        AND ($5::uuid IS NULL OR t.id = $5)

@@ -4,6 +4,7 @@ import { internals } from '../../infra/config/internals.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { revokeGrant } from './grant.ts';
 import type { OAuthDeps } from './oauth-deps.ts';
 import { type ProviderType, readProviderById } from './provider.ts';
@@ -197,14 +198,14 @@ async function revokeAndDeleteAll(
   params: readonly string[],
 ): Promise<number> {
   const sql = `SELECT ${storedColumns} FROM oauth_tokens
-    WHERE workspace_id = $1 AND ($2::uuid IS NULL OR id > $2) AND ${condition} ORDER BY id LIMIT ${maxConcurrentRevocations}`;
+    WHERE workspace_id = $1 AND id > $2 AND ${condition} ORDER BY id LIMIT ${maxConcurrentRevocations}`;
   let count = 0;
-  for (let after: string | null = null; ; ) {
+  for (let after: string = nilUuid; ; ) {
     const batch: StoredToken[] = await deps.database.query<StoredToken>(sql, [workspaceId, after, ...params]);
     await Promise.all(batch.map((token) => revokeAndDelete(deps, workspaceId, token)));
     count += batch.length;
-    after = batch.at(-1)?.id ?? null;
     if (batch.length < maxConcurrentRevocations) return count;
+    after = batch.at(-1)!.id;
   }
 }
 

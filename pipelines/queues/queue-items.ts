@@ -188,7 +188,7 @@ export async function populateQueue(
   { queueId, projectIds, keepsTraces }: RunsToPopulate,
 ): Promise<number> {
   const { log, config } = deps.accept;
-  if (await mayGetRuns(deps.database, projectIds))
+  if (await mayGetRuns(deps.database, workspaceId, projectIds))
     await requireStored({ log, topic: runEvents, storeWaitMs: config.patchWaitMs });
   const found = readAllRuns<{ readonly id: string; readonly trace_id: string }>(deps, {
     tenantId: workspaceId,
@@ -209,12 +209,16 @@ export async function populateQueue(
   return runs.length;
 }
 
-/** Returns whether runs are still sent to one of the projects, as an experiment gets its runs when it begins. */
-async function mayGetRuns(database: ReadDeps['database'], projectIds: readonly string[]): Promise<boolean> {
+/** Returns whether a project may still get runs: an experiment within a day of its start, others at any time. */
+async function mayGetRuns(
+  database: ReadDeps['database'],
+  workspaceId: string,
+  projectIds: readonly string[],
+): Promise<boolean> {
   const [found] = await database.query(
-    `SELECT FROM projects WHERE id = ANY ($1::uuid[])
+    `SELECT FROM projects WHERE workspace_id = $1 AND id = ANY ($2::uuid[])
        AND (reference_dataset_id IS NULL OR start_time > now() - interval '1 day') LIMIT 1`,
-    [projectIds],
+    [workspaceId, projectIds],
   );
   return found !== undefined;
 }
