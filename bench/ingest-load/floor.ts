@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { buildContainerSchema, encodeAvroContainer } from '../../infra/event-log/avro.ts';
+import { buildContainerSchema } from '../../infra/event-log/avro.ts';
 import { neverSeconds } from '../../pipelines/retention/lifetimes.ts';
 import { runEvents } from '../../schemas/topics.ts';
+import { encodeAvroContainer } from '../../test/engines/encode-avro-container.ts';
 import type { LoadRun } from './bodies.ts';
 import { encodeParsed, parsed } from './records.ts';
 

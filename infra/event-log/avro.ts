@@ -208,15 +208,6 @@ export class AvroContainer {
   }
 }
 
-/** Builds an {@link AvroContainer} of records. */
-export function encodeAvroContainer(schema: string, records: readonly ContainerRecord[]): Buffer {
-  let bytes = 0;
-  for (const { value, prefix } of records) bytes += value.length + 32 + 10 * prefix.length;
-  const container = new AvroContainer(schema, bytes);
-  for (const record of records) container.add(record);
-  return container.finish();
-}
-
 // Fixed-width fields at the start of a framed record (`Topic.fixed`) are read and written in place. Positions are byte
 // offsets in the framed value.
 

@@ -1,15 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
-import {
-  AvroWriter,
-  buildContainerSchema,
-  buildWirePrefix,
-  encodeAvroContainer,
-} from '../../../infra/event-log/avro.ts';
+import { AvroWriter, buildContainerSchema, buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import { costExpressions, selectColumn } from '../../../pipelines/costs/cost-sql.ts';
 import { encodeRunEvent, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../schemas/topics.ts';
+import { encodeAvroContainer } from '../../engines/encode-avro-container.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { neverExpires } from '../../pipelines/runs/run-events.ts';

@@ -1,11 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import {
-  AvroWriter,
-  buildContainerSchema,
-  buildWirePrefix,
-  encodeAvroContainer,
-} from '../../../infra/event-log/avro.ts';
+import { AvroWriter, buildContainerSchema, buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
 import {
   encodeRunEvent,
@@ -15,6 +10,7 @@ import {
 } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { neverSeconds, traceTiers } from '../../../pipelines/retention/lifetimes.ts';
 import { runEvents } from '../../../schemas/topics.ts';
+import { encodeAvroContainer } from '../../engines/encode-avro-container.ts';
 
 /** Returns a UUID that is derived from the given words. */
 export function deriveUuid(...words: ReadonlyArray<string | number>): string {
