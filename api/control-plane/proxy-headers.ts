@@ -40,7 +40,7 @@ export function toReplicaHeaders(request: FastifyRequest, prefix: string, ticket
   // Only the proxy sends tickets.
   delete sent[ticketHeader];
   if (ticket !== undefined) sent[ticketHeader] = ticket;
-  // Also without a ticket: images get neither.
+  // Graph code must not get the CSRF token of the session, also if it gets no ticket.
   if (readSessionCookie(headers) !== undefined) delete sent['x-csrf-token'];
   // Node has already responded to `Expect`, and undici refuses it.
   delete sent.expect;

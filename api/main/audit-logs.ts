@@ -31,7 +31,12 @@ export const listAuditLogs = defineOperation({
   errors: ['BAD_REQUEST'],
   schema: {
     query: Type.Object({
-      limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100 }),
+      limit: Type.Integer({
+        minimum: 1,
+        maximum: 1_000,
+        default: 100,
+        description: 'A page with large details has fewer entries.',
+      }),
       cursor: Type.Optional(Type.String({ maxLength: 32, description: 'The `cursor` of the previous page.' })),
       since: Type.Optional(Timestamp()),
       until: Type.Optional(Timestamp({ description: 'Exclusive.' })),

@@ -37,10 +37,12 @@ const acceptanceSchema = Type.Object(
 );
 
 /**
- * Checks that the workspace has not reached a hard usage limit, passes the body to `accept`, and logs which items were
- * rejected. Returns headers for the response too.
+ * Checks the usage limits, passes the body to `accept`, and logs which items were rejected. Returns headers for the
+ * response too.
  *
- * @param mayHaveNoRuns Whether `accept` gets a body that is to be refused, with the error if it has runs.
+ * @param mayHaveNoRuns If true, `accept` gets the body although a hard limit is reached, and must throw `refusal` if it
+ *   has runs.
+ * @throws USAGE_LIMIT_REACHED; errors of `accept`.
  */
 async function acceptWithinLimits(
   { caller, request, services }: IngestRequest,

@@ -34,6 +34,7 @@ const about = 'Needs the permission `datasets:share` too.';
 
 interface RootRun {
   readonly id: string;
+  readonly trace_id: string;
   readonly name: string;
   readonly run_type: string;
   readonly session_id: string;
@@ -73,7 +74,7 @@ export const sharedEntityOperations: readonly Operation[] = [
       const deps = { ...services, extras: createRunExtras(services, request) };
       const traceIds = shares.flatMap(({ kind, targetId }) => (kind === 'trace' ? [targetId] : []));
       const rootIds = await findTraceRoots(services.clickhouse, caller.workspaceId, traceIds);
-      const roots = readAllRuns<RootRun & { readonly trace_id: string }>(deps, {
+      const roots = readAllRuns<RootRun>(deps, {
         tenantId: caller.workspaceId,
         runIds: [...rootIds.values()],
         filter: {},

@@ -74,8 +74,8 @@ export const JsonObject = (options: { description?: string; maxProperties?: numb
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });
 
 /**
- * A JSON object whose keys are any texts, with values of one schema. `Type.Record` accepts any value under a key with a line
- * break, and omits such keys from responses.
+ * A JSON object whose keys are any texts, with values of one schema. `Type.Record` accepts any value under a key with
+ * a line break, and omits such keys from responses.
  */
 export const Dictionary = <T extends TSchema>(
   value: T,

@@ -87,7 +87,7 @@ function toFieldErrors(allErrors: readonly SchemaError[], schema: TSchema, locat
     }
     // A closed object produces one error for each unknown field, so the error for the object itself is redundant.
     if (keyword === 'boolean') return [{ loc: path, msg: 'Field not known', type: 'extra_forbidden' }];
-    // Each is accompanied by the error of the field.
+    // Both come with an error of the field itself.
     if (keyword === 'additionalProperties' || keyword === 'propertyNames') return [];
     if (isMismatch({ keyword })) {
       if (mismatched.has(instancePath)) return [];

@@ -75,7 +75,7 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
   const openCounts = (idField: string, points: number, duration: number) => {
     const shared = { points, duration, keyPrefix: `runlake:${idField}` };
     const insuranceLimiter = new RateLimiterMemory(shared);
-    // Beyond its limit, a client is refused without the store, which would otherwise work for it more than for others.
+    // Refuses a client beyond its limit from memory, so that its requests do not load the store.
     const stored = { ...shared, inMemoryBlockOnConsumed: points, insuranceLimiter };
     return redis
       ? new RateLimiterRedis({ ...stored, storeClient: redis })

@@ -2,7 +2,7 @@
  * Divides long work into time slices, so that the event loop runs in between.
  *
  * Invariant: all such work together blocks a turn of the event loop for about one time slice, however many requests have
- * such work at once.
+ * such work at once. The sink is the exception ({@link openSlices}).
  *
  *   1. The time slice of a turn begins with the first step of the turn, and the steps of all work share it.
  *   2. Work that does not end within the time slice waits. Each turn resumes the work that has waited longest.
@@ -41,8 +41,8 @@ export function endSlice(): Promise<void> | undefined {
 }
 
 /**
- * Returns a function like {@link endSlice} for the work of the sink, which continues in the next turn instead of waiting for
- * other long work: it must keep up with what requests send.
+ * Returns a function like {@link endSlice} for the work of the sink. It has time slices of its own and continues in the
+ * next turn instead of waiting for other long work: it must keep up with what requests send.
  */
 export function openSlices(): typeof endSlice {
   let startedMs = performance.now();

@@ -68,7 +68,7 @@ function* readParts(
     drafts.set(id, draft);
     const options = { part: part.name, maxDepth: Math.min(maxJsonDepth, maxExampleDepth) };
     const json = () => readObject(body, part, options);
-    const parsedJson = () => readObject(body, part, { ...options, values });
+    const countedJson = () => readObject(body, part, { ...options, values });
     if (kind === 'attachment') {
       const content = body.subarray(part.start, part.end);
       draft.attachments.push({ name: rest.join('.'), mimeType: part.contentType, content });
@@ -84,12 +84,15 @@ function* readParts(
         });
       Object.assign(
         draft,
-        readSmallFields(id, parsePartlyMarkedJson(parsedJson(), ['metadata']) as Record<string, unknown>),
+        readSmallFields(
+          id,
+          parsePartlyMarkedJson(countedJson(), ['metadata'], () => values.addCopies()) as Record<string, unknown>,
+        ),
       );
     } else if (kind === 'inputs') draft.inputs = json();
     else if (kind === 'outputs') draft.outputs = json();
     else if (kind === 'attachments_operations')
-      draft.attachmentsOperations = readOperations(id, JSON.parse(parsedJson()));
+      draft.attachmentsOperations = readOperations(id, JSON.parse(countedJson()));
     else throw createPartError(part, 'is not known');
     yield;
   }

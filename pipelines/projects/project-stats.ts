@@ -92,7 +92,7 @@ const maxKeys = 1_000;
 /**
  * Reads the most frequent metadata values of runs, by key.
  *
- * @throws ANSWER_TOO_LARGE; errors of ClickHouse.
+ * @throws ANSWER_TOO_LARGE; OVERLOADED; errors of ClickHouse.
  */
 export async function readTopMetadata(clickhouse: ClickHouse, query: MetadataQuery): Promise<Map<string, string[]>> {
   const { tenantId, projectId, keys, startedFromMicros, rootsOnly, maxValues, maxBytes } = query;

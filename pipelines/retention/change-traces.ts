@@ -162,8 +162,8 @@ const maxRequestsPerRound = 1_000;
 const maxKeptPerRound = 10_000;
 
 /**
- * Maximum number of deletions by metadata per round. Each reads the runs of its whole project, so that a round of many would
- * take longer than the timeout of the job and begin again, and later requests would wait for all of them.
+ * Maximum number of deletions by metadata per round. Each reads the runs of its whole project, so that a round of many
+ * would take longer than the timeout of the job and begin again, and later requests would wait for all of them.
  */
 const maxSearchesPerRound = 20;
 

@@ -239,9 +239,9 @@ export async function listResourceTags(
     });
     return { id, tags: ownTags.sort((one, other) => one.rank - other.rank) };
   });
-  const count = (description: string | null) => Buffer.byteLength(description ?? '');
+  const measure = (description: string | null) => Buffer.byteLength(description ?? '');
   const sizes = found.flatMap((each) =>
-    each.tags.map(({ key, value }) => tagBytes + count(key.description) + count(value.description)),
+    each.tags.map(({ key, value }) => tagBytes + measure(key.description) + measure(value.description)),
   );
   const bytes = sizes.reduce((sum, size) => sum + size, 0);
   requireWithin(sizes.length, bytes, internals.maxPageBytes);

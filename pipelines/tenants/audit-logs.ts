@@ -28,7 +28,7 @@ export interface AuditLogFilter {
   readonly action?: string | undefined;
 }
 
-/** Size of the details of a page. Entries of deletions contain what a request has named. */
+/** Maximum size of the details of a page of several entries. An entry of a deletion has all that its request named. */
 const maxDetailsBytes = 1024 * 1024;
 
 export interface AuditLogPage {

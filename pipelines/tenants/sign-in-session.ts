@@ -3,7 +3,7 @@
  * permissions that the key has at that moment, and ends with the key, its user or its organisation.
  *
  * Invariant: at any time a browser holds a value of the cookie that is valid, although responses may be lost.
- *   1. `rotateToken` adds a value and returns it; the earlier values stay valid.
+ *   1. `rotateToken` adds a value, up to {@link maxTokensPerSession}, and returns it; the earlier values stay valid.
  *   2. When the new value is first used, the browser has it: the others then expire after {@link overlapSeconds}. Two
  *      requests at a time may have got two new values, so a value that is used for the first time no longer expires.
  */
@@ -134,7 +134,10 @@ async function confirmToken(database: Database, hash: Buffer): Promise<void> {
   );
 }
 
-/** Step 1. Returns a new value of the cookie if the value of the request is old, unless the session has very many. */
+/**
+ * Step 1. Returns a new value of the cookie if the value of the request is old and the session has fewer than
+ * {@link maxTokensPerSession}.
+ */
 export async function rotateToken(database: Database, session: SignInSession): Promise<string | undefined> {
   if (session.tokenAgeSeconds < maxTokenAgeSeconds) return undefined;
   const token = generateToken();

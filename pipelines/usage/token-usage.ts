@@ -139,8 +139,9 @@ async function sumTokens({ clickhouse, database }: Deps, plan: BucketPlan, tenan
 }
 
 /**
- * Groups runs by bucket and id, such as `000003 0198…`. Runs outside of the counted hours are in no group. Tokens of a trace
- * with several roots count in the bucket of the first one, so that all strides and groupings have the same total.
+ * Groups runs by bucket and id, such as `000003 0198…`. Runs outside of the counted hours are in no group. Tokens of a
+ * trace with several roots count in the bucket of the first one, so that all strides and groupings have the same total:
+ * the bucket is padded, so that the first group in order of text is the earliest.
  */
 function buildGrouping(plan: BucketPlan, groupBy: Grouping): RunGrouping {
   const write = (hour: string) =>

@@ -4,7 +4,8 @@
  * Invariant: a workspace below its hard limit is never refused. A workspace above its hard limit is refused as soon as
  * the roll-up has counted its traces and the state that this process has cached is older than {@link cacheMs}.
  *
- *   1. Ingest asks {@link UsageLimits.check} before it reads a request. The state of the workspace is cached.
+ *   1. Ingest asks {@link UsageLimits.check} before it reads a request; a multipart body of feedback only is accepted
+ *      all the same. The state of the workspace is cached.
  *   2. The state is its limits, and if it has any, the traces of the month from `usage_daily`.
  *   3. A state of an earlier month has the limits, and no traces of the current month.
  *   4. If the state cannot be read in time, the last one applies. Without one, the request fails if Postgres does not

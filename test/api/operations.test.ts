@@ -84,7 +84,7 @@ describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) =>
       expect(Object.keys(schema.params?.properties ?? {})).toEqual(names);
     });
 
-    // They do not apply to keys with line breaks; `Dictionary` does.
+    // Patterns do not match keys with line breaks; use `Dictionary`.
     it('has no pattern for the keys of objects', () =>
       expect(JSON.stringify(schema).includes('patternProperties')).toBe(false));
 

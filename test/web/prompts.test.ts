@@ -126,7 +126,7 @@ describe('a prompt', () => {
     expect(problems).toEqual([]);
   });
 
-  it('has a parent that is not loaded yet, if it is older than a page of commits', async () => {
+  it('shows that the parent of an old commit is not loaded yet', async () => {
     await client.createPrompt('long-history');
     const hashes: string[] = [];
     for (let number = 0; number < 103; number++) {

@@ -47,7 +47,8 @@ interface MultipartBody {
  * Handles `POST /runs/multipart`. The body contains runs, their large fields, feedback and attachments as parts, in any
  * order.
  *
- * @throws `refusal`; INVALID_MULTIPART or TOO_MANY_PARTS if the body as a whole cannot be read, and the errors of `acceptDrafts`.
+ * @throws `refusal`; INVALID_MULTIPART or TOO_MANY_PARTS if the body as a whole cannot be read, and the errors of
+ *   `acceptDrafts`.
  */
 export async function acceptMultipart(
   sender: Sender,

@@ -256,8 +256,8 @@ function encodeDetails(usage: JsonObject): Buffer | undefined {
 }
 
 /**
- * Leaves out the count of tokens that are written to the cache if it is the sum of those by lifetime: langchain-anthropic
- * before March 2026 states both, and each kind of tokens is charged.
+ * Leaves out the count of tokens that are written to the cache if it is the sum of those by lifetime:
+ * langchain-anthropic before March 2026 states both, and each kind of tokens is charged.
  */
 function leaveOutRepeatedCount(kinds: JsonObject): JsonObject {
   const { cache_creation: written, ...others } = kinds;

@@ -62,7 +62,7 @@ function computeCharge(maxBytes: number, heapBytes: number, otherBytes = 0): num
 /** Memory that the work on a body needs in addition to the body. All methods throw OVERLOADED. */
 export type BodyMemory = Pick<BodyShare, 'take' | 'addItem' | 'addValue'>;
 
-/** Maximum number of values in JSON that a request has parsed: parsing more of them blocks the event loop for too long. */
+/** Maximum number of JSON values that are parsed for a request: more would block the event loop for too long. */
 const maxParsedValues = 1_000_000;
 
 /** Counts the values of JSON before it is parsed, and reserves memory for them. */

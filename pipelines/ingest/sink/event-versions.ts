@@ -98,7 +98,7 @@ export class EventVersions {
       const at = index * digestWords;
       const { value } = original;
       const receivedAt = findReceivedAt(topic, identity.receivedAt, value);
-      times.push(receivedAt && readTimeMicrosAt(value, receivedAt));
+      times.push(receivedAt === undefined ? undefined : readTimeMicrosAt(value, receivedAt));
       if (receivedAt === undefined) continue;
       writeDigest(topic, value, receivedAt, digests, at);
       const known = this.#get(digests, at);

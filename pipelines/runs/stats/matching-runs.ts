@@ -30,7 +30,7 @@ export interface RunGrouping {
   readonly params?: Readonly<Record<string, QueryParameter>>;
   /** Whether all runs of a trace are always in the same group. */
   readonly keepsTracesTogether?: boolean;
-  /** Whether the model calls of a trace whose roots are in several groups count in the first of them only, in order of text. */
+  /** Whether the calls of a trace whose roots are in several groups count in the first of them only, in order of text. */
   readonly countsTracesOnce?: boolean;
 }
 

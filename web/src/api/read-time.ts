@@ -14,7 +14,7 @@ export function watchReturns(history: RouterHistory): void {
 
 /**
  * The time at which the lists of a screen are read, in milliseconds since the epoch, and how to read them anew. Their
- * query keys begin with one of `names` and `scope`, and end with the filters and this time. A visit and other filters
+ * query keys begin with one of `names` and `scope`, and end with the filters and this time. A visit and a change of the filters
  * read the lists anew; back and forward show them as they were, with the pages that were loaded. Lists of earlier times
  * are forgotten.
  */
@@ -37,7 +37,7 @@ export function useReadTime(names: readonly string[], scope: string, filters: ob
   return { now, readAnew: useCallback(() => setKept((before) => ({ ...before, now: Date.now() })), []) };
 }
 
-/** Returns the time of the list that a return shows as it was; otherwise the present. */
+/** Returns the read time of the kept list after back or forward, otherwise now. */
 function findTime(client: QueryClient, key: string): number {
   if (!isReturn) return Date.now();
   const lists = client.getQueryCache().findAll({ predicate: ({ queryKey }) => hashKey(queryKey.slice(0, -1)) === key });

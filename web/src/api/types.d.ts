@@ -1984,6 +1984,7 @@ export interface operations {
     listAuditLogs: {
         parameters: {
             query?: {
+                /** @description A page with large details has fewer entries. */
                 limit?: number;
                 /** @description The `cursor` of the previous page. */
                 cursor?: string;

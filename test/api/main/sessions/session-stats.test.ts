@@ -308,14 +308,12 @@ describe('metadata of a project', () => {
   it('is refused if several values are larger than a response may be', async () => {
     const readWithin = (maxBytes: number, keys?: string[]) =>
       readTopMetadata(runs.api.services.clickhouse, {
-        ...{
-          tenantId: runs.ours.workspaceIds[0],
-          projectId: ids.slow,
-          keys,
-          rootsOnly: false,
-          maxValues: 10,
-          maxBytes,
-        },
+        tenantId: runs.ours.workspaceIds[0],
+        projectId: ids.slow,
+        keys,
+        rootsOnly: false,
+        maxValues: 10,
+        maxBytes,
       });
     expect(Object.fromEntries(await readWithin(22))).toEqual({ user: ['u1'], 'nested.a': ['1', 'x'], model: ['m'] });
     await expect(readWithin(21)).rejects.toMatchObject({ code: 'ANSWER_TOO_LARGE' });

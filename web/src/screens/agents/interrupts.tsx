@@ -16,7 +16,7 @@ export function Interrupts({
   onAnswer,
 }: {
   readonly state: ThreadState;
-  /** While a run starts: if it is refused, the answers are still there. */
+  /** While a run is running. Hidden, not removed: if the run is refused, the answers are still there. */
   readonly isHidden: boolean;
   /** `resume` of the command. Unset: the viewer may not answer. */
   readonly onAnswer: ((resume: unknown) => void) | undefined;

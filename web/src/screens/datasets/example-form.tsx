@@ -1,10 +1,10 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
 import { fillPath, send } from '../../api/client.ts';
-import { useNewId } from '../../components/new-id.ts';
 import { readForm } from '../../components/read-form.ts';
 import { useFirstFieldFocus } from '../../components/shortcuts.tsx';
 import { Problem } from '../../components/states.tsx';
+import { useNewId } from '../../components/use-new-id.ts';
 import { formatExact, isJsonObject } from '../../components/values/exact-json.ts';
 import { type Example, listSplits, omitSplits } from './example-source.ts';
 

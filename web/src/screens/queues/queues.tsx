@@ -5,11 +5,11 @@ import { type Body, call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
-import { useNewId } from '../../components/new-id.ts';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { EmptyState, MoreButton, PagesState, PartProblem, Permitted, Problem } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
+import { useNewId } from '../../components/use-new-id.ts';
 import './queues.css';
 
 const pageSize = 50;

@@ -2,10 +2,10 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
-import { useNewId } from '../../components/new-id.ts';
 import { readForm } from '../../components/read-form.ts';
 import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
+import { useNewId } from '../../components/use-new-id.ts';
 import { JsonTree, LongText } from '../../components/values/json-tree.tsx';
 
 /** What feedback names of its run. */
