@@ -19,8 +19,24 @@ export interface PriceMaps {
 
 const cacheMs = 5_000;
 
+/** Names that clients use for parts of a kind of tokens. A price that does not name them applies the one of the kind. */
+const partNames: Readonly<Record<string, readonly string[]>> = {
+  cache_read: ['flex_cache_read', 'priority_cache_read'],
+  cache_creation: ['ephemeral_5m_input_tokens', 'ephemeral_1h_input_tokens', 'ephemeral_1hr_input_tokens'],
+};
+
+function addParts(details: ModelPrice['prompt_cost_details']): ModelPrice['prompt_cost_details'] {
+  if (details === null) return null;
+  const parts = Object.entries(partNames).flatMap(([kind, names]) => {
+    const cost = details[kind];
+    return cost === undefined ? [] : names.map((name) => [name, cost] as const);
+  });
+  return { ...Object.fromEntries(parts), ...details };
+}
+
 function toEntry(price: ModelPrice, pattern: PriceEntry['pattern']): PriceEntry {
-  const { prompt_cost_details: prompt, completion_cost_details: completion } = price;
+  const { prompt_cost_details, completion_cost_details: completion } = price;
+  const prompt = addParts(prompt_cost_details);
   const pairs = { prompt: Object.entries(prompt ?? {}), completion: Object.entries(completion ?? {}) };
   const details = prompt || completion ? Buffer.from(JSON.stringify(pairs)) : undefined;
   return {

@@ -53,3 +53,22 @@ it('a request may name a thousand models in a workspace with a hundred prices', 
   const shortNames = names.map((name) => name.slice(0, 20));
   expect(shortNames.filter((name) => map.find(model(name), 0) === undefined)).toEqual([]);
 });
+
+it('a price of a kind of tokens is also that of the parts that it does not name', async () => {
+  const workspaceId = await addWorkspace(1, '^model');
+  await stores.database.execute('UPDATE model_prices SET prompt_cost_details = $2 WHERE workspace_id = $1', [
+    workspaceId,
+    JSON.stringify({ cache_read: '2', cache_creation: '3', ephemeral_1h_input_tokens: '4' }),
+  ]);
+  const map = await createPriceMaps(stores.database).load(workspaceId);
+  const { prompt } = JSON.parse(String(map.find(model('model'), 0)?.details));
+  expect(Object.fromEntries(prompt)).toEqual({
+    ...{ cache_read: '2', flex_cache_read: '2', priority_cache_read: '2' },
+    ...{
+      cache_creation: '3',
+      ephemeral_5m_input_tokens: '3',
+      ephemeral_1h_input_tokens: '4',
+      ephemeral_1hr_input_tokens: '3',
+    },
+  });
+});
