@@ -242,15 +242,16 @@ async function changeGroup(
 async function claimChanges(database: Database, kind: TraceChange['kind']): Promise<TraceChange[]> {
   return database.query<TraceChange>(
     `WITH oldest AS (
-       SELECT id, due_at, metadata, coalesce(cardinality(trace_ids), 1) AS traces FROM trace_changes
-       WHERE due_at <= now() AND kind = $1 ORDER BY due_at, id LIMIT $2
+       (SELECT id, due_at, coalesce(cardinality(trace_ids), 1) AS traces FROM trace_changes
+        WHERE due_at <= now() AND kind = $1 AND metadata IS NULL ORDER BY due_at, id LIMIT $2)
+       UNION ALL
+       (SELECT id, due_at, 1 FROM trace_changes
+        WHERE due_at <= now() AND kind = $1 AND metadata IS NOT NULL ORDER BY due_at, id LIMIT $4)
      ), counted AS (
-       SELECT id, metadata, sum(traces) OVER older - traces AS traces_before, count(metadata) OVER older AS searches
-       FROM oldest WINDOW older AS (ORDER BY due_at, id)
+       SELECT id, sum(traces) OVER (ORDER BY due_at, id) - traces AS traces_before FROM oldest
      ), due AS (
        SELECT id FROM trace_changes
-       WHERE due_at <= now() AND id IN (
-         SELECT id FROM counted WHERE CASE $1 WHEN 'delete' THEN metadata IS NULL OR searches <= $4 ELSE traces_before < $3 END)
+       WHERE due_at <= now() AND id IN (SELECT id FROM counted WHERE $1 = 'delete' OR traces_before < $3)
        FOR UPDATE SKIP LOCKED
      )
      UPDATE trace_changes AS change SET due_at = now() + interval '1 hour' FROM due WHERE change.id = due.id
