@@ -150,11 +150,12 @@ export async function createPopulatedQueue(
 ): Promise<QueueWithConfigs> {
   const { database } = deps;
   const live = await requireProjects(database, workspaceId, projectIds);
+  if (live.length > 0) await waitForRuns(deps, workspaceId, live);
   const { queue, isNew } = await createQueue(database, workspaceId, id, fields);
   if (live.length > 0) {
     // Another request may be adding its runs, and may delete the queue if it fails.
     if (!isNew) throw createDuplicateError();
-    await populateQueue(deps, workspaceId, { queueId: queue.id, projectIds: live, keepsTraces: false }).catch(
+    await addRootRuns(deps, workspaceId, { queueId: queue.id, projectIds: live, keepsTraces: false }).catch(
       async (error: unknown) => {
         await deleteQueue(database, workspaceId, queue.id);
         throw error;
@@ -182,14 +183,16 @@ interface RunsToPopulate {
  *
  * @throws NOT_FOUND; QUEUE_FULL; NOT_STORED_YET if runs of the projects may be among the events that are not stored yet.
  */
-export async function populateQueue(
-  deps: PopulateDeps,
+export async function populateQueue(deps: PopulateDeps, workspaceId: string, from: RunsToPopulate): Promise<number> {
+  await waitForRuns(deps, workspaceId, from.projectIds);
+  return addRootRuns(deps, workspaceId, from);
+}
+
+async function addRootRuns(
+  deps: ReadDeps,
   workspaceId: string,
   { queueId, projectIds, keepsTraces }: RunsToPopulate,
 ): Promise<number> {
-  const { log, config } = deps.accept;
-  if (await mayGetRuns(deps.database, workspaceId, projectIds))
-    await requireStored({ log, topic: runEvents, storeWaitMs: config.patchWaitMs });
   const found = readAllRuns<{ readonly id: string; readonly trace_id: string }>(deps, {
     tenantId: workspaceId,
     projectIds,
@@ -209,16 +212,19 @@ export async function populateQueue(
   return runs.length;
 }
 
-/** Returns whether a project may still get runs: an experiment within a day of its start, others at any time. */
-async function mayGetRuns(
-  database: ReadDeps['database'],
+/**
+ * Waits until the runs of projects that were accepted before are stored. Experiments that began more than a day ago, which
+ * have their runs, do not wait.
+ */
+async function waitForRuns(
+  { database, accept: { log, config } }: PopulateDeps,
   workspaceId: string,
   projectIds: readonly string[],
-): Promise<boolean> {
-  const [found] = await database.query(
+): Promise<void> {
+  const [active] = await database.query(
     `SELECT FROM projects WHERE workspace_id = $1 AND id = ANY ($2::uuid[])
        AND (reference_dataset_id IS NULL OR start_time > now() - interval '1 day') LIMIT 1`,
     [workspaceId, projectIds],
   );
-  return found !== undefined;
+  if (active !== undefined) await requireStored({ log, topic: runEvents, storeWaitMs: config.patchWaitMs });
 }
