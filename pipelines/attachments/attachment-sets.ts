@@ -33,6 +33,7 @@ const setVersion = 2n ** 63n;
 
 /** SQL condition: an attachment belongs to a run. A set may have the id of a run, see {@link setVersion}. */
 export const ofRunCondition = `version < ${setVersion}`;
+const ofSetCondition = `version >= ${setVersion}`;
 
 /**
  * Stores attachments in their sets. Resolves when they are stored.
@@ -105,7 +106,8 @@ export async function hashAttachmentSets(
     const rows = await clickhouse.query<{ set: string; hash: string }>({
       name: 'hash-attachment-sets',
       sql: `SELECT run_id AS set, hex(SHA256(toString(arraySort(groupArray((name, mime_type, hex(SHA256(content)))))))) AS hash
-            FROM attachments FINAL WHERE tenant_id = {tenant:UUID} AND run_id IN {sets:Array(UUID)} GROUP BY run_id`,
+            FROM attachments FINAL WHERE tenant_id = {tenant:UUID} AND run_id IN {sets:Array(UUID)} AND ${ofSetCondition}
+            GROUP BY run_id`,
       params: { tenant: workspaceId, sets: sets.slice(at, at + setsPerStatement) },
     });
     for (const { set, hash } of rows) hashes.set(set, hash);
@@ -158,7 +160,7 @@ export async function copyAttachments(
     const rows = await clickhouse.query<{ set: string; name: string; mime_type: string }>({
       name: 'list-copied-attachments',
       sql: `SELECT run_id AS set, name, mime_type FROM attachments FINAL
-            WHERE tenant_id = {tenant:UUID} AND run_id IN {sets:Array(UUID)}`,
+            WHERE tenant_id = {tenant:UUID} AND run_id IN {sets:Array(UUID)} AND ${ofSetCondition}`,
       params: { tenant: workspaceId, sets: targets.slice(at, at + setsPerStatement) },
     });
     for (const { set, name, mime_type } of rows) {
@@ -203,7 +205,7 @@ export async function copyAttachmentSets(
       sql: `INSERT INTO attachments (version, tenant_id, run_id, name, received_at, mime_type, content)
             SELECT ${setVersion}, tenant_id, arrayElement({to:Array(UUID)}, indexOf({from:Array(UUID)}, run_id)), name, received_at,
               mime_type, content
-            FROM attachments FINAL WHERE tenant_id = {tenant:UUID} AND run_id IN {from:Array(UUID)}`,
+            FROM attachments FINAL WHERE tenant_id = {tenant:UUID} AND run_id IN {from:Array(UUID)} AND ${ofSetCondition}`,
       params: { tenant: workspaceId, from, to: from.map((set) => copyIdsBySourceId[set] ?? '') },
     });
   }
