@@ -39,7 +39,7 @@ const sharing = [
   'test/api/command-line/{check-port,ends,export/destinations,export/watch}.test.ts',
   'test/api/server/*.test.ts',
   'test/api/tools/{exact-numbers,http,resources,sessions,stored-data,tenancy,threads,tools}.test.ts',
-  'test/api/main/**/!(metrics|event-loop).test.ts',
+  'test/api/main/**/!(metrics|event-loop|many-changes).test.ts',
   'test/contract/{dead-letters/in-process,event-log/in-process,objects/local}.test.ts',
   'test/docs/{architecture,guarantees,reference}.test.ts',
   'test/house/!(start-loads).test.ts',
@@ -49,8 +49,8 @@ const sharing = [
   'test/infra/grafana/{dashboards,usage-queries}.test.ts',
   'test/infra/jobs/{catalogue,log-losses}.test.ts',
   'test/infra/telemetry/{health,telemetry-server}.test.ts',
-  // The LangSmith SDK reads the environment once in each process; `change-turn` moves the clock.
-  'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(change-turn|langsmith-sdk).test.ts',
+  // The LangSmith SDK reads the environment once in each process; `change-turn` moves the clock; `long-batches` measures its process.
+  'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(change-turn|langsmith-sdk|long-batches).test.ts',
   'test/pipelines/{dead-letters,prompts,retention,shares}/!(changes).test.ts',
   'test/pipelines/{costs,datasets,oauth}/*.test.ts',
   'test/pipelines/deployments/{host,mask-secrets,revision-logs,states,unpack-tarball}.test.ts',
