@@ -1,6 +1,7 @@
 import { type Static, type TProperties, Type } from 'typebox';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import type { GraphConfig } from '../../pipelines/agents/runs/run.ts';
-import { Dictionary, JsonObject, jsonMediaType, optional, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, optional, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 
 // Building blocks for the schemas and responses of the agent server.

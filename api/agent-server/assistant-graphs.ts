@@ -1,7 +1,8 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { describeGraph, describeSubgraphs } from '../../pipelines/agents/schemas/describe-graph.ts';
-import { Dictionary, JsonObject, optional } from '../server/formats.ts';
+import { JsonObject, optional } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import { type Agents, defineAgentOperation, graphErrors, readAccess } from './agent-operation.ts';
 import { AssistantParams, buildJsonResponse } from './agent-schema.ts';

@@ -1,8 +1,9 @@
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { registry } from '../../infra/telemetry/metrics.ts';
 import { truncateAgents } from '../../pipelines/agents/truncate-agents.ts';
-import { Dictionary, JsonObject, jsonMediaType, optional } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, optional } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import { releaseVersion } from '../server/release.ts';
 import { allowAllRule } from './access/rules.ts';

@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
 import { addRequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
 import { pruneThreads as prune, deleteThread as remove } from '../../pipelines/agents/threads/delete-thread.ts';
@@ -22,7 +23,7 @@ import {
 } from '../../pipelines/agents/threads/update-thread-state.ts';
 import { updateThread as update } from '../../pipelines/agents/threads/write-threads.ts';
 
-import { Dictionary, JsonObject, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import {
   createChangeRule,

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { type Static, type TSchema, Type } from 'typebox';
 import type { Config } from '../../infra/config/settings.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import {
   type DeploymentRecord,
   deploymentSources,
@@ -11,7 +12,7 @@ import { maxSecrets } from '../../pipelines/deployments/deployment-secrets.ts';
 import { maxReplicas } from '../../pipelines/deployments/replicas.ts';
 import { revisionStatuses } from '../../pipelines/deployments/states.ts';
 import { maxNameLength } from '../../pipelines/projects/project.ts';
-import { Dictionary, JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { buildPageUrl } from '../server/public-base.ts';
 

@@ -1,11 +1,12 @@
 import { type Static, Type } from 'typebox';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { parseUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { type GranularUsageRequest, readOrganizationUsage } from '../../pipelines/usage/report.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
 import type { UsageRange } from '../../pipelines/usage/rollup-query.ts';
-import { Dictionary, jsonMediaType, nullable, OneOf, optional } from '../server/formats.ts';
+import { jsonMediaType, nullable, OneOf, optional } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { formatCsvOfKind, formatJsonOfKind, formatUsageTime, usageKinds } from './usage-formats.ts';

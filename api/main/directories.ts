@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import {
   commitDirectory,
   directoryTypes,
@@ -7,7 +8,7 @@ import {
   readDirectory,
 } from '../../pipelines/prompts/directory.ts';
 import { deleteRepo } from '../../pipelines/prompts/write-repo.ts';
-import { Dictionary, JsonObject, jsonMediaType, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { defineLargeJson, largeJsonErrors } from '../server/request-body.ts';
 import { ParentCommit } from './commits.ts';

@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runWithMemory } from '../../infra/fairness/tenant-context.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import { deleteExamples as removeExamples } from '../../pipelines/datasets/delete-examples.ts';
 import { allExampleFields, exampleFields } from '../../pipelines/datasets/example.ts';
@@ -16,7 +17,7 @@ import {
   type NewExample,
 } from '../../pipelines/datasets/write-examples.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { Dictionary, JsonObject, jsonMediaType, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';

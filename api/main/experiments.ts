@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { requireComparison } from '../../pipelines/datasets/comparisons.ts';
 import {
   type ExperimentFilters,
@@ -14,7 +15,7 @@ import { parseRunFilter } from '../../pipelines/runs/filter/run-filter.ts';
 import type { ReadDeps } from '../../pipelines/runs/query-runs.ts';
 import { selectWithPreviews } from '../../pipelines/runs/run-select.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { Dictionary, jsonMediaType, optional, Text, Uuid } from '../server/formats.ts';
+import { jsonMediaType, optional, Text, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import type { ExportCursor } from '../../pipelines/exports/members.ts';
 import {
   type ExportRunWithFiles,
@@ -9,7 +10,7 @@ import {
   readExportRun,
 } from '../../pipelines/exports/queries.ts';
 import { formatTimeWithZone } from '../../pipelines/ingest/run-event/times.ts';
-import { Dictionary, nullable, Timestamp, Uuid } from '../server/formats.ts';
+import { nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 import { ExportParams, formatWithOffset, formatWithOffsetOrNull, Status } from './bulk-exports.ts';
 

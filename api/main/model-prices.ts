@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import {
   updatePrice as changePrice,
   createPrice as insertPrice,
@@ -8,7 +9,7 @@ import {
   type SentPrice,
 } from '../../pipelines/costs/model-price.ts';
 import { modelKeys } from '../../pipelines/ingest/accept/price-of-run.ts';
-import { Dictionary, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 
 const Params = Type.Object({ id: Uuid() });

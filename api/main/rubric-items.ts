@@ -1,6 +1,7 @@
 import { type Static, Type } from 'typebox';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { conditionOperators, type RubricItem, type RubricItemWithConfig } from '../../pipelines/queues/rubric.ts';
-import { Dictionary, OneOf, optional, Text, Uuid } from '../server/formats.ts';
+import { OneOf, optional, Text, Uuid } from '../server/formats.ts';
 import { FeedbackConfigShape, formatFeedbackConfig } from './feedback-configs.ts';
 
 const FeedbackKey = () => Text({ minLength: 1, maxLength: 180 });

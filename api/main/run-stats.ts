@@ -1,11 +1,12 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { readDatasetProjectIds } from '../../pipelines/runs/locate-run.ts';
 import { findRunSet } from '../../pipelines/runs/query-runs.ts';
 import { buildGrouping, groupAttributes } from '../../pipelines/runs/stats/grouping.ts';
 import { createEmptyStats, readRunStats, wholeSetGroup } from '../../pipelines/runs/stats/read-stats.ts';
 import { type StatName, statNames } from '../../pipelines/runs/stats/stat-names.ts';
-import { Dictionary, JsonObject, jsonMediaType, nullable, optional, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, nullable, optional, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';

@@ -1,5 +1,6 @@
 import { type Static, type TObject, type TSchema, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
 import { checkRunFilters, parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
 import { getRun as readRun } from '../../pipelines/runs/locate-run.ts';
@@ -7,7 +8,6 @@ import { type RunQuery, queryRuns as readRuns, v1Envelope } from '../../pipeline
 import type { RunFilter } from '../../pipelines/runs/run-scope.ts';
 import { publicFields, selectAll, selectFields, selectNames } from '../../pipelines/runs/run-select.ts';
 import {
-  Dictionary,
   JsonObject,
   jsonMediaType,
   nullable,

@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { deleteProjects } from '../../pipelines/projects/delete-projects.ts';
 import {
   type ProjectWithStats,
@@ -19,7 +20,7 @@ import { resolveAddress } from '../../pipelines/projects/resolve-address.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { Dictionary, OneOf, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { OneOf, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { metadataParameter, pageParameters, parseMetadata, tagValueParameter } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';

@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { groupBy } from '../../infra/collections/group-by.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import {
   createTagging,
   deleteTagging,
@@ -9,7 +10,7 @@ import {
   type ResourceType,
   resourceTypes,
 } from '../../pipelines/tags/taggings.ts';
-import { Dictionary, OneOf, Timestamp, Uuid } from '../server/formats.ts';
+import { OneOf, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, type Operation } from '../server/operation.ts';
 import { changing, reading, TagKeyFields, TagValueFields } from './tags.ts';
 

@@ -1,11 +1,12 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import type { RunStats, StatName } from '../../pipelines/runs/stats/stat-names.ts';
 import { previewForms, readThreadPreviews } from '../../pipelines/runs/thread-preview.ts';
 import { countThreads, queryThreads, readThreadsStats } from '../../pipelines/runs/threads.ts';
-import { Dictionary, nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
+import { nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';

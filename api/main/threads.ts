@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { formatTime } from '../../pipelines/ingest/run-event/times.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
@@ -15,7 +16,6 @@ import {
 } from '../../pipelines/runs/threads.ts';
 import { threadTraceFields } from '../../pipelines/runs/v2-fields.ts';
 import {
-  Dictionary,
   JsonObject,
   jsonMediaType,
   nullable,

@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../infra/json/dictionary.ts';
 import { runTypes } from '../../pipelines/ingest/run-event/run-event.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
 import { getRun, readDatasetProjectIds, requireProjects } from '../../pipelines/runs/locate-run.ts';
@@ -7,7 +8,6 @@ import { queryRuns, v2Envelope } from '../../pipelines/runs/query-runs.ts';
 import { selectV2Fields } from '../../pipelines/runs/run-select.ts';
 import { type V2FieldName, v2Fields } from '../../pipelines/runs/v2-fields.ts';
 import {
-  Dictionary,
   JsonObject,
   jsonMediaType,
   nullable,

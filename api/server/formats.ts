@@ -1,4 +1,4 @@
-import { type Static, type TSchema, type TSchemaOptions, Type } from 'typebox';
+import { type TSchema, type TSchemaOptions, Type } from 'typebox';
 import Format from 'typebox/format';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 
@@ -72,15 +72,6 @@ export const OneOf = <const T extends string>(values: readonly T[], options: TSc
 /** A JSON object with any keys. The value is stored unchanged. */
 export const JsonObject = (options: { description?: string; maxProperties?: number } = {}) =>
   Type.Unsafe<Record<string, unknown>>({ type: 'object', additionalProperties: true, ...options });
-
-/**
- * A JSON object whose keys are any texts, with values of one schema. `Type.Record` accepts any value under a key with
- * a line break, and omits such keys from responses.
- */
-export const Dictionary = <T extends TSchema>(
-  value: T,
-  options: { description?: string; maxProperties?: number; propertyNames?: TSchema } = {},
-) => Type.Unsafe<Record<string, Static<T>>>({ type: 'object', additionalProperties: value, ...options });
 
 /** A JSON value of a run, as the client sent it. Stock clients send an object, but ingest accepts any JSON. */
 export const RawJson = (description = 'The JSON that was sent, byte for byte; usually an object.') =>

@@ -4,17 +4,17 @@ import { parseEnv } from 'node:util';
 import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { Dictionary } from '../../../infra/json/dictionary.ts';
 import { findInvalidSetting, type HttpSettings, httpSchema } from './http-settings.ts';
 
-const stringMapSchema = Type.Record(Type.String(), Type.String());
+const stringMapSchema = Dictionary(Type.String());
 const minutesSchema = Type.Number({ minimum: 0, maximum: 525_600_000 });
 /** Interval in minutes, from one second to the maximum delay of a Node timer. */
 const sweepMinutesSchema = Type.Number({ minimum: 1 / 60, maximum: 35_000 });
 const referenceSchema = Type.String({ minLength: 1 });
 
 const fileSchema = Type.Object({
-  graphs: Type.Record(
-    Type.String(),
+  graphs: Dictionary(
     Type.Union([
       referenceSchema,
       Type.Object({ path: referenceSchema, description: Type.Optional(Type.Union([Type.String(), Type.Null()])) }),
@@ -24,7 +24,7 @@ const fileSchema = Type.Object({
   env: Type.Optional(
     Type.Union([
       Type.String(),
-      Type.Record(Type.String(), Type.Union([Type.String(), Type.Number(), Type.Boolean()])),
+      Dictionary(Type.Union([Type.String(), Type.Number(), Type.Boolean()])),
       Type.Array(Type.Never()),
     ]),
   ),
@@ -207,14 +207,14 @@ function isValid<const S extends TSchema>(schema: S, value: unknown): value is S
 const defaultConfigSchema = Type.Object(
   {
     tags: Type.Optional(Type.Array(Type.String())),
-    metadata: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    metadata: Type.Optional(Dictionary(Type.Unknown())),
     recursion_limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 2_147_483_647 })),
-    configurable: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    configurable: Type.Optional(Dictionary(Type.Unknown())),
     context: Type.Optional(Type.Unknown()),
   },
   { additionalProperties: false },
 );
-const defaultConfigsSchema = Type.Record(Type.String(), defaultConfigSchema);
+const defaultConfigsSchema = Dictionary(defaultConfigSchema);
 
 type ParsedDefaultConfig = Static<typeof defaultConfigSchema>;
 

@@ -15,6 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
+import { Dictionary } from '../../../infra/json/dictionary.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphSource } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
@@ -189,7 +190,7 @@ function startProcess(
   });
 }
 
-const jsonObjectSchema = Type.Record(Type.String(), Type.Unknown());
+const jsonObjectSchema = Dictionary(Type.Unknown());
 const schemas = Type.Object({
   input_schema: Type.Union([jsonObjectSchema, Type.Null()]),
   output_schema: Type.Union([jsonObjectSchema, Type.Null()]),
@@ -204,8 +205,8 @@ const messageValidator = Compile(
     Type.Object({
       kind: Type.Literal('read'),
       graphId,
-      typed: Type.Object({ schemas, subgraphs: Type.Record(Type.String(), schemas) }),
-      files: Type.Optional(Type.Record(Type.String(), Type.String())),
+      typed: Type.Object({ schemas, subgraphs: Dictionary(schemas) }),
+      files: Type.Optional(Dictionary(Type.String())),
     }),
     Type.Object({ kind: Type.Literal('unread'), graphId, reason: Type.String() }),
   ]),

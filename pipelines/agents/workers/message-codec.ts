@@ -5,9 +5,11 @@
  * untrusted input. Decoding returns a message of the declared type or throws WORKER_PROTOCOL_VIOLATED. States, answers
  * and events are verified to be JSON text.
  */
+
 import { type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { catalogue, type ErrorCode } from '../../../infra/errors/catalogue.ts';
+import { Dictionary } from '../../../infra/json/dictionary.ts';
 import { protocolMode } from '../streams/stream-types.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRun } from '../traces/trace-order.ts';
@@ -54,10 +56,10 @@ const chunkNames = Compile(
 );
 const serializedErrorSchema = closedObject({
   code: Type.Union(Object.keys(catalogue).map((code) => Type.Literal(code as ErrorCode))),
-  params: Type.Record(Type.String(), Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
+  params: Dictionary(Type.Union([reason, Type.Number()]), { maxProperties: 20 }),
 });
 const interruptSchema = Type.Object({ id: Type.Optional(Type.String()), value: Type.Optional(Type.Unknown()) });
-const interruptsSchema = Type.Record(Type.String(), Type.Array(interruptSchema), { maxProperties: maxHeadValues });
+const interruptsSchema = Dictionary(Type.Array(interruptSchema), { maxProperties: maxHeadValues });
 /** Head of an outcome message. Its `values` are sent as the body of the frame. */
 const outcome = Type.Union([
   closedObject({
@@ -78,9 +80,9 @@ const outcome = Type.Union([
 const messageSchemas = {
   loading: messageSchema('loading', { graphId: Type.String() }),
   ready: messageSchema('ready', {
-    loadErrors: Type.Record(Type.String(), reason, { maxProperties: maxNames }),
+    loadErrors: Dictionary(reason, { maxProperties: maxNames }),
     routes: Type.Array(closedObject({ method: name, path: Type.String({ maxLength: 8_192 }) }), { maxItems: maxNames }),
-    nodes: Type.Record(Type.String(), closedObject({ names, targets: names }), { maxProperties: maxNames }),
+    nodes: Dictionary(closedObject({ names, targets: names }), { maxProperties: maxNames }),
   }),
   heartbeat: messageSchema('heartbeat', {}),
   chunks: messageSchema('chunks', { key, heads: Type.Array(chunkHeadSchema, { minItems: 1 }) }),

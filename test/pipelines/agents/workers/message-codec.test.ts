@@ -181,6 +181,13 @@ describe('any input is a valid message or a protocol violation', () => {
       'a state that is not JSON',
       frame({ kind: 'ended', key: 1, nodes: 0, outcome: { kind: 'finished', next: [], interrupts: {} } }, '{'),
     ],
+    [
+      'an interrupt that is none, under a key with a line break',
+      frame({
+        ...{ kind: 'ended', key: 1, nodes: 0 },
+        outcome: { kind: 'failed', error: 'e', message: 'm', hasValues: false, interrupts: { 'a\n': 5 } },
+      }),
+    ],
     ['a negative number of nodes', frame({ kind: 'ended', key: 1, nodes: -1, outcome: { kind: 'fenced' } })],
     ['a huge number of nodes', frame({ kind: 'ended', key: 1, nodes: 2 ** 52, outcome: { kind: 'fenced' } })],
     ['an unknown error code', frame({ kind: 'unusable', error: { code: 'toString', params: {} } })],
