@@ -206,11 +206,13 @@ describe('deletion of a project', () => {
     const set = await readRunId(project);
     const attachment = { set, name: 'file', mimeType: 'text/plain', content: Buffer.from('of the example') };
     await storeAttachmentSets(api.services.clickhouse, project.workspaceId, [attachment]);
+    const sql = `SELECT name FROM attachments WHERE run_id = '${set}'`;
+    const readNames = () => api.services.clickhouse.query({ name: 'test', sql });
     await publishDetails(set);
+    await expect.poll(readNames, { timeout: 30_000 }).toHaveLength(2);
     await deleteProjects(api.services, project.workspaceId, [project.projectId]);
     await purge(project);
-    const sql = `SELECT name FROM attachments WHERE run_id = '${set}'`;
-    expect(await api.services.clickhouse.query({ name: 'test', sql })).toEqual([{ name: 'file' }]);
+    expect(await readNames()).toEqual([{ name: 'file' }]);
   });
 
   it('resumes after a crash before the job was queued, until the runs are deleted', async () => {
