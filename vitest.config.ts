@@ -49,8 +49,8 @@ const sharing = [
   'test/infra/grafana/{dashboards,usage-queries}.test.ts',
   'test/infra/jobs/{catalogue,log-losses}.test.ts',
   'test/infra/telemetry/{health,telemetry-server}.test.ts',
-  // The LangSmith SDK reads the environment once in each process; `change-turn` moves the clock; `long-batches` measures its process.
-  'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(change-turn|langsmith-sdk|long-batches).test.ts',
+  // The LangSmith SDK reads the environment once in each process; `change-turn` moves the clock; two measure their process.
+  'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(change-turn|collect|langsmith-sdk|long-batches).test.ts',
   'test/pipelines/{dead-letters,prompts,retention,shares}/!(changes).test.ts',
   'test/pipelines/{costs,datasets,oauth}/*.test.ts',
   'test/pipelines/deployments/{host,mask-secrets,revision-logs,states,unpack-tarball}.test.ts',
