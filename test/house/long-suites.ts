@@ -288,6 +288,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/web/exports.test.ts': 51,
   'test/web/failures.test.ts': 130,
   'test/web/hostile.test.ts': 20,
+  'test/web/live-tail.test.ts': 14,
   'test/web/many-projects.test.ts': 18,
   'test/web/playground.test.ts': 31,
   'test/web/prompts.test.ts': 31,

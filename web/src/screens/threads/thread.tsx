@@ -10,6 +10,7 @@ import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../componen
 import { Time, Value } from '../../components/text.tsx';
 import '../trace/trace.css';
 import { describeFeedback } from '../traces/columns.tsx';
+import { NewerRuns } from '../traces/newer-runs.tsx';
 import { Figures, useProject } from '../traces/project-head.tsx';
 import { type RunRow, useRunPages } from '../traces/use-runs.ts';
 import { buildThreadFilter } from './search.ts';
@@ -88,7 +89,7 @@ function useSummary(projectId: string, threadId: string) {
 export function ThreadTurns({ projectId, threadId }: { readonly projectId: string; readonly threadId: string }) {
   const list = useRef<HTMLOListElement>(null);
   const summary = useSummary(projectId, threadId);
-  const { pages, rows, liveError } = useRunPages({
+  const { pages, rows, liveError, catchUp } = useRunPages({
     key: ['thread', projectId, threadId],
     conditions: {
       project_ids: [projectId],
@@ -128,6 +129,7 @@ export function ThreadTurns({ projectId, threadId }: { readonly projectId: strin
           Not up to date: {liveError.message}
         </p>
       )}
+      <NewerRuns onShow={catchUp} />
       <section className="thread-scroll" aria-label="Conversation" tabIndex={0}>
         <div>
           <MoreButton pages={pages} label="Show earlier turns" />

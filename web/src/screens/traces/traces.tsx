@@ -10,6 +10,7 @@ import { showInvisible } from '../../components/text.tsx';
 import { VirtualTable } from '../../components/virtual-table.tsx';
 import { readColumnChoice, runColumns, storeColumnChoice } from './columns.tsx';
 import { FilterBar } from './filter-bar.tsx';
+import { NewerRuns } from './newer-runs.tsx';
 import { Figures, ProjectHead, useProject } from './project-head.tsx';
 import { QuickFilters } from './quick-filters.tsx';
 import { RangeMenu } from './range-menu.tsx';
@@ -35,7 +36,7 @@ function TracesOfProject() {
   const change = (changes: Partial<TracesSearch>) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   const project = useProject(projectId);
-  const { pages, rows, stats: statsQuery, conditions, liveError, restart } = useRuns(projectId, search);
+  const { pages, rows, stats: statsQuery, conditions, liveError, catchUp, restart } = useRuns(projectId, search);
   const { data: stats } = statsQuery;
   const [columns, setColumns] = useState(readColumnChoice);
   const toggleLive = () => {
@@ -114,6 +115,7 @@ function TracesOfProject() {
           Live tail is interrupted: {liveError.message}
         </p>
       )}
+      <NewerRuns onShow={catchUp} />
       <PagesState
         pages={pages}
         rows={rows}

@@ -35,15 +35,19 @@ const selects = [
 /** Maximum number of rows that live updates add. Beyond it, the pages must be read again. */
 const maxLiveRows = 2000;
 
-/** The rows of the newest page, and of earlier ones; with `isWhole`, all runs that match. */
+/** The rows of the newest page, and of earlier ones. */
 interface Head {
   readonly rows: readonly RunRow[];
-  readonly isWhole: boolean;
+  /** All runs that match and began after this time, in milliseconds since the epoch, are among `rows`. */
+  readonly wholeAfter: number;
+  /** Whether there are newer runs that are not shown. */
+  readonly isBehind?: true;
 }
 
 /**
  * Reads runs, newest first, page by page. With `isLive`, reads the newest page every two seconds. If it does not reach
- * the known rows, for example because the browser did not poll in the background, the pages are read anew.
+ * the known rows, for example because the browser did not poll in the background, the pages are read anew: at once if
+ * only one is loaded, otherwise when `catchUp` is called, because the viewer reads older rows.
  *
  * @param key All values that the conditions depend on.
  */
@@ -80,16 +84,19 @@ export function useRunPages({
     queryKey: headKey,
     queryFn: async ({ signal }): Promise<Head> => {
       const { items, has_more } = await read(null, signal);
-      // Rows that no longer match, such as those of runs that have ended, disappear.
-      if (!has_more) return { rows: items, isWhole: true };
-      const first = client.getQueryData<InfiniteData<RunPage>>(pagesKey)?.pages[0]?.items ?? [];
-      const known = client.getQueryData<Head>(headKey)?.rows ?? first;
-      const knownIds = new Set(known.map(({ id }) => id));
-      if (known.length === 0 || items.some(({ id }) => knownIds.has(id)))
+      if (!has_more) return { rows: items, wholeAfter: Number.NEGATIVE_INFINITY };
+      // In milliseconds, because the order of runs can differ from that of their starts below that.
+      const wholeAfter = Date.parse(items.at(-1)?.start_time ?? '');
+      const loaded = client.getQueryData<InfiniteData<RunPage>>(pagesKey)?.pages ?? [];
+      const former = client.getQueryData<Head>(headKey);
+      const known = former?.rows ?? loaded[0]?.items ?? [];
+      const ids = new Set([...known, ...loaded.flatMap((page) => page.items)].map(({ id }) => id));
+      if (known.length === 0 || items.some(({ id }) => ids.has(id)))
         // Rows that newer runs have moved out of the first page stay.
-        return { rows: mergeRows(items, known), isWhole: false };
+        return { rows: mergeRows(items, known, wholeAfter), wholeAfter };
+      if (loaded.length > 1) return { rows: known, wholeAfter: former?.wholeAfter ?? Number.NaN, isBehind: true };
       void client.resetQueries({ queryKey: pagesKey, exact: true });
-      return { rows: items, isWhole: false };
+      return { rows: items, wholeAfter };
     },
     enabled: isLive,
     refetchInterval: livePollMs,
@@ -97,9 +104,21 @@ export function useRunPages({
   const rows = useMemo(() => {
     const older = pages.data?.pages.flatMap(({ items }) => items) ?? [];
     if (!isLive || !head.data) return older;
-    return head.data.isWhole ? head.data.rows : mergeRows(head.data.rows, older);
+    return mergeRows(head.data.rows, older, head.data.wholeAfter);
   }, [pages.data, head.data, isLive]);
-  return { pages, rows, liveError: head.error, isFull: (head.data?.rows.length ?? 0) > maxLiveRows };
+  return {
+    pages,
+    rows,
+    liveError: head.error,
+    isFull: (head.data?.rows.length ?? 0) > maxLiveRows,
+    /** Unset: the newest runs are shown. */
+    catchUp:
+      isLive && head.data?.isBehind
+        ? () => {
+            for (const queryKey of [pagesKey, headKey]) void client.resetQueries({ queryKey, exact: true });
+          }
+        : undefined,
+  };
 }
 
 /** Reads the runs that match `search`, and their statistics. */
@@ -108,7 +127,7 @@ export function useRuns(projectId: string, search: TracesSearch) {
   // A preset range ends now; a fixed point keeps the pages of one query together until `restart`.
   const { now, readAnew } = useReadTime(lists, projectId, filters);
   const conditions = useMemo(() => buildConditions(projectId, search, now), [projectId, search, now]);
-  const { pages, rows, liveError, isFull } = useRunPages({
+  const { pages, rows, liveError, isFull, catchUp } = useRunPages({
     key: [projectId, filters, now],
     conditions,
     selects,
@@ -138,6 +157,7 @@ export function useRuns(projectId: string, search: TracesSearch) {
     stats: { ...stats, data: stats.data as RunStats | undefined },
     conditions,
     liveError,
+    catchUp,
     restart: readAnew,
   };
 }
@@ -159,8 +179,14 @@ export interface Facet {
   readonly n: number;
 }
 
-/** Returns the newest runs, then the older ones that are not among them. */
-function mergeRows(head: readonly RunRow[], older: readonly RunRow[]): readonly RunRow[] {
+/**
+ * Returns the newest runs, then the older ones that are not among them. Those that began after `wholeAfter` no longer
+ * match, for example because they have ended.
+ */
+function mergeRows(head: readonly RunRow[], older: readonly RunRow[], wholeAfter: number): readonly RunRow[] {
   const known = new Set(head.map(({ id }) => id));
-  return [...head, ...older.filter(({ id }) => !known.has(id))];
+  return [
+    ...head,
+    ...older.filter(({ id, start_time }) => !known.has(id) && !(Date.parse(start_time ?? '') > wholeAfter)),
+  ];
 }
