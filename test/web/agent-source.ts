@@ -10,6 +10,7 @@ export const agentSource: Readonly<Record<string, string>> = {
       support: { path: './graphs.js:support', description: 'Refunds orders, and asks before it does' },
       trip: './graphs.js:trip',
       odd: './graphs.js:odd',
+      survey: './graphs.js:survey',
     },
     env: '.env',
   }),
@@ -66,6 +67,12 @@ export const trip = new StateGraph(Trip)
 export const odd = new StateGraph(MessagesAnnotation)
   .addNode('say', () => ({ messages: [new AIMessage(${JSON.stringify(hostileText)})] }))
   .addEdge('__start__', 'say')
+  .compile();
+
+const Survey = Annotation.Root({ answers: Annotation });
+export const survey = new StateGraph(Survey)
+  .addNode('ask', () => ({ answers: [interrupt('Your name?'), interrupt('Your city?')] }))
+  .addEdge('__start__', 'ask')
   .compile();
 `,
 };

@@ -91,3 +91,22 @@ it('the answer to an interrupt stays if the run is refused', async () => {
   await page.getByRole('region', { name: 'State' }).getByText('The supervisor says: "perhaps"').waitFor();
   expect(problems).toEqual([]);
 });
+
+it('the second question of a node does not begin with the answer to the first one', async () => {
+  await openPlayground('survey');
+  await page.getByRole('button', { name: 'JSON', exact: true }).first().click();
+  await run();
+  const question = page.getByRole('form', { name: 'Interrupts' });
+  const answer = question.getByLabel('Answer');
+  await question.getByText('Your name?').waitFor();
+  await answer.fill('["Ada"]');
+  await question.getByRole('radio', { name: 'JSON' }).check();
+  await question.getByRole('button', { name: 'Answer and resume' }).click();
+  await question.getByText('Your city?').waitFor();
+  expect(await answer.inputValue()).toBe('');
+  expect(await question.getByRole('radio', { name: 'Text' }).isChecked()).toBe(true);
+  await answer.fill('Bergen');
+  await question.getByRole('button', { name: 'Answer and resume' }).click();
+  await page.getByRole('region', { name: 'State' }).getByText('Bergen').waitFor();
+  expect(problems).toEqual([]);
+});

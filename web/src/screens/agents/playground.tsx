@@ -53,6 +53,7 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
   const state = useThreadState(thread, checkpoint);
   const [problem, setProblem] = useState<string>();
   const [isStarting, setStarting] = useState(false);
+  const [begunRuns, setBegunRuns] = useState(0);
   const isRunning = isStarting || view.phase === 'running' || view.phase === 'reconnecting';
   useJoin(thread, view, join);
 
@@ -70,6 +71,7 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
       const from = checkpoint && { checkpoint_id: checkpoint };
       hasBegun = await start(threadId, { assistant_id: assistantId, ...from, ...body });
     });
+    if (hasBegun) setBegunRuns((count) => count + 1);
     return hasBegun;
   };
   const shown = withPartialMessages(view, thread === undefined ? undefined : state.data?.values);
@@ -153,6 +155,8 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
         <RunStatus view={view} />
         {state.data && (
           <Interrupts
+            // Later questions of a node have the id of the first one, and must not begin with its answer.
+            key={begunRuns}
             state={state.data}
             isHidden={isRunning}
             onAnswer={canRun ? (resume) => void run({ command: { resume } }) : undefined}
