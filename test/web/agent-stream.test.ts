@@ -1,6 +1,7 @@
 /** The stream of a graph run as the playground reads it. */
 import { expect, it } from 'vitest';
 import { readEvents } from '../../web/src/api/event-stream.ts';
+import { ExactNumber } from '../../web/src/components/values/exact-json.ts';
 import { applyEvent, idleRun, type RunView, withPartialMessages } from '../../web/src/screens/agents/graph-run.ts';
 
 /** Sends `text` in chunks of `size` bytes. */
@@ -84,6 +85,15 @@ it('tokens and the parts of tool calls become messages until the state has them'
   });
 });
 
+it('a tool call without arguments has none', () => {
+  const message = { id: 'm1', type: 'ai', content: '', tool_calls: [{ name: 'find' }, { name: 'end', args: {} }] };
+  expect(withPartialMessages(apply([['messages', [message, {}]]]), undefined)).toMatchObject({
+    messages: [{ tool_calls: [{ name: 'find' }, { name: 'end', args: '{}' }] }],
+  });
+  const [first] = apply([['messages', [message, {}]]]).partial.get('m1')?.tool_calls ?? [];
+  expect(first).toEqual({ name: 'find' });
+});
+
 it('interrupts are neither state nor steps, and updates and custom events are counted', () => {
   const view = apply([
     ['values', { city: 'Rome' }],
@@ -105,6 +115,7 @@ it('interrupts are neither state nor steps, and updates and custom events are co
 it('errors are shown in the words of the server; unknown events and data change nothing', () => {
   expect(apply([['error', { error: 'RunError', message: 'no city' }]]).error).toBe('RunError: no city');
   expect(apply([['error', 'broken']]).error).toBe('broken');
+  expect(apply([['error', new ExactNumber('9007199254740993')]]).error).toBe('9007199254740993');
   expect(
     apply([
       ['feedback', {}],

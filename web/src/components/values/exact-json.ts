@@ -4,13 +4,16 @@ export class ExactNumber {
   constructor(source: string) {
     this.source = source;
   }
+  toString(): string {
+    return this.source;
+  }
 }
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** Returns whether a parsed JSON value is an object, not null or a list. */
+/** Returns whether a parsed JSON value is an object, not null, a list or an {@link ExactNumber}. */
 export function isJsonObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof ExactNumber);
 }
 
 interface ReviverContext {

@@ -28,7 +28,7 @@ interface PartialMessage {
   readonly type: string;
   readonly name?: string | undefined;
   readonly content: string;
-  readonly tool_calls: readonly { readonly name: string; readonly args: string }[];
+  readonly tool_calls: readonly { readonly name: string; readonly args?: string }[];
 }
 
 export const idleRun: RunView = { phase: 'idle', partial: new Map(), steps: [] };
@@ -104,7 +104,7 @@ function mergeCalls(former: Calls, chunks: unknown): Calls {
   const merged = [...former];
   for (const chunk of Array.isArray(chunks) ? chunks.filter(isJsonObject) : []) {
     const at = typeof chunk.index === 'number' ? chunk.index : merged.length;
-    const { name, args } = merged[at] ?? { name: '', args: '' };
+    const { name = '', args = '' } = merged[at] ?? {};
     merged[at] = { name: name + String(chunk.name ?? ''), args: args + String(chunk.args ?? '') };
   }
   return merged.filter((call) => call !== undefined);
@@ -113,7 +113,7 @@ function mergeCalls(former: Calls, chunks: unknown): Calls {
 function listCalls(calls: unknown): Calls {
   return (Array.isArray(calls) ? calls : []).filter(isJsonObject).map(({ name, args }) => ({
     name: String(name),
-    args: formatExact(args, 0),
+    ...(args === undefined ? {} : { args: formatExact(args, 0) }),
   }));
 }
 
