@@ -8,7 +8,8 @@
  *   3. Otherwise wait (0.1 s, doubled after each failure up to 10 s) and launch again. The new process has the same
  *      address, so that clients can reconnect. After the engine has run for a minute, the backoff starts again at 0.1
  *      s.
- *   4. After 30 failed launches in a row (about four minutes), give up. `exited` then contains the reason.
+ *   4. After 30 failed launches or early exits in a row (about four minutes), give up. `exited` then contains the reason.
+ *      A full disk does not count: the engine starts again when there is space.
  *
  * During step 2, supervision probes the engine at intervals. After three failed liveness probes in a row, it stops the
  * engine, by force if necessary, and continues with step 3. It counts failed probes instead of measuring time, because
@@ -56,13 +57,19 @@ export interface SupervisionTimes {
   readonly probeTimeoutMs?: number;
   /** Time that an engine may take to stop before it is killed. Default: 10 s for ClickHouse, 12 s for Postgres. */
   readonly stopTimeoutMs?: number;
+  /** Maximum pause before a restart. Default: 10 s. */
+  readonly maxRestartDelayMs?: number;
 }
 
 const minDelayMs = 100;
-const maxDelayMs = 10_000;
+const defaultMaxDelayMs = 10_000;
 const minHealthyMs = 60_000;
 const maxFailures = 30;
-const probeIntervalMs = 5_000;
+/** Number of failures from which on the pause has its maximum. Further ones on a full disk do not count. */
+const maxFullDiskFailures = 7;
+/** In errors of Node, Postgres and ClickHouse. */
+const fullDiskPattern = /no space left on device|NOT_ENOUGH_SPACE/i;
+const defaultProbeIntervalMs = 5_000;
 const maxFailedProbes = 3;
 
 const restarts = counter(
@@ -75,8 +82,9 @@ export async function superviseEngine(
   engine: string,
   launch: () => Promise<EngineProcess>,
   logger?: Logger,
-  intervalMs = probeIntervalMs,
+  times: Pick<SupervisionTimes, 'probeIntervalMs' | 'maxRestartDelayMs'> = {},
 ): Promise<SupervisedEngine> {
+  const { probeIntervalMs = defaultProbeIntervalMs, maxRestartDelayMs = defaultMaxDelayMs } = times;
   const stopController = new AbortController();
   let current = await launch();
   // The metric starts at zero, so that the first restart is visible as an increase.
@@ -84,11 +92,12 @@ export async function superviseEngine(
   let startedAtMs = Date.now();
   let failures = 0;
 
-  const restart = async (): Promise<EngineProcess | string> => {
-    for (let reason = 'not started'; ; ) {
+  /** @param exitReason why the engine has exited. @returns the new process, or why there is none. */
+  const restart = async (exitReason: string): Promise<EngineProcess | string> => {
+    for (let reason = exitReason; ; ) {
       if (failures >= maxFailures) return reason;
-      const pauseMs = computeBackoffMs(failures, minDelayMs, maxDelayMs);
-      failures += 1;
+      const pauseMs = computeBackoffMs(failures, minDelayMs, maxRestartDelayMs);
+      failures = fullDiskPattern.test(reason) ? Math.min(failures + 1, maxFullDiskFailures) : failures + 1;
       await pause(pauseMs, stopController.signal);
       if (stopController.signal.aborted) return reason;
       try {
@@ -109,7 +118,7 @@ export async function superviseEngine(
     const gone = new AbortController();
     const exited = engineProcess.exited.finally(() => gone.abort());
     for (let failed = 0; engineProcess.isAlive && !gone.signal.aborted; ) {
-      await pause(intervalMs, AbortSignal.any([gone.signal, stopController.signal]));
+      await pause(probeIntervalMs, AbortSignal.any([gone.signal, stopController.signal]));
       if (stopController.signal.aborted || gone.signal.aborted) break;
       const isAlive = await Promise.race([engineProcess.isAlive(), exited.then(() => true)]);
       failed = isAlive ? 0 : failed + 1;
@@ -127,7 +136,7 @@ export async function superviseEngine(
       if (stopController.signal.aborted) return { expected: true, reason: 'stopped' };
       logger?.error({ engine, reason }, 'embedded engine exited, restarting it');
       if (Date.now() - startedAtMs > minHealthyMs) failures = 0;
-      const next = await restart();
+      const next = await restart(reason);
       if (typeof next === 'string') return { expected: stopController.signal.aborted, reason: next };
       current = next;
       startedAtMs = Date.now();

@@ -19,6 +19,10 @@ export function mountDisk(sizeMib: number) {
         }
       }
     },
+    /** Deletes the file. */
+    free(): void {
+      rmSync(join(folder, 'filler'), { force: true });
+    },
     remove(): void {
       execFileSync('umount', ['--lazy', folder]);
       rmSync(folder, { recursive: true });

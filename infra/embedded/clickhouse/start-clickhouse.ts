@@ -1,4 +1,6 @@
+import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdirSync, statSync } from 'node:fs';
 import { totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -79,7 +81,7 @@ export async function startClickhouse(options: {
   const server = createFixedPortLauncher(options.port, (port) =>
     launchServer({ library, folder, port, tcpPort: cluster?.tcpPort, password, displayName, times }),
   );
-  const engine = await superviseEngine('ClickHouse', server.launch, options.logger, times.probeIntervalMs);
+  const engine = await superviseEngine('ClickHouse', server.launch, options.logger, times);
   return {
     url: `http://${user}:${password}@127.0.0.1:${server.port}/${database}`,
     database,
@@ -137,7 +139,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
       buildStartUpSql(listen),
     ],
   });
-  if (child.pid !== undefined) recordProcess(files.process, child.pid);
+  await recordServer(files.process, child);
   const output = new LastLines(child.stderr);
   const startedAtMs = Date.now();
   return waitUntilReady({
@@ -150,6 +152,19 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
     readyTimeoutMs,
     stopTimeoutMs: launch.times.stopTimeoutMs ?? 10_000,
   });
+}
+
+/** Records the server process. If that fails, as on a full disk, kills it: it would keep the data locked. */
+async function recordServer(path: string, child: ChildProcess): Promise<void> {
+  if (child.pid === undefined) return;
+  try {
+    recordProcess(path, child.pid);
+  } catch (error) {
+    const exit = once(child, 'exit');
+    child.kill('SIGKILL');
+    await exit;
+    throw error;
+  }
 }
 
 /**

@@ -72,7 +72,7 @@ export async function startPostgres(options: PostgresOptions): Promise<EmbeddedP
     await stopLeftoverServers(dataFolder);
     return server.launch();
   };
-  const engine = await superviseEngine('Postgres', launch, logger, times.probeIntervalMs);
+  const engine = await superviseEngine('Postgres', launch, logger, times);
   return {
     url: `postgres://${user}:${password}@127.0.0.1:${server.port}/${database}`,
     exited: engine.exited,
@@ -104,6 +104,8 @@ interface ServerLaunch {
 
 /** Startup timeout, including crash recovery. */
 const readyTimeoutMs = 120_000;
+/** Matches errors of Postgres, except the refusal of connections while it starts or stops, which is no cause. */
+const causePattern = /(?:FATAL|PANIC|ERROR):(?!\s+the database system is )/;
 /** SQLSTATE `invalid_password`. */
 const invalidPasswordState = '28P01';
 
@@ -165,7 +167,7 @@ async function launchServer(launch: ServerLaunch): Promise<EngineProcess> {
     child,
     probe: () => ensureDatabase(launch),
     isAlive: () => isResponding(launch),
-    explain: () => output.last(/FATAL|PANIC|ERROR/),
+    explain: () => output.last(causePattern),
     requestShutdown: () => child.kill('SIGTERM'),
     readyTimeoutMs,
     stopTimeoutMs: launch.times.stopTimeoutMs ?? 12_000,

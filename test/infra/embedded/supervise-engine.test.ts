@@ -48,7 +48,7 @@ it('restarts an engine that fails three probes in a row', async () => {
       },
     }),
     undefined,
-    1,
+    { probeIntervalMs: 1 },
   );
   await expect.poll(() => started.length, { timeout: 20_000 }).toBe(2);
   expect(probed.filter((incarnation) => incarnation === 1)).toHaveLength(8);
@@ -78,6 +78,42 @@ it('retries after a failed restart', async () => {
   expect(refused).toBe(2);
   await engine.stop();
   expect(await engine.exited).toMatchObject({ expected: true });
+});
+
+it('gives up after thirty failed restarts', async () => {
+  const { started, launch } = sleepers();
+  let attempts = 0;
+  const relaunch = async () => {
+    attempts += 1;
+    if (started.length > 0) throw new Error('damaged');
+    return launch();
+  };
+  const engine = await superviseEngine('Sleep', relaunch, undefined, { maxRestartDelayMs: 1 });
+  started[0]?.kill('SIGKILL');
+  expect(await engine.exited).toEqual({ expected: false, reason: 'damaged' });
+  expect(attempts).toBe(31);
+});
+
+it.each([
+  'ENOSPC: no space left on device, write',
+  'FATAL:  could not write to file "pg_wal/xlogtemp.1": No space left on device',
+])('does not give up while the disk is full: %s', async (reason) => {
+  const { started, launch } = sleepers();
+  let refusedCount = 0;
+  let isFull = true;
+  const relaunch = async () => {
+    if (started.length > 0 && isFull) {
+      refusedCount += 1;
+      throw new Error(reason);
+    }
+    return launch();
+  };
+  const engine = await superviseEngine('Sleep', relaunch, undefined, { maxRestartDelayMs: 1 });
+  started[0]?.kill('SIGKILL');
+  await expect.poll(() => refusedCount, { timeout: 20_000 }).toBeGreaterThan(60);
+  isFull = false;
+  await expect.poll(() => started.length, { timeout: 20_000 }).toBe(2);
+  await engine.stop();
 });
 
 it('stop during a restart also ends the new process', async () => {

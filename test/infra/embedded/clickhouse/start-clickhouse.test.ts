@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it, vi } from 'vitest';
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
 import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embedded/clickhouse/start-clickhouse.ts';
 import { killLeftoverProcess, recordProcess } from '../../../../infra/embedded/process-identity.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { createLogger, type Logger } from '../../../../infra/telemetry/logger.ts';
 import { isLinuxRoot } from '../../../house/prerequisites.ts';
 import { mountDisk } from '../../full-disk.ts';
 import { askClickhouse, listProcesses, temporaryFolder } from '../processes.ts';
@@ -85,6 +85,38 @@ it.runIf(isLinuxRoot('a full disk'))('returns complete results while its disk is
     } finally {
       await clickhouse.close();
     }
+    await engine.stop();
+  } finally {
+    disk.remove();
+  }
+});
+
+it.runIf(isLinuxRoot('a full disk'))('restarts after a crash on a full disk when there is space again', async () => {
+  const disk = mountDisk(64);
+  try {
+    const failed = vi.fn();
+    const logger = { ...createLogger('silent', 'test'), error: failed } as unknown as Logger;
+    engine = await startClickhouse({ folder: disk.folder, logger });
+    const { url } = engine;
+    await askClickhouse(url, 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');
+    process.kill(serverPid(disk.folder), 'SIGKILL');
+    const restarts = () => failed.mock.calls.filter(([, message]) => String(message).includes('failed to restart'));
+    await expect
+      .poll(
+        () => {
+          disk.fill();
+          return restarts().length;
+        },
+        { interval: 10, timeout: 20_000 },
+      )
+      .toBeGreaterThan(0);
+    disk.free();
+    const isOnlyServerRecorded = () => {
+      const [pid, ...others] = listProcesses(disk.folder).map((line) => Number.parseInt(line, 10));
+      return others.length === 0 && pid === serverPid(disk.folder);
+    };
+    const read = () => askClickhouse(url, 'SELECT count() FROM t').catch(() => 'down');
+    await expect.poll(async () => [await read(), isOnlyServerRecorded()], { timeout: 30_000 }).toEqual(['0', true]);
     await engine.stop();
   } finally {
     disk.remove();

@@ -8,7 +8,9 @@ import {
   type PostgresOptions,
   startPostgres,
 } from '../../../../infra/embedded/postgres/start-postgres.ts';
+import { createLogger, type Logger } from '../../../../infra/telemetry/logger.ts';
 import { isLinuxRoot } from '../../../house/prerequisites.ts';
+import { mountDisk } from '../../full-disk.ts';
 import { askPostgres, listProcesses, temporaryFolder } from '../processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
@@ -55,6 +57,40 @@ it('is durable, uses UTF-8 and code point order, and requires the password', asy
   wrong.password = 'wrong';
   await expect(askPostgres(wrong.href, 'SELECT 1')).rejects.toThrow('password authentication failed');
   expect(statSync(join(folder, 'postgres.password')).mode & 0o777).toBe(0o600);
+});
+
+it.runIf(isLinuxRoot('a full disk'))('restarts after a crash on a full disk when there is space again', async () => {
+  const disk = mountDisk(192);
+  try {
+    const failed = vi.fn();
+    const logger = { ...createLogger('silent', 'test'), error: failed } as unknown as Logger;
+    const { url } = await start({ folder: disk.folder, logger });
+    // The first connection to a database writes a file.
+    expect(await isUp(url)).toBe(true);
+    disk.fill();
+    // Needs new files of the write-ahead log, without which Postgres ends.
+    const fillLog = () =>
+      askPostgres(url, "SELECT pg_logical_emit_message(true, '', repeat('x', 20000000)), pg_switch_wal()").catch(
+        () => undefined,
+      );
+    const listReasons = () =>
+      failed.mock.calls.flatMap(([{ reason }, message]) => (message.includes('failed to restart') ? [reason] : []));
+    await expect
+      .poll(
+        async () => {
+          await fillLog();
+          return listReasons().length;
+        },
+        { timeout: 30_000 },
+      )
+      .toBeGreaterThan(2);
+    for (const reason of listReasons()) expect(reason).toContain('No space left on device');
+    disk.free();
+    await expect.poll(() => isUp(url), { timeout: 40_000 }).toBe(true);
+    await stop();
+  } finally {
+    disk.remove();
+  }
 });
 
 describe('a crash', () => {
