@@ -39,6 +39,8 @@ const responseTimeoutMs = 10_000;
  * background.
  */
 export async function listen({ url, authorities, channels, onNotice, logger }: ListenOptions): Promise<Listener> {
+  // Read once: a certificate file may be missing for a moment while it is replaced.
+  const address = parsePostgresAddress(url, authorities);
   let isClosed = false;
   let client: pg.Client | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -47,7 +49,7 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
 
   async function connect(): Promise<void> {
     const opened = new pg.Client({
-      ...parsePostgresAddress(url, authorities),
+      ...address,
       application_name: 'runlake',
       keepAlive: true,
       connectionTimeoutMillis: responseTimeoutMs,

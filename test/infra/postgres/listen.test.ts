@@ -1,3 +1,8 @@
+import { once } from 'node:events';
+import { copyFile, mkdtemp, rm } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { listen } from '../../../infra/postgres/listen.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
@@ -56,6 +61,30 @@ it('reports every channel after a lost connection, and listens again', async () 
   await notify('one', 'c');
   await vi.waitFor(() => expect(heard.at(-1)).toBe('one c'));
   await listener.close();
+});
+
+it('keeps reconnecting while a file of its certificates is missing', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'runlake-listen-'));
+  const certificates = join(folder, 'root.pem');
+  await copyFile(new URL('../tls/certificates/authority.pem', import.meta.url), certificates);
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections += 1;
+    socket.destroy();
+  }).listen(0, '127.0.0.1');
+  try {
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const url = `postgres://nobody@127.0.0.1:${port}/none?sslmode=verify-ca&sslrootcert=${certificates}`;
+    const listener = await listen({ url, channels: ['one'], onNotice: () => undefined, logger });
+    await rm(certificates);
+    const before = connections;
+    await vi.waitFor(() => expect(connections).toBeGreaterThan(before + 1), { timeout: 10_000 });
+    await listener.close();
+  } finally {
+    server.close();
+    await rm(folder, { recursive: true });
+  }
 });
 
 it('starts while Postgres is unreachable, and can be closed while it reconnects', async () => {
