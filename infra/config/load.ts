@@ -107,13 +107,29 @@ function findFirstError(setting: Setting, value: unknown): string | undefined {
   const { format, schemes } = schema as TStringOptions & { schemes?: readonly string[] };
   if (format && !Format.Test(format, String(value))) return `must be a valid ${format}`;
   const check = Compile(schema);
-  if (check.Check(value)) return undefined;
+  if (check.Check(value)) {
+    // Only lists of URLs have no format.
+    const addresses = schemes === undefined ? [] : format === undefined ? splitList(String(value)) : [String(value)];
+    return addresses.every(isUsableUrl) ? undefined : 'must be a valid uri with special characters as percent codes';
+  }
   if (schemes) return `must start with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`;
   if (Type.IsUnion(schema)) {
     const choices = schema.anyOf.map((choice) => ('const' in choice ? String(choice.const) : '')).join(', ');
     return `must be one of ${choices}`;
   }
   return check.Errors(value)[0]?.message ?? 'is not valid';
+}
+
+/** The format `uri` also accepts addresses without a host, and clients decode the user, the password and the path. */
+function isUsableUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { username, password, pathname } = new URL(text);
+  try {
+    decodeURIComponent(`${username} ${password} ${pathname}`);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /**
@@ -192,8 +208,9 @@ function findClusterErrors({ clickhouseUrl, clickhouseCluster }: Readonly<Record
   if (typeof clickhouseUrl !== 'string') {
     return clickhouseCluster === undefined ? [] : ['RUNLAKE_CLICKHOUSE_CLUSTER requires RUNLAKE_CLICKHOUSE_URL'];
   }
-  const urls = clickhouseUrl.split(',').map((url) => url.trim());
-  if (!urls.every((url) => URL.canParse(url))) return ['RUNLAKE_CLICKHOUSE_URL: must be a valid uri'];
+  const urls = splitList(clickhouseUrl);
+  // Then another error names the address.
+  if (!urls.every((url) => URL.canParse(url))) return [];
   if (urls.length > 1 && clickhouseCluster === undefined) {
     return ['RUNLAKE_CLICKHOUSE_URL lists several servers, which requires RUNLAKE_CLICKHOUSE_CLUSTER'];
   }

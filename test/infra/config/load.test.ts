@@ -135,6 +135,22 @@ describe('loadConfig', () => {
   });
 
   it.each([
+    ['RUNLAKE_CLICKHOUSE_URL', 'http://me:hidden%@ch/x'],
+    ['RUNLAKE_CLICKHOUSE_URL', 'http://me:hidden#@ch/x'],
+    ['RUNLAKE_CLICKHOUSE_URL', 'http://ch/%zz'],
+    ['RUNLAKE_DATABASE_URL', 'postgres://me:hidden@/x?host=/var/run/postgresql'],
+    ['RUNLAKE_PUBLIC_URL', 'https://runlake.example:99999'],
+    ['RUNLAKE_TOOLS_ENDPOINTS', 'https://a.example, http://:80'],
+  ])('refuses %s=%s, which clients cannot parse', (variable, text) => {
+    const message = readConfigError({ [variable]: text });
+    expect(message.match(/must be a valid uri/g)).toHaveLength(1);
+    expect(message).toContain(`  - ${variable}`);
+    expect(message).not.toContain('hidden');
+  });
+
+  it.each([
+    ['RUNLAKE_CLICKHOUSE_URL', 'http://me:50%25@ch/x', 'clickhouseUrl'],
+    ['RUNLAKE_DATABASE_URL', 'postgres:///x', 'databaseUrl'],
     ['RUNLAKE_CLICKHOUSE_URL', 'http://ch', 'clickhouseUrl'],
     ['RUNLAKE_DATABASE_URL', 'postgresql://db/x', 'databaseUrl'],
     ['RUNLAKE_REDIS_URL', 'rediss://cache', 'redisUrl'],
