@@ -36,9 +36,21 @@ export async function printAuditLog(options: AuditOptions): Promise<void> {
     if (options.json === true) for (const entry of entries) console.log(JSON.stringify(entry));
     else if (entries.length === 0) console.log('No matching entries.');
     else printTable([['TIME', 'ACTOR', 'FROM', 'ACTION', 'TARGET', 'DETAILS'], ...entries.map(toCells)]);
-    if (cursor !== undefined) console.error(`There are older entries: --until ${entries.at(-1)?.at}`);
+    if (cursor !== undefined) printOlder(entries);
   });
 }
+
+/**
+ * Says how to select the entries after the given ones. `--until` is exclusive and in milliseconds, so entries of the last
+ * millisecond are selected again.
+ */
+function printOlder(entries: readonly AuditLogRecord[]): void {
+  const [newest = '', oldest = ''] = [entries[0], entries.at(-1)].map((entry) => nextMillisecond(entry?.at ?? ''));
+  if (oldest !== newest) console.error(`There are older entries: --until ${oldest}`);
+  else console.error(`More than ${entries.length} entries have the same time: use a larger --limit.`);
+}
+
+const nextMillisecond = (at: string) => new Date(Date.parse(at) + 1).toISOString();
 
 function toCells({ at, actor, ip, action, target, details }: AuditLogRecord): string[] {
   const name = [actor.name, actor.kind === 'api_key' || actor.kind === 'session' ? '' : `(${actor.kind})`];

@@ -216,6 +216,25 @@ it('prints the audit log', async () => {
   expect(entry).toMatchObject({ action: 'api_key.create', actor: { kind: 'command' } });
 });
 
+it('names the time from which on older entries of the audit log follow, without skipping any', async () => {
+  for (const description of ['one', 'two'])
+    await run('keys', 'create', '--email', 'leaver@example.org', '--description', description);
+  // Both keys are revoked at nearly the same time.
+  await run('members', 'remove', 'leaver@example.org');
+  await run('keys', 'create', '--description', 'later');
+  const list = async (...options: string[]) => {
+    const { output } = await run('audit', '--action', 'api_key', '--json', ...options);
+    const entries = output.match(/^\{.*$/gm)?.map((line) => JSON.parse(line) as { id: string; action: string }) ?? [];
+    return { output, entries };
+  };
+  const { entries: all } = await list('--limit', '3');
+  expect(all.map(({ action }) => action)).toEqual(['api_key.create', 'api_key.revoke', 'api_key.revoke']);
+  const { entries: first, output } = await list('--limit', '2');
+  const until = /--until (\S+)/.exec(output)?.[1] ?? '';
+  const { entries: second } = await list('--limit', '2', '--until', until);
+  expect(new Set([...first, ...second].map(({ id }) => id))).toEqual(new Set(all.map(({ id }) => id)));
+});
+
 it('prints a link that signs in once', async () => {
   const token = /\/signin#once=([\w-]{43}) {2}\(signs in once\)/.exec(runlake.output())?.[1];
   const open = () =>
