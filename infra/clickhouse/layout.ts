@@ -106,10 +106,11 @@ export async function readLayout(clickhouse: LayoutSource): Promise<Layout> {
 }
 
 /**
- * Checks that the configured servers are those of the cluster.
+ * Checks that the configured servers are those of the cluster, and that its shards have the same number of replicas: an
+ * insert waits for as many replicas of each shard (`buildLayoutSettings`).
  *
- * @throws PART_UNUSABLE if a server of the cluster is missing in RUNLAKE_CLICKHOUSE_URL or occurs twice; errors of the
- *   first server that does not respond.
+ * @throws PART_UNUSABLE if a server of the cluster is missing in RUNLAKE_CLICKHOUSE_URL or occurs twice, or if a shard
+ *   has fewer replicas than another; errors of the first server that does not respond.
  */
 export async function requireServersOfCluster(servers: readonly ClickHouse[], cluster: string): Promise<void> {
   const nodes = new Map<string, ClusterNode>();
@@ -127,6 +128,15 @@ export async function requireServersOfCluster(servers: readonly ClickHouse[], cl
       }
       found.add(key);
     }
+  }
+  const replicas = new Map<number, number>();
+  for (const { shard } of nodes.values()) replicas.set(shard, (replicas.get(shard) ?? 0) + 1);
+  const [fewest, most] = [Math.min(...replicas.values()), Math.max(...replicas.values())];
+  if (fewest < most) {
+    throw createUnusableError(
+      `The shards of the cluster '${cluster}' have ${fewest} to ${most} replicas, and shards with fewer than ${most} refuse inserts`,
+      'Give each shard in remote_servers the same number of replicas.',
+    );
   }
   for (const [key, { shard, replica, address }] of nodes) {
     if (found.has(key)) continue;

@@ -4,7 +4,7 @@
  */
 import { expect, it } from 'vitest';
 import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';
-import { readLayout, runOnEachShard } from '../../../infra/clickhouse/layout.ts';
+import { readLayout, requireServersOfCluster, runOnEachShard } from '../../../infra/clickhouse/layout.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 interface Report {
@@ -78,6 +78,21 @@ it.each<[string, Report, RegExp]>([
   );
   expect(error).toMatchObject({ code: 'PART_UNUSABLE', message: expect.stringMatching(reason) });
   expect(error?.message.split('\n')).toHaveLength(1);
+});
+
+it('refuses shards with different numbers of replicas', async () => {
+  const list = (nodes: readonly (readonly [number, number])[]) =>
+    nodes.map(([shard, replica]) => ({
+      query: async () =>
+        nodes.map(([s, r]) => ({
+          ...{ shard: s, replica: r, address: `h:${s}${r}`, weight: 1, internal: 1 },
+          local: s === shard && r === replica ? 1 : 0,
+        })),
+    })) as unknown as readonly ClickHouse[];
+  await requireServersOfCluster(list(four), 'c');
+  await expect(requireServersOfCluster(list(four.slice(0, 3)), 'c')).rejects.toThrow(
+    "The shards of the cluster 'c' have 1 to 2 replicas, and shards with fewer than 2 refuse inserts",
+  );
 });
 
 it.each<[string, readonly number[], readonly string[] | undefined]>([
