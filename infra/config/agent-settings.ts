@@ -64,7 +64,8 @@ export const agentSettings = {
   ),
   agentsRunTimeoutMs: required(
     'RUNLAKE_AGENTS_RUN_TIMEOUT_MS',
-    count(100, 30 * 24 * hourMs),
+    // The longest time of a timer of Node, 24.8 days.
+    count(100, 2_147_483_647),
     hourMs,
     'Timeout of one attempt of a run, in milliseconds; after it the run ends with the status timeout.',
   ),

@@ -86,6 +86,7 @@ describe('loadConfig', () => {
     ['a word for a truth value', 'RUNLAKE_ALLOW_PRIVATE_ENDPOINTS', 'maybe'],
     ['a number below its bound', 'RUNLAKE_EXPORT_CONCURRENCY', '0'],
     ['a key with spaces', 'RUNLAKE_BOOTSTRAP_API_KEY', 'a key with spaces in it'],
+    ['a timeout for which Node has no timer', 'RUNLAKE_AGENTS_RUN_TIMEOUT_MS', '2592000000'],
     ['a short secret key', 'RUNLAKE_SECRET_KEY', 'guess me'],
     ['a secret key that a list of former ones cannot hold', 'RUNLAKE_SECRET_KEY', 'one that is long, and a list'],
   ])('refuses %s', (_what, variable, text) => {
