@@ -1,6 +1,9 @@
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import { computeBackoffMs, pause } from '../timeouts/backoff.ts';
 
+/** SQLSTATE of a write to a standby, which may be an earlier primary, or one that is not promoted yet. */
+const readOnlyState = '25006';
+
 /**
  * SQLSTATE classes (two characters) and codes of temporary conditions, after which a retry may succeed.
  * Source: PostgreSQL documentation, appendix "PostgreSQL Error Codes".
@@ -9,7 +12,7 @@ const transientStates = [
   '08', // connection exceptions
   '53', // insufficient resources: too many connections, disk full, out of memory
   '57', // operator intervention: shutting down, starting, query cancelled by its timeout
-  '25006', // read-only transaction: a standby before it is promoted
+  readOnlyState,
   '40001', // serialization failure
   '40P01', // deadlock
   '55P03', // lock not available
@@ -88,10 +91,11 @@ export function getSqlState(error: unknown): string | undefined {
 }
 
 /**
- * Returns true if the connection can be reused after this error: only if Postgres returned the error and did not end
- * the session.
+ * Returns true if the connection can be reused after this error: only if Postgres returned the error, did not end the
+ * session, and accepts writes. After a failover, a new connection leads to the new primary.
  */
 export function leavesConnectionUsable(raw: unknown): boolean {
   const state = getSqlState(raw);
-  return state !== undefined && !state.startsWith('08') && (!state.startsWith('57') || state === '57014');
+  if (state === undefined || state === readOnlyState || state.startsWith('08')) return false;
+  return !state.startsWith('57') || state === '57014';
 }

@@ -21,7 +21,7 @@ describe('databaseError', () => {
     ['40001', 'DATABASE_UNAVAILABLE', true],
     ['40P01', 'DATABASE_UNAVAILABLE', true],
     ['55P03', 'DATABASE_UNAVAILABLE', true],
-    ['25006', 'DATABASE_UNAVAILABLE', true],
+    ['25006', 'DATABASE_UNAVAILABLE', false],
     ['28P01', 'ACCESS_DENIED_BY_STORE', true],
     ['3D000', 'ACCESS_DENIED_BY_STORE', true],
     ['42501', 'ACCESS_DENIED_BY_STORE', true],

@@ -218,6 +218,18 @@ describe('when Postgres ends connections', () => {
     );
   });
 
+  it('replaces a connection to a server that accepts no writes, as an earlier primary after a failover', async () => {
+    const pool = openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 1_000, maxConnections: 1 });
+    try {
+      await pool.execute('SET default_transaction_read_only = on');
+      const insert = () => pool.execute('INSERT INTO things (id) VALUES (700)');
+      await expect(insert()).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE' });
+      expect(await insert()).toBe(1);
+    } finally {
+      await pool.close();
+    }
+  });
+
   it('a transaction between two statements fails and is rolled back, and the process continues', async () => {
     const work = database.transaction(async (tx) => {
       await tx.execute("INSERT INTO things VALUES (30, 'thirty')");
