@@ -206,7 +206,7 @@ export async function changeTraces(
     const keptTraces = keeps.reduce((sum, { traceIds }) => sum + (traceIds?.length ?? 1), 0);
     const searches = deletions.filter(({ metadata }) => metadata !== null).length;
     const isLimited =
-      [deletions, keeps].some(({ length }) => length === maxRequestsPerRound) ||
+      [deletions, keeps].some(({ length }) => length >= maxRequestsPerRound) ||
       keptTraces >= maxKeptPerRound ||
       searches === maxSearchesPerRound;
     if (!isLimited) return;
