@@ -19,10 +19,18 @@ export interface PriceMaps {
 
 const cacheMs = 5_000;
 
-/** Names that clients use for parts of a kind of tokens. A price that does not name them applies the one of the kind. */
+/**
+ * Other names that clients use for a kind of tokens or for parts of it. A price that does not name them applies the one
+ * of the kind.
+ */
 const partNames: Readonly<Record<string, readonly string[]>> = {
   cache_read: ['flex_cache_read', 'priority_cache_read'],
-  cache_creation: ['ephemeral_5m_input_tokens', 'ephemeral_1h_input_tokens', 'ephemeral_1hr_input_tokens'],
+  cache_creation: [
+    'cache_write',
+    'ephemeral_5m_input_tokens',
+    'ephemeral_1h_input_tokens',
+    'ephemeral_1hr_input_tokens',
+  ],
 };
 
 function addParts(details: ModelPrice['prompt_cost_details']): ModelPrice['prompt_cost_details'] {

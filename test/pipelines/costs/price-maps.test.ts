@@ -66,6 +66,7 @@ it('a price of a kind of tokens is also that of the parts that it does not name'
     ...{ cache_read: '2', flex_cache_read: '2', priority_cache_read: '2' },
     ...{
       cache_creation: '3',
+      cache_write: '3',
       ephemeral_5m_input_tokens: '3',
       ephemeral_1h_input_tokens: '4',
       ephemeral_1hr_input_tokens: '3',
