@@ -39,15 +39,24 @@ const responseTimeoutMs = 10_000;
  * background.
  */
 export async function listen({ url, authorities, channels, onNotice, logger }: ListenOptions): Promise<Listener> {
-  // Read once: a certificate file may be missing for a moment while it is replaced.
-  const address = parsePostgresAddress(url, authorities);
+  let address = parsePostgresAddress(url, authorities);
   let isClosed = false;
   let client: pg.Client | undefined;
   let timer: NodeJS.Timeout | undefined;
   let probe: NodeJS.Timeout | undefined;
   let failures = 0;
 
+  /** A certificate may have been replaced. While it is replaced, its file may be missing: the former one is used. */
+  function readAddress(): typeof address {
+    try {
+      return parsePostgresAddress(url, authorities);
+    } catch {
+      return address;
+    }
+  }
+
   async function connect(): Promise<void> {
+    address = readAddress();
     const opened = new pg.Client({
       ...address,
       application_name: 'runlake',
