@@ -110,7 +110,9 @@ function findFirstError(setting: Setting, value: unknown): string | undefined {
   if (check.Check(value)) {
     // Only lists of URLs have no format.
     const addresses = schemes === undefined ? [] : format === undefined ? splitList(String(value)) : [String(value)];
-    return addresses.every(isUsableUrl) ? undefined : 'must be a valid uri with special characters as percent codes';
+    return addresses.every(isUsableUrl)
+      ? undefined
+      : 'must have one host and a valid port, and special characters as percent codes';
   }
   if (schemes) return `must start with ${schemes.map((scheme) => `${scheme}://`).join(' or ')}`;
   if (Type.IsUnion(schema)) {

@@ -144,7 +144,7 @@ describe('loadConfig', () => {
     ['RUNLAKE_TOOLS_ENDPOINTS', 'https://a.example, http://:80'],
   ])('refuses %s=%s, which clients cannot parse', (variable, text) => {
     const message = readConfigError({ [variable]: text });
-    expect(message.match(/must be a valid uri/g)).toHaveLength(1);
+    expect(message.match(/must have one host and a valid port/g)).toHaveLength(1);
     expect(message).toContain(`  - ${variable}`);
     expect(message).not.toContain('hidden');
   });
