@@ -23,10 +23,19 @@ const rows = () => table().getByRole('row');
 const count = async () => Number(await table().getAttribute('aria-rowcount')) - 1;
 
 const polls = '**/api/v2/runs/query';
-const send = async (project: string, runCount: number, root: RunTemplate) => {
+const ask = async (path: string, body?: object) => {
+  const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
+  const request = body && { method: 'POST', body: JSON.stringify(body) };
+  return (await fetch(`${runlake.url}/api/v1${path}`, { headers, ...request })).json();
+};
+/** Sends traces of one run, and waits until the project has `total` runs. */
+const send = async (project: string, runCount: number, root: RunTemplate, total = runCount) => {
   const now = Date.now();
   const traces = Array.from({ length: runCount }, (_, index) => buildTrace(project, now + index, root));
   await sendRuns(runlake.url, runlake.apiKey, traces.flat());
+  const [session] = await ask(`/sessions?name=${project}`);
+  const readCount = async () => (await ask('/runs/stats', { session: [session.id], select: ['run_count'] })).run_count;
+  await eventually(readCount).toBe(total);
   return traces.flat();
 };
 const open = async (project: string) => {
@@ -71,7 +80,7 @@ it('keeps the older rows that the viewer reads', async () => {
   const readTop = () => scroller.evaluate((element) => element.scrollTop);
   const top = await readTop();
   await page.route(polls, (route) => route.abort());
-  await send('many-new', 150, { name: 'unseen', until: 10 });
+  await send('many-new', 150, { name: 'unseen', until: 10 }, 400);
   await page.unroute(polls);
   await page.getByText('There are newer runs than those shown.').waitFor();
   await expectAccessible(page);

@@ -87,6 +87,8 @@ function useSummary(projectId: string, threadId: string) {
 
 /** The turns of a thread, oldest first. New turns appear within seconds. */
 export function ThreadTurns({ projectId, threadId }: { readonly projectId: string; readonly threadId: string }) {
+  /** Number of turns when the newest ones were shown. */
+  const shownTurns = useRef(0);
   const list = useRef<HTMLOListElement>(null);
   const summary = useSummary(projectId, threadId);
   const { pages, rows, liveError, catchUp } = useRunPages({
@@ -101,6 +103,7 @@ export function ThreadTurns({ projectId, threadId }: { readonly projectId: strin
     pageSize,
     isLive: true,
   });
+  if (catchUp === undefined) shownTurns.current = summary.data?.count ?? 0;
   const move = (step: number) => {
     const turns = [...(list.current?.children ?? [])] as HTMLElement[];
     const at = turns.findIndex((turn) => turn.contains(document.activeElement));
@@ -121,7 +124,7 @@ export function ThreadTurns({ projectId, threadId }: { readonly projectId: strin
       );
   }
   if (pages.isPending || summary.isPending) return <LoadingState label="Loading the thread" />;
-  const first = Math.max(summary.data?.count ?? 0, rows.length) - rows.length + 1;
+  const first = Math.max(shownTurns.current, rows.length) - rows.length + 1;
   return (
     <>
       {liveError && (
