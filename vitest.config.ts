@@ -49,7 +49,8 @@ const sharing = [
   'test/infra/grafana/{dashboards,usage-queries}.test.ts',
   'test/infra/jobs/{catalogue,log-losses}.test.ts',
   'test/infra/telemetry/{health,telemetry-server}.test.ts',
-  // The LangSmith SDK reads the environment once in each process; `change-turn` moves the clock; two measure their process.
+  // The LangSmith SDK reads the environment once in each process, `change-turn` moves the clock, and `collect` and
+  // `long-batches` measure their process.
   'test/pipelines/{attachments,feedback,ingest,projects,runs,streams,tenants,usage}/**/!(change-turn|collect|langsmith-sdk|long-batches).test.ts',
   'test/pipelines/{dead-letters,prompts,retention,shares}/!(changes).test.ts',
   'test/pipelines/{costs,datasets,oauth}/*.test.ts',

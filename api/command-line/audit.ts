@@ -41,13 +41,13 @@ export async function printAuditLog(options: AuditOptions): Promise<void> {
 }
 
 /**
- * Says how to select the entries after the given ones. `--until` is exclusive and in milliseconds, so entries of the last
- * millisecond are selected again.
+ * Says how to select the entries after the given ones. `--until` is exclusive and in milliseconds, so entries of the
+ * last millisecond are selected again.
  */
 function printOlder(entries: readonly AuditLogRecord[]): void {
   const [newest = '', oldest = ''] = [entries[0], entries.at(-1)].map((entry) => nextMillisecond(entry?.at ?? ''));
   if (oldest !== newest) console.error(`There are older entries: --until ${oldest}`);
-  else console.error(`More than ${entries.length} entries have the same time: use a larger --limit.`);
+  else console.error('There are older entries: use a larger --limit.');
 }
 
 const nextMillisecond = (at: string) => new Date(Date.parse(at) + 1).toISOString();

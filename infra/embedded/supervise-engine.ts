@@ -8,8 +8,8 @@
  *   3. Otherwise wait (0.1 s, doubled after each failure up to 10 s) and launch again. The new process has the same
  *      address, so that clients can reconnect. After the engine has run for a minute, the backoff starts again at 0.1
  *      s.
- *   4. After 30 failed launches or early exits in a row (about four minutes), give up. `exited` then contains the reason.
- *      A full disk does not count: the engine starts again when there is space.
+ *   4. After 30 failed launches or early exits in a row (about four minutes), give up. `exited` then contains the
+ *      reason. A full disk does not count: the engine starts again when there is space.
  *
  * During step 2, supervision probes the engine at intervals. After three failed liveness probes in a row, it stops the
  * engine, by force if necessary, and continues with step 3. It counts failed probes instead of measuring time, because

@@ -213,8 +213,8 @@ async function addRootRuns(
 }
 
 /**
- * Waits until the runs of projects that were accepted before are stored. Experiments that began more than a day ago, which
- * have their runs, do not wait.
+ * Waits until the runs of projects that were accepted before are stored. Experiments that began more than a day ago,
+ * which have their runs, do not wait.
  */
 async function waitForRuns(
   { database, accept: { log, config } }: PopulateDeps,
