@@ -83,6 +83,13 @@ export interface Pages {
   readonly fetchNextPage: () => unknown;
 }
 
+/** The pages of a table that loads them while the viewer scrolls. */
+export interface TablePages extends Pages {
+  readonly isFetchNextPageError: boolean;
+  readonly isPending: boolean;
+  readonly isPlaceholderData: boolean;
+}
+
 /** A button that loads the next page of a list. Renders nothing after the last page. */
 export function MoreButton({ pages, label }: { readonly pages: Pages; readonly label: string }) {
   if (!pages.hasNextPage) return null;
@@ -101,13 +108,7 @@ export function MoreButton({ pages, label }: { readonly pages: Pages; readonly l
 }
 
 /** Footer of a paged table. `shown` describes the loaded rows, such as `12 runs`. */
-export function PagesFooter({
-  pages,
-  shown,
-}: {
-  readonly pages: Pages & { readonly isFetchNextPageError: boolean };
-  readonly shown: string;
-}) {
+export function PagesFooter({ pages, shown }: { readonly pages: TablePages; readonly shown: string }) {
   if (pages.isFetchNextPageError) {
     return (
       <>
@@ -118,7 +119,9 @@ export function PagesFooter({
       </>
     );
   }
-  return pages.hasNextPage ? 'Loading more …' : `${shown}; these are all.`;
+  // While the first page is read anew, it is not known whether more follow.
+  const isUnknown = pages.isPending || pages.isPlaceholderData;
+  return pages.hasNextPage || isUnknown ? 'Loading more …' : `${shown}; these are all.`;
 }
 
 /** Renders `children` if the session has the permission, otherwise a text that names the missing permission. */

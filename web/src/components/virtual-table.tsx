@@ -10,7 +10,7 @@ import {
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { type KeyboardEvent, type MouseEvent, memo, type ReactNode, useEffect, useMemo, useRef } from 'react';
 import { formatQuantity } from './format.ts';
-import { type Pages, PagesFooter } from './states.tsx';
+import { PagesFooter, type TablePages } from './states.tsx';
 import './virtual-table.css';
 
 const features = tableFeatures({ columnVisibilityFeature });
@@ -48,8 +48,6 @@ interface VirtualTableProps<T> {
   /** What a row is, such as `run`. */
   readonly rowName: string;
 }
-
-type TablePages = Pages & { readonly isFetchNextPageError: boolean };
 
 /**
  * A table that renders only the rows in view. Arrow keys, `j` and `k` move the selection; Enter opens the selected row.
