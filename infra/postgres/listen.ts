@@ -39,7 +39,7 @@ const responseTimeoutMs = 10_000;
  * background.
  */
 export async function listen({ url, authorities, channels, onNotice, logger }: ListenOptions): Promise<Listener> {
-  let address = parsePostgresAddress(url, authorities);
+  let address: ReturnType<typeof parsePostgresAddress> | undefined;
   let isClosed = false;
   let client: pg.Client | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -47,16 +47,16 @@ export async function listen({ url, authorities, channels, onNotice, logger }: L
   let failures = 0;
 
   /** A certificate may have been replaced. While it is replaced, its file may be missing: the former one is used. */
-  function readAddress(): typeof address {
+  function readAddress(): void {
     try {
-      return parsePostgresAddress(url, authorities);
-    } catch {
-      return address;
+      address = parsePostgresAddress(url, authorities);
+    } catch (error) {
+      if (address === undefined) throw error;
     }
   }
 
   async function connect(): Promise<void> {
-    address = readAddress();
+    readAddress();
     const opened = new pg.Client({
       ...address,
       application_name: 'runlake',
