@@ -4,6 +4,7 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import { type ModelPrice, readWorkspacePrices, startingPrices } from './model-price.ts';
 import { CachedPriceMap, compilePattern, type PriceEntry, type PriceMap, RequestPriceMap } from './price-map.ts';
+import { promptTokenKinds } from './starting-prices/build-prices.ts';
 
 /**
  * Loads the price maps of workspaces for ingest.
@@ -20,17 +21,12 @@ export interface PriceMaps {
 const cacheMs = 5_000;
 
 /**
- * Other names that clients use for a kind of tokens or for parts of it. A price that does not name them applies the one
+ * Names that clients use for a kind of tokens and for parts of it. A price that does not name them applies the one
  * of the kind.
  */
 const partNames: Readonly<Record<string, readonly string[]>> = {
-  cache_read: ['flex_cache_read', 'priority_cache_read'],
-  cache_creation: [
-    'cache_write',
-    'ephemeral_5m_input_tokens',
-    'ephemeral_1h_input_tokens',
-    'ephemeral_1hr_input_tokens',
-  ],
+  cache_read: promptTokenKinds.cacheRead,
+  cache_creation: [...promptTokenKinds.cacheWrite, ...promptTokenKinds.cacheWriteHour],
 };
 
 function addParts(details: ModelPrice['prompt_cost_details']): ModelPrice['prompt_cost_details'] {

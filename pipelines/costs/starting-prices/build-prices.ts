@@ -6,7 +6,7 @@ import { divideByMillion } from '../decimal.ts';
  * Token types in price details, by their names in the price lists. Clients use different names for the same type, so
  * each type has several names. For OpenAI the names begin with the service tier.
  */
-const promptTokenKinds = {
+export const promptTokenKinds = {
   cacheRead: ['cache_read', 'flex_cache_read', 'priority_cache_read'],
   cacheWrite: ['cache_creation', 'cache_write', 'ephemeral_5m_input_tokens'],
   cacheWriteHour: ['ephemeral_1h_input_tokens', 'ephemeral_1hr_input_tokens'],
