@@ -55,12 +55,7 @@ it('shows runs that have ended no longer', async () => {
   await eventually(count).toBe(100);
   await page.waitForResponse(polls);
   const ended = runs.slice(-30).map((run) => ({ ...run, end_time: new Date().toISOString() }));
-  const response = await fetch(`${runlake.url}/api/v1/runs/batch`, {
-    method: 'POST',
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify({ post: [], patch: ended }),
-  });
-  expect(response.status).toBe(202);
+  await sendRuns(runlake.url, runlake.apiKey, ended, 'patch');
   await eventually(async () => {
     await page.locator('.virtual-scroll').evaluate((element) => element.scrollTo(0, element.scrollHeight));
     return page.getByText('these are all.').count();

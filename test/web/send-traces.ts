@@ -58,13 +58,18 @@ function stampOf(ms: number, index: number): string {
   return `${iso}${String(index % 1000).padStart(3, '0')}Z`;
 }
 
-/** Sends runs in batches and fails if one is refused. */
-export async function sendRuns(url: string, apiKey: string, runs: readonly SentRun[]): Promise<void> {
+/** Sends runs, or patches of runs, in batches and fails if one is refused. */
+export async function sendRuns(
+  url: string,
+  apiKey: string,
+  runs: readonly SentRun[],
+  kind: 'post' | 'patch' = 'post',
+): Promise<void> {
   for (let at = 0; at < runs.length; at += 1000) {
     const response = await fetch(`${url}/api/v1/runs/batch`, {
       method: 'POST',
       headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
-      body: JSON.stringify({ post: runs.slice(at, at + 1000), patch: [] }),
+      body: JSON.stringify({ post: [], patch: [], [kind]: runs.slice(at, at + 1000) }),
     });
     if (response.status !== 202) throw new Error(`${response.status}: ${await response.text()}`);
   }
