@@ -1,3 +1,5 @@
+import { runlakeError } from '../errors/runlake-error.ts';
+
 export type JsonObject = Readonly<Record<string, unknown>>;
 
 /** Returns whether a parsed JSON value is an object, not null or a list. */
@@ -19,4 +21,21 @@ export function replaceLoneSurrogates(json: string): string {
 /** Parses the JSON text of a column; null stays null. */
 export function parseNullableJson<T = JsonObject>(text: string | null): T | null {
   return text === null ? null : (JSON.parse(text) as T);
+}
+
+/**
+ * Matches a JSON escape that `jsonb` rejects. After an escaped backslash, the same characters are not an escape but
+ * plain text.
+ */
+const unstorableEscapes = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/;
+
+/**
+ * Checks that a value can be stored as `jsonb`, which accepts neither NUL characters nor lone surrogates.
+ *
+ * @throws INVALID_REQUEST with `loc` as the location.
+ */
+export function requireStorableJson(value: unknown, loc: readonly (string | number)[]): void {
+  if (!unstorableEscapes.test(JSON.stringify(value) ?? '')) return;
+  const msg = 'text must not contain the character U+0000 or a lone surrogate';
+  throw runlakeError('INVALID_REQUEST', {}, { fields: [{ loc, msg, type: 'value_error' }] });
 }

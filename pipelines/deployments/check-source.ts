@@ -1,7 +1,8 @@
 /** Validation of what a deployment runs, in requests and again on the host that builds it. */
+
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { requireStorableJson } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
-import { requireStorableJson } from '../agents/threads/thread.ts';
 import type { Caller } from '../tenants/caller.ts';
 import { isOperator } from '../tenants/operator.ts';
 import { checkPod, findOperatorField } from './check-pod.ts';

@@ -1,6 +1,6 @@
+import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
-import { requireStorableJson } from '../threads/thread.ts';
 import { type Assistant, type AssistantVersion, assistantColumns } from './assistant.ts';
 
 export interface AssistantFilter {

@@ -1,12 +1,12 @@
 import { v7 as uuidv7 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { enforceLimit } from '../../tenants/enforce-limit.ts';
 import { removeRuns } from '../runs/delete-run.ts';
 import { updateThreadStatus } from '../runs/lock-thread.ts';
 import type { GraphConfig } from '../runs/run.ts';
 import { pruneThreads, removeThreads } from '../threads/delete-thread.ts';
-import { requireStorableJson } from '../threads/thread.ts';
 import {
   type Assistant,
   assistantColumns,

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import { type ReadClock, readDatabaseClock } from '../../../infra/postgres/clock.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { enforceLimit } from '../../tenants/enforce-limit.ts';
-import { requireStorableJson } from '../threads/thread.ts';
 import { readSchedule } from './schedule.ts';
 
 export type NewCron = Omit<Cron, 'cron_id' | 'next_run_date' | 'created_at' | 'updated_at'>;

@@ -1,10 +1,10 @@
 import { v7 as uuidv7 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { runInTransaction } from '../../../infra/postgres/pool.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
-import { requireStorableJson } from '../threads/thread.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
 import { requestCancel } from './cancel-run.ts';
 import { endWaitingRuns } from './end-run.ts';

@@ -1,7 +1,8 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
-import { requireStorableJson, responseColumns, type Thread, type ThreadStatus } from './thread.ts';
+import { responseColumns, type Thread, type ThreadStatus } from './thread.ts';
 
 interface ThreadFilter {
   readonly ids?: readonly string[];

@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { resolveAssistant } from '../assistants/assistant.ts';
 import { buildThreadKey, copyCheckpoints } from '../checkpoints/copy-checkpoints.ts';
@@ -8,7 +9,6 @@ import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import type { GraphThread } from '../workers/messages.ts';
 import {
   readThread,
-  requireStorableJson,
   type Thread,
   type ThreadHead,
   type ThreadRow,

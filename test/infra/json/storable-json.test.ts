@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { requireStorableJson } from '../../../../pipelines/agents/threads/thread.ts';
+import { requireStorableJson } from '../../../infra/json/json-value.ts';
 
 const backslash = '\\';
 
