@@ -34,6 +34,7 @@ import { Value } from 'typebox/value';
 import { type SharedSettings, shareSettings } from '../config/print.ts';
 import type { Config } from '../config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
+import { isHeldByAny, listenAsHolder } from './holder-socket.ts';
 import { isSystemError, loadOrCreateSecret, readFileIfExists, writePrivateFile } from './private-file.ts';
 import { describeProcess, isSameProcess, parseProcess, readProcessIdentity } from './process-identity.ts';
 
@@ -107,13 +108,20 @@ export interface DataFolder {
  * Creates the folder if it is missing (mode 0700), and locks it for this process. The lock of a killed process is
  * ignored.
  *
- * @throws DATA_FOLDER_IN_USE with the process id of the holder; DATA_FOLDER_UNUSABLE if the folder cannot be created or
+ * @throws DATA_FOLDER_IN_USE with the process id of the holder, unless that is in another container; DATA_FOLDER_UNUSABLE if the folder cannot be created or
  *   written to.
  */
 export async function openDataFolder(path: string): Promise<DataFolder> {
   const folder = createFolder(resolve(path));
+  const holder = findHolder(folder);
+  if (holder === undefined && (await isHeldByAny(folder))) throw createHeldElsewhereError(folder);
   const lock = acquireLock(folder);
   if (typeof lock === 'number') throw runlakeError('DATA_FOLDER_IN_USE', { folder, pid: lock });
+  const stopListening = await listenAsHolder(folder);
+  if (stopListening === undefined) {
+    lock();
+    throw createHeldElsewhereError(folder);
+  }
   // A killed process leaves its run file behind.
   removeRunFile(folder);
   let isOpen = true;
@@ -125,9 +133,13 @@ export async function openDataFolder(path: string): Promise<DataFolder> {
       isOpen = false;
       removeRunFile(folder);
       lock();
+      await stopListening();
     },
   };
 }
+
+const createHeldElsewhereError = (folder: string) =>
+  runlakeError('DATA_FOLDER_IN_USE', { folder, pid: 'in another container' });
 
 function createFolder(path: string): string {
   try {

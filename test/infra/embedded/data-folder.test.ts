@@ -63,6 +63,23 @@ describe('one process at a time', () => {
     await (await openDataFolder(path)).close();
   });
 
+  it('refuses a folder that a process of another container uses, and leaves its lock alone', async () => {
+    const path = join(temporaryFolder(), 'a-long-name'.repeat(12));
+    const held = await holdFolder(path, 'nothing');
+    // The holder's process id is unknown here, as that of a process of another container.
+    const lock = JSON.stringify({ pid: 999_999_999, identity: 'of-another-container' });
+    writeFileSync(join(path, 'lock.1'), lock);
+    for (let attempt = 0; attempt < 2; attempt += 1) {
+      const opened = openDataFolder(path);
+      await expect(opened).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
+      await expect(opened).rejects.toThrow('in use by another runlake process (in another container)');
+    }
+    expect(readFileSync(join(path, 'lock.1'), 'utf8')).toBe(lock);
+    await kill(held.child, 'SIGKILL');
+    await (await openDataFolder(path)).close();
+    expect(readdirSync(path)).toEqual(['lock.2']);
+  });
+
   it('of many concurrent opens after a kill, one succeeds', async () => {
     const path = temporaryFolder();
     await kill((await holdFolder(path, 'nothing')).child, 'SIGKILL');
