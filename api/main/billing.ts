@@ -194,7 +194,7 @@ const GranularUsageResponse = Type.Object({
       prompt_tokens: optional(Type.Integer({ description: 'Only of `kind=tokens`, as the next three.' })),
       completion_tokens: optional(Type.Integer()),
       total_tokens: optional(
-        Type.Integer({ description: 'Of the traces that are stored and whose root run is in the bucket.' }),
+        Type.Integer({ description: 'Of the traces that are counted in the bucket and are still stored.' }),
       ),
       total_cost: optional(Type.Number({ description: 'In US dollars; null if no run states a cost.' })),
       nodes_executed: optional(Type.Integer({ description: 'Only of `kind=langsmith_deployments`, as the next two.' })),

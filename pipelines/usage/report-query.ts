@@ -19,7 +19,7 @@ const hourSeconds = 3_600;
 const daySeconds = 86_400;
 
 /** The last whole hour that a ClickHouse `DateTime` can hold, in 2106. */
-const lastHourSeconds = 4_294_965_600;
+export const lastHourSeconds = 4_294_965_600;
 
 /**
  * Maximum number of ids in the statement. Longer lists are sent as an external table, because parameters have a size

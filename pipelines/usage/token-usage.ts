@@ -1,16 +1,19 @@
 /**
- * Usage with the tokens and costs of the traces. Traces are counted as in every usage report; tokens and costs are the
- * statistics of their root runs (`stats/figure-sums.ts`), so that they agree with those of projects and runs. Thus they
- * are those of traces that are still stored, in the hour of the root run.
+ * Usage with the tokens and costs of the traces. Traces are counted as in every usage report. Tokens and costs are summed
+ * by trace as in statistics of runs (`stats/figure-sums.ts`), so that they agree with those of projects and runs. Thus they
+ * are those of traces that are still stored.
+ *
+ * They count in the hour, project, user and key in which the trace counts (`traces`), and not in those of its root runs: a
+ * trace has one hour, but its roots may start in several. So adjacent reports count each trace once. Model calls that start
+ * more than a day before the report are not read.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import { startRoundingMicros } from '../ingest/run-event/times.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { readDirtyHours } from '../runs/stats/fact-rows.ts';
 import { buildFigureQuery, type FigureRow } from '../runs/stats/figure-sums.ts';
-import { canReadFacts, type RunGrouping } from '../runs/stats/matching-runs.ts';
+import type { MatchingRuns } from '../runs/stats/matching-runs.ts';
 import {
   buildDimensions,
   type GranularUsageRequest,
@@ -19,7 +22,7 @@ import {
   readNames,
   type UsageRow,
 } from './report.ts';
-import type { Grouping } from './report-query.ts';
+import { type Grouping, lastHourSeconds } from './report-query.ts';
 import { type BucketPlan, computeBucketBounds, planBuckets, type Stride } from './rollup-query.ts';
 
 /** The figures of one bucket and dimension. */
@@ -43,15 +46,13 @@ const figures = (['prompt_tokens', 'completion_tokens', 'total_tokens', 'total_c
   hasPercentiles: false,
 }));
 
-/** SQL over `runs FINAL`: the id of each grouping. Columns of tuples are read by position, see `rollup-query.ts`. */
+/** SQL over `traces FINAL`: the id of each grouping. `pick` is read by position, see `rollup-query.ts`. */
 const idSql: Readonly<Record<Grouping, string>> = {
   workspace: 'tenant_id',
-  project: 'session_id',
-  user: 'sender.2',
-  api_key: 'sender.3',
+  project: 'pick.3',
+  user: 'pick.4',
+  api_key: 'pick.5',
 };
-/** Groupings whose ids are columns of `run_facts`. */
-const factGroupings: readonly Grouping[] = ['workspace', 'project'];
 
 /**
  * Reads the rows of `readGranularUsage` with tokens and costs, ordered by bucket, then by dimension. As there, ids with
@@ -114,24 +115,17 @@ function addUp(row: TokenUsageRow, other: TokenUsageRow | undefined): TokenUsage
 
 /** Sums the tokens of a workspace by bucket and id. Groups without tokens and costs are omitted. */
 async function sumTokens({ clickhouse, database }: Deps, plan: BucketPlan, tenantId: string, groupBy: Grouping) {
+  const traces = selectTraces(plan, tenantId, groupBy);
   const projectIds = await readLiveProjectIds(database, tenantId);
+  if (projectIds.length === 0 || traces === undefined) return [];
   const set = {
     scope: { tenantId, projectIds },
-    // The hours are those of the key times, which can differ from the stated start by the rounding of clients. Facts
-    // are read without an upper bound only.
-    filter: {
-      isRoot: true,
-      startedFromMicros: plan.startInclusiveSeconds * 1e6 - startRoundingMicros,
-      startedBeforeMicros: factGroupings.includes(groupBy)
-        ? undefined
-        : plan.endExclusiveSeconds * 1e6 + startRoundingMicros,
-    },
-    groupBy: buildGrouping(plan, groupBy),
+    filter: { startedFromMicros: plan.startInclusiveSeconds * 1e6 },
+    traces,
+    dirtyHours: await readDirtyHours(database, tenantId),
   };
-  if (projectIds.length === 0) return [];
-  const dirtyHours = canReadFacts(set) ? await readDirtyHours(database, tenantId) : undefined;
   // Only the sums: ClickHouse needs longer to plan such a query than to execute it.
-  const rows = await clickhouse.query<FigureRow>(buildFigureQuery({ ...set, dirtyHours }, figures));
+  const rows = await clickhouse.query<FigureRow>(buildFigureQuery(set, figures));
   return rows.flatMap((row) => {
     const [bucket = '', id = ''] = row.grp.split(' ');
     return row.total_tokens || row.total_cost !== null ? [{ bucket: Number(bucket), id, row }] : [];
@@ -139,22 +133,24 @@ async function sumTokens({ clickhouse, database }: Deps, plan: BucketPlan, tenan
 }
 
 /**
- * Groups runs by bucket and id, such as `000003 0198…`. Runs outside of the counted hours are in no group. Tokens of a
- * trace with several roots count in the bucket of the first one, so that all strides and groupings have the same total:
- * the bucket is padded, so that the first group in order of text is the earliest.
+ * Selects the traces that count in the hours of a report, each with its bucket and id, such as `3 0198…`. Returns undefined
+ * if there can be none.
  */
-function buildGrouping(plan: BucketPlan, groupBy: Grouping): RunGrouping {
-  const write = (hour: string) =>
-    `if(${hour} >= {usage_start:Int64} AND ${hour} < {usage_end:Int64}, concat(leftPad(toString(intDiv(${hour} - {usage_origin:Int64}, {usage_stride:Int64})), 6, '0'), ' ', toString(${idSql[groupBy]})), NULL)`;
+function selectTraces(plan: BucketPlan, tenantId: string, groupBy: Grouping): MatchingRuns | undefined {
+  const { startInclusiveSeconds: start, originSeconds, strideSeconds } = plan;
+  const end = Math.min(plan.endExclusiveSeconds, lastHourSeconds);
+  if (start >= end) return undefined;
   return {
-    countsTracesOnce: true,
-    sql: write('toInt64(toUnixTimestamp(toStartOfHour(start_time)))'),
-    ...(factGroupings.includes(groupBy) ? { factsSql: write('toInt64(toUnixTimestamp(hour))') } : {}),
+    sql: `SELECT trace_id, concat(toString(intDiv(toUnixTimestamp(hour) - {usage_origin:UInt32}, {usage_stride:UInt32})), ' ', toString(${idSql[groupBy]})) AS grp
+      FROM traces FINAL WHERE tenant_id = {tenant:UUID}
+        AND hour >= toDateTime({usage_start:UInt32}, 'UTC') AND hour < toDateTime({usage_end:UInt32}, 'UTC')`,
     params: {
-      usage_start: plan.startInclusiveSeconds,
-      usage_end: plan.endExclusiveSeconds,
-      usage_origin: plan.originSeconds,
-      usage_stride: plan.strideSeconds,
+      tenant: tenantId,
+      usage_start: start,
+      usage_end: end,
+      usage_origin: originSeconds,
+      usage_stride: strideSeconds,
     },
+    settings: {},
   };
 }

@@ -30,8 +30,6 @@ export interface RunGrouping {
   readonly params?: Readonly<Record<string, QueryParameter>>;
   /** Whether all runs of a trace are always in the same group. */
   readonly keepsTracesTogether?: boolean;
-  /** Whether the calls of a trace whose roots are in several groups count in the first of them only, in order of text. */
-  readonly countsTracesOnce?: boolean;
 }
 
 export interface ListedRun {
@@ -44,6 +42,11 @@ export interface ListedRun {
 export interface RunSet {
   readonly scope: RunScope;
   readonly filter: RunFilter;
+  /**
+   * If present, all calls of these traces count, instead of those of the matching runs, and `filter` has at most a start. A
+   * query that returns `trace_id` and `grp`. A trace with several groups counts in the first of them, in order of text.
+   */
+  readonly traces?: MatchingRuns | undefined;
   /** If present, only these runs are considered, and `filter` has no conditions. */
   readonly among?: readonly RunKey[] | undefined;
   readonly groupBy?: RunGrouping | undefined;
@@ -210,8 +213,8 @@ export interface CallRange {
   readonly params: MatchingRuns['params'];
   readonly externalTable?: ExternalTable;
   /**
-   * `every`: all calls in the range count, and their ancestors are not checked. `trace`: all calls in the traces of the
-   * matching runs count; these runs are roots. `path`: calls count if they match or have a matching ancestor.
+   * `every`: all calls in the range count, and their ancestors are not checked. `trace`: all calls count in the traces of the
+   * set, or of the matching runs, which are roots. `path`: calls count if they match or have a matching ancestor.
    */
   readonly counted: 'every' | 'trace' | 'path';
   /** Condition on `run_facts`, for the calls that are read there; then `sql` selects the other calls. */
@@ -247,7 +250,7 @@ function findStoredCallRange(set: RunSet): CallRange {
   const window = boundTimeRange({ filter: { startedFromMicros }, order: 'desc' });
   // A trace that began earlier has calls in the range, and a trace whose root never arrived has calls without a root.
   // If every run matches, these calls count, and for percentiles the calls of a trace count as one run.
-  if (!isFiltered && !isGrouped && isRoot === undefined) {
+  if (!isFiltered && !isGrouped && isRoot === undefined && set.traces === undefined) {
     const range = buildScopeCondition(scope, window);
     const values = buildValueConditions({ startedFromMicros });
     return {
@@ -274,6 +277,6 @@ function findStoredCallRange(set: RunSet): CallRange {
     values: buildValueConditions({}).sql,
     params: { ...projects.params, ...keys.params, calls_from: Math.max(0, from - clockSkewMicros) },
     ...(projects.externalTable && { externalTable: projects.externalTable }),
-    counted: isRoot === true ? 'trace' : 'path',
+    counted: isRoot === true || set.traces !== undefined ? 'trace' : 'path',
   };
 }

@@ -94,7 +94,7 @@ describe.each(['before', 'after'])('tokens %s the facts are counted', (when) => 
     expect(await runFactRollUp(deps, { minAgeSeconds: 0 })).toMatchObject({ outcome: 'counted', more: false });
   });
 
-  it('are summed by project in the bucket of the root run, beside the traces', async () => {
+  it('are summed by project in the bucket of the trace, beside the traces', async () => {
     const { status, body } = await ask(`${days}&group_by=project`);
     expect(status).toBe(200);
     expect(body.stride).toEqual({ days: 1, hours: 0 });
@@ -158,8 +158,7 @@ describe('a trace with several roots', () => {
       ...{ database: api.database, organizationId: org.id, userId: org.userId },
       ...{ workspaceIds: [org.workspaceIds[0]], permissions: ['runs:write'] },
     });
-    const traceId = randomBytes(16).toString('hex');
-    const send = async (sender: string, at: string, tokens: number) => {
+    const send = async (traceId: string, sender: string, at: string, tokens: number, hasRoot = true) => {
       const [startNanos, rootId] = [BigInt(Date.parse(at)) * 1_000_000n, randomBytes(8).toString('hex')];
       const times = { startTimeUnixNano: String(startNanos), endTimeUnixNano: String(startNanos + 1_000_000n) };
       const usage = attributes({
@@ -167,22 +166,31 @@ describe('a trace with several roots', () => {
         'gen_ai.usage.output_tokens': tokens,
       });
       const call = { spanId: randomBytes(8).toString('hex'), parentSpanId: rootId, name: 'call', attributes: usage };
-      const spans = [{ spanId: rootId, name: 'turn' }, call].map((each) => span({ traceId, ...times, ...each }));
+      const root = { spanId: rootId, name: 'turn' };
+      const spans = (hasRoot ? [root, call] : [call]).map((each) => span({ traceId, ...times, ...each }));
       const headers = { 'x-api-key': sender, 'content-type': 'application/json' };
       const sent = await api.server.inject({
         ...{ method: 'POST', url: '/otel/v1/traces', headers },
         payload: request(spans),
       });
       expect(sent.statusCode).toBe(200);
+      await api.settled();
     };
-    await send(key, '2026-03-01T23:30:00Z', 1);
-    await send(key, '2026-03-01T23:40:00Z', 10);
-    await send(second, '2026-03-02T00:30:00Z', 100);
-    await api.settled();
+    const newTrace = () => randomBytes(16).toString('hex');
+    const early = newTrace();
+    await send(early, key, '2026-03-01T23:30:00Z', 1);
+    await send(early, key, '2026-03-01T23:40:00Z', 10);
+    await send(early, second, '2026-03-02T00:30:00Z', 100);
+    // The root that starts last is accepted first.
+    const late = newTrace();
+    await send(late, key, '2026-03-02T00:10:00Z', 1_000);
+    await send(late, second, '2026-03-01T23:50:00Z', 10_000);
+    // The root never arrives.
+    await send(newTrace(), key, '2026-03-02T01:00:00Z', 100_000, false);
   });
 
   it.each(['before', 'after'])(
-    'counts once, in the bucket of the first one, %s the facts are counted',
+    'counts once in adjacent reports, in the bucket in which the trace counts, %s the facts are counted',
     async (when) => {
       const deps = { database: api.database, clickhouse: api.services.clickhouse };
       await runRollUp(deps);
@@ -193,10 +201,20 @@ describe('a trace with several roots', () => {
         expect(status).toBe(200);
         return (body.usage as Row[]).map((row) => [row.time_bucket, row.traces, row.total_tokens]);
       };
+      const range = (from: string, to: string) => `start_time=${from}&end_time=${to}`;
       for (const group of ['workspace', 'project', 'user', 'api_key']) {
-        expect(await read(days, group), group).toEqual([['2026-03-01T00:00:00Z', 1, 333]]);
-        const hours = 'start_time=2026-03-01T22:00:00Z&end_time=2026-03-02T02:00:00Z';
-        expect(await read(hours, group), group).toEqual([['2026-03-01T23:00:00Z', 1, 333]]);
+        const [firstDay, secondDay] = [
+          ['2026-03-01T00:00:00Z', 1, 333],
+          ['2026-03-02T00:00:00Z', 2, 333_000],
+        ];
+        expect(await read(days, group), group).toEqual([firstDay, secondDay]);
+        expect(await read(range('2026-03-01', '2026-03-02'), group), group).toEqual([['2026-03-01T00:00:00Z', 1, 333]]);
+        expect(await read(range('2026-03-02', '2026-03-03'), group), group).toEqual([secondDay]);
+        expect(await read(range('2026-03-01T22:00:00Z', '2026-03-02T02:00:00Z'), group), group).toEqual([
+          ['2026-03-01T23:00:00Z', 1, 333],
+          ['2026-03-02T00:00:00Z', 1, 33_000],
+          ['2026-03-02T01:00:00Z', 1, 300_000],
+        ]);
       }
     },
   );
