@@ -48,7 +48,14 @@ export interface ChunkLimits {
   readonly rows: number;
   /** Maximum total size of the JSON columns in bytes. A chunk that consists of a single run may exceed this limit. */
   readonly bytes: number;
+  /**
+   * Number of stored rows after which a chunk ends, also if few of them are members. Reading a chunk takes time and memory for
+   * all rows between its ends. Default: no limit.
+   */
+  readonly storedRows?: number;
 }
+
+const lastUuid = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /**
  * Finds the next chunk: as many members of `scope` after `after` as the limits allow. If `after` is undefined, the
@@ -61,7 +68,7 @@ export interface ChunkLimits {
  *      many runs, plus further runs with the same last timestamp.
  *   2. Keys and sizes in that range are read with `FINAL`; the chunk ends at the last run that fits.
  *   3. If some of the rows were merged or are not members, the chunk is still below its limits, and the search
- *      continues after the range.
+ *      continues after the range. After `storedRows` rows the chunk ends or, if it has no member, begins there.
  *
  * @returns undefined if no member is left.
  * @throws errors of ClickHouse, or the reason of `signal`.
@@ -75,6 +82,8 @@ export async function findChunk(
 ): Promise<ExportChunk | undefined> {
   const { untilMicrosExclusive } = scope.window;
   let chunk: ExportChunk | undefined;
+  let begin = after;
+  let storedRows = 0;
   let heavyBytes = 0;
   let from = scope.window.fromMicros;
   while (from < untilMicrosExclusive) {
@@ -83,7 +92,7 @@ export async function findChunk(
       bytes: limits.bytes - (chunk?.bytes ?? 0),
       heavyBytes: maxHeavyBytes - heavyBytes,
     };
-    const range = { after: chunk?.last ?? after, window: { fromMicros: from, untilMicrosExclusive } };
+    const range = { after: chunk?.last ?? begin, window: { fromMicros: from, untilMicrosExclusive } };
     const rangeEnd = await probe(clickhouse, scope, range, missing.rows, signal);
     if (rangeEnd === undefined) break;
     const probed = { ...range, window: { fromMicros: from, untilMicrosExclusive: rangeEnd } };
@@ -92,10 +101,15 @@ export async function findChunk(
       const { ordinal, total, heavy, ...last } = found.end;
       if (chunk !== undefined && (total > missing.bytes || heavy > missing.heavyBytes)) break;
       heavyBytes += heavy;
-      chunk = { after, last, rows: (chunk?.rows ?? 0) + ordinal, bytes: (chunk?.bytes ?? 0) + total };
+      chunk = { after: begin, last, rows: (chunk?.rows ?? 0) + ordinal, bytes: (chunk?.bytes ?? 0) + total };
       if (found.isFull || chunk.rows >= limits.rows) break;
     }
     from = rangeEnd;
+    storedRows += missing.rows;
+    if (storedRows < (limits.storedRows ?? Number.POSITIVE_INFINITY)) continue;
+    if (chunk !== undefined) break;
+    begin = { startTimeMicros: rangeEnd - 1, traceId: lastUuid, runId: lastUuid };
+    storedRows = 0;
   }
   return chunk;
 }

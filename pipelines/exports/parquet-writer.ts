@@ -130,6 +130,8 @@ function findMismatch(footer: ParquetFooter, files: ChunkFiles, format: ExportFo
  * each export run.
  */
 const maxChunkBytes = 256 * 1024 ** 2;
+/** Number of stored rows after which an export starts a new file: twice those of a full file, because runs are patched. */
+const maxChunkStoredRows = 480_000;
 
 /**
  * Creates chunk sources, which read members from ClickHouse and encode them as files. Each attempt at an export run
@@ -139,11 +141,12 @@ export function createChunkSources(
   { clickhouse, encoders }: { readonly clickhouse: ClickHouse; readonly encoders: EncoderPool },
   { exportSliceRows: rows }: ExportWorkerDeps['limits'],
 ): ExportWorkerDeps['openSource'] {
+  const limits = { rows, bytes: maxChunkBytes, storedRows: maxChunkStoredRows };
   return (scope, format): ChunkSource<unknown> => {
     const encoder = encoders.borrow();
     const source: ChunkSource<ChunkFiles> = {
       count: (signal) => countMembers(clickhouse, scope, signal),
-      find: (after, signal) => findChunk(clickhouse, scope, after, { rows, bytes: maxChunkBytes }, signal),
+      find: (after, signal) => findChunk(clickhouse, scope, after, limits, signal),
       read: (chunk, folder, signal) => readChunk({ clickhouse, encoder }, { scope, chunk, format, folder }, signal),
       encode: (files, folder, signal) => encodeChunk({ encoder }, files, { folder, format }, signal),
       close: () => encoders.release(encoder),

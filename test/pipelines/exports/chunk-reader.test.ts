@@ -4,6 +4,7 @@ import { type ChunkLimits, type ExportChunk, findChunk } from '../../../pipeline
 import { buildMembersCondition, countMembers, type ExportCursor } from '../../../pipelines/exports/members.ts';
 import type { ExportScope } from '../../../pipelines/exports/record.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
+import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { Random } from '../../histories/random.ts';
@@ -165,6 +166,35 @@ describe('chunks', () => {
     expect(new Set(found).size).toBe(found.length);
     const missing = members.map(({ event }) => event.runId).filter((id) => !found.includes(id));
     expect(missing.filter((id) => !deletedIds.has(id))).toEqual([]);
+  });
+
+  it('end after a number of stored rows, also if few of them match the filter', async () => {
+    await runOnStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
+    const place = (number: number) => scope.window.fromMicros + number * 1_000;
+    const wanted = [70, 71, 95, 130, 299];
+    const events = Array.from({ length: 300 }, (_, number) =>
+      runEvent({
+        ...{ startTimeMicros: place(number), receivedAtMicros: madeMicros },
+        values: { name: wanted.includes(number) ? 'wanted' : 'other' },
+      }),
+    );
+    await insertEvents(clickhouse, events);
+    const filtered = { ...scope, conditions: parseRunFilters({ filter: 'eq(name, "wanted")' }) };
+    const limits = { rows: 10, bytes: 1e9, storedRows: 20 };
+    const chunks: ExportChunk[] = [];
+    for (let after: ExportCursor | undefined; ; after = chunks.at(-1)?.last) {
+      const chunk = await findChunk(clickhouse, filtered, after, limits);
+      if (chunk === undefined) break;
+      chunks.push(chunk);
+      expect((await listMembers(chunk)).length).toBeLessThanOrEqual(limits.storedRows + limits.rows);
+    }
+    const ends = chunks.map(({ last, rows }) => [last.startTimeMicros, rows]);
+    expect(ends).toEqual([
+      [place(71), 2],
+      [place(95), 1],
+      [place(130), 1],
+      [place(299), 1],
+    ]);
   });
 
   it('does not find a chunk in an empty window, and stops at an aborted signal', async () => {
