@@ -214,6 +214,14 @@ export class Checkpoint {
   }
 }
 
+/**
+ * Returns whether the cause of an error may pass, so that the work is repeated. The endpoint of a destination was an S3 store
+ * when the destination was created: an unknown host name or a web page comes from a store that is down, or its proxy.
+ */
+export function isTemporaryError({ class: kind, code }: RunlakeError): boolean {
+  return kind !== 'caller' || code === 'DESTINATION_ENDPOINT_INVALID';
+}
+
 type EndAttemptDeps = Pick<ExportDeps, 'database' | 'jobs' | 'logger' | 'now' | 'limits'>;
 
 export type AttemptOutcome = 'retried' | 'failed' | 'over' | 'released';
@@ -237,7 +245,7 @@ export async function endAttempt(deps: EndAttemptDeps, run: ExportRunRecord, rea
   const { logger, limits } = deps;
   if (error.code === 'DRAINING') return release(deps, run);
   const about = { err: error, exportId: run.exportId, runId: run.id, retryNumber: run.retryNumber };
-  if (error.class === 'caller' || run.retryNumber >= limits.exportRetries) {
+  if (!isTemporaryError(error) || run.retryNumber >= limits.exportRetries) {
     logger.error(about, 'a bulk export run failed');
     return fail(deps, run, error);
   }

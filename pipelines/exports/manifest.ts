@@ -1,6 +1,7 @@
 import { formatWithRemedy, isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import { isTemporaryError } from './checkpoint.ts';
 import { type ExportWorkerDeps, readClock } from './export-deps.ts';
 import { buildManifestKey, buildPartKey, type ExportRecord, toExportFormat } from './record.ts';
 import { endExport, enqueueWaitingExports, finishExport } from './states.ts';
@@ -34,7 +35,7 @@ export async function completeExport(
       await store.close();
     }
   } catch (err) {
-    if (!isRunlakeError(err) || err.class !== 'caller') throw err;
+    if (!isRunlakeError(err) || isTemporaryError(err)) throw err;
     deps.logger.error({ err, exportId: of.id }, 'cannot write the manifest of a bulk export');
     await finishExport(deps, of.id, {
       to: 'FAILED',

@@ -119,7 +119,7 @@ describe('an export that starts', () => {
       );
       return made.id;
     };
-    const failing = (code: 'DESTINATION_ACCESS_DENIED' | 'DESTINATION_UNAVAILABLE') => ({
+    const failing = (code: `DESTINATION_${'ACCESS_DENIED' | 'ENDPOINT_INVALID' | 'UNAVAILABLE'}`) => ({
       ...shop.deps,
       openStore: async (destination: Parameters<ExportWorkerDeps['openStore']>[0]) => ({
         ...(await shop.deps.openStore(destination)),
@@ -128,10 +128,10 @@ describe('an export that starts', () => {
     });
     const { signal } = new AbortController();
     const now = await finished();
-    await expect(coordinateExport(failing('DESTINATION_UNAVAILABLE'), now, signal)).rejects.toMatchObject({
-      code: 'DESTINATION_UNAVAILABLE',
-    });
-    expect((await shop.read(now)).status).toBe('RUNNING');
+    for (const code of ['DESTINATION_UNAVAILABLE', 'DESTINATION_ENDPOINT_INVALID'] as const) {
+      await expect(coordinateExport(failing(code), now, signal)).rejects.toMatchObject({ code });
+      expect((await shop.read(now)).status).toBe('RUNNING');
+    }
     await sweepExports(shop.deps);
     await shop.work();
     expect(await shop.read(now)).toMatchObject({ status: 'COMPLETED', manifestAt: expect.any(String) });

@@ -60,6 +60,7 @@ const temporary = [
   ['CLICKHOUSE_QUERY_FAILED', 'find'],
   ['DESTINATION_UNAVAILABLE', 'upload'],
   ['DESTINATION_OBJECT_DAMAGED', 'upload'],
+  ['DESTINATION_ENDPOINT_INVALID', 'upload'],
   ['EXPORT_FILE_INVALID', 'encode'],
   ['PARQUET_ENCODER_FAILED', 'encode'],
   ['WORK_FILE_UNUSABLE', 'encode'],
@@ -68,14 +69,12 @@ const temporary = [
   ['INTERNAL', 'encode'],
 ] as const;
 /**
- * Errors that the owner of the destination must fix: credentials, permissions, bucket and address, and whether they
- * exist.
+ * Errors that the owner of the destination must fix: credentials, permissions and bucket, and whether they exist.
  */
 const permanent = [
   ['DESTINATION_ACCESS_DENIED', 'upload'],
   ['DESTINATION_BUCKET_NOT_VALID', 'upload'],
   ['DESTINATION_KEY_UNKNOWN', 'upload'],
-  ['DESTINATION_ENDPOINT_INVALID', 'upload'],
   ['DESTINATION_ENDPOINT_NOT_ALLOWED', 'upload'],
   ['DESTINATION_OBJECT_MISSING', 'upload'],
   ['DESTINATION_TYPE_OFF', 'open'],
