@@ -1,5 +1,5 @@
 import { formatWithRemedy, isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { ObjectStore } from '../../infra/objects/object-store.ts';
+import { createDestinationError, type ObjectStore } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { isTemporaryError } from './checkpoint.ts';
 import { type ExportWorkerDeps, readClock } from './export-deps.ts';
@@ -259,7 +259,10 @@ async function checkFile(
   const key = buildPartKey(of, { id: file.runId, startTime: file.startTime }, file.part);
   try {
     const stat = await store.stat(key, { signal });
-    if (stat === undefined) return 'it is missing';
+    if (stat === undefined) {
+      await confirmMissing(file, key, store, signal);
+      return 'it is missing';
+    }
     if (stat.bytes !== file.bytes) return `it has ${stat.bytes} bytes, but ${file.bytes} were written`;
     return stat.etag === undefined || file.etag === null || stat.etag === file.etag
       ? 'present'
@@ -270,6 +273,30 @@ async function checkFile(
     // A recorded ETag means that this file was readable when it was written.
     return file.etag === null ? 'unreadable' : 'it can no longer be read, and may be missing';
   }
+}
+
+/**
+ * Confirms that a file is missing. A response to HEAD has no body, and status 404 may be that of a proxy whose store is down.
+ *
+ * @throws an error after which the check is repeated.
+ */
+async function confirmMissing(
+  { path }: RecordedFile,
+  key: string,
+  store: ObjectStore,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await store.get(key, { maxBytes: 1, signal });
+  } catch (error) {
+    if (isRunlakeError(error) && !isTemporaryError(error)) return;
+    throw error;
+  }
+  throw createDestinationError(
+    'DESTINATION_UNAVAILABLE',
+    { step: 'read', location: path },
+    'the object was missing, and then was there',
+  );
 }
 
 async function storeCheckTimes(database: Database, files: readonly RecordedFile[]): Promise<void> {

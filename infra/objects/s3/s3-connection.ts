@@ -80,7 +80,7 @@ function toS3Error(raw: unknown, call: ObjectCall, location: string): RunlakeErr
   }
   if (status === undefined) return toConnectionError(raw, call, location);
   const responseText = `the response was ${status}${name === undefined ? '' : ` ${name}`}`;
-  if (status === 404 && call.step === 'read')
+  if (status === 404 && call.step === 'read' && isFromStore)
     return runlakeError('DESTINATION_OBJECT_MISSING', { where: call.location });
   if (status >= 500 && status !== 501) return createDestinationError(unavailableCode, call, responseText, raw);
   if (status === 408 || status === 429) return createDestinationError(unavailableCode, call, responseText, raw);

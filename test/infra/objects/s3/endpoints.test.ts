@@ -149,6 +149,10 @@ describe('an endpoint with', () => {
     });
   });
 
+  it('a page that is not found is no missing object', async () => {
+    await expect(open(await page(404)).get('object', { maxBytes: 1 })).rejects.toMatchObject(invalid);
+  });
+
   it('a redirect is not followed', async () => {
     let asked = 0;
     const elsewhere = await web((_request, response) => {
