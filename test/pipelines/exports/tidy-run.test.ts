@@ -58,9 +58,10 @@ describe('the pending upload of an ended run', () => {
     const { exportId, runId } = await started();
     await shop.worker(failing()).attempt(runId);
     await cancelExport(shop.deps, shop.workspaceId, exportId);
-    const away = { ...shop.deps, openStore: async () => Promise.reject(runlakeError('DESTINATION_UNAVAILABLE')) };
-    await sweepExports(away);
-    expect((await runOf(exportId)).pendingUpload).not.toBeNull();
+    for (const code of ['DESTINATION_UNAVAILABLE', 'DESTINATION_ENDPOINT_INVALID'] as const) {
+      await sweepExports({ ...shop.deps, openStore: async () => Promise.reject(runlakeError(code)) });
+      expect((await runOf(exportId)).pendingUpload).not.toBeNull();
+    }
     await sweepExports(shop.deps);
     expect((await runOf(exportId)).pendingUpload).toBeNull();
   });
