@@ -58,7 +58,7 @@ const permissionTable = {
   'model-prices:manage': ['Create, change and delete prices of models.', 'workspace', false],
   'bulk-exports:read': ['List and read bulk exports and their destinations.', 'workspace', true],
   'bulk-exports:manage': [
-    'Create and cancel bulk exports, and create and change their destinations.',
+    'Create and cancel bulk exports, which contain runs and feedback, and create and change their destinations.',
     'workspace',
     false,
   ],
