@@ -216,10 +216,12 @@ export class Checkpoint {
 
 /**
  * Returns whether the cause of an error may pass, so that the work is repeated. The endpoint of a destination was an S3 store
- * when the destination was created: an unknown host name or a web page comes from a store that is down, or its proxy.
+ * when the destination was created: an unknown host name or a web page comes from a store that is down, or its proxy. The
+ * same applies to default credentials: the S3 client asks the metadata service of the machine once, for a second.
  */
-export function isTemporaryError({ class: kind, code }: RunlakeError): boolean {
-  return kind !== 'caller' || code === 'DESTINATION_ENDPOINT_INVALID';
+export function isTemporaryError({ class: kind, code, cause }: RunlakeError): boolean {
+  const lacksCredentials = (cause as Error | undefined)?.name === 'CredentialsProviderError';
+  return kind !== 'caller' || code === 'DESTINATION_ENDPOINT_INVALID' || lacksCredentials;
 }
 
 type EndAttemptDeps = Pick<ExportDeps, 'database' | 'jobs' | 'logger' | 'now' | 'limits'>;

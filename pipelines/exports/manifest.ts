@@ -268,7 +268,7 @@ async function checkFile(
       ? 'present'
       : 'it has other content';
   } catch (error) {
-    if (!isRunlakeError(error) || error.code !== 'DESTINATION_ACCESS_DENIED') throw error;
+    if (!isRunlakeError(error) || error.code !== 'DESTINATION_ACCESS_DENIED' || isTemporaryError(error)) throw error;
     // Without the permission to list objects, S3 denies access to a missing object instead of reporting it as missing.
     // A recorded ETag means that this file was readable when it was written.
     return file.etag === null ? 'unreadable' : 'it can no longer be read, and may be missing';

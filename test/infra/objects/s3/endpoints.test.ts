@@ -2,11 +2,12 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
 import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
 import { parseCertificates } from '../../../../infra/tls/trusted-authorities.ts';
+import { isTemporaryError } from '../../../../pipelines/exports/checkpoint.ts';
 import { checkDestination } from '../../../../pipelines/exports/destinations/check-destination.ts';
 import { authorityFile, serverCertificate } from '../../tls/certificates.ts';
 
@@ -151,6 +152,22 @@ describe('an endpoint with', () => {
 
   it('a page that is not found is no missing object', async () => {
     await expect(open(await page(404)).get('object', { maxBytes: 1 })).rejects.toMatchObject(invalid);
+  });
+
+  it('default credentials whose metadata service does not respond in time', async () => {
+    for (const name of ['AWS_ACCESS_KEY_ID', 'AWS_PROFILE', 'AWS_CONTAINER_CREDENTIALS_RELATIVE_URI'])
+      vi.stubEnv(name, undefined);
+    vi.stubEnv('AWS_SHARED_CREDENTIALS_FILE', '/dev/null');
+    vi.stubEnv('AWS_CONFIG_FILE', '/dev/null');
+    vi.stubEnv('AWS_EC2_METADATA_SERVICE_ENDPOINT', await web(() => undefined));
+    cleanUps.push(() => vi.unstubAllEnvs());
+    const limited = { ...limits, callTimeoutMs: 5_000 };
+    const error = await checked(await page(200), { credentials: undefined, limits: limited });
+    expect(error).toMatchObject({
+      code: 'DESTINATION_ACCESS_DENIED',
+      message: expect.stringContaining('no credentials'),
+    });
+    expect(isTemporaryError(error)).toBe(true);
   });
 
   it('a redirect is not followed', async () => {
