@@ -98,11 +98,13 @@ interface MemberCount {
   readonly late: number;
 }
 
+const hourMicros = 3_600_000_000;
 /** Timeout for counting. Counting may be slow, because one day may contain a hundred million runs. */
 const countTimeoutMs = 900_000;
 
 /**
- * Counts the runs in the window of a scope, excluding deleted and expired runs.
+ * Counts the runs in the window of a scope, excluding deleted and expired runs. A filter may read all runs of the traces in the
+ * window, so a window with more than `maxFilteredRows` stored rows is counted hour by hour.
  *
  * @throws errors of ClickHouse, or the reason of `signal`.
  */
@@ -110,7 +112,34 @@ export async function countMembers(
   clickhouse: ClickHouse,
   scope: ExportScope,
   signal?: AbortSignal,
+  maxFilteredRows = 2_000_000,
 ): Promise<MemberCount> {
+  const { fromMicros, untilMicrosExclusive: until } = scope.window;
+  const rows = scope.conditions === undefined ? 0 : await countStoredRows(clickhouse, scope, signal);
+  const stepMicros = rows > maxFilteredRows ? hourMicros : until - fromMicros;
+  let [members, late] = [0, 0];
+  for (let from = fromMicros; from < until; from += stepMicros) {
+    const window = { fromMicros: from, untilMicrosExclusive: Math.min(from + stepMicros, until) };
+    const count = await countWindow(clickhouse, { ...scope, window }, signal);
+    members += count.members;
+    late += count.late;
+  }
+  return { members, late };
+}
+
+async function countStoredRows(clickhouse: ClickHouse, scope: ExportScope, signal?: AbortSignal): Promise<number> {
+  const { sql, params } = buildMembersCondition(scope, {});
+  const [row] = await clickhouse.query<{ rows: number }>({
+    name: 'count-stored',
+    sql: `SELECT count() AS rows FROM runs WHERE ${sql}`,
+    params,
+    timeoutMs: countTimeoutMs,
+    ...(signal && { signal }),
+  });
+  return row?.rows ?? 0;
+}
+
+async function countWindow(clickhouse: ClickHouse, scope: ExportScope, signal?: AbortSignal): Promise<MemberCount> {
   const condition = buildMembersCondition(scope, {});
   const filter = buildMembersFilter(scope, condition);
   const [row] = await clickhouse.query<MemberCount>({

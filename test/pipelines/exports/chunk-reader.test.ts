@@ -9,7 +9,15 @@ import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { Random } from '../../histories/random.ts';
 import { seed as firstSeed } from '../../house/seed.ts';
-import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../runs/run-events.ts';
+import {
+  deriveUuid,
+  insertEvents,
+  noonMicros,
+  otherProjectId,
+  projectId,
+  runEvent,
+  tenantId,
+} from '../runs/run-events.ts';
 import { wholeDay } from './exporting.ts';
 
 let stores: FreshStores;
@@ -195,6 +203,44 @@ describe('chunks', () => {
       [place(130), 1],
       [place(299), 1],
     ]);
+  });
+
+  it('are counted hour by hour if a filter would read very many rows at once', async () => {
+    await runOnStoredTable(clickhouse, 'runs', (stored) => `TRUNCATE TABLE ${stored}`);
+    const hourMicros = 3_600_000_000;
+    const window = { fromMicros: scope.window.fromMicros + 1_800_000_000, untilMicrosExclusive: noonMicros + 1 };
+    // Traces that begin before the window or span several hours.
+    const events = Array.from({ length: 24 }, (_, hour) => {
+      const traceId = deriveUuid('trace', hour);
+      const traceTimeMicros = scope.window.fromMicros + hour * hourMicros;
+      const call = { traceId, traceTimeMicros, startTimeMicros: traceTimeMicros + 1.5 * hourMicros };
+      return [
+        runEvent({
+          traceId,
+          runId: traceId,
+          startTimeMicros: traceTimeMicros,
+          receivedAtMicros: madeMicros + (hour % 2),
+        }),
+        runEvent({ ...call, receivedAtMicros: madeMicros, values: { runType: 'llm', totalTokens: 100 } }),
+      ];
+    });
+    await insertEvents(clickhouse, events.flat());
+    const asked: number[] = [];
+    const watched: ClickHouse = {
+      ...clickhouse,
+      query: async (query) => {
+        if (query.name === 'count-members') asked.push(Number(query.params?.until) - Number(query.params?.from));
+        return clickhouse.query(query);
+      },
+    };
+    const filtered = { ...scope, window, conditions: parseRunFilters({ filter: 'gt(total_tokens, 50)' }) };
+    const whole = await countMembers(watched, filtered);
+    expect(asked).toHaveLength(1);
+    expect(await countMembers(watched, filtered, undefined, 3)).toEqual(whole);
+    expect(asked.slice(1)).toHaveLength(12);
+    expect(Math.max(...asked.slice(1))).toBe(hourMicros);
+    // Roots from one to twelve o'clock, of which every other one is late, and calls from half past one to half past eleven.
+    expect(whole).toEqual({ members: 6 + 11, late: 6 });
   });
 
   it('does not find a chunk in an empty window, and stops at an aborted signal', async () => {
