@@ -57,7 +57,7 @@ const sharing = [
   'test/pipelines/deployments/{host,mask-secrets,revision-logs,states,unpack-tarball}.test.ts',
   'test/pipelines/agents/{assistants,auth,checkpoints,crons,graphs,requests,runs,store,threads,webhooks}/*.test.ts',
   'test/pipelines/agents/{open-deployment,streams/gaps,streams/publisher,streams/stream-hub,traces/child-runs}.test.ts',
-  'test/pipelines/exports/{deleted-workspace,object-keys,overlap,pace,states,withdrawn-leave,work-folders}.test.ts',
+  'test/pipelines/exports/{confirm-missing,deleted-workspace,object-keys,overlap,pace,states,withdrawn-leave,work-folders}.test.ts',
   'test/pipelines/exports/{derived-values,each-at-most,fair-attempts,progress-never-falls,schedules,tidy-run,destinations/*}.test.ts',
   'test/schemas/**/*.test.ts',
   'test/stack/{fetch-pinned,stack-settings}.test.ts',

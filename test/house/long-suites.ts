@@ -164,6 +164,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/pipelines/datasets/source-runs.test.ts': 5,
   'test/pipelines/datasets/version-histories.test.ts': 10,
   'test/pipelines/deployments/build-source.test.ts': 45,
+  'test/pipelines/exports/confirm-missing.test.ts': 4,
   'test/pipelines/exports/derived-values.test.ts': 9,
   'test/pipelines/exports/export-run.test.ts': 45,
   'test/pipelines/exports/histories.test.ts': 73,

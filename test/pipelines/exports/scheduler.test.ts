@@ -209,29 +209,6 @@ describe('the check of files', () => {
     expect(await countChecked()).toBe(50);
   });
 
-  it('does not take a page of a proxy, an object that is there again, or lost credentials for a missing file', async () => {
-    await open();
-    const id = await addFinished(1);
-    const place = { step: 'read', reason: 'r', where: 'w' };
-    const page = runlakeError('DESTINATION_ENDPOINT_INVALID', place);
-    for (const get of [() => Promise.reject(page), async () => Buffer.from('x')]) {
-      const openStore: ExportWorkerDeps['openStore'] = async (destination) => ({
-        ...(await shop.deps.openStore(destination)),
-        stat: async () => undefined,
-        get,
-      });
-      await sweepExports({ ...shop.deps, openStore });
-      expect((await shop.read(id)).status).toBe('RUNNING');
-    }
-    await shop.database.execute(`UPDATE bulk_export_files SET etag = 'e'`);
-    const cause = Object.assign(new Error('none'), { name: 'CredentialsProviderError' });
-    const withoutCredentials = runlakeError('DESTINATION_ACCESS_DENIED', place, { cause });
-    await sweepExports(withStat(() => Promise.reject(withoutCredentials)).deps);
-    expect((await shop.read(id)).status).toBe('RUNNING');
-    await sweepExports(shop.deps);
-    expect(await shop.read(id)).toMatchObject({ status: 'FAILED', statusReason: expect.stringContaining('missing') });
-  });
-
   it('does not ask for each file of a destination that denies reading', async () => {
     await open();
     const id = await addFinished(200);
