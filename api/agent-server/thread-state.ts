@@ -106,6 +106,7 @@ export const updateThreadState = defineAgentOperation({
     'THREAD_BUSY',
     'CHECKPOINT_NOT_FOUND',
     'STATE_UPDATE_INVALID',
+    'CLOCK_BEHIND',
     'GRAPH_NODE_UNKNOWN',
     ...graphErrors,
   ],

@@ -201,6 +201,11 @@ export const agentErrors = {
     'Another process has taken over the run on thread {thread}.',
     'No action is needed: the other process continues the run.',
   ),
+  CLOCK_BEHIND: transient(
+    503,
+    "The newest state of thread '{thread}' was written {seconds} s in the future, by the clock of this process.",
+    'Synchronise the clocks of all hosts that run agent servers, and wait until the clock has passed that time.',
+  ),
   STATE_NOT_OWN: terminal(
     500,
     "The run cannot write state of thread '{thread}': it may write only to its own thread.",

@@ -13,6 +13,7 @@ import {
 import type pg from 'pg';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { retryWhileUnavailable } from '../../../infra/postgres/database-error.ts';
+import { pause } from '../../../infra/timeouts/backoff.ts';
 import { splitThreadKey } from './copy-checkpoints.ts';
 import { GatheredWrites } from './gathered-writes.ts';
 import { buildWriteParameters, consumedResumeSql, deleteThreadSql, writeSql } from './leased-statements.ts';
@@ -77,6 +78,31 @@ function findReason(value: unknown): string {
   return 'it contains a value that JSON cannot represent';
 }
 
+/** Maximum difference between the clocks of two processes that a saver waits for. */
+const maxClockDifferenceMs = 10_000;
+/** Milliseconds between the epoch of UUIDs, 1582-10-15, and that of Unix. */
+const uuidEpochMs = 12_219_292_800_000;
+
+/**
+ * Returns the time in the id of a checkpoint, which LangGraph takes from the clock of its process; undefined if the id is
+ * not a UUID of version 6.
+ */
+function readCheckpointTimeMs(checkpointId: string): number | undefined {
+  const [, high, middle, low] = /^([0-9a-f]{8})-([0-9a-f]{4})-6([0-9a-f]{3})-/i.exec(checkpointId) ?? [];
+  return low === undefined ? undefined : Number(BigInt(`0x${high}${middle}${low}`) / 10_000n) - uuidEpochMs;
+}
+
+/** Waits until the clock of this process is past the time of a checkpoint. @throws CLOCK_BEHIND */
+async function waitUntilPast({ checkpoint_id: id, thread_id: key }: StoredTuple): Promise<void> {
+  const behindMs = (readCheckpointTimeMs(id) ?? Number.NEGATIVE_INFINITY) - Date.now();
+  if (behindMs < 0) return;
+  if (behindMs > maxClockDifferenceMs) {
+    const thread = splitThreadKey(key)?.threadId ?? key;
+    throw runlakeError('CLOCK_BEHIND', { thread, seconds: Math.ceil(behindMs / 1_000) });
+  }
+  await pause(behindMs + 1);
+}
+
 /**
  * Returns true if `error` means that nothing was written because the lease was lost: another process owns the run, or
  * the run has ended.
@@ -97,6 +123,10 @@ export function isLeaseLost(error: unknown): boolean {
  * A process that takes over the run must change that row, so it waits for the commit of a statement in progress. Later
  * statements of this saver find no row in step 1. Because a batch is one statement, a crash leaves no partial batch.
  *
+ * The state of a thread is its checkpoint with the highest id, which begins with a time. If the clock of the process that
+ * wrote it is ahead, a saver with a lease waits before it returns the checkpoint, because those that follow it would have
+ * lower ids, and the state in them would be lost.
+ *
  * A channel version is a number plus a random suffix. Without the suffix, two branches of a thread would use the same
  * versions, and the saver does not overwrite an existing blob.
  */
@@ -106,6 +136,8 @@ export class LeasedSaver extends BaseCheckpointSaver {
   readonly #early: EarlyAckOptions | undefined;
   /** Writes by thread key. A lease is valid for one thread only. */
   readonly #writes = new Map<string, GatheredWrites>();
+  /** Highest id of a checkpoint that this saver has written. */
+  #newestId = '';
 
   /** @param lease If undefined, the saver is read-only. */
   constructor(pool: pg.Pool, lease?: Lease, earlyAcks?: EarlyAckOptions) {
@@ -126,6 +158,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
     return `${String(before + 1).padStart(16, '0')}.${randomBytes(8).toString('hex')}` as unknown as number;
   }
 
+  /** @throws CLOCK_BEHIND */
   override async getTuple(config: RunnableConfig): Promise<CheckpointTuple | undefined> {
     await this.settled();
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
@@ -137,7 +170,9 @@ export class LeasedSaver extends BaseCheckpointSaver {
         : `${selectTuplesSql} WHERE thread_id = $1 AND checkpoint_ns = $2 ORDER BY checkpoint_id DESC LIMIT 1`,
       values: hasCheckpointId ? [thread_id, checkpoint_ns, checkpoint_id] : [thread_id, checkpoint_ns],
     });
-    return rows[0] && toTuple(this.serde, rows[0]);
+    if (rows[0] === undefined) return undefined;
+    if (this.#lease !== undefined && rows[0].checkpoint_id > this.#newestId) await waitUntilPast(rows[0]);
+    return toTuple(this.serde, rows[0]);
   }
 
   /** Lists checkpoints, newest first. Reads them in pages whose size in bytes is limited. */
@@ -194,6 +229,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
       blobs,
     };
     await this.#getWrites(thread_id).add({ checkpoints: [part], writes: [] });
+    if (checkpoint.id > this.#newestId) this.#newestId = checkpoint.id;
     return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } };
   }
 

@@ -1,4 +1,6 @@
+import { v6 as uuidv6 } from 'uuid';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { buildThreadKey } from '../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { leaseThread } from '../../../pipelines/agents/threads/update-thread-state.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -59,4 +61,28 @@ it('wait for the update of another process, but not for a run', async () => {
   await client.runs.create(threadId!, 'steps', { input: { steps: 1 } });
   await expect(busy.updating).rejects.toThrow('409');
   await busy.lease.release();
+});
+
+it('are not lost if the process that wrote the state before them has a clock that is ahead', async () => {
+  const { client, database } = server;
+  const { thread_id: threadId } = await client.threads.create({ graphId: 'steps' });
+  /** Gives the newest checkpoint the id that it would have if the clock of its process were ahead. */
+  const setClockAhead = async () => {
+    const key = buildThreadKey(server.services.agents.deploymentId, threadId);
+    const id = uuidv6({ msecs: Date.now() + 500 });
+    const changed = await database.execute(
+      `UPDATE agents.checkpoints SET checkpoint_id = $2, checkpoint = jsonb_set(checkpoint, '{id}', to_jsonb($2::text))
+       WHERE thread_id = $1 AND checkpoint_id = (SELECT max(checkpoint_id) FROM agents.checkpoints WHERE thread_id = $1)`,
+      [key, id],
+    );
+    expect(changed).toBe(1);
+  };
+  await client.threads.updateState(threadId, { values: { log: ['a'] }, asNode: '__start__' });
+  await setClockAhead();
+  await other.client.threads.updateState(threadId, { values: { log: ['b'] }, asNode: '__start__' });
+  expect((await client.threads.getState(threadId)).values).toMatchObject({ log: ['a', 'b'] });
+  await setClockAhead();
+  const values = await client.runs.wait(threadId, 'steps', { input: { steps: 1, text: 'hop' } });
+  expect(values).toMatchObject({ log: ['a', 'b', 'hop 1'] });
+  expect((await client.threads.getState(threadId)).values).toEqual(values);
 });
