@@ -71,6 +71,46 @@ export async function retryWhileUnavailable<Result>(execute: () => Promise<Resul
   }
 }
 
+/**
+ * Creates a row whose id the caller has chosen. If the connection breaks during the commit, the outcome is unknown: then
+ * returns what `find` finds, because a client that repeated the request would get a second row.
+ *
+ * @param find returns undefined if the row does not exist.
+ * @throws the error of `create` if the row does not exist, or if Postgres stays unavailable.
+ */
+export async function createOrFind<Result>(
+  create: () => Promise<Result>,
+  find: () => Promise<Result | undefined>,
+): Promise<Result> {
+  try {
+    return await create();
+  } catch (error) {
+    if (!isUnavailable(error) || !isOutcomeUnknown(error)) throw error;
+    const deadlineMs = performance.now() + retryTimeoutMs;
+    for (let attempt = 0; ; attempt++) {
+      try {
+        const found = await find();
+        if (found === undefined) throw error;
+        return found;
+      } catch (failure) {
+        if (failure === error || !isUnavailable(failure) || performance.now() > deadlineMs) throw error;
+        await pause(computeBackoffMs(attempt, 50, 1_000));
+      }
+    }
+  }
+}
+
+function isUnavailable(error: unknown): error is RunlakeError {
+  return isRunlakeError(error) && error.code === 'DATABASE_UNAVAILABLE';
+}
+
+/** Returns false if the statement was not sent, or if Postgres rolled it back. */
+function isOutcomeUnknown(error: RunlakeError): boolean {
+  const state = getSqlState(error);
+  if (state !== undefined) return state.startsWith('57P');
+  return (error.cause as NodeJS.ErrnoException | undefined)?.code !== 'ECONNREFUSED';
+}
+
 /** Returns true if Postgres refused the values or the form of a statement, so that it would refuse it again. */
 export function isRefusedStatement(error: unknown): boolean {
   return isRunlakeError(error) && (error.code === 'TEXT_NOT_STORABLE' || error.code === 'DATABASE_QUERY_FAILED');

@@ -3,6 +3,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import { type ReadClock, readDatabaseClock } from '../../../infra/postgres/clock.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { createOrFind } from '../../../infra/postgres/database-error.ts';
 import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { enforceLimit } from '../../tenants/enforce-limit.ts';
 import { readSchedule } from './schedule.ts';
@@ -24,7 +25,8 @@ export async function createCron(
   { maxCrons, now = readDatabaseClock }: { readonly maxCrons: number; readonly now?: ReadClock },
 ): Promise<Cron> {
   requireStorableJson(cron.metadata, ['body', 'metadata']);
-  return database.transaction(async (tx) => {
+  const cronId = randomUUID();
+  const create = async (tx: Sql) => {
     const next = computeNextRunDate(cron, await now(tx));
     if (cron.thread_id !== null) {
       // Lock the thread, so that it is not deleted before the cron exists. Afterwards, deleting the thread also deletes
@@ -42,7 +44,7 @@ export async function createCron(
        RETURNING ${cronColumns}`,
       [
         deploymentId,
-        randomUUID(),
+        cronId,
         cron.assistant_id,
         cron.thread_id,
         cron.schedule,
@@ -67,7 +69,11 @@ export async function createCron(
       },
     );
     return created as Cron;
-  });
+  };
+  return createOrFind(
+    () => database.transaction(create),
+    () => findCron(database, deploymentId, cronId),
+  );
 }
 
 /**
@@ -208,11 +214,16 @@ const notifyCronsSql = "SELECT pg_notify('agent_crons', $1)";
 
 /** Reads a cron. @throws CRON_NOT_FOUND */
 export async function readCron(sql: Sql, deploymentId: string, cronId: string): Promise<Cron> {
+  const cron = await findCron(sql, deploymentId, cronId);
+  if (cron === undefined) throw runlakeError('CRON_NOT_FOUND', { cron: cronId });
+  return cron;
+}
+
+async function findCron(sql: Sql, deploymentId: string, cronId: string): Promise<Cron | undefined> {
   const [cron] = await sql.query<Cron>(
     `SELECT ${cronColumns} FROM agents.crons WHERE deployment_id = $1 AND cron_id = $2`,
     [deploymentId, cronId],
   );
-  if (cron === undefined) throw runlakeError('CRON_NOT_FOUND', { cron: cronId });
   return cron;
 }
 

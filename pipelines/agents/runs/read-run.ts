@@ -6,23 +6,30 @@ import { findProject } from '../traces/root-run.ts';
 import type { Run, RunKwargs, RunStatus } from './run.ts';
 import { runColumns } from './run-row.ts';
 
+interface RunIds {
+  readonly threadId: string;
+  readonly runId: string;
+}
+
 /**
  * Reads a run, even if its thread is hidden.
  *
  * @throws RUN_NOT_FOUND
  */
-export async function readRun(
-  sql: Sql,
-  deploymentId: string,
-  { threadId, runId }: { readonly threadId: string; readonly runId: string },
-): Promise<Run> {
+export async function readRun(sql: Sql, deploymentId: string, ids: RunIds): Promise<Run> {
+  const run = await findRun(sql, deploymentId, ids);
+  if (run === undefined) throw runlakeError('RUN_NOT_FOUND', { run: ids.runId });
+  return run;
+}
+
+/** Like {@link readRun}, but returns undefined if there is no such run. */
+export async function findRun(sql: Sql, deploymentId: string, { threadId, runId }: RunIds): Promise<Run | undefined> {
   const [run] = await sql.query<Run>(
     `SELECT ${runColumns} FROM agents.runs
      WHERE deployment_id = $1 AND thread_id = $2 AND run_id = $3 AND NOT removed`,
     [deploymentId, threadId, runId],
     { name: 'agents_read_run' },
   );
-  if (run === undefined) throw runlakeError('RUN_NOT_FOUND', { run: runId });
   return run;
 }
 

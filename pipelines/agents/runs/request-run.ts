@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { createOrFind } from '../../../infra/postgres/database-error.ts';
 import { requireWithin } from '../../../infra/postgres/page-within.ts';
 import {
   type Assistant,
@@ -14,6 +15,7 @@ import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
 import { findThreadHead, type ThreadHead } from '../threads/thread.ts';
 import type { ThreadTtl } from '../threads/write-threads.ts';
 import { createRunIfAssistantUnchanged, type ThreadAccess } from './create-run.ts';
+import { findRun } from './read-run.ts';
 import type { Run } from './run.ts';
 import { type RunRequest, type RunRules, readRunRequest } from './run-request.ts';
 
@@ -135,7 +137,10 @@ async function createRunForAssistant(
       ? endUser && { sender: endUser }
       : { sender: { ...sender, workspaceId, ...endUser } }),
   };
-  const run = await createRunIfAssistantUnchanged(database, deploymentId, newRun, seenAt);
+  const run = await createOrFind<Run | undefined>(
+    () => createRunIfAssistantUnchanged(database, deploymentId, newRun, seenAt),
+    () => findRun(database, deploymentId, ids),
+  );
   deps.wake();
   if (run === undefined) return undefined;
   return { deploymentId, run, cancelOnDisconnect };

@@ -1,0 +1,95 @@
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { openDatabase } from '../../../../infra/postgres/pool.ts';
+import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { RecentAssistants } from '../../../../pipelines/agents/assistants/assistant.ts';
+import { countCrons, createCron } from '../../../../pipelines/agents/crons/write-crons.ts';
+import { listRuns } from '../../../../pipelines/agents/runs/read-run.ts';
+import { requestRun } from '../../../../pipelines/agents/runs/request-run.ts';
+import { type FaultProxy, openFaultProxy } from '../../../crash/fault-proxy.ts';
+import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { makeAgentRows } from '../crons/agent-rows.ts';
+
+/** The connection to Postgres breaks after a commit, before its answer arrives. */
+
+let stores: FreshStores;
+let proxy: FaultProxy;
+let viaProxy: ReturnType<typeof openDatabase>;
+let rows: Awaited<ReturnType<typeof makeAgentRows>>;
+beforeAll(async () => {
+  stores = await freshStores();
+  const url = new URL(stores.databaseUrl);
+  proxy = await openFaultProxy([{ host: url.hostname, port: Number(url.port) }]);
+  url.port = String(proxy.ports[0]);
+  viaProxy = openDatabase({ url: url.href, logger: createLogger('silent', 'test'), timeoutMs: 10_000 });
+});
+afterAll(async () => {
+  await viaProxy?.close();
+  await proxy?.close();
+  await stores?.close();
+});
+beforeEach(async () => {
+  rows = await makeAgentRows(stores.database);
+});
+
+/** Breaks all connections when the request with `text` is answered, before the answer arrives. */
+async function loseAnswer(text: string): Promise<void> {
+  await proxy.hold('answered', (message) => message.includes(text));
+  proxy.away(true);
+  setTimeout(() => proxy.away(false), 100);
+}
+
+const startRun = (multitaskStrategy: 'enqueue' | 'interrupt') =>
+  requestRun(
+    {
+      deploymentId: rows.deploymentId,
+      organizationId: rows.deploymentId,
+      database: viaProxy,
+      hub: undefined as never,
+      wake: () => undefined,
+      recentAssistants: new RecentAssistants(),
+      getNodes: () => undefined,
+      threadTtl: undefined,
+      copiesHeader: () => false,
+      webhooks: { check: () => undefined },
+      acceptsFeedbackKeys: false,
+    },
+    {
+      request: { assistant_id: rows.assistantId, input: { text: 'a' }, multitask_strategy: multitaskStrategy },
+      threadId: rows.threadId,
+      sender: { userId: rows.deploymentId, keyId: rows.deploymentId, workspaceId: undefined },
+      headers: {},
+    },
+  );
+
+it.each(['enqueue', 'interrupt'] as const)('a run is created once, with the strategy %s', async (strategy) => {
+  const lost = loseAnswer('agents.add_run');
+  const { run } = await startRun(strategy);
+  await lost;
+  const listed = await listRuns(stores.database, rows.deploymentId, rows.threadId, { limit: 9, offset: 0 });
+  expect(listed).toEqual([run]);
+  expect(run).toMatchObject({ status: 'pending', kwargs: { input: { text: 'a' } } });
+});
+
+it('a run that was not created is refused', async () => {
+  const lost = proxy
+    .hold('before', (message) => message.includes('agents.add_run'))
+    .then(() => {
+      proxy.away(true);
+      setTimeout(() => proxy.away(false), 100);
+    });
+  await expect(startRun('enqueue')).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE', status: 503 });
+  await lost;
+  expect(await listRuns(stores.database, rows.deploymentId, rows.threadId, { limit: 9, offset: 0 })).toEqual([]);
+});
+
+it('a cron is created once', async () => {
+  const lost = loseAnswer('COMMIT');
+  const cron = {
+    ...{ assistant_id: rows.assistantId, thread_id: rows.threadId, schedule: '0 9 * * *', timezone: null },
+    ...{ end_time: null, on_run_completed: null, enabled: true, payload: {}, metadata: {}, user_id: null },
+  };
+  const created = await createCron(viaProxy, rows.deploymentId, cron, { maxCrons: 10 });
+  await lost;
+  expect(created).toMatchObject({ thread_id: rows.threadId, enabled: true });
+  expect(await countCrons(stores.database, rows.deploymentId, {})).toBe(1);
+});
