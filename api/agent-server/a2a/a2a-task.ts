@@ -4,7 +4,7 @@ import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-erro
 import { isJsonObject } from '../../../infra/json/json-value.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
-import { readRunEnd } from '../../../pipelines/agents/runs/published-ends.ts';
+import { isWaitingAfterRun, readRunEnd } from '../../../pipelines/agents/runs/published-ends.ts';
 import { findThreadOfRun, readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.ts';
 import type { Run } from '../../../pipelines/agents/runs/run.ts';
@@ -104,14 +104,15 @@ export async function readRunTask(
   if (assistantId !== undefined && run.assistant_id !== assistantId)
     throw runlakeError('RUN_NOT_FOUND', { run: ids.runId });
   const hasEnded = run.status !== 'pending' && run.status !== 'running';
-  const lastState = hasEnded ? await readRunState(agents, ids) : undefined;
-  const needsInput = run.status === 'success' && lastState?.isHead === true && lastState.state.next.length > 0;
+  const isWaiting = run.status === 'success' && (await isWaitingAfterRun(database, deploymentId, ids));
+  const lastState = hasEnded ? await readRunState(agents, ids, isWaiting) : undefined;
+  const needsInput = isWaiting && lastState !== undefined;
   const task = { taskId: run.run_id, contextId: run.thread_id };
   const buildAgentMessage = (parts: readonly MessagePart[]): A2aMessage => ({
     ...{ kind: 'message', role: 'agent', parts, messageId: `${run.run_id}-status` },
     ...task,
   });
-  const message = needsInput ? buildAgentMessage(toInterruptParts(lastState.state)) : await readFailureMessage();
+  const message = needsInput ? buildAgentMessage(toInterruptParts(lastState)) : await readFailureMessage();
   return {
     kind: 'task',
     id: run.run_id,
@@ -121,9 +122,9 @@ export async function readRunTask(
       timestamp: run.updated_at,
       ...(message && { message }),
     },
-    history: historyLength === 0 ? [] : readMessages(lastState?.state.values, task).slice(-historyLength),
+    history: historyLength === 0 ? [] : readMessages(lastState?.values, task).slice(-historyLength),
     artifacts:
-      run.status === 'success' && !needsInput && lastState ? [buildArtifact(run.run_id, lastState.state.values)] : [],
+      run.status === 'success' && !needsInput && lastState ? [buildArtifact(run.run_id, lastState.values)] : [],
   };
 
   async function readFailureMessage(): Promise<A2aMessage | undefined> {
@@ -133,16 +134,22 @@ export async function readRunTask(
   }
 }
 
-/** Returns the last state that a run stored. `isHead` is true if it is still the newest state of the thread. */
-async function readRunState(agents: Agents, { threadId, runId }: TaskIds) {
+/**
+ * Returns the last state that a run stored. If the thread waits for input since the run, this is its newest state: a run
+ * that answers an interrupt and reaches the next one in the same step stores no state of its own.
+ */
+async function readRunState(
+  agents: Agents,
+  { threadId, runId }: TaskIds,
+  isWaiting: boolean,
+): Promise<ThreadState | undefined> {
   const readNewestState = async (metadata?: object): Promise<ThreadState | undefined> =>
     JSON.parse(
       await readThreadHistory(agents, threadId, { limit: 1, ...(metadata && { metadata: { ...metadata } }) }),
     )[0];
   const newestState = await readNewestState();
-  if (newestState?.metadata.run_id === runId) return { state: newestState, isHead: true };
-  const state = await readNewestState({ run_id: runId });
-  return state && { state, isHead: false };
+  if (isWaiting || newestState?.metadata.run_id === runId) return newestState;
+  return readNewestState({ run_id: runId });
 }
 
 function toInterruptParts({ interrupts }: ThreadState): MessagePart[] {
@@ -226,7 +233,10 @@ export async function startTask(
     assistant_id: assistant.assistant_id,
     if_not_exists: 'create' as const,
     stream_mode: ['messages-tuple'],
-    ...(resumedTask ? { command: { resume: buildResumeValue(content) } } : { input: buildInput(content, message) }),
+    ...(resumedTask
+      ? // If a concurrent reply has already started a run, this one is rejected: it would answer the next interrupt.
+        { command: { resume: buildResumeValue(content) }, multitask_strategy: 'reject' as const }
+      : { input: buildInput(content, message) }),
   };
   const params = { thread_id: resumedTask ? resumedTask.threadId : (requestedContextId ?? uuidv7()) };
   const { run, reader } = await executeRequestPart(input.request, waitForRun, { params, body }, (part) =>

@@ -149,6 +149,21 @@ export async function readRunEnd(
   return rows[0];
 }
 
+/** Returns true if a run was the last one of its thread and left it waiting, at an interrupt or a breakpoint. */
+export async function isWaitingAfterRun(
+  sql: Sql,
+  deploymentId: string,
+  run: { readonly threadId: string; readonly runId: string },
+): Promise<boolean> {
+  const rows = await sql.query(
+    `SELECT FROM agents.runs run JOIN agents.threads thread USING (deployment_id, thread_id)
+     WHERE run.deployment_id = $1 AND run.thread_id = $2 AND run.run_id = $3
+       AND run.status = 'success' AND thread.starts = run.thread_start AND thread.rest_status = 'interrupted'`,
+    [deploymentId, run.threadId, run.runId],
+  );
+  return rows.length > 0;
+}
+
 /**
  * The end event of a graph run carries its final values, unless they are large. Large values are stored for some
  * minutes in the transaction that ends the run, because the next run soon overwrites the values of the thread. Large
@@ -185,7 +200,7 @@ export function deleteExpiredFinalValues(database: Database, deploymentId: strin
   return database.execute(
     `DELETE FROM agents.final_values WHERE (deployment_id, run_id) IN (
        SELECT deployment_id, run_id FROM agents.final_values
-       WHERE deployment_id = $1 AND expires_at < clock_timestamp() LIMIT 100 FOR UPDATE SKIP LOCKED)`,
+       WHERE deployment_id = $1 AND expires_at < now() LIMIT 100 FOR UPDATE SKIP LOCKED)`,
     [deploymentId],
   );
 }

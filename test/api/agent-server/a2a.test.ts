@@ -1,6 +1,7 @@
 import { type Message, Role, type StreamResponse, type Task, TaskState } from '@a2a-js/sdk';
 import { isLegacyAgentCard, LegacyJsonRpcTransport, parseLegacyAgentCard } from '@a2a-js/sdk/compat/v0_3/client';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { leaseThread } from '../../../pipelines/agents/threads/update-thread-state.ts';
 import { addOrganization } from '../start-api.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -86,6 +87,37 @@ describe('message/send', () => {
       expect(done.artifacts[0]?.parts).toMatchObject([data({ result: 'answered: yes' })]);
       await expect(client.sendMessage(sendParams([text('again')], location))).rejects.toThrow('does not need input');
     }
+  });
+
+  it('accepts one of two replies to a task, so that the other does not answer the next question', async () => {
+    const { result: asked } = await rpc('inquiring', 'message/send', message([{ kind: 'data', data: {} }]));
+    expect(asked.status.state).toBe('input-required');
+    const { contextId, id: taskId } = asked;
+    const reply = (word: string) =>
+      rpc('inquiring', 'message/send', {
+        ...message(words(word), { contextId, taskId }),
+        configuration: { blocking: false },
+      });
+    const { database, services } = agent;
+    // While the thread is leased, no run of it begins.
+    const lease = await leaseThread(database, services.agents.deploymentId, contextId, 60_000);
+    const accepted = await reply('first');
+    expect((await reply('again')).error).toMatchObject({ code: -32602, message: expect.stringContaining('busy') });
+    await lease.release();
+    const { id } = accepted.result;
+    await vi.waitFor(async () => {
+      expect((await rpc('inquiring', 'tasks/get', { id, contextId })).result.status).toMatchObject({
+        state: 'input-required',
+        message: { parts: [{ data: { interrupts: [{ value: 'two?' }] } }] },
+      });
+    });
+    expect((await rpc('inquiring', 'tasks/get', { id: taskId, contextId })).result.status.state).toBe('completed');
+    const next = await rpc('inquiring', 'message/send', message(words('second'), { contextId, taskId: id }));
+    expect(next.result).toMatchObject({
+      artifacts: [],
+      status: { state: 'input-required', message: { parts: [{ data: { interrupts: [{ value: 'three?' }] } }] } },
+    });
+    expect(await agent.client.runs.list(contextId)).toHaveLength(3);
   });
 
   it('responds at once in non-blocking mode', async () => {
