@@ -129,9 +129,9 @@ interface FollowDeps {
 
 /**
  * Attaches a reader to an existing run. If the run is resumable, its events are stored and the reader starts at
- * `requestedStart`. Otherwise the reader starts at the next event.
+ * `requestedStart`. Otherwise the reader starts at the first event that arrives after this call.
  *
- * Reads the row of the run again after the reader is attached, so that no end is missed. If the run is unfinished, the
+ * Reads the row of the run after the reader is attached, so that no end is missed. If the run is unfinished, the
  * reader receives its end. If the run has ended, a reader that starts at the next event is closed. Any other reader
  * returns the stored events and finishes; if the end is not yet in the log, the reader first waits until an executor
  * has published the end.
@@ -144,16 +144,20 @@ export async function followRun(
   requestedStart: RunReadStart,
 ): Promise<{ readonly run: Run; readonly reader: StreamReader }> {
   const { deploymentId, database, hub } = deps;
-  const run = await readRun(database, deploymentId, ids);
-  const from = run.kwargs.resumable ? requestedStart : 'now';
-  const reader = await hub.readRun({ deploymentId, ...ids }, from);
+  // Before the row is read, because the run may publish events meanwhile.
+  let reader = await hub.readRun({ deploymentId, ...ids }, 'now');
   try {
+    const run = await readRun(database, deploymentId, ids);
+    if (requestedStart === 'now' || !run.kwargs.resumable) {
+      if (hasEnded(run)) reader.close();
+      return { run, reader };
+    }
+    reader.close();
+    reader = await hub.readRun({ deploymentId, ...ids }, requestedStart);
     const { status } = hasEnded(run) ? run : await readRun(database, deploymentId, ids);
-    if (!hasEnded({ status })) return { run, reader };
-    if (from === 'now') reader.close();
-    else {
+    if (hasEnded({ status })) {
       const attempt = await readUnpublishedAttempt(deps, ids.runId);
-      if (attempt === undefined || isPastEnd(from, attempt)) void reader.finish();
+      if (attempt === undefined || isPastEnd(requestedStart, attempt)) void reader.finish();
     }
     return { run, reader };
   } catch (error) {

@@ -63,3 +63,28 @@ test('follows an ended run to its unpublished end in the log, without reading it
   expect(await Promise.all(following)).toEqual([['1-1', '1-2', '1-end'], ['1-2', '1-end'], ['1-end'], ['1-end']]);
   expect(queries).toBe(2 * positions.length);
 });
+
+test('a reader from now on gets the events that are published while the row of the run is read', async () => {
+  const { database } = under.stores;
+  const { thread_id: threadId, run_id: runId } = await createRun(database, deploymentId, newRun(undefined));
+  const stream = newStream({ deploymentId, threadId, runId });
+  const publish = async () => {
+    const writer = under.publisher().open(stream);
+    await writer.write([chunk('a'), chunk('b')]);
+    await writer.settled();
+  };
+  let hasPublished = false;
+  const publishing: typeof database = {
+    ...database,
+    query: async (...query: Parameters<typeof database.query>) => {
+      const rows = await database.query(...query);
+      if (!hasPublished) await publish();
+      hasPublished = true;
+      return rows as never;
+    },
+  };
+  const { reader } = await followRun({ deploymentId, database: publishing, hub }, { threadId, runId }, 'now');
+  const reading = all(reader);
+  await under.publisher().publishEnd(makeRunEnd(stream));
+  expect((await reading).map(idOf)).toEqual(['1-1', '1-2', '1-end']);
+});
