@@ -3,6 +3,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { enforceLimit } from '../../tenants/enforce-limit.ts';
+import { deletionTimeoutMs } from '../delete-agent-rows.ts';
 import { removeRuns } from '../runs/delete-run.ts';
 import { updateThreadStatus } from '../runs/lock-thread.ts';
 import type { GraphConfig } from '../runs/run.ts';
@@ -176,9 +177,13 @@ export async function updateAssistant(
   });
 }
 
+/** Maximum number of threads whose runs one transaction removes: requests to these threads wait for the commit. */
+const maxThreadsPerTransaction = 100;
+
 /**
  * Deletes an assistant with its versions and runs. With `deleteThreads` it also deletes the threads whose metadata
- * names the assistant: most of them before the assistant, because one transaction for all could take too long.
+ * names the assistant. Most threads and runs are deleted before the assistant, because one transaction for all could take
+ * too long.
  *
  * @param served the graph whose system assistant this is, if it is served. Its assistant is created again as it was first,
  *   because runs that name the graph need it.
@@ -193,39 +198,57 @@ export async function deleteAssistant(
     served,
   }: { readonly deleteThreads?: boolean | undefined; readonly served?: SystemAssistantInput | undefined } = {},
 ): Promise<void> {
+  await resolveAssistant(database, deploymentId, assistantId);
   if (deleteThreads) {
     const threads = await database.query<{ thread_id: string }>(
-      `SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND metadata @> $2
-         AND EXISTS (SELECT FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $3)`,
-      [deploymentId, { assistant_id: assistantId }, assistantId],
+      'SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND metadata @> $2',
+      [deploymentId, { assistant_id: assistantId }],
     );
     const threadIds = threads.map(({ thread_id }) => thread_id);
     await pruneThreads(database, deploymentId, { threadIds, strategy: 'delete' });
   }
-  await database.transaction(async (tx) => {
-    const deleted = await tx.execute('DELETE FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2', [
-      deploymentId,
-      assistantId,
-    ]);
-    if (deleted === 0) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistantId });
-    const lockThreads = async (condition: string, value: unknown) => {
-      const rows = await tx.query<{ thread_id: string }>(
-        `SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND ${condition} ORDER BY thread_id FOR UPDATE`,
-        [deploymentId, value],
-      );
-      return rows.map(({ thread_id }) => thread_id);
-    };
-    if (deleteThreads) {
-      await removeThreads(tx, deploymentId, await lockThreads('metadata @> $2', { assistant_id: assistantId }));
-    }
-    const usedThreadIds = await lockThreads(
-      'thread_id IN (SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND assistant_id = $2)',
-      assistantId,
-    );
-    await removeRuns(tx, deploymentId, usedThreadIds, assistantId);
-    for (const threadId of usedThreadIds) await updateThreadStatus(tx, deploymentId, threadId);
-    if (served !== undefined) await ensureSystemAssistant(tx, deploymentId, served);
-  });
+  const removeSomeRuns = (tx: Sql) => removeAssistantRuns(tx, deploymentId, assistantId, maxThreadsPerTransaction);
+  while ((await database.transaction(removeSomeRuns)) > 0);
+  await database.transaction(
+    async (tx) => {
+      const deleted = await tx.execute('DELETE FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2', [
+        deploymentId,
+        assistantId,
+      ]);
+      if (deleted === 0) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistantId });
+      if (deleteThreads) {
+        const threadIds = await lockThreads(tx, deploymentId, 'metadata @> $2', { assistant_id: assistantId });
+        await removeThreads(tx, deploymentId, threadIds);
+      }
+      await removeAssistantRuns(tx, deploymentId, assistantId);
+      if (served !== undefined) await ensureSystemAssistant(tx, deploymentId, served);
+    },
+    { timeoutMs: deletionTimeoutMs },
+  );
+}
+
+/** Removes the runs of an assistant from all its threads, or from up to `maxThreads`. @returns the number of threads. */
+async function removeAssistantRuns(
+  tx: Sql,
+  deploymentId: string,
+  assistantId: string,
+  maxThreads?: number,
+): Promise<number> {
+  const limit = maxThreads === undefined ? '' : `LIMIT ${maxThreads}`;
+  const used = `thread_id IN (
+    SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND assistant_id = $2 AND NOT removed ${limit})`;
+  const threadIds = await lockThreads(tx, deploymentId, used, assistantId);
+  await removeRuns(tx, deploymentId, threadIds, assistantId);
+  for (const threadId of threadIds) await updateThreadStatus(tx, deploymentId, threadId);
+  return threadIds.length;
+}
+
+async function lockThreads(tx: Sql, deploymentId: string, condition: string, value: unknown): Promise<string[]> {
+  const rows = await tx.query<{ thread_id: string }>(
+    `SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND ${condition} ORDER BY thread_id FOR UPDATE`,
+    [deploymentId, value],
+  );
+  return rows.map(({ thread_id }) => thread_id);
 }
 
 /**

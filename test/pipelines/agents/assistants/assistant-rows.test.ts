@@ -164,6 +164,47 @@ describe('assistants', () => {
   });
 });
 
+it('an assistant with very many runs is deleted in transactions that lock few threads', async () => {
+  const deploymentId = await rows.newDeployment();
+  const { assistant_id: id } = await createAssistant(
+    ...[database, deploymentId, { graphId: 'agent', ifExists: 'raise' } as const, { maxAssistants: 9 }],
+  );
+  await database.execute(
+    `WITH thread AS (
+       INSERT INTO agents.threads (deployment_id, thread_id, status)
+       SELECT $1, gen_random_uuid(), 'busy' FROM generate_series(1, 250) RETURNING thread_id)
+     INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, status, end_published)
+     SELECT $1, thread_id, gen_random_uuid(), $2, 'agent', '{}', status, status = 'success' OR NULL
+     FROM thread, (VALUES ('success'), ('pending')) AS run (status)`,
+    [deploymentId, id],
+  );
+  const locked: number[] = [];
+  const counting: Database = {
+    ...database,
+    transaction: (work, options) =>
+      database.transaction(async (tx) => {
+        const result = await work(tx);
+        const [held] = await tx.query<{ threads: number }>(
+          'SELECT count(*) AS threads FROM agents.threads WHERE deployment_id = $1 AND xmin = pg_current_xact_id()::xid',
+          [deploymentId],
+        );
+        locked.push(held!.threads);
+        return result;
+      }, options),
+  };
+  await deleteAssistant(counting, deploymentId, id);
+  expect(Math.max(...locked)).toBeLessThanOrEqual(100);
+  expect(locked.reduce((sum, count) => sum + count)).toBe(250);
+  const left = (condition: string) =>
+    database.query(`SELECT FROM agents.runs WHERE deployment_id = $1 AND ${condition}`, [deploymentId]);
+  expect(await left('NOT removed')).toHaveLength(0);
+  expect(await left(`removed AND status = 'interrupted'`)).toHaveLength(250);
+  const busy = await database.query(`SELECT FROM agents.threads WHERE deployment_id = $1 AND status = 'busy'`, [
+    deploymentId,
+  ]);
+  expect(busy).toHaveLength(0);
+});
+
 describe('search', () => {
   const names = ['Alpha', 'beta', 'ALPHABET', '100%_'];
   beforeAll(async () => {
