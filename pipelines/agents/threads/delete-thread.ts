@@ -19,7 +19,10 @@ const threadsPerTransaction = 50;
  * @throws THREAD_NOT_FOUND
  */
 export async function deleteThread(database: Database, deploymentId: string, threadId: string): Promise<void> {
-  const deleted = await database.transaction((tx) => removeThreads(tx, deploymentId, [threadId]));
+  // A client whose deletion fails repeats it, so it must not fail because the history is long.
+  const deleted = await database.transaction((tx) => removeThreads(tx, deploymentId, [threadId]), {
+    timeoutMs: deletionTimeoutMs,
+  });
   if (deleted === 0) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
 }
 
@@ -79,7 +82,7 @@ function pruneTogether(
   threadIds: readonly string[],
   strategy: TtlStrategy,
 ): Promise<number> {
-  return database.transaction(async (tx) => {
+  const prune = async (tx: Sql) => {
     if (strategy === 'delete') return removeThreads(tx, deploymentId, threadIds);
     const rows = await tx.query<{ thread_id: string }>(
       `SELECT thread_id FROM agents.threads
@@ -91,7 +94,8 @@ function pruneTogether(
     const keys = rows.map((row) => buildThreadKey(deploymentId, row.thread_id));
     if (keys.length > 0) await keepLatestCheckpoint(tx, keys);
     return rows.length;
-  });
+  };
+  return database.transaction(prune, { timeoutMs: deletionTimeoutMs });
 }
 
 /**
@@ -103,24 +107,34 @@ function pruneTogether(
  */
 export async function expireThreads(database: Database, deploymentId: string, signal?: AbortSignal): Promise<number> {
   let count = 0;
-  while (!signal?.aborted && (await expireThread(database, deploymentId, signal))) count += 1;
+  // The threads that a sweep has passed over stay until the next one: very many may have crons.
+  for (let from = '-infinity'; !signal?.aborted; count += 1) {
+    const expiredAt = await expireThread(database, deploymentId, from, signal);
+    if (expiredAt === undefined) break;
+    from = expiredAt;
+  }
   return count;
 }
 
-/** @returns whether there was an expired thread. */
-function expireThread(database: Database, deploymentId: string, signal: AbortSignal | undefined): Promise<boolean> {
+/** Handles the first thread that expired at `from` or later. @returns when it expired; undefined if there is none. */
+function expireThread(
+  database: Database,
+  deploymentId: string,
+  from: string,
+  signal: AbortSignal | undefined,
+): Promise<string | undefined> {
   const expire = async (tx: Sql) => {
-    const [thread] = await tx.query<{ thread_id: string; ttl_strategy: TtlStrategy }>(
-      `SELECT thread_id, ttl_strategy FROM agents.threads
-       WHERE deployment_id = $1 AND expires_at <= clock_timestamp() AND status <> 'busy'
+    const [thread] = await tx.query<{ thread_id: string; ttl_strategy: TtlStrategy; expires_at: string }>(
+      `SELECT thread_id, ttl_strategy, expires_at FROM agents.threads
+       WHERE deployment_id = $1 AND expires_at BETWEEN $2 AND now() AND status <> 'busy'
          AND (write_until IS NULL OR write_until <= clock_timestamp())
          AND (ttl_strategy <> 'delete' OR NOT EXISTS (
            SELECT FROM agents.crons cron WHERE cron.deployment_id = $1 AND cron.thread_id = threads.thread_id
              AND cron.enabled AND cron.next_run_date IS NOT NULL))
        ORDER BY expires_at LIMIT 1 FOR UPDATE SKIP LOCKED`,
-      [deploymentId],
+      [deploymentId, from],
     );
-    if (thread === undefined) return false;
+    if (thread === undefined) return undefined;
     const { thread_id: threadId, ttl_strategy: strategy } = thread;
     if (strategy === 'delete') await removeThreads(tx, deploymentId, [threadId], { hidden: true });
     else {
@@ -131,7 +145,7 @@ function expireThread(database: Database, deploymentId: string, signal: AbortSig
         threadId,
       ]);
     }
-    return true;
+    return thread.expires_at;
   };
   // A sweep that fails would find the same thread again.
   return database.transaction((tx) => endOnAbort(database, tx, signal, () => expire(tx)), {

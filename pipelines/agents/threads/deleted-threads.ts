@@ -72,7 +72,7 @@ export function createDeletedThreadPurge({
       `UPDATE agents.deleted_threads SET purge_at = clock_timestamp() + ${retryPause}
        WHERE deployment_id = $1 AND thread_id IN (
          SELECT thread_id FROM agents.deleted_threads deleted
-         WHERE deployment_id = $1 AND purge_at <= clock_timestamp() AND NOT EXISTS (
+         WHERE deployment_id = $1 AND purge_at <= now() AND NOT EXISTS (
            SELECT FROM agents.runs run
            WHERE run.thread_id = deleted.thread_id AND run.deployment_id = $1 AND run.removed
          )

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Sql } from '../../../../infra/postgres/database.ts';
 import {
   type CronFilter,
   countCrons,
@@ -81,6 +82,47 @@ describe('cron rows', () => {
     expect(await readCron(database, deploymentId, cronId)).toMatchObject({ thread_id: threadId });
     await updateCron(database, deploymentId, cronId, { enabled: false });
     expect(await expireThreads(database, deploymentId)).toBe(1);
+  });
+
+  it('keep their threads, which are read once in a sweep, however many other threads expire', async () => {
+    const { database } = stores;
+    const { deploymentId, assistantId } = rows;
+    const addThreads = (count: number, expiry: string) =>
+      database.query<{ thread_id: string }>(
+        `INSERT INTO agents.threads (deployment_id, thread_id, ttl_strategy, ttl_minutes, expires_at)
+         SELECT $1, gen_random_uuid(), 'delete', 9, now() + $3::interval FROM generate_series(1, $2) RETURNING thread_id`,
+        [deploymentId, count, expiry],
+      );
+    const kept = await addThreads(200, '-2 min');
+    await database.execute(
+      `INSERT INTO agents.crons (deployment_id, cron_id, assistant_id, thread_id, schedule, next_run_date, payload)
+       SELECT $1, gen_random_uuid(), $2, thread, '0 9 * * *', now(), '{}' FROM unnest($3::uuid[]) thread`,
+      [deploymentId, assistantId, kept.map(({ thread_id }) => thread_id)],
+    );
+    await addThreads(20, '-1 min');
+    await addThreads(1_000, '1 h');
+    let read = 0;
+    const countReads = async (tx: Sql) =>
+      (
+        await tx.query<{ rows: number }>(
+          "SELECT idx_tup_fetch AS rows FROM pg_stat_xact_user_tables WHERE relid = 'agents.threads'::regclass",
+        )
+      )[0]!.rows;
+    const counting: typeof database = {
+      ...database,
+      transaction: (work, options) =>
+        database.transaction(async (tx) => {
+          // As in a large table.
+          for (const plan of ['seqscan', 'bitmapscan']) await tx.execute(`SET LOCAL enable_${plan} = off`);
+          const before = await countReads(tx);
+          const result = await work(tx);
+          read += (await countReads(tx)) - before;
+          return result;
+        }, options),
+    };
+    expect(await expireThreads(counting, deploymentId)).toBe(20);
+    expect(read).toBeLessThan(600);
+    expect(await expireThreads(database, deploymentId)).toBe(0);
   });
 
   it('are updated field by field; only a change of their times recomputes the next run date', async () => {

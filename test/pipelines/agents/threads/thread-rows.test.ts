@@ -256,19 +256,27 @@ describe('threads with a time to live', () => {
     expect(await readThread(database, org, busy)).toMatchObject({ status: 'idle' });
   });
 
-  it('expire even if the deletion of their history takes longer than other statements may', async () => {
-    const { thread_id: id } = await make({ ttl: { minutes: 9, strategy: 'delete' } });
-    await rows.checkpoint(buildThreadKey(org, id), '1');
-    await expireNow(id);
-    const limited = openDatabase({ url: rows.stores.databaseUrl, logger, timeoutMs: 3_000 });
+  it('expire, and are deleted and pruned, even if that takes longer than other statements may', async () => {
+    const threads = Array.from({ length: 4 }, () => make({ ttl: { minutes: 9, strategy: 'delete' } }));
+    const [expired, deleted, pruned, other] = (await Promise.all(threads)).map(({ thread_id }) => thread_id);
+    for (const id of [expired, deleted, pruned, other])
+      for (const n of ['1', '2']) await rows.checkpoint(buildThreadKey(org, id!), n);
+    await expireNow(expired!);
+    const limited = openDatabase({ url: rows.stores.databaseUrl, logger, timeoutMs: 1_500 });
     try {
-      await onDeletion('agents.checkpoints', 'PERFORM pg_sleep(4)', async () => {
-        expect(await expireThreads(limited, org)).toBe(1);
+      await onDeletion('agents.checkpoints', 'PERFORM pg_sleep(1)', async () => {
+        const [count] = await Promise.all([
+          expireThreads(limited, org),
+          deleteThread(limited, org, deleted!),
+          pruneThreads(limited, org, { threadIds: [pruned!, other!], strategy: 'delete' }),
+        ]);
+        expect(count).toBe(1);
       });
     } finally {
       await limited.close();
     }
-    await expect(readThread(database, org, id)).rejects.toMatchObject(missing);
+    for (const id of [expired, deleted, pruned, other])
+      await expect(readThread(database, org, id!)).rejects.toMatchObject(missing);
   });
 
   it('expire one after the other, until the sweep is stopped', async () => {
