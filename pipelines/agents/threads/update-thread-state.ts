@@ -19,6 +19,7 @@
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { runExclusiveForAll } from '../../../infra/fairness/run-exclusive.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { retryWhileUnavailable } from '../../../infra/postgres/database-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import { buildThreadKey, requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
@@ -221,16 +222,16 @@ async function updateGraphThread(
       throw runlakeError('STATE_UPDATE_INVALID', { reason: 'the graph has no checkpointer' });
     const { checkpoint: newCheckpoint, state, interrupts } = updatedState;
     const { values, next } = state;
-    const threadStart = await recordThreadState(database, deploymentId, threadId, lease.token, {
-      values,
-      next,
-      interrupts,
-    });
+    // The update is stored. A client whose request fails repeats it, and it would be applied twice.
+    const threadStart = await retryWhileUnavailable(() =>
+      recordThreadState(database, deploymentId, threadId, lease.token, { values, next, interrupts }),
+    );
     if (threadStart > 0)
       await deps.publishState?.({ deploymentId, threadId, threadStart, updateId: lease.token, state });
     return newCheckpoint;
   } finally {
-    await lease.release();
+    // Otherwise the lease expires.
+    await retryWhileUnavailable(() => lease.release()).catch(() => undefined);
   }
 }
 

@@ -5,6 +5,9 @@ import { RecentAssistants } from '../../../../pipelines/agents/assistants/assist
 import { countCrons, createCron } from '../../../../pipelines/agents/crons/write-crons.ts';
 import { listRuns } from '../../../../pipelines/agents/runs/read-run.ts';
 import { requestRun } from '../../../../pipelines/agents/runs/request-run.ts';
+import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
+import { leaseThread, updateThreadState } from '../../../../pipelines/agents/threads/update-thread-state.ts';
+import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
 import { type FaultProxy, openFaultProxy } from '../../../crash/fault-proxy.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { makeAgentRows } from '../crons/agent-rows.ts';
@@ -92,4 +95,30 @@ it('a cron is created once', async () => {
   await lost;
   expect(created).toMatchObject({ thread_id: rows.threadId, enabled: true });
   expect(await countCrons(stores.database, rows.deploymentId, {})).toBe(1);
+});
+
+it.each([
+  ['its result is written to the row of the thread', 'starts = starts + 1'],
+  ['its lease is released', 'write_token = NULL'],
+])('an update of the state is applied once, if the connection breaks when %s', async (_, statement) => {
+  const { database } = stores;
+  const { deploymentId } = rows;
+  const thread = { metadata: { graph_id: 'echo' }, ifExists: 'raise' } as const;
+  const { thread_id: threadId } = await createThread(database, deploymentId, thread);
+  let updates = 0;
+  const checkpoint = { thread_id: threadId, checkpoint_ns: '', checkpoint_id: '1' };
+  const pool = {
+    query: async () => {
+      updates += 1;
+      return JSON.stringify({ checkpoint, state: { values: { n: updates }, next: [] }, interrupts: {} });
+    },
+  };
+  const lost = loseAnswer(statement);
+  const deps = { database: viaProxy, deploymentId, pool };
+  expect(await updateThreadState(deps, threadId, { updates: [[{ values: { n: 1 } }]] })).toEqual(checkpoint);
+  await lost;
+  expect(updates).toBe(1);
+  expect(await readThread(database, deploymentId, threadId)).toMatchObject({ values: { n: 1 } });
+  // The lease is released.
+  await leaseThread(database, deploymentId, threadId, 60_000);
 });
