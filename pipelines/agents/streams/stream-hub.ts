@@ -1,5 +1,5 @@
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import type { EventLog } from '../../../infra/event-log/event-log.ts';
+import type { EventLog, LogPosition } from '../../../infra/event-log/event-log.ts';
 import { poll } from '../../../infra/timeouts/poll.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { readAttemptOutcome, readRunStream, readThreadStream } from '../../streams/read-streams.ts';
@@ -66,9 +66,14 @@ export async function openStreamHub(options: StreamHubOptions): Promise<StreamHu
   const readers = new Set<StreamSubscription>();
   const evictionTimer = setInterval(() => ringBuffer.evictExpiredRecords(), evictionIntervalMs).unref();
 
-  async function waitForLogEnd(signal: AbortSignal): Promise<void> {
-    const position = await log.position(streamEvents).catch(() => ({}));
-    await poll(() => tail.hasDelivered(position), { intervalMs: pollIntervalMs, timeoutMs: storeTimeoutMs, signal });
+  /** Waits until the follower has delivered all records that are in the log now. @returns whether it has. */
+  async function waitForLogEnd(signal: AbortSignal): Promise<boolean> {
+    let position: LogPosition | undefined;
+    const hasArrived = async () => {
+      position ??= await log.position(streamEvents).catch(() => undefined);
+      return position !== undefined && tail.hasDelivered(position);
+    };
+    return poll(hasArrived, { intervalMs: pollIntervalMs, timeoutMs: storeTimeoutMs, signal });
   }
 
   function follow(

@@ -18,7 +18,7 @@
  *   4. If records were evicted before the reader reached them, it reads the stored rows; if the events are not stored,
  *      it ends with an error.
  *   5. The reader ends after the end event of its run. After a call to `finish`, it ends at the end of the ring
- *      buffer.
+ *      buffer, with an error if events of the log have not arrived there in time.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EventLog, LogPosition } from '../../../infra/event-log/event-log.ts';
@@ -50,8 +50,11 @@ export interface FollowedStream {
    * ended.
    */
   readAttemptOutcome(event: StreamedEvent, signal: AbortSignal): Promise<AttemptOutcome | undefined>;
-  /** Resolves when this process has received all records that are in the log at the time of the call. */
-  arrived(signal: AbortSignal): Promise<void>;
+  /**
+   * Resolves when this process has received all records that are in the log at the time of the call; with false, if this
+   * takes too long or the log is unavailable.
+   */
+  arrived(signal: AbortSignal): Promise<boolean>;
   /** Called once, when the reader is closed. */
   onClosed(): void;
 }
@@ -75,6 +78,8 @@ export class StreamSubscription implements StreamReader {
   readonly #closing = new AbortController();
   #wake: () => void = () => {};
   #isFinishing = false;
+  /** Whether the events that were in the log when the reader began to finish have arrived. */
+  #hasArrived = false;
   /** Whether the reader has yielded the end event of its run. */
   #hasEnded = false;
   /** Whether the next event comes from the ring buffer, and not from stored rows. */
@@ -98,7 +103,7 @@ export class StreamSubscription implements StreamReader {
   }
 
   async finish(): Promise<void> {
-    await this.#stream.arrived(this.#closing.signal);
+    this.#hasArrived = await this.#stream.arrived(this.#closing.signal);
     this.#isFinishing = true;
     this.#wake();
   }
@@ -146,6 +151,8 @@ export class StreamSubscription implements StreamReader {
         this.#isReadingRecords = false;
         if (this.#hasEnded) return;
       } else if (this.#isFinishing) {
+        // The last events are missing.
+        if (!this.#hasArrived) throw runlakeError('STREAM_INCOMPLETE');
         return;
       } else {
         await new Promise<void>((wake) => {

@@ -123,7 +123,8 @@ export interface StreamReader extends AsyncIterable<StreamedEvent> {
    */
   ready?(): StreamedEvent | undefined;
   /**
-   * Tells the reader that no further event will be published, so that it ends after the events that are in the log now.
+   * Tells the reader that no further event will be published, so that it ends after the events that are in the log now;
+   * with STREAM_INCOMPLETE, if these do not arrive in time.
    * Resolves when these events have arrived in this process; the iteration continues meanwhile.
    */
   finish(): Promise<void>;

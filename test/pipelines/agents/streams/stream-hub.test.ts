@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
+import type { StreamHubOptions } from '../../../../pipelines/agents/streams/stream-hub.ts';
 import type { StreamedEvent, StreamReader } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { until } from '../../../infra/until.ts';
 import { deriveUuid } from '../../runs/run-events.ts';
@@ -264,6 +266,37 @@ test('a reader opened after the end ends on finish; close ends a reader at once'
   const left = reading(await other.readRun(newRun(), 'start'));
   await other.close();
   await left.ended;
+});
+
+test('a reader that finishes while the log is unavailable yields what has arrived, and then fails', async () => {
+  let isAvailable = false;
+  const log: StreamHubOptions['log'] = {
+    follow: (...args) => under.log.follow(...args),
+    isStored: (...args) => under.log.isStored(...args),
+    async position(...args) {
+      if (!isAvailable) throw runlakeError('EVENT_LOG_UNAVAILABLE');
+      return under.log.position(...args);
+    },
+  };
+  const [hub, publisher] = [await under.hub({ log, storeTimeoutMs: 300 }), under.publisher()];
+  const run = newRun();
+  const writer = publisher.open(run);
+  await writer.write([chunk('a')]);
+  await writer.settled();
+  const seen: string[] = [];
+  const read = async () => {
+    const reader = await hub.readRun(run, 'start');
+    const finished = reader.finish();
+    try {
+      for await (const event of reader) seen.push(idOf(event));
+    } finally {
+      await finished;
+    }
+  };
+  await expect(read()).rejects.toMatchObject({ code: 'STREAM_INCOMPLETE' });
+  isAvailable = true;
+  await read();
+  expect(seen).toEqual(['1-1', '1-1']);
 });
 
 test('streams of another deployment use no ring buffer space: they do not disconnect a slow reader', async () => {
