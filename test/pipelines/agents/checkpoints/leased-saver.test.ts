@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { HumanMessage } from '@langchain/core/messages';
 import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
-import { v6 as uuidv6 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { isLeaseLost, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
@@ -158,33 +157,6 @@ test('a version is greater than its predecessor, and unique across branches', ()
   expect([...texts].sort((a, b) => a.localeCompare(b))).toEqual(texts);
   expect(texts[0]).toMatch(/^0{15}1\.[0-9a-f]{16}$/);
   expect(saver.getNextVersion(versions[3])).not.toBe(versions[4]);
-});
-
-describe('a state that another process wrote while its clock was ahead', () => {
-  async function beginAfter(aheadMs: number) {
-    const other = await begin();
-    const ahead = { ...makeCheckpoint(other.saver, { a: 1 }), id: uuidv6({ msecs: Date.now() + aheadMs }) };
-    await put(other, ahead);
-    await threads.endRun(other);
-    return { id: ahead.id, run: await threads.startRun(other.threadId) };
-  }
-
-  test('is followed by states with higher ids', async () => {
-    for (const aheadMs of [0, 1, 300]) {
-      const { id, run } = await beginAfter(aheadMs);
-      expect((await run.saver.getTuple(configOf(run)))?.checkpoint.id).toBe(id);
-      const next = makeCheckpoint(run.saver, { a: 2 });
-      await put(run, next);
-      expect((await run.saver.getTuple(configOf(run)))?.checkpoint.id).toBe(next.id);
-    }
-  });
-
-  test('is refused if the clock was far ahead, and stays readable', async () => {
-    const { id, run } = await beginAfter(60_000);
-    const refused = { code: 'CLOCK_BEHIND', message: expect.stringContaining(run.threadId) };
-    await expect(run.saver.getTuple(configOf(run))).rejects.toMatchObject(refused);
-    expect(await new LeasedSaver(threads.pool).getTuple(configOf(run))).toMatchObject({ checkpoint: { id } });
-  });
 });
 
 test('keeps the first ordinary write of a task and replaces its special writes', async () => {
