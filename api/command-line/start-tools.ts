@@ -46,7 +46,9 @@ export async function startTools(
   const createServer = createToolServers({ config, logger });
   const sessions = new Sessions(createServer, { heartbeatMs: config.toolsHeartbeatMs });
   shutdown.add('sessions of tools', () => sessions.close());
-  const own = { endpoint, send: sendInProcess(server, new URL(endpoint).host) };
+  // A page of runs is limited by the size of what is stored, and its JSON has a little more.
+  const maxOwnResponseBytes = 2 * config.maxPageBytes;
+  const own = { endpoint, send: sendInProcess(server, new URL(endpoint).host, maxOwnResponseBytes) };
   const access = createToolAccess({ authenticator: services.authenticator, config, own, endpoints });
   const { authenticator, rateLimiter, healthChecks } = services;
   const toolServices: ToolServices & Pick<Services, 'authenticator' | 'rateLimiter'> = {

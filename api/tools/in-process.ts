@@ -8,20 +8,34 @@ import type { Socket } from 'node:net';
 import { Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import type { FastifyInstance } from 'fastify';
-import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { reserveTexts, runUntilAborted } from '../../infra/fairness/tenant-context.ts';
 import type { SendToMainApi } from './main-api.ts';
 
-/** The connection of one request. It stores what the server sends: UTF-8 text and bytes, after one head. */
+/**
+ * The connection of one request. It stores what the server sends: UTF-8 text and bytes, after one head. It breaks if the
+ * server sends more than `maxBytes`.
+ */
 class StoringSocket extends Writable {
   readonly remoteAddress = '127.0.0.1';
+  /** Number of bytes that were sent; of texts, the number of characters. */
+  sentBytes = 0;
+  readonly #maxBytes: number;
   readonly #sent: (string | Buffer)[] = [];
 
-  constructor() {
+  constructor(maxBytes: number) {
     // Never full: Node's HTTP server emits `drain` on responses; nothing does here.
     super({ decodeStrings: false, highWaterMark: Number.MAX_SAFE_INTEGER });
+    this.#maxBytes = maxBytes;
   }
 
-  override _write(chunk: string | Buffer, _encoding: string, done: () => void): void {
+  override _write(chunk: string | Buffer, _encoding: string, done: (error?: Error) => void): void {
+    this.sentBytes += chunk.length;
+    if (this.sentBytes > this.#maxBytes) {
+      this.#sent.length = 0;
+      done(runlakeError('TOOL_ANSWER_TOO_LARGE', { limitBytes: this.#maxBytes }));
+      return;
+    }
     this.#sent.push(chunk);
     done();
   }
@@ -38,11 +52,19 @@ class StoringSocket extends Writable {
 /**
  * @param server a server that is ready.
  * @param authority host and port of the main API, for links in its responses.
+ * @param maxResponseBytes maximum size of a response: lists of examples are not limited, and a response is in memory
+ *   as a whole. The returned function throws TOOL_ANSWER_TOO_LARGE for a larger one, and OVERLOADED if there is no memory.
  */
-export function sendInProcess(server: Pick<FastifyInstance, 'routing'>, authority: string): SendToMainApi {
+export function sendInProcess(
+  server: Pick<FastifyInstance, 'routing'>,
+  authority: string,
+  maxResponseBytes: number,
+): SendToMainApi {
   return ({ method, url, headers, body, signal }) =>
     runUntilAborted(signal, async () => {
-      const socket = new StoringSocket();
+      const socket = new StoringSocket(maxResponseBytes);
+      // Without a listener, the error would end the process. It is thrown below.
+      socket.once('error', () => undefined);
       const request = Object.assign(new IncomingMessage(socket as unknown as Socket), {
         method,
         url,
@@ -64,7 +86,11 @@ export function sendInProcess(server: Pick<FastifyInstance, 'routing'>, authorit
       // The response is closed with its socket.
       response.once('finish', () => socket.end());
       server.routing(request, response);
-      await finished(response);
+      await finished(response).catch((error: unknown) => {
+        throw socket.errored ?? error;
+      });
+      if (socket.errored !== null) throw socket.errored;
+      reserveTexts(socket.sentBytes);
       return { status: response.statusCode, text: socket.readBody() };
     });
 }

@@ -1,4 +1,5 @@
 import { Readable } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sendInProcess } from '../../../api/tools/in-process.ts';
@@ -35,6 +36,20 @@ server.addHook('onResponse', async () => {
 });
 for (const [url, handler] of Object.entries(routes)) server.route({ method: ['GET', 'POST'], url, handler });
 server.get('/destroyed', (_request, reply) => void reply.raw.destroy());
+let generatedParts = 0;
+server.get('/endless', (_request, reply) =>
+  reply.send(
+    Readable.from(
+      (async function* () {
+        for (;;) {
+          await setImmediate();
+          generatedParts += 1;
+          yield text;
+        }
+      })(),
+    ),
+  ),
+);
 server.get('/destroyed-within', (_request, reply) =>
   reply.send(Readable.from([text, text]).once('data', () => reply.raw.destroy())),
 );
@@ -48,7 +63,8 @@ afterAll(() => server.close());
 function send(method: 'GET' | 'POST', url: string, body?: string) {
   const headers = { 'x-api-key': 'key', ...(body !== undefined && { 'content-type': 'application/json' }) };
   const { signal } = new AbortController();
-  return sendInProcess(server, new URL(address).host)({ method, url, headers, signal, ...(body && { body }) });
+  const sendToServer = sendInProcess(server, new URL(address).host, 1_000_000);
+  return sendToServer({ method, url, headers, signal, ...(body && { body }) });
 }
 
 describe('a request within the process', () => {
@@ -72,5 +88,12 @@ describe('a request within the process', () => {
 
   it.each(['/destroyed', '/destroyed-within'])('fails if its response is not complete: %s', async (url) => {
     await expect(send('GET', url)).rejects.toThrow('Premature close');
+  });
+
+  it('fails if its response is too large, which the server then stops sending', async () => {
+    await expect(send('GET', '/endless')).rejects.toMatchObject({ code: 'TOOL_ANSWER_TOO_LARGE' });
+    const before = generatedParts;
+    await send('GET', '/stream');
+    expect([before < 100, generatedParts - before]).toEqual([true, 0]);
   });
 });

@@ -178,6 +178,17 @@ it('a call reads no more pages than its budget allows, and says so', async () =>
   await server.close();
 });
 
+it('a response of the main API that is too large is refused before it fills the memory', async () => {
+  const server = await startToolServer({ config: { maxPageBytes: 50_000 } });
+  const { id: dataset_id } = await server.ask('POST', '/datasets', { name: 'large' });
+  const examples = Array.from({ length: 3 }, () => ({ dataset_id, inputs: { text: 'x'.repeat(60_000) } }));
+  await server.ask('POST', '/examples/bulk', examples as never);
+  const list = (limit: number) => server.call('list_examples', { dataset_id, limit });
+  expect((await list(3)).error).toMatch(/^The result is larger than 100000 bytes\. Ask for less: a smaller limit/);
+  expect((await list(1)).examples).toHaveLength(1);
+  await server.close();
+});
+
 describe('over HTTP', () => {
   let server: ToolsUnderTest;
   beforeAll(async () => {
