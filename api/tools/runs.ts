@@ -210,7 +210,7 @@ export const getRun = defineTool({
     `to see its inputs, outputs and error. Long texts are cut to preview_chars, and further if the run has more than ${maxShownCharacters} ` +
     'characters.',
   parameters: {
-    run_id: uuid({ description: 'Id of the run. The id of a trace is the id of its root run.' }).required(),
+    run_id: uuid({ description: 'Id of the run, or of a trace for its root run.' }).required(),
     outline: flag({ description: 'Whether the result has the outline of the runs below.' }).default(true),
     preview_chars: integer({
       description: 'Longer texts are cut to this number of characters. 0: nothing of the run is cut.',
@@ -226,10 +226,12 @@ export const getRun = defineTool({
     },
   },
   run: async ({ run_id: runId, outline, preview_chars: previewChars }, { api }) => {
-    const run = (await api.post('/runs/query', { id: [runId], limit: 1, select: stockFields })) as {
-      runs: StoredRecord[];
+    const find = async (condition: object) => {
+      const page = await api.post('/runs/query', { ...condition, limit: 1, select: stockFields });
+      return (page as { runs: StoredRecord[] }).runs[0];
     };
-    const [found] = run.runs;
+    // The root run of an OpenTelemetry trace has another id than its trace.
+    const found = (await find({ id: [runId] })) ?? (await find({ trace: runId, is_root: true }));
     if (found === undefined) throw runlakeError('NOT_FOUND', { what: `Run ${runId}` });
     const shown = fitRun(found, previewChars);
     if (!outline) return shown;

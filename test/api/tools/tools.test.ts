@@ -299,6 +299,25 @@ describe('get_run', () => {
     expect((await call('get_run', { run_id: missing })).error).toContain(`Run ${missing} not found.`);
   });
 
+  it('finds the root run of an OpenTelemetry trace by the id of the trace', async () => {
+    const startMs = Date.now();
+    const span = (spanId: string, name: string, more: object) => ({
+      ...{ traceId: '5b8efff798038103d269b633813fc60c', spanId, name, ...more },
+      ...{ startTimeUnixNano: `${startMs}000000`, endTimeUnixNano: `${startMs + 500}000000` },
+    });
+    const spans = [
+      span('eee19b7ec3c1b174', 'agent', {}),
+      span('eee19b7ec3c1b175', 'step', { parentSpanId: 'eee19b7ec3c1b174' }),
+    ];
+    await ask('POST', '/otel/v1/traces', { resourceSpans: [{ scopeSpans: [{ spans }] }] });
+    const { run, outline } = await call('get_run', { run_id: '5b8efff7-9803-8103-d269-b633813fc60c' });
+    expect(run).toMatchObject({ id: '00000000-0000-0000-eee1-9b7ec3c1b174', name: 'agent' });
+    expect(outline).toEqual([
+      'agent (chain), success, 0.5 s, 00000000-0000-0000-eee1-9b7ec3c1b174',
+      '  step (chain), success, 0.5 s, 00000000-0000-0000-eee1-9b7ec3c1b175',
+    ]);
+  });
+
   it('finds the runs below a run late in a large trace', async () => {
     const root = rootRun('large');
     const early = Array.from({ length: 1_010 }, (_, index) => childRun(root, 'large', { name: `early ${index}` }));
