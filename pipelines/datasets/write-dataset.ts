@@ -44,18 +44,24 @@ type SentTransformations = Parameters<typeof checkTransformations>[0] | null;
 
 const toText = (value: JsonObject | null | undefined) => (value == null ? null : formatMarkedJson(value));
 
+/** The examples of a new dataset. */
+interface DatasetContent {
+  readonly insert: (tx: Sql, datasetId: string) => Promise<unknown>;
+  /** Returns whether the dataset, which exists, has exactly these examples. */
+  readonly isStored: (tx: Sql, datasetId: string) => Promise<boolean>;
+}
+
 /**
- * Creates a dataset and calls `fill`, which may add examples, in the same transaction. Without `fill`, a repeated request
- * with an id gets the dataset that exists.
+ * Creates a dataset with its content in one transaction. A repeated request with an id gets the dataset that exists.
  *
  * @throws CONFLICT if the name or the id already exists; INVALID_SCHEMA; BAD_REQUEST for transformations; LIMIT_REACHED; NOT_FOUND for an unknown tag value;
- *   errors of `fill`.
+ *   errors of `content`.
  */
 export async function createDataset(
   database: Database,
   workspaceId: string,
   dataset: NewDataset,
-  fill?: (tx: Sql, datasetId: string) => Promise<unknown>,
+  content?: DatasetContent,
 ): Promise<DatasetRecord> {
   await requireValidSchemas(dataset);
   const id = dataset.id?.toLowerCase() ?? randomUUID();
@@ -77,14 +83,15 @@ export async function createDataset(
   const insert = async (tx: Sql) => {
     const outcome = await insertOnce(tx, 'datasets', row);
     if (outcome !== 'inserted') {
-      if (outcome === 'repeated' && !fill && (await hasTaggings(tx, id, tagValueIds))) return;
+      const isRepeated = outcome === 'repeated' && (await hasTaggings(tx, id, tagValueIds));
+      if (isRepeated && (!content || (await content.isStored(tx, id)))) return;
       throw await createDuplicateError(tx, id);
     }
     await addTaggings(tx, workspaceId, { type: 'dataset', id }, tagValueIds);
-    await fill?.(tx, id);
+    await content?.insert(tx, id);
     await enforceLimit(tx, { workspaceId }, datasetLimit);
   };
-  await database.transaction(insert, fill && { timeoutMs: writeTimeoutMs });
+  await database.transaction(insert, content && { timeoutMs: writeTimeoutMs });
   return readDataset(database, workspaceId, id);
 }
 

@@ -126,7 +126,7 @@ async function findRepeatedVersion(
     `SELECT id, valid_from AS as_of, attachments
      FROM examples JOIN unnest($3::uuid[], $4::text[], $5::uuid[], $6::timestamptz[]) AS sent (id, hash, source, created) USING (id)
      WHERE workspace_id = $1 AND dataset_id = $2 AND valid_to = 'infinity'
-       AND md5(concat_ws(E'\\n', inputs, coalesce(outputs, 'null'), metadata)) = hash
+       AND ${contentHashSql} = hash
        AND source_run_id IS NOT DISTINCT FROM source AND created_at = coalesce(created, created_at)`,
     [
       ...[workspaceId, datasetId, examples.map(({ id }) => id), hashes],
@@ -155,7 +155,11 @@ async function haveEqualContent(
   return pairs.every(([stored, sent]) => isDeepStrictEqual(describe(stored), describe(sent)));
 }
 
-function* hashContents(examples: readonly CompleteExample[]) {
+/** SQL: what {@link hashContents} computes. */
+export const contentHashSql = `md5(concat_ws(E'\\n', inputs, coalesce(outputs, 'null'), metadata))`;
+
+/** Returns a hash of the inputs, outputs and metadata of each example, as they are stored. */
+export function* hashContents(examples: readonly Omit<CompleteExample, 'id'>[]) {
   const hashes: string[] = [];
   for (const { inputs, outputs, metadata, split } of examples) {
     const content = [inputs, outputs ?? 'null', formatMarkedJson(addSplits(metadata ?? {}, split))];

@@ -1,16 +1,18 @@
-import { v7 as uuidv7 } from 'uuid';
+import { NIL, v7 as uuidv7 } from 'uuid';
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { FairSlots } from '../../../infra/fairness/fair-slots.ts';
 import { getTenantContext } from '../../../infra/fairness/tenant-context.ts';
 import { parseMarkedJson } from '../../../infra/json/marked-json.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { runInTimeSlices } from '../../../infra/timeouts/time-slices.ts';
 import type { DatasetRecord } from '../dataset.ts';
 import { maxExampleDepth } from '../example.ts';
 import { insertExampleRows } from '../example-rows.ts';
 import { createExamplePreparer, readExampleRules } from '../validate-examples.ts';
 import { type LockedDataset, writeVersionInTransaction } from '../versions.ts';
 import { createDataset, type NewDataset } from '../write-dataset.ts';
+import { contentHashSql, hashContents } from '../write-examples.ts';
 import { readTable, type TableFormat, type TableRow } from './read-table.ts';
 
 export interface UploadDeps {
@@ -41,7 +43,8 @@ const maxWaitMs = 10_000;
 
 /**
  * Creates a dataset from a file, with one example for each row. Either all rows are stored or none. The rows are read,
- * validated and stored in chunks, so that not all examples are in memory at the same time.
+ * validated and stored in chunks, so that not all examples are in memory at the same time. A repeated request with an id,
+ * which the Python SDK sends if it loses the response, gets the dataset that exists.
  *
  * @throws as `createDataset`; INVALID_FILE, INVALID_EXAMPLE and EXAMPLE_TOO_LARGE, which name the row; DATASET_FULL;
  *   OVERLOADED if too many uploads wait, or if this one waits for too long; the reason of `disconnected` if it is aborted
@@ -55,14 +58,19 @@ export async function uploadDataset(
   disconnected?: AbortSignal,
 ): Promise<DatasetRecord> {
   const limits = { maxRowBytes: config.maxRunBytes, maxJsonDepth: maxExampleDepth };
-  const rows = readTable(format, content, Object.values(columns).flat(), limits);
+  const readExamples = (tx: Sql, datasetId: string) => {
+    const rows = readTable(format, content, Object.values(columns).flat(), limits);
+    return prepareRows({ tx, config }, { workspaceId, datasetId }, rows, columns);
+  };
   const slot = await slots.acquire(getTenantContext()?.organizationId ?? '', { maxWaitMs, signal: disconnected });
   try {
-    return await createDataset(database, workspaceId, dataset, (tx, datasetId) =>
-      writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
-        insertRows({ tx, config }, locked, rows, columns),
-      ),
-    );
+    return await createDataset(database, workspaceId, dataset, {
+      insert: (tx, datasetId) =>
+        writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
+          insertExamples(tx, locked, readExamples(tx, datasetId)),
+        ),
+      isStored: (tx, datasetId) => areStored(tx, datasetId, readExamples(tx, datasetId)),
+    });
   } finally {
     slot.release();
   }
@@ -71,41 +79,66 @@ export async function uploadDataset(
 const rowsPerChunk = 1_000;
 const bytesPerChunk = 4 * 1024 * 1024;
 
-/**
- * Adds the rows of the file as examples.
- *
- * @returns the number of examples.
- */
-async function insertRows(
+/** Generates the rows of a file as examples, as the dataset demands them, in chunks. */
+async function* prepareRows(
   { tx, config }: { readonly tx: Sql } & Pick<UploadDeps, 'config'>,
-  dataset: LockedDataset,
+  ids: { readonly workspaceId: string; readonly datasetId: string },
   rows: AsyncIterable<TableRow>,
   columns: UploadedColumns,
-): Promise<number> {
-  const ids = { workspaceId: dataset.workspaceId, datasetId: dataset.id };
+): AsyncGenerator<readonly RowExample[]> {
   // One for all chunks, because it limits the time that all values of the request take together.
   const prepare = createExamplePreparer(await readExampleRules(tx, ids), config);
-  let count = 0;
   let bytes = 0;
   let chunk: RowExample[] = [];
-  const flush = async () => {
-    const prepared = await prepare(chunk.map(({ row, ...example }) => ({ ...example, id: `in row ${row}` })));
-    await insertExampleRows(
-      tx,
-      dataset,
-      prepared.map((example, index) => ({ ...example, id: chunk[index]!.id })),
-    );
-    count += chunk.length;
+  const prepareChunk = async () => {
+    const prepared = await prepare(chunk.map((example) => ({ ...example, id: `in row ${example.row}` })));
+    const examples = prepared.map((example, index) => ({ ...example, id: chunk[index]!.id }));
     [chunk, bytes] = [[], 0];
+    return examples;
   };
   for await (const row of rows) {
     const example = toExample(row, columns);
     chunk.push(example);
     bytes += example.inputs.length + (example.outputs?.length ?? 0);
-    if (chunk.length >= rowsPerChunk || bytes >= bytesPerChunk) await flush();
+    if (chunk.length >= rowsPerChunk || bytes >= bytesPerChunk) yield await prepareChunk();
   }
-  if (chunk.length > 0) await flush();
+  if (chunk.length > 0) yield await prepareChunk();
+}
+
+/** @returns the number of examples. */
+async function insertExamples(
+  tx: Sql,
+  dataset: LockedDataset,
+  chunks: AsyncIterable<readonly RowExample[]>,
+): Promise<number> {
+  let count = 0;
+  for await (const examples of chunks) {
+    await insertExampleRows(tx, dataset, examples);
+    count += examples.length;
+  }
   return count;
+}
+
+/** Returns whether a dataset has had these examples, in this order, since it was created, and no others. */
+async function areStored(tx: Sql, datasetId: string, chunks: AsyncIterable<readonly RowExample[]>): Promise<boolean> {
+  const [dataset] = await tx.query<{ versions: number; examples: number }>(
+    'SELECT version_count AS versions, example_count AS examples FROM datasets WHERE id = $1',
+    [datasetId],
+  );
+  if (dataset?.versions !== 1) return false;
+  let count = 0;
+  let lastId: string = NIL;
+  for await (const examples of chunks) {
+    const hashes = await runInTimeSlices(hashContents(examples));
+    const stored = await tx.query<{ id: string; hash: string }>(
+      `SELECT id, ${contentHashSql} AS hash FROM examples WHERE dataset_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
+      [datasetId, lastId, examples.length],
+    );
+    if (stored.length < examples.length || stored.some(({ hash }, index) => hash !== hashes[index])) return false;
+    count += examples.length;
+    lastId = stored.at(-1)!.id;
+  }
+  return count === dataset.examples;
 }
 
 interface RowExample {

@@ -199,18 +199,39 @@ it('a repeated request to create a dataset with an id returns it', async () => {
   ]);
 });
 
-it('a file is uploaded once to an id', async () => {
-  const [id, name] = [randomUUID(), randomUUID()];
-  const upload = async (csv: string) => {
+describe('a repeated upload of a file', () => {
+  async function upload(fields: Record<string, string>, csv: string) {
     const form = new FormData();
-    for (const [field, value] of Object.entries({ id, name, input_keys: 'a' })) form.append(field, value);
+    for (const [field, value] of Object.entries({ input_keys: 'a', ...fields })) form.append(field, value);
     form.append('file', new Blob([csv], { type: 'text/csv' }), 'a.csv');
     const request = { method: 'POST', headers: { 'x-api-key': key }, body: form };
     const response = await fetch(`${apiUrl}/datasets/upload`, request);
     return { status: response.status, body: await response.json() };
-  };
-  expect(await upload('a\n1\n2\n')).toMatchObject({ status: 200, body: { id, example_count: 2 } });
-  expect(await upload('a\n3\n4\n')).toMatchObject({ status: 409 });
+  }
+  const conflict = { status: 409 };
+
+  it('with the same id gets the dataset, and that of another file is a conflict', async () => {
+    const fields = { id: randomUUID(), name: randomUUID(), metadata_keys: 'b' };
+    const rows = Array.from({ length: 2_500 }, (_, index) => `${index},m`);
+    const csv = (lines: readonly string[]) => `a,b\n${lines.map((line) => `${line}\n`).join('')}`;
+    const made = await upload(fields, csv(rows));
+    expect(made).toMatchObject({ status: 200, body: { id: fields.id, example_count: 2_500 } });
+    expect(await upload(fields, csv(rows))).toEqual(made);
+    expect(await upload({ ...fields, name: randomUUID() }, csv(rows))).toMatchObject(conflict);
+    expect(await upload({ ...fields, input_keys: 'b' }, csv(rows))).toMatchObject(conflict);
+    for (const others of [rows.slice(1), [...rows, '1,m'], [...rows].reverse(), [...rows.slice(1), '1,m'], []])
+      expect(await upload(fields, csv(others))).toMatchObject(conflict);
+    expect((await api.ask(key, 'GET', `/datasets/${fields.id}/versions`)).body).toHaveLength(1);
+  });
+
+  it('is a conflict after the dataset was changed, and without an id', async () => {
+    const [id, name] = [randomUUID(), randomUUID()];
+    expect(await upload({ id, name }, 'a\n1\n')).toMatchObject({ status: 200 });
+    await ask('/examples', { dataset_id: id, inputs: {} });
+    expect(await upload({ id, name }, 'a\n1\n')).toMatchObject(conflict);
+    expect(await upload({ name: 'without id' }, 'a\n1\n')).toMatchObject({ status: 200 });
+    expect(await upload({ name: 'without id' }, 'a\n1\n')).toMatchObject(conflict);
+  });
 });
 
 it('a repeated request to create feedback tokens returns them', async () => {
