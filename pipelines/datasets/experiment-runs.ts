@@ -151,12 +151,17 @@ async function findSortedPage(
     listExampleIds(database, tenantId, { datasetId, ids, asOf }),
     readAverageScores(clickhouse, { ...runs, runs: `(${sql})` }, { key: feedbackKey, comparisonId }),
   ]);
-  const compare = (a: string, b: string) => {
-    const [first, second] = [scores.get(a), scores.get(b)];
-    if (first === undefined || second === undefined) return Number(first === undefined) - Number(second === undefined);
-    return descending ? second - first : first - second;
-  };
-  const page = found.sort(compare).slice(offset, offset + limit);
+  // Scores are looked up once, not in each comparison, which would block the event loop for seconds.
+  const scored: { readonly id: string; readonly score: number }[] = [];
+  const others: string[] = [];
+  for (const id of found) {
+    const score = scores.get(id);
+    if (score === undefined) others.push(id);
+    else scored.push({ id, score });
+  }
+  scored.sort((a, b) => (descending ? b.score - a.score : a.score - b.score));
+  const sorted = [...scored.map(({ id }) => id), ...others];
+  const page = sorted.slice(offset, offset + limit);
   return { datasetId, ids: page, asOf, order: 'given', limit, offset: 0 } as const;
 }
 
