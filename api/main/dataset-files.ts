@@ -114,7 +114,7 @@ const defineDownload = (
     summary,
     description: `${description} In the order of the last changes. An error after the start cuts the response off.`,
     access: { permission: 'datasets:read', tenantScope: 'workspace' },
-    errors: ['NOT_FOUND', 'BAD_REQUEST'],
+    errors: ['NOT_FOUND', 'BAD_REQUEST', 'OVERLOADED'],
     schema: {
       params: DatasetParams,
       query: Type.Object({ as_of: AsOf }),

@@ -53,6 +53,7 @@ class ResponseMemory {
   readonly #budget: Pick<BodyBudget, 'open'>;
   readonly #reply: FastifyReply;
   #share: BodyShare | undefined;
+  #isSending = false;
   #isClosed = false;
 
   constructor(budget: Pick<BodyBudget, 'open'>, reply: FastifyReply) {
@@ -69,7 +70,7 @@ class ResponseMemory {
     if (this.#isClosed) return;
     if (this.#share === undefined) {
       this.#share = this.#budget.open(getTenantContext()?.organizationId ?? '', () => this.#reply.raw.destroy());
-      this.#share.waitsForClient = false;
+      this.#share.waitsForClient = this.#isSending;
     }
     this.#share.takePage(heapBytes, bufferBytes);
   }
@@ -79,6 +80,7 @@ class ResponseMemory {
    * read more pages.
    */
   keepOnly(payload: unknown): void {
+    this.#isSending = true;
     if (this.#share === undefined) return;
     if (typeof payload === 'string' || Buffer.isBuffer(payload)) {
       const sentBytes = typeof payload === 'string' ? 2 * payload.length : payload.length;

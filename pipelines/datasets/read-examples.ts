@@ -200,7 +200,7 @@ export async function readExamples(
   );
 }
 
-const sumBytes = (keys: readonly ExampleKey[]) => keys.reduce((sum, { bytes }) => sum + bytes, 0);
+export const sumBytes = (keys: readonly ExampleKey[]) => keys.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Formats each row in a step of its own, because an example may have many links to sign. */
 function* formatRows(rows: readonly ExampleRow[], format: (row: ExampleRow) => string): StepwiseWork<string> {

@@ -2,7 +2,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import type { ExampleRow } from './example.ts';
-import { contentBytesSql, type ExampleKey, maxChunkBytes, readContent } from './read-examples.ts';
+import { contentBytesSql, type ExampleKey, maxChunkBytes, readContent, sumBytes } from './read-examples.ts';
 import { readNewestVersionTime, resolveAsOf } from './versions.ts';
 
 /** Reads the examples of a version. Every call yields the same examples. */
@@ -56,8 +56,9 @@ const keysPerQuery = 1_000;
 
 /**
  * Resolves a version of a dataset and returns a {@link ReadVersion}. It streams the selected examples, ordered by the
- * time of their last change.
+ * time of their last change. One chunk of them is in memory at a time.
  *
+ * @param reserve called with the size of each chunk before it is read; throws if there is no memory for it.
  * @throws NOT_FOUND
  */
 export async function openVersion(
@@ -65,6 +66,7 @@ export async function openVersion(
   workspaceId: string,
   version: VersionReference,
   choice: ExampleSelection = {},
+  reserve: (bytes: number) => void = () => undefined,
 ): Promise<ReadVersion> {
   const time = await resolveVersion(database, workspaceId, version);
   const { datasetId } = version;
@@ -77,7 +79,10 @@ export async function openVersion(
          ORDER BY valid_from, id LIMIT ${keysPerQuery}`,
         [datasetId, time, last.valid_from, last.id, ...toSelectionParameters(choice)],
       );
-      for (const chunk of splitIntoChunks(keys, maxChunkBytes)) yield* await readContent(database, chunk);
+      for (const chunk of splitIntoChunks(keys, maxChunkBytes)) {
+        reserve(sumBytes(chunk));
+        yield* await readContent(database, chunk);
+      }
       if (keys.length < keysPerQuery) return;
       last = keys.at(-1)!;
     }

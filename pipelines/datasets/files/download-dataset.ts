@@ -1,6 +1,8 @@
+import { AsyncResource } from 'node:async_hooks';
 import { Readable } from 'node:stream';
 import { formatCsv } from '../../../infra/csv/format-csv.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { reserveTexts } from '../../../infra/fairness/tenant-context.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { scanJson } from '../../ingest/json/scan.ts';
 import { toOpenAiMessages, toText } from '../../runs/openai-messages.ts';
@@ -13,7 +15,7 @@ export type DownloadFormat = (typeof downloadFormats)[number];
 /**
  * Formats a version of a dataset as a file. The file is streamed while the version is read.
  *
- * @throws NOT_FOUND; BAD_REQUEST if a CSV file would have too many columns.
+ * @throws NOT_FOUND; BAD_REQUEST if a CSV file would have too many columns; OVERLOADED if there is no memory for it.
  */
 export async function downloadDataset(
   database: Sql,
@@ -21,8 +23,23 @@ export async function downloadDataset(
   version: VersionReference,
   format: DownloadFormat,
 ): Promise<Readable> {
-  const readVersion = await openVersion(database, workspaceId, version);
+  const readVersion = await openVersion(database, workspaceId, version, {}, createChunkReserver());
   return format === 'csv' ? formatTable(readVersion) : Readable.from(generateLines(readVersion, lineFormats[format]));
+}
+
+/**
+ * Returns a function that reserves memory for the chunks of a download, which a slow client keeps in memory one after the
+ * other: for each that is more than twice as large as what is reserved.
+ */
+function createChunkReserver(): (bytes: number) => void {
+  // The chunks are read after the handler has ended.
+  const reserve = AsyncResource.bind(reserveTexts);
+  let coveredBytes = 0;
+  return (bytes) => {
+    if (bytes <= coveredBytes) return;
+    reserve(bytes);
+    coveredBytes = 2 * bytes;
+  };
 }
 
 async function* generateLines(readVersion: ReadVersion, format: (row: ExampleRow) => string): AsyncGenerator<string> {

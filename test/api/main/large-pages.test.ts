@@ -102,6 +102,10 @@ describe('while there is no memory for it', () => {
     const { pathname, search } = new URL(urls['attachment.file']!.presigned_url, 'http://runlake');
     return pathname + search;
   };
+  const download = async (format: string) => {
+    const url = `/datasets/${datasetId}/${format}`;
+    return (await api.server.inject({ url, headers: { 'x-api-key': key } })).statusCode;
+  };
   const ask = async (method: string, path: string, body?: object) => (await api.ask(key, method, path, body)).status;
   it.each<[string, () => Promise<() => Promise<number>>]>([
     ['projects', async () => () => ask('GET', `/sessions?id=${projectId}`)],
@@ -111,6 +115,8 @@ describe('while there is no memory for it', () => {
     ['feedback', async () => () => ask('GET', '/feedback')],
     ['examples', async () => () => ask('GET', `/examples?dataset=${datasetId}`)],
     ['an example', async () => () => ask('GET', `/examples/${exampleId}`)],
+    ['a dataset as JSONL', async () => () => download('jsonl')],
+    ['a dataset as CSV', async () => () => download('csv')],
     [
       'examples with their runs',
       async () => () => ask('POST', `/datasets/${datasetId}/runs`, { session_ids: [experimentId] }),
