@@ -41,6 +41,20 @@ export function runWithoutTenant<Result>(work: () => Result): Result {
   return storage.exit(work);
 }
 
+/**
+ * Returns what `source` yields. It is read for the current organisation, also by a stream that reads it after the handler of
+ * its request has ended.
+ */
+export function readForTenant<T>(source: AsyncGenerator<T>): AsyncIterable<T> {
+  const context = storage.getStore();
+  if (context === undefined) return source;
+  const iterator = {
+    next: () => storage.run(context, () => source.next()),
+    return: () => storage.run(context, () => source.return(undefined)),
+  };
+  return { [Symbol.asyncIterator]: () => iterator };
+}
+
 /** Returns the current context; undefined for work of Runlake itself, such as the sink. */
 export function getTenantContext(): TenantContext | undefined {
   return storage.getStore();

@@ -10,6 +10,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
+import { readForTenant } from '../../infra/fairness/tenant-context.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { copyAttachmentSets, deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { allExampleFields, type ExampleLinkDeps, formatExample } from './example.ts';
@@ -102,16 +103,15 @@ export async function cloneExamples(
   );
   const target = { datasetId: targetId, asOf: made };
   const readCopies = await openVersion(database, workspaceId, target, { changedAt: made });
-  return Readable.from(
-    (async function* () {
-      let separator = '[';
-      for await (const row of readCopies()) {
-        yield separator + formatExample(workspaceId, row, allExampleFields, links);
-        separator = ',';
-      }
-      yield separator === '[' ? '[]' : ']';
-    })(),
-  );
+  async function* generateList() {
+    let separator = '[';
+    for await (const row of readCopies()) {
+      yield separator + formatExample(workspaceId, row, allExampleFields, links);
+      separator = ',';
+    }
+    yield separator === '[' ? '[]' : ']';
+  }
+  return Readable.from(readForTenant(generateList()));
 }
 
 /** Returns those of the attachment sets to which no example that the version `asOf` added refers. */

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
+import { readForTenant, reserveTexts } from '../../infra/fairness/tenant-context.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import {
   containsPairs,
@@ -185,19 +185,18 @@ export async function readExamples(
   const [first, ...others] = chunks;
   const start = first === undefined ? '' : await readChunk(first);
   if (others.length === 0) return Buffer.from(`[${start}]`);
-  return Readable.from(
-    (async function* () {
-      let separator = '[';
-      for (const chunk of [undefined, ...others]) {
-        const text = chunk === undefined ? start : await readChunk(chunk);
-        // All examples of a chunk may have been deleted since they were found.
-        if (text === '') continue;
-        yield separator + text;
-        separator = ',';
-      }
-      yield separator === '[' ? '[]' : ']';
-    })(),
-  );
+  async function* generateList() {
+    let separator = '[';
+    for (const chunk of [undefined, ...others]) {
+      const text = chunk === undefined ? start : await readChunk(chunk);
+      // All examples of a chunk may have been deleted since they were found.
+      if (text === '') continue;
+      yield separator + text;
+      separator = ',';
+    }
+    yield separator === '[' ? '[]' : ']';
+  }
+  return Readable.from(readForTenant(generateList()));
 }
 
 export const sumBytes = (keys: readonly ExampleKey[]) => keys.reduce((sum, { bytes }) => sum + bytes, 0);

@@ -1,6 +1,7 @@
 /** Exports the completed runs of a queue as CSV. */
 import type { Readable } from 'node:stream';
 import { formatCsv } from '../../infra/csv/format-csv.ts';
+import { readForTenant } from '../../infra/fairness/tenant-context.ts';
 import { readMembers } from '../datasets/files/download-dataset.ts';
 import { readAllFeedback } from '../feedback/list-feedback.ts';
 import type { ReadDeps } from '../runs/query-runs.ts';
@@ -43,7 +44,7 @@ export function exportQueueRuns(
     }
   }
   const more = withReviewers ? ['completed_by', 'feedback'] : ['feedback_stats'];
-  return formatCsv([...runColumns, ...queueColumns, ...more], generateRows());
+  return formatCsv([...runColumns, ...queueColumns, ...more], readForTenant(generateRows()));
 }
 
 /** All feedback of some runs by run, newest first, with the names of the users. */

@@ -2,7 +2,7 @@ import { AsyncResource } from 'node:async_hooks';
 import { Readable } from 'node:stream';
 import { formatCsv } from '../../../infra/csv/format-csv.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { reserveTexts } from '../../../infra/fairness/tenant-context.ts';
+import { readForTenant, reserveTexts } from '../../../infra/fairness/tenant-context.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { scanJson } from '../../ingest/json/scan.ts';
 import { toOpenAiMessages, toText } from '../../runs/openai-messages.ts';
@@ -24,7 +24,8 @@ export async function downloadDataset(
   format: DownloadFormat,
 ): Promise<Readable> {
   const readVersion = await openVersion(database, workspaceId, version, {}, createChunkReserver());
-  return format === 'csv' ? formatTable(readVersion) : Readable.from(generateLines(readVersion, lineFormats[format]));
+  if (format === 'csv') return formatTable(readVersion);
+  return Readable.from(readForTenant(generateLines(readVersion, lineFormats[format])));
 }
 
 /**
@@ -84,7 +85,7 @@ async function formatTable(readVersion: ReadVersion): Promise<Readable> {
     }
   }
   const header = documents.flatMap((document) => [...columns[document]].map((key) => `${document}.${key}`));
-  return formatCsv(['id', ...header, 'metadata'], generateRows(readVersion, columns));
+  return formatCsv(['id', ...header, 'metadata'], readForTenant(generateRows(readVersion, columns)));
 }
 
 async function* generateRows(

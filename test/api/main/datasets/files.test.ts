@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { getTenantContext } from '../../../../infra/fairness/tenant-context.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
 /** Datasets as files: uploads of CSV and JSONL, and downloads. */
@@ -220,6 +221,33 @@ describe('a download', () => {
     );
     const wideInputs = Object.fromEntries(Array.from({ length: 1_001 }, (_, n) => [`k${n}`, n]));
     expect(await send(`/datasets/${await addDataset([{ inputs: wideInputs }])}/csv`)).toMatchObject({ status: 400 });
+  });
+
+  it('shares the connections to Postgres with other organisations until its end, as a clone does', async () => {
+    const { id: source_dataset_id } = await client.createDataset(randomUUID());
+    const examples = Array.from({ length: 2_500 }, (_, n) => ({ dataset_id: source_dataset_id, inputs: { n } }));
+    const headers = { 'x-api-key': address.apiKey };
+    const post = (url: string, payload: object) => api.server.inject({ method: 'POST', url, headers, payload });
+    expect((await post('/examples/bulk', examples)).statusCode).toBe(200);
+    const { id: target_dataset_id } = await client.createDataset(randomUUID());
+    const { database } = api.services;
+    const { query } = database;
+    let statements = 0;
+    const ofNobody: string[] = [];
+    const spy = vi.spyOn(database, 'query').mockImplementation(((sql: string, ...more: []) => {
+      statements += 1;
+      if (getTenantContext() === undefined) ofNobody.push(sql);
+      return query(sql, ...more);
+    }) as typeof query);
+    try {
+      expect(lines(await download(source_dataset_id, 'jsonl'))).toHaveLength(2_500);
+      expect((await download(source_dataset_id, 'csv')).split('\r\n')).toHaveLength(2_502);
+      expect((await post('/datasets/clone', { source_dataset_id, target_dataset_id })).json()).toHaveLength(2_500);
+    } finally {
+      spy.mockRestore();
+    }
+    expect(statements).toBeGreaterThan(20);
+    expect(ofNobody.filter((sql) => sql.includes('FROM examples') || sql.includes('JOIN examples'))).toEqual([]);
   });
 
   it('is of a version', async () => {
