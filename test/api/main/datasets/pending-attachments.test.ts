@@ -176,4 +176,21 @@ describe('a clone beside a permanent deletion', () => {
     const [copy] = await listCopies(targetId);
     expect(await (await fetch(copy?.attachments?.note?.presigned_url ?? '')).text()).toBe('content');
   });
+
+  it('copies the attachments of many examples with several statements, each of which ends before its timeout', async () => {
+    const content = new TextEncoder().encode('content') as Uint8Array<ArrayBuffer>;
+    const attachments = { note: ['text/plain', content] as ['text/plain', Uint8Array<ArrayBuffer>] };
+    const examples = Array.from({ length: 101 }, (_, n) => ({ dataset_id: datasetId, inputs: { n }, attachments }));
+    await client.createExamples(examples);
+    const before = await storedSets();
+    const targetId = await addTarget();
+    let statements = 0;
+    const services = wrapCommand('copy-attachment-sets', async (copy) => {
+      statements += 1;
+      await copy();
+    });
+    expect(await clone(targetId, services)).toHaveLength(101);
+    expect(statements).toBe(2);
+    expect(await storedSets()).toHaveLength(before.length + 101);
+  });
 });
