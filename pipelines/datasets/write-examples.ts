@@ -259,9 +259,13 @@ function changeAttachments(
     ...(operations.retain ?? []).map((name): [string, string] => [name, name]),
     ...Object.entries(operations.rename ?? {}),
   ];
+  // A repeated request, which SDKs send if they lose the response, finds the new names.
+  const names = new Set([...kept.map(([, to]) => to), ...Object.keys(added)]);
+  const isRepeated = isDeepStrictEqual(names, new Set(Object.keys(former)));
   const result = new Map<string, AttachmentLocation>();
   for (const [from, to] of kept) {
-    const location = Object.hasOwn(former, from) ? former[from] : undefined;
+    const name = isRepeated && !Object.hasOwn(former, from) ? to : from;
+    const location = Object.hasOwn(former, name) ? former[name] : undefined;
     if (location === undefined) throw createExampleError(id, `it has no attachment ${JSON.stringify(from)}`);
     const reason = validateAttachmentName(to);
     if (reason !== undefined) throw createExampleError(id, `attachment ${JSON.stringify(from)}: ${reason}`);

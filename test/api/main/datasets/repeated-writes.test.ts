@@ -102,6 +102,29 @@ describe('a repeated request to create examples', () => {
   });
 });
 
+it('a repeated request to rename attachments of an example keeps the new names', async () => {
+  const { id: dataset_id } = await client.createDataset(randomUUID());
+  const id = randomUUID();
+  const bytes = Buffer.from('hello');
+  const attachments: Record<string, [string, Uint8Array]> = { a: ['text/plain', bytes], b: ['text/plain', bytes] };
+  await client.createExamples([{ id, dataset_id, inputs: { n: 1 }, attachments }] as never);
+  const readNames = async () => Object.keys((await client.readExample(id)).attachments ?? {}).sort();
+  const rename = (attachments_operations: object, more = {}) =>
+    client.updateExamples([{ id, dataset_id, attachments_operations, ...more }] as never);
+  const operations = { rename: { a: 'c' }, retain: ['b'] };
+  for (let sent = 0; sent < 2; sent += 1) {
+    await rename(operations);
+    expect(await readNames()).toEqual(['b', 'c']);
+  }
+  // These would remove an attachment, so they are no repetitions.
+  await expect(rename({ rename: { a: 'c' } })).rejects.toThrow('no attachment \\"a\\"');
+  await expect(rename({ rename: { a: 'd' }, retain: ['b', 'c'] })).rejects.toThrow('no attachment');
+  for (let sent = 0; sent < 2; sent += 1) {
+    await rename({ rename: { c: 'd' } }, { attachments: { e: ['text/plain', bytes] } });
+    expect(await readNames()).toEqual(['d', 'e']);
+  }
+});
+
 it('a repeated request to create a project with every field returns it', async () => {
   const [dataset, tag_value_ids] = [(await client.createDataset(randomUUID())).id, [await createTagValue()]];
   const project = {
