@@ -105,23 +105,40 @@ export interface DataFolder {
 }
 
 /**
- * Creates the folder if it is missing (mode 0700), and locks it for this process. The lock of a killed process is
- * ignored.
+ * Takes the lock of a folder that also processes of other containers may use.
  *
- * @throws DATA_FOLDER_IN_USE with the process id of the holder, unless that is in another container; DATA_FOLDER_UNUSABLE if the folder cannot be created or
- *   written to.
+ * @returns a function that releases it.
+ * @throws DATA_FOLDER_IN_USE with the process id of the holder, unless it is in another container; errors of the file system.
  */
-export async function openDataFolder(path: string): Promise<DataFolder> {
-  const folder = createFolder(resolve(path));
-  const holder = findHolder(folder);
-  if (holder === undefined && (await isHeldByAny(folder))) throw createHeldElsewhereError(folder);
-  const lock = acquireLock(folder);
-  if (typeof lock === 'number') throw runlakeError('DATA_FOLDER_IN_USE', { folder, pid: lock });
+export async function holdFolder(folder: string): Promise<() => Promise<void>> {
+  const createError = (pid: number | string) => runlakeError('DATA_FOLDER_IN_USE', { folder, pid });
+  const invisible = 'one that is not visible here, such as that of another container';
+  if (findHolder(folder) === undefined && (await isHeldByAny(folder))) throw createError(invisible);
+  const lock = lockFolder(folder);
+  if (typeof lock === 'number') throw createError(lock);
   const stopListening = await listenAsHolder(folder);
   if (stopListening === undefined) {
     lock();
-    throw createHeldElsewhereError(folder);
+    throw createError(invisible);
   }
+  return async () => {
+    await stopListening();
+    lock();
+  };
+}
+
+/**
+ * Creates the folder if it is missing (mode 0700), and locks it for this process. The lock of a killed process is
+ * ignored.
+ *
+ * @throws the errors of {@link holdFolder}; DATA_FOLDER_UNUSABLE if the folder cannot be created or written to.
+ */
+export async function openDataFolder(path: string): Promise<DataFolder> {
+  const folder = createFolder(resolve(path));
+  const release = await holdFolder(folder).catch((error: unknown) => {
+    // Taking the lock is the first write to the folder, so errors such as a full disk are detected here.
+    throw isRunlakeError(error) ? error : createUnusableError(folder, error);
+  });
   // A killed process leaves its run file behind.
   removeRunFile(folder);
   let isOpen = true;
@@ -132,14 +149,10 @@ export async function openDataFolder(path: string): Promise<DataFolder> {
       if (!isOpen) return;
       isOpen = false;
       removeRunFile(folder);
-      lock();
-      await stopListening();
+      await release();
     },
   };
 }
-
-const createHeldElsewhereError = (folder: string) =>
-  runlakeError('DATA_FOLDER_IN_USE', { folder, pid: 'in another container' });
 
 function createFolder(path: string): string {
   try {
@@ -152,15 +165,6 @@ function createFolder(path: string): string {
   } catch (error) {
     if (isRunlakeError(error)) throw error;
     throw createUnusableError(path, error);
-  }
-}
-
-/** Takes the lock. This is the first write to the folder, so errors such as a full disk are detected here. */
-function acquireLock(folder: string): ReturnType<typeof lockFolder> {
-  try {
-    return lockFolder(folder);
-  } catch (error) {
-    throw createUnusableError(folder, error);
   }
 }
 

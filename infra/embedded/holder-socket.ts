@@ -8,14 +8,14 @@
  *   1. Before the lock is taken, look for a socket that accepts connections (`isHeldByAny`). If there is one, refuse the
  *      folder and leave the lock to its holder.
  *   2. Listen, then look again (`listenAsHolder`): of two processes that start at once, the later sees the earlier. Both
- *      may be refused.
- *   3. Delete the sockets of dead processes.
+ *      may be refused. The socket gets its name when it accepts connections.
+ * Each look deletes the sockets of dead processes.
  *
  * This works for containers on one machine. On a file system without sockets only the lock protects the folder.
  */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { closeSync, openSync, readdirSync, rmSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { isSystemError } from './private-file.ts';
@@ -33,7 +33,8 @@ export function isHeldByAny(folder: string): Promise<boolean> {
  * @returns a function that ends this; undefined if another process listens, too.
  */
 export async function listenAsHolder(folder: string): Promise<(() => Promise<void>) | undefined> {
-  const own = `${prefix}${randomBytes(6).toString('hex')}`;
+  const id = randomBytes(6).toString('hex');
+  const own = `${prefix}${id}`;
   const server = createServer((socket) => socket.destroy()).unref();
   const close = async () => {
     await new Promise((resolve) => server.close(resolve));
@@ -41,7 +42,9 @@ export async function listenAsHolder(folder: string): Promise<(() => Promise<voi
   };
   return inFolder(folder, async (short) => {
     try {
-      await once(server.listen(join(short, own)), 'listening');
+      const unnamed = join(short, `starting.${id}`);
+      await once(server.listen(unnamed), 'listening');
+      renameSync(unnamed, join(short, own));
     } catch {
       // The file system has no sockets.
       return async () => undefined;

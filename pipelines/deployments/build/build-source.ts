@@ -20,7 +20,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { OpenedOnce } from '../../../infra/cache/opened-once.ts';
 import type { Config } from '../../../infra/config/settings.ts';
-import { lockFolder } from '../../../infra/embedded/data-folder.ts';
+import { holdFolder } from '../../../infra/embedded/data-folder.ts';
 import { writePrivateFile } from '../../../infra/embedded/private-file.ts';
 import { createProcessFolder } from '../../../infra/embedded/process-identity.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -95,7 +95,7 @@ const getBuildsFolder = ({ dataDir }: Pick<Config, 'dataDir'>) => join(resolve(d
 interface Folders {
   readonly builds: string;
   readonly caches: string;
-  unlock(): void;
+  unlock(): Promise<void>;
 }
 
 /**
@@ -104,7 +104,7 @@ interface Folders {
  *
  * @throws DATA_FOLDER_IN_USE if another host uses the same data folder
  */
-function openFolders(config: Pick<Config, 'dataDir'>): Folders {
+async function openFolders(config: Pick<Config, 'dataDir'>): Promise<Folders> {
   const builds = getBuildsFolder(config);
   const data = resolve(config.dataDir);
   const folders = { builds, caches: join(data, 'deployments', 'caches') };
@@ -113,9 +113,7 @@ function openFolders(config: Pick<Config, 'dataDir'>): Folders {
     for (const folder of [data, dirname(folders.builds), folders.builds, folders.caches])
       chmodSync(folder, statSync(folder).mode | 0o011);
   }
-  const lock = lockFolder(folders.builds);
-  if (typeof lock === 'number') throw runlakeError('DATA_FOLDER_IN_USE', { folder: folders.builds, pid: lock });
-  return { ...folders, unlock: lock };
+  return { ...folders, unlock: await holdFolder(folders.builds) };
 }
 
 /** Builds the sources of a host. */
@@ -126,10 +124,12 @@ export class SourceBuilder implements Builder {
   readonly #packageCaches: PackageCaches;
   readonly #waiting = new Set<() => void>();
   #freeSlots: number;
-  #folders: Folders | undefined;
+  /** Created for the first build, because most installations have no deployments. */
+  readonly #folders: OpenedOnce<Folders>;
 
   constructor(deps: BuildDeps) {
     this.#deps = deps;
+    this.#folders = new OpenedOnce(() => openFolders(deps.config));
     this.#accounts = new OpenedOnce(() => openAccounts(deps));
     this.#packageCaches = new PackageCaches(deps.logger);
     this.#freeSlots = deps.config.deploymentsBuildsAtOnce;
@@ -146,7 +146,7 @@ export class SourceBuilder implements Builder {
 
   async deleteExcept(readNeeded: () => Promise<NeededFolders>): Promise<void> {
     if (!existsSync(getBuildsFolder(this.#deps.config))) return;
-    const { builds, caches } = this.#getFolders();
+    const { builds, caches } = await this.#folders.get();
     const ids = new Set((await readdir(builds)).map((name) => name.replace(/\.json$/, '')));
     const cachedIds = await readdir(caches);
     const needed = await readNeeded();
@@ -163,17 +163,12 @@ export class SourceBuilder implements Builder {
 
   async close(): Promise<void> {
     await (await this.#accounts.peek())?.close();
-    this.#folders?.unlock();
-  }
-
-  /** The folders are created for the first build, because most installations have no deployments. */
-  #getFolders(): Folders {
-    this.#folders ??= openFolders(this.#deps.config);
-    return this.#folders;
+    await (await this.#folders.peek())?.unlock();
   }
 
   async #make(request: BuildRequest, options: BuildOptions): Promise<Build> {
-    const folder = join(this.#getFolders().builds, request.revisionId);
+    const { builds } = await this.#folders.get();
+    const folder = join(builds, request.revisionId);
     const done = await readMarker(folder);
     if (done !== undefined) return done;
     // Builds for revisions and for replicas that are started again share the slots.
@@ -203,7 +198,7 @@ export class SourceBuilder implements Builder {
       await limit.include(folder);
       await limit.include(home);
       const commit = await fetchSource(running, this.#deps);
-      cache = await this.#packageCaches.open(this.#getFolders().caches, request.workspaceId, account);
+      cache = await this.#packageCaches.open((await this.#folders.get()).caches, request.workspaceId, account);
       if (cache.folder !== undefined) await limit.include(cache.folder);
       await installPackages(running, cache);
       await limit.check();

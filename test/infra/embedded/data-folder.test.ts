@@ -72,7 +72,7 @@ describe('one process at a time', () => {
     for (let attempt = 0; attempt < 2; attempt += 1) {
       const opened = openDataFolder(path);
       await expect(opened).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
-      await expect(opened).rejects.toThrow('in use by another runlake process (in another container)');
+      await expect(opened).rejects.toThrow('in use by another runlake process (one that is not visible here');
     }
     expect(readFileSync(join(path, 'lock.1'), 'utf8')).toBe(lock);
     await kill(held.child, 'SIGKILL');
