@@ -6,7 +6,9 @@
  * has lost its lease, or whose export was cancelled, cannot change the row. A file and the cursor after it are recorded
  * in one transaction, so the recorded files always contain exactly the members up to the cursor.
  */
+
 import { formatWithRemedy, isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { mayWorkAgain } from '../../infra/objects/object-store.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
 import type { ExportCursor } from './members.ts';
@@ -214,16 +216,6 @@ export class Checkpoint {
   }
 }
 
-/**
- * Returns whether the cause of an error may pass, so that the work is repeated. The endpoint of a destination was an S3 store
- * when the destination was created: an unknown host name or a web page comes from a store that is down, or its proxy. The
- * same applies to default credentials: the S3 client asks the metadata service of the machine once, for a second.
- */
-export function isTemporaryError({ class: kind, code, cause }: RunlakeError): boolean {
-  const lacksCredentials = (cause as Error | undefined)?.name === 'CredentialsProviderError';
-  return kind !== 'caller' || code === 'DESTINATION_ENDPOINT_INVALID' || lacksCredentials;
-}
-
 type EndAttemptDeps = Pick<ExportDeps, 'database' | 'jobs' | 'logger' | 'now' | 'limits'>;
 
 export type AttemptOutcome = 'retried' | 'failed' | 'over' | 'released';
@@ -247,7 +239,7 @@ export async function endAttempt(deps: EndAttemptDeps, run: ExportRunRecord, rea
   const { logger, limits } = deps;
   if (error.code === 'DRAINING') return release(deps, run);
   const about = { err: error, exportId: run.exportId, runId: run.id, retryNumber: run.retryNumber };
-  if (!isTemporaryError(error) || run.retryNumber >= limits.exportRetries) {
+  if ((error.class === 'caller' && !mayWorkAgain(error)) || run.retryNumber >= limits.exportRetries) {
     logger.error(about, 'a bulk export run failed');
     return fail(deps, run, error);
   }

@@ -55,6 +55,8 @@ export interface ChunkLimits {
   readonly storedRows?: number;
 }
 
+/** A probe reads at least this fraction of a full chunk, so that a nearly full chunk does not need very many probes. */
+const minProbeDivisor = 10;
 const lastUuid = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /**
@@ -64,8 +66,8 @@ const lastUuid = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
  * `FINAL` reads a whole window, and a day may contain a hundred million runs. Therefore these steps are repeated until
  * the chunk is full:
  *   1. A probe without `FINAL` reads start times in key order, beginning after the last key, and stops when it has
- *      read as many rows as the chunk still lacks. The time range up to the last of these times contains at most that
- *      many runs, plus further runs with the same last timestamp.
+ *      read as many rows as the chunk still lacks, or a tenth of a full chunk if that is more. The time range up to the
+ *      last of these times contains at most that many runs, plus further runs with the same last timestamp.
  *   2. Keys and sizes in that range are read with `FINAL`; the chunk ends at the last run that fits.
  *   3. If some of the rows were merged or are not members, the chunk is still below its limits, and the search
  *      continues after the range. After `storedRows` rows the chunk ends or, if it has no member, begins there.
@@ -93,7 +95,8 @@ export async function findChunk(
       heavyBytes: maxHeavyBytes - heavyBytes,
     };
     const range = { after: chunk?.last ?? begin, window: { fromMicros: from, untilMicrosExclusive } };
-    const rangeEnd = await probe(clickhouse, scope, range, missing.rows, signal);
+    const probedRows = Math.max(missing.rows, Math.ceil(limits.rows / minProbeDivisor));
+    const rangeEnd = await probe(clickhouse, scope, range, probedRows, signal);
     if (rangeEnd === undefined) break;
     const probed = { ...range, window: { fromMicros: from, untilMicrosExclusive: rangeEnd } };
     const found = await findChunkEnd(clickhouse, scope, probed, missing, signal);
@@ -105,7 +108,7 @@ export async function findChunk(
       if (found.isFull || chunk.rows >= limits.rows) break;
     }
     from = rangeEnd;
-    storedRows += missing.rows;
+    storedRows += probedRows;
     if (storedRows < (limits.storedRows ?? Number.POSITIVE_INFINITY)) continue;
     if (chunk !== undefined) break;
     begin = { startTimeMicros: rangeEnd - 1, traceId: lastUuid, runId: lastUuid };

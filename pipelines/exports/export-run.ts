@@ -25,15 +25,9 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
-import type { ObjectStore } from '../../infra/objects/object-store.ts';
+import { mayWorkAgain, type ObjectStore } from '../../infra/objects/object-store.ts';
 import { counter, histogram } from '../../infra/telemetry/metrics.ts';
-import {
-  type Checkpoint,
-  type ExportRunRecord,
-  isTemporaryError,
-  type PendingUpload,
-  runColumns,
-} from './checkpoint.ts';
+import { type Checkpoint, type ExportRunRecord, type PendingUpload, runColumns } from './checkpoint.ts';
 import type { ExportChunk } from './chunk-reader.ts';
 import type { ExportWorkerDeps } from './export-deps.ts';
 import type { ExportCursor } from './members.ts';
@@ -250,7 +244,7 @@ const cleanupTimeoutMs = 5_000;
 
 /**
  * Removes from the bucket what an ended export run has written but not recorded: a multipart upload, or an object that
- * no file list contains. Does nothing while a worker may still be writing. After a temporary error or a timeout, a
+ * no file list contains. Does nothing while a worker may still be writing. After an error that may not last, or a timeout, a
  * later call tries again. After any other error, for example a missing permission, no further attempt is made.
  *
  * @param run The last worker of the run also passes its `fence`; the call then ends the lease of this worker.
@@ -291,7 +285,7 @@ export async function cleanUpRun(
     }
   } catch (err) {
     logger.warn({ err, runId: left.id }, 'cannot remove unrecorded objects of an export run from the bucket');
-    if (signal.aborted || (isRunlakeError(err) && isTemporaryError(err))) return;
+    if (signal.aborted || (isRunlakeError(err) && (err.class === 'transient' || mayWorkAgain(err)))) return;
   }
   await database.execute(
     'UPDATE bulk_export_runs SET pending_upload = NULL WHERE id = $1 AND finished_at IS NOT NULL',

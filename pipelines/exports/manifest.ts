@@ -1,7 +1,11 @@
 import { formatWithRemedy, isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { createDestinationError, type ObjectStore } from '../../infra/objects/object-store.ts';
+import {
+  createDestinationError,
+  isMissingObjectError,
+  mayWorkAgain,
+  type ObjectStore,
+} from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import { isTemporaryError } from './checkpoint.ts';
 import { type ExportWorkerDeps, readClock } from './export-deps.ts';
 import { buildManifestKey, buildPartKey, type ExportRecord, toExportFormat } from './record.ts';
 import { endExport, enqueueWaitingExports, finishExport } from './states.ts';
@@ -35,7 +39,7 @@ export async function completeExport(
       await store.close();
     }
   } catch (err) {
-    if (!isRunlakeError(err) || isTemporaryError(err)) throw err;
+    if (!isRunlakeError(err) || err.class !== 'caller' || mayWorkAgain(err)) throw err;
     deps.logger.error({ err, exportId: of.id }, 'cannot write the manifest of a bulk export');
     await finishExport(deps, of.id, {
       to: 'FAILED',
@@ -268,7 +272,7 @@ async function checkFile(
       ? 'present'
       : 'it has other content';
   } catch (error) {
-    if (!isRunlakeError(error) || error.code !== 'DESTINATION_ACCESS_DENIED' || isTemporaryError(error)) throw error;
+    if (!isRunlakeError(error) || error.code !== 'DESTINATION_ACCESS_DENIED' || mayWorkAgain(error)) throw error;
     // Without the permission to list objects, S3 denies access to a missing object instead of reporting it as missing.
     // A recorded ETag means that this file was readable when it was written.
     return file.etag === null ? 'unreadable' : 'it can no longer be read, and may be missing';
@@ -289,7 +293,7 @@ async function confirmMissing(
   try {
     await store.get(key, { maxBytes: 1, signal });
   } catch (error) {
-    if (isRunlakeError(error) && !isTemporaryError(error)) return;
+    if (isMissingObjectError(error)) return;
     throw error;
   }
   throw createDestinationError(

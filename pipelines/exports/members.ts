@@ -103,8 +103,8 @@ const hourMicros = 3_600_000_000;
 const countTimeoutMs = 900_000;
 
 /**
- * Counts the runs in the window of a scope, excluding deleted and expired runs. A filter may read all runs of the traces in the
- * window, so a window with more than `maxFilteredRows` stored rows is counted hour by hour.
+ * Counts the runs in the window of a scope, excluding deleted and expired runs. A filter that reads all runs of the traces in
+ * the window takes memory for them, so a window with more than `maxFilteredRows` stored rows is then counted hour by hour.
  *
  * @throws errors of ClickHouse, or the reason of `signal`.
  */
@@ -115,12 +115,15 @@ export async function countMembers(
   maxFilteredRows = 2_000_000,
 ): Promise<MemberCount> {
   const { fromMicros, untilMicrosExclusive: until } = scope.window;
-  const rows = scope.conditions === undefined ? 0 : await countStoredRows(clickhouse, scope, signal);
+  const { usesTraces } = buildMembersFilter(scope, buildMembersCondition(scope, {}));
+  const rows = usesTraces ? await countStoredRows(clickhouse, scope, signal) : 0;
   const stepMicros = rows > maxFilteredRows ? hourMicros : until - fromMicros;
+  const deadlineMs = performance.now() + countTimeoutMs;
   let [members, late] = [0, 0];
   for (let from = fromMicros; from < until; from += stepMicros) {
     const window = { fromMicros: from, untilMicrosExclusive: Math.min(from + stepMicros, until) };
-    const count = await countWindow(clickhouse, { ...scope, window }, signal);
+    const timeoutMs = Math.max(1, deadlineMs - performance.now());
+    const count = await countWindow(clickhouse, { ...scope, window }, timeoutMs, signal);
     members += count.members;
     late += count.late;
   }
@@ -139,7 +142,12 @@ async function countStoredRows(clickhouse: ClickHouse, scope: ExportScope, signa
   return row?.rows ?? 0;
 }
 
-async function countWindow(clickhouse: ClickHouse, scope: ExportScope, signal?: AbortSignal): Promise<MemberCount> {
+async function countWindow(
+  clickhouse: ClickHouse,
+  scope: ExportScope,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<MemberCount> {
   const condition = buildMembersCondition(scope, {});
   const filter = buildMembersFilter(scope, condition);
   const [row] = await clickhouse.query<MemberCount>({
@@ -148,7 +156,7 @@ async function countWindow(clickhouse: ClickHouse, scope: ExportScope, signal?: 
           FROM runs FINAL PREWHERE ${condition.sql} WHERE ${[exportableCondition, ...filter.sql].join(' AND ')}`,
     params: { ...condition.params, ...filter.params },
     settings: filter.settings,
-    timeoutMs: countTimeoutMs,
+    timeoutMs,
     ...(signal && { signal }),
   });
   return row ?? { members: 0, late: 0 };

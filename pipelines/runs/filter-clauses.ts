@@ -18,6 +18,8 @@ export interface FilterClauses {
   readonly rowSettings?: ClickHouseSettings;
   readonly params: KeyCondition['params'];
   readonly settings: ClickHouseSettings;
+  /** Whether the conditions read other runs of the traces. */
+  readonly usesTraces: boolean;
 }
 
 export const filterSettings = {
@@ -40,7 +42,8 @@ export function buildFilterClauses(
   keyRange: string,
   live = liveCondition,
 ): FilterClauses {
-  if (conditions === undefined) return { withSql: '', expressions: [], sql: [], params: {}, settings: {} };
+  if (conditions === undefined)
+    return { withSql: '', expressions: [], sql: [], params: {}, settings: {}, usesTraces: false };
   const projects = buildProjectsCondition(scope).sql;
   const traceRange = `${projects} AND start_time >= trace_times.1 AND start_time <= trace_times.2`;
   const { sql, rowSql, rowSettings, expressions, params, usesTraces, settings } = buildFilterSql(
@@ -60,5 +63,6 @@ export function buildFilterClauses(
     rowSettings,
     params,
     settings: { ...filterSettings, ...settings },
+    usesTraces,
   };
 }

@@ -4,10 +4,10 @@ import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
+import { mayWorkAgain } from '../../../../infra/objects/object-store.ts';
 import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
 import { parseCertificates } from '../../../../infra/tls/trusted-authorities.ts';
-import { isTemporaryError } from '../../../../pipelines/exports/checkpoint.ts';
 import { checkDestination } from '../../../../pipelines/exports/destinations/check-destination.ts';
 import { authorityFile, serverCertificate } from '../../tls/certificates.ts';
 
@@ -150,7 +150,7 @@ describe('an endpoint with', () => {
     });
   });
 
-  it('a page that is not found is no missing object', async () => {
+  it('a web page with status 404 is not reported as a missing object', async () => {
     await expect(open(await page(404)).get('object', { maxBytes: 1 })).rejects.toMatchObject(invalid);
   });
 
@@ -167,7 +167,7 @@ describe('an endpoint with', () => {
       code: 'DESTINATION_ACCESS_DENIED',
       message: expect.stringContaining('no credentials'),
     });
-    expect(isTemporaryError(error)).toBe(true);
+    expect(mayWorkAgain(error)).toBe(true);
   });
 
   it('a redirect is not followed', async () => {
