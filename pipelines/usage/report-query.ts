@@ -1,4 +1,5 @@
 import type { Query } from '../../infra/clickhouse/clickhouse.ts';
+import { lastHourSeconds } from '../runs/stats/fact-rows.ts';
 import type { BucketPlan } from './rollup-query.ts';
 
 /** Dimensions that usage can be grouped by. */
@@ -17,9 +18,6 @@ export interface UsageCounts {
 
 const hourSeconds = 3_600;
 const daySeconds = 86_400;
-
-/** The last whole hour that a ClickHouse `DateTime` can hold, in 2106. */
-export const lastHourSeconds = 4_294_965_600;
 
 /**
  * Maximum number of ids in the statement. Longer lists are sent as an external table, because parameters have a size

@@ -11,7 +11,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
-import { readDirtyHours } from '../runs/stats/fact-rows.ts';
+import { lastHourSeconds, readDirtyHours } from '../runs/stats/fact-rows.ts';
 import { buildFigureQuery, type FigureRow } from '../runs/stats/figure-sums.ts';
 import type { MatchingRuns } from '../runs/stats/matching-runs.ts';
 import {
@@ -22,7 +22,7 @@ import {
   readNames,
   type UsageRow,
 } from './report.ts';
-import { type Grouping, lastHourSeconds } from './report-query.ts';
+import type { Grouping } from './report-query.ts';
 import { type BucketPlan, computeBucketBounds, planBuckets, type Stride } from './rollup-query.ts';
 
 /** The figures of one bucket and dimension. */
@@ -121,7 +121,7 @@ async function sumTokens({ clickhouse, database }: Deps, plan: BucketPlan, tenan
   const set = {
     scope: { tenantId, projectIds },
     filter: { startedFromMicros: plan.startInclusiveSeconds * 1e6 },
-    traces,
+    countedTraces: traces,
     dirtyHours: await readDirtyHours(database, tenantId),
   };
   // Only the sums: ClickHouse needs longer to plan such a query than to execute it.

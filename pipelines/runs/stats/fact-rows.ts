@@ -63,7 +63,7 @@ export interface HourDivision {
 
 const hourSeconds = 3_600;
 /** The last whole hour that a ClickHouse `DateTime` can hold, in 2106. */
-const lastHourSeconds = 4_294_965_600;
+export const lastHourSeconds = 4_294_965_600;
 
 /**
  * Divides the hours from a time on. All runs that start in the hours of `facts` are in the set.

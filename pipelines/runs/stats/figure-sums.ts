@@ -127,8 +127,8 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
   const range = findCallRange(set);
   const isInFacts = range.facts !== undefined;
   const { sql: rows, ...matching } =
-    set.traces ?? buildStatRows(isInFacts ? set : { ...set, dirtyHours: undefined }, ['id', 'trace_id']);
-  const matchingSql = `SELECT ${set.traces ? '' : 'id AS matching_id, '}trace_id AS matching_trace, grp FROM (${rows})`;
+    set.countedTraces ?? buildStatRows(isInFacts ? set : { ...set, dirtyHours: undefined }, ['id', 'trace_id']);
+  const matchingSql = `SELECT ${set.countedTraces ? '' : 'id AS matching_id, '}trace_id AS matching_trace, grp FROM (${rows})`;
   const inTraces =
     range.counted === 'every' || isInFacts ? '' : `AND trace_id IN (SELECT matching_trace FROM (${matchingSql}))`;
   const { calls, traces } = buildCallQueries(set, range, selection, inTraces);
@@ -147,11 +147,11 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
   const sums = each('sum(leaf_#) AS total_#');
   // If all runs of a trace are in one group, the matching runs are not needed to find the group of a call. Without groups,
   // the key is the trace alone.
-  const isByCall = !set.traces && (set.groupBy === undefined || set.groupBy.keepsTracesTogether === true);
+  const isByCall = !set.countedTraces && (set.groupBy === undefined || set.groupBy.keepsTracesTogether === true);
   const [grp, grpKey] = set.groupBy === undefined ? [`''`, ''] : ['call_grp', 'call_grp, '];
   const byTrace = `SELECT ${grp} AS grp ${kindSql}, trace_id AS top, ${sums} FROM (${leaves}) GROUP BY ${grpKey}top ${kindSql}
     ${traces === undefined ? '' : `UNION ALL ${traces}`}`;
-  const groupsOfTraces = set.traces
+  const groupsOfTraces = set.countedTraces
     ? `SELECT matching_trace, min(grp) AS grp FROM (${matchingSql}) GROUP BY matching_trace`
     : `SELECT DISTINCT matching_trace, grp FROM (${matchingSql})`;
   const topQueries = {

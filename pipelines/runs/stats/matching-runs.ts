@@ -46,7 +46,7 @@ export interface RunSet {
    * If present, all calls of these traces count, instead of those of the matching runs, and `filter` has at most a start. A
    * query that returns `trace_id` and `grp`. A trace with several groups counts in the first of them, in order of text.
    */
-  readonly traces?: MatchingRuns | undefined;
+  readonly countedTraces?: MatchingRuns | undefined;
   /** If present, only these runs are considered, and `filter` has no conditions. */
   readonly among?: readonly RunKey[] | undefined;
   readonly groupBy?: RunGrouping | undefined;
@@ -250,7 +250,7 @@ function findStoredCallRange(set: RunSet): CallRange {
   const window = boundTimeRange({ filter: { startedFromMicros }, order: 'desc' });
   // A trace that began earlier has calls in the range, and a trace whose root never arrived has calls without a root.
   // If every run matches, these calls count, and for percentiles the calls of a trace count as one run.
-  if (!isFiltered && !isGrouped && isRoot === undefined && set.traces === undefined) {
+  if (!isFiltered && !isGrouped && isRoot === undefined && set.countedTraces === undefined) {
     const range = buildScopeCondition(scope, window);
     const values = buildValueConditions({ startedFromMicros });
     return {
@@ -277,6 +277,6 @@ function findStoredCallRange(set: RunSet): CallRange {
     values: buildValueConditions({}).sql,
     params: { ...projects.params, ...keys.params, calls_from: Math.max(0, from - clockSkewMicros) },
     ...(projects.externalTable && { externalTable: projects.externalTable }),
-    counted: isRoot === true || set.traces !== undefined ? 'trace' : 'path',
+    counted: isRoot === true || set.countedTraces !== undefined ? 'trace' : 'path',
   };
 }
