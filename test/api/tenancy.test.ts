@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { operations } from '../../api/main/operations.ts';
 import { hashKey } from '../../pipelines/tenants/keys.ts';
 import { runRollUp } from '../../pipelines/usage/rollup.ts';
+import { forSuite } from '../for-suite.ts';
 import { pickSome } from '../house/extent.ts';
 import { addExport, type ExportUnderTest } from './add-export.ts';
 import { type Attempt, closed, own, textFields } from './attempt.ts';
@@ -16,7 +17,7 @@ import { addPrompts, type PromptVictim, promptAttempts } from './prompt-attempts
 import { evaluatorAttempts, type QueueVictim, queueAttempts } from './queue-attempts.ts';
 import { feedbackAttempts, otlp, type RunVictim, runAttempts } from './run-attempts.ts';
 import { type SessionHeaders, sessionAttempts, startSession } from './session-attempts.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from './start-api.ts';
+import { addOrganization, startApi } from './start-api.ts';
 import { usageAttempts } from './usage-attempts.ts';
 import { addTags, type WorkspaceVictim, workspaceAttempts } from './workspace-attempts.ts';
 
@@ -151,9 +152,9 @@ const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   ...deploymentAttempts,
 };
 
-let api: ApiUnderTest;
-let zebra: OrganizationUnderTest;
-let stranger: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
+const zebra = forSuite(() => addOrganization(api.database, 'zebra'));
+const stranger = forSuite(() => addOrganization(api.database, 'stranger'));
 let victim: Victim;
 let before: unknown;
 /** Headers of the stranger's session. */
@@ -216,9 +217,6 @@ async function readVictimData(): Promise<unknown> {
 }
 
 beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0 } });
-  zebra = await addOrganization(api.database, 'zebra');
-  stranger = await addOrganization(api.database, 'stranger');
   const [workspaceId] = zebra.workspaceIds;
   const [key] = zebra.workspaceKeys;
   await ask('PATCH', { url: `/workspaces/${workspaceId}`, payload: { display_name: 'okapi' } }, zebra.adminKey);
@@ -302,7 +300,6 @@ beforeAll(async () => {
     usage: { usage: [{ dimensions: { project_name: 'okapi' }, traces: 1 }] },
   });
 });
-afterAll(() => api.close());
 
 describe('the table', () => {
   it('lists exactly the operations that need a key', () => {

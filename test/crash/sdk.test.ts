@@ -1,17 +1,19 @@
 /** The stock SDK while Kafka is down: no run is lost as long as the SDK retries; later refusals are counted. */
+
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'langsmith';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { pythonEnvironment } from '../e2e/python/environment.ts';
 import { stackPart } from '../engines/stack.ts';
+import { forSuite } from '../for-suite.ts';
 import { until } from '../infra/until.ts';
 import { testSettings } from '../test-settings.ts';
 import { post } from './client.ts';
 import { Ledger } from './ledger.ts';
-import { type OpenPipeline, openOnStack } from './on-stack.ts';
+import { openOnStack } from './on-stack.ts';
 import { deadlineMs } from './pipeline.ts';
 import { createdRun } from './sdk-load.ts';
 
@@ -24,13 +26,7 @@ const python = pythonEnvironment();
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('the stock SDK and an outage of Kafka', () => {
   const ledger = new Ledger();
-  let opened: OpenPipeline;
-  beforeAll(async () => {
-    opened = await openOnStack(testSettings({ publishTimeoutMs: 1_000 }));
-  });
-  afterAll(async () => {
-    await opened?.close();
-  });
+  const opened = forSuite(() => openOnStack(testSettings({ publishTimeoutMs: 1_000 })));
   // The SDK logs every failure to the console.
   beforeEach(() => void vi.spyOn(console, 'error').mockImplementation(() => {}));
   beforeEach(() => void vi.spyOn(console, 'warn').mockImplementation(() => {}));

@@ -3,8 +3,9 @@ import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
-import { type ApiUnderTest, addOrganization, startApi } from '../api/start-api.ts';
+import { beforeAll, expect, it, onTestFinished } from 'vitest';
+import { addOrganization, startApi } from '../api/start-api.ts';
+import { forSuite } from '../for-suite.ts';
 import { installLocked } from '../locked-packages.ts';
 
 /**
@@ -14,17 +15,15 @@ import { installLocked } from '../locked-packages.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let client: Client;
 let address: { readonly apiUrl: string; readonly apiKey: string };
 
 beforeAll(async () => {
-  api = await startApi();
   const { adminKey: apiKey } = await addOrganization(api.database, 'acme');
   address = { apiUrl: await api.server.listen({ port: 0, host: '127.0.0.1' }), apiKey };
   client = new Client(address);
 });
-afterAll(() => api.close());
 
 /** Output of a run in which one of two tests fails. */
 const summaries = { vitest: /1 failed.*1 passed/, jest: /✓ Passed[\s\S]*✕ Failed/ } as const;

@@ -1,19 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { Client, RunTree } from 'langsmith';
 import { traceable } from 'langsmith/traceable';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { collect } from '../api/collect.ts';
-import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { forSuite } from '../for-suite.ts';
+import { startRunlake } from '../runlake-process.ts';
 
-let runlake: RunlakeProcess;
+const runlake = forSuite(() => startRunlake());
 let client: Client;
 
 beforeAll(async () => {
-  runlake = await startRunlake();
   client = new Client({ apiUrl: runlake.url, apiKey: runlake.apiKey });
-});
-afterAll(async () => {
-  await runlake?.remove();
 });
 
 test('stores nested functions as one trace, with errors, tags, metadata and attachments', async () => {

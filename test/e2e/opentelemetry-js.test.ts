@@ -2,16 +2,11 @@ import { context, trace } from '@opentelemetry/api';
 import { OTLPTraceExporter as JsonExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { BasicTracerProvider, BatchSpanProcessor } from '@opentelemetry/sdk-trace-base';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { expect, test } from 'vitest';
+import { forSuite } from '../for-suite.ts';
+import { startRunlake } from '../runlake-process.ts';
 
-let runlake: RunlakeProcess;
-beforeAll(async () => {
-  runlake = await startRunlake();
-});
-afterAll(async () => {
-  await runlake?.remove();
-});
+const runlake = forSuite(() => startRunlake());
 
 test.each([
   ['protobuf', ProtobufExporter, 'gzip'],

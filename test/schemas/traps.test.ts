@@ -1,6 +1,7 @@
 /** Properties of the schema without which ClickHouse or the log would silently lose or mix data. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
 import type { LogRecord } from '../../infra/event-log/event-log.ts';
 import { costSql } from '../../pipelines/costs/cost-sql.ts';
@@ -8,21 +9,15 @@ import { insertBatch } from '../../pipelines/ingest/sink/insert-batch.ts';
 import { findPage } from '../../pipelines/runs/find-page.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, topics } from '../../schemas/topics.ts';
 import { runOnStoredTable } from '../engines/on-stored-table.ts';
-import {
-  buildContainer,
-  openSink,
-  type SinkUnderTest,
-  toLogMessage,
-} from '../pipelines/ingest/sink/sink-under-test.ts';
+import { forSuite } from '../for-suite.ts';
+import { buildContainer, openSink, toLogMessage } from '../pipelines/ingest/sink/sink-under-test.ts';
 import { insertEvents, noonMicros, runEvent, tenantId } from '../pipelines/runs/run-events.ts';
 
-let under: SinkUnderTest;
+const under = forSuite(() => openSink());
 let clickhouse: ClickHouse;
 beforeAll(async () => {
-  under = await openSink();
   clickhouse = under.stores.clickhouse;
 });
-afterAll(() => under?.close());
 
 const weekMicros = 7 * 24 * 3_600 * 1_000_000;
 

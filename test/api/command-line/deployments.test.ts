@@ -1,4 +1,5 @@
 /** `runlake deploy` and `runlake deployments` from the build, on an instance with embedded engines. */
+
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,8 +9,9 @@ import { followRevision } from '../../../api/command-line/deployments/follow-rev
 import { packFolder, readSourceFolder } from '../../../api/command-line/deployments/pack-folder.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
-import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+import { startRunlake } from '../../runlake-process.ts';
 import { echoSource, linkPackages } from '../control-plane/deployment-client.ts';
 import { findRefusingUrl } from '../control-plane/open-proxy.ts';
 import { runCommand } from './run-command.ts';
@@ -93,17 +95,15 @@ describe('packing', () => {
 });
 
 describe('the commands', () => {
-  let runlake: RunlakeProcess;
+  const runlake = forSuite(() => startRunlake());
   let byFolder: Record<string, string>;
   let byKey: Record<string, string>;
   let source: string;
   beforeAll(async () => {
-    runlake = await startRunlake();
     byFolder = { RUNLAKE_DATA_DIR: runlake.dataDir };
     byKey = { LANGSMITH_ENDPOINT: `${runlake.url}/api/v1`, LANGSMITH_API_KEY: runlake.apiKey };
     source = createFolder('echo', { ...echoSource('$REPLY'), '.env': 'REPLY=first' });
   });
-  afterAll(() => runlake?.remove());
 
   async function invoke(slug: string): Promise<unknown> {
     const response = await fetch(`${runlake.url}/deployments/${slug}/runs/wait`, {

@@ -1,9 +1,10 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { runCommand } from './run-command.ts';
 
 /** `runlake dlq` with more records than its limit, on the in-process log. */
-let stores: FreshStores;
+const stores = forSuite(() => freshStores());
 const run = (...args: string[]) =>
   runCommand(['dlq', ...args], {
     ...stores.environment,
@@ -14,14 +15,12 @@ const run = (...args: string[]) =>
   });
 
 beforeAll(async () => {
-  stores = await freshStores();
   await stores.database.execute(
     `INSERT INTO dead_letters (topic, partition, log_offset, key, value, headers, reason, step, dead_at)
      SELECT 'run-events', 0, n, 'key', 'not a record', '{}', 'not in the wire format', 'framing',
        timestamptz '2026-01-31T12:00:00Z' + n * interval '1 s' FROM generate_series(1, 5) AS n`,
   );
 });
-afterAll(() => stores?.close());
 
 it('lists and replays older records with the --until that it prints', async () => {
   const [listed, replayed] = [await run('list', '--limit', '2'), await run('replay', '--all', '--limit', '2')];

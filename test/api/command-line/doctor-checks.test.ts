@@ -1,7 +1,8 @@
 /** Checks that `explainPart` names the first misconfiguration of each server, against real servers. */
+
 import { randomBytes } from 'node:crypto';
 import { Kafka, logLevel } from 'kafkajs';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { createServerChecks } from '../../../api/command-line/doctor-checks.ts';
 import { explainPart, type ServerName } from '../../../api/command-line/explain-part.ts';
 import { openStores } from '../../../api/command-line/open-stores.ts';
@@ -10,7 +11,8 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { stackPart } from '../../engines/stack.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { authorityFile, otherAuthorityFile } from '../../infra/tls/certificates.ts';
 import { openTlsProxy, type TlsProxy } from '../../infra/tls/tls-proxy.ts';
 
@@ -20,14 +22,10 @@ const kafka = stackPart('kafka');
 const registry = stackPart('registry');
 const redis = stackPart('redis');
 
-let stores: FreshStores;
+const stores = forSuite(() => freshStores({ migrated: false }));
 const proxies: TlsProxy[] = [];
-beforeAll(async () => {
-  stores = await freshStores({ migrated: false });
-});
 afterAll(async () => {
   await Promise.all(proxies.map((proxy) => proxy.close()));
-  await stores?.close();
 });
 
 /** Returns the address with the change applied; if `tlsCertificate` is set, the address leads through a TLS proxy. */

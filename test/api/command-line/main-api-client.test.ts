@@ -1,19 +1,18 @@
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
 import { type MainApiClient, withMainApi } from '../../../api/command-line/deployments/main-api-client.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
-import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+import { startRunlake } from '../../runlake-process.ts';
 
 /** A command without LANGSMITH_API_KEY creates a key for itself. */
-let runlake: RunlakeProcess;
+const runlake = forSuite(() => startRunlake());
 beforeAll(async () => {
-  runlake = await startRunlake();
   vi.stubEnv('RUNLAKE_DATA_DIR', runlake.dataDir);
   vi.stubEnv('RUNLAKE_LOG_LEVEL', 'error');
 }, 120_000);
 afterEach(() => vi.restoreAllMocks());
 afterAll(async () => {
   vi.unstubAllEnvs();
-  await runlake?.remove();
 });
 
 type Key = { readonly id: string; readonly description: string };

@@ -1,17 +1,17 @@
 import { spawn } from 'node:child_process';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { builtCommand, builtProgram } from '../../built-program.ts';
-import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startRunlake } from '../../runlake-process.ts';
 
 /** Commands that ask on a terminal, which `script` of util-linux provides. */
-let runlake: RunlakeProcess;
+const runlake = forSuite(() => startRunlake());
 let environment: Record<string, string>;
 let organizationId: string;
 
 const run = (...words: string[]) => builtCommand(words, environment);
 
 beforeAll(async () => {
-  runlake = await startRunlake();
   environment = { RUNLAKE_DATA_DIR: runlake.dataDir, RUNLAKE_LOG_LEVEL: 'warn' };
   const { errors } = await run('organizations', 'create', 'Acme');
   organizationId = /Organisation (\S+)/.exec(errors)?.[1] ?? '';
@@ -24,7 +24,6 @@ beforeAll(async () => {
   });
   expect(made.status).toBe(201);
 }, 120_000);
-afterAll(() => runlake?.remove());
 
 /** Runs a command on a terminal, and types `keys` when its output contains `question`. */
 function onTerminal(words: readonly string[], question: string, keys: string) {

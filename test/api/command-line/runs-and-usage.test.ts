@@ -3,13 +3,14 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { builtProgram } from '../../built-program.ts';
-import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startRunlake } from '../../runlake-process.ts';
 import { runCommand } from './run-command.ts';
 
 /** `runlake runs`, `runlake usage` and `runlake audit`, and the link of the start. */
-let runlake: RunlakeProcess;
+const runlake = forSuite(() => startRunlake());
 let environment: Record<string, string>;
 const failedId = randomUUID();
 
@@ -52,7 +53,6 @@ const parseLines = (text: string) =>
     .map((line) => JSON.parse(line));
 
 beforeAll(async () => {
-  runlake = await startRunlake();
   environment = {
     LANGSMITH_ENDPOINT: runlake.url,
     LANGSMITH_API_KEY: runlake.apiKey,
@@ -61,7 +61,6 @@ beforeAll(async () => {
   await send('plan');
   await send('book', { id: failedId, error: 'sold out\nat line 1' });
 });
-afterAll(() => runlake?.remove());
 
 it('lists runs, newest first, with filters', async () => {
   const { output, code } = await run('runs', 'list', '--project', 'trips');

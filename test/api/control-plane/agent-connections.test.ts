@@ -1,13 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type OAuthFlow, startOAuthFlow } from './oauth-flow.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startOAuthFlow } from './oauth-flow.ts';
 
-let flow: OAuthFlow;
-
-beforeAll(async () => {
-  flow = await startOAuthFlow();
-});
-afterAll(() => flow.close());
+const flow = forSuite(() => startOAuthFlow());
 
 const connections = (agent: string, user: string, id = '') =>
   `/v2/auth/agents/${agent}/connections${id && `/${id}`}?user_id=${user}`;

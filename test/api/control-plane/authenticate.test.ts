@@ -1,16 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { authenticate } from '../../../pipelines/oauth/authenticate.ts';
 import { openOAuth } from '../../../pipelines/oauth/oauth-deps.ts';
 import { hashKey } from '../../../pipelines/tenants/keys.ts';
+import { forSuite } from '../../for-suite.ts';
 import { addKey } from '../start-api.ts';
-import { type OAuthFlow, startOAuthFlow } from './oauth-flow.ts';
+import { startOAuthFlow } from './oauth-flow.ts';
 
-let flow: OAuthFlow;
-
-beforeAll(async () => {
-  flow = await startOAuthFlow();
-});
-afterAll(() => flow.close());
+const flow = forSuite(() => startOAuthFlow());
 
 describe('from authenticate to a token', () => {
   it('returns a URL, completes at the redirect, and then returns the token', async () => {

@@ -3,17 +3,13 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
 import { addKey } from '../start-api.ts';
-import { type OAuthFlow, startOAuthFlow } from './oauth-flow.ts';
+import { startOAuthFlow } from './oauth-flow.ts';
 import { client } from './oauth-server.ts';
 
-let flow: OAuthFlow;
-
-beforeAll(async () => {
-  flow = await startOAuthFlow();
-});
-afterAll(() => flow.close());
+const flow = forSuite(() => startOAuthFlow());
 
 const usedUp = 'This link was used already, or is older than ten minutes: please start again.';
 const wait = async (id: string) => (await flow.ask('GET', `/v2/auth/wait/${id}?timeout=0`)).body;

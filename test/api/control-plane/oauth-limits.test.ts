@@ -1,12 +1,8 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type OAuthFlow, startOAuthFlow } from './oauth-flow.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startOAuthFlow } from './oauth-flow.ts';
 
-let flow: OAuthFlow;
-
-beforeAll(async () => {
-  flow = await startOAuthFlow({ config: { maxOAuthTokens: 2, maxOAuthAuthentications: 3 } });
-});
-afterAll(() => flow.close());
+const flow = forSuite(() => startOAuthFlow({ config: { maxOAuthTokens: 2, maxOAuthAuthentications: 3 } }));
 
 it('limits the pending authentications of an organisation, until they end', async () => {
   const start = (key: string, user_id: string) =>

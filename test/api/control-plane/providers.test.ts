@@ -1,14 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+import { describe, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { addKey, addOrganization, startApi } from '../start-api.ts';
 
-let api: ApiUnderTest;
-let owner: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi({ config: { maxOAuthProviders: 4, publicUrl: 'https://runlake.example/api/v1' } });
-  owner = await addOrganization(api.database, 'owner');
-});
-afterAll(() => api.close());
+const api = forSuite(() => startApi({ config: { maxOAuthProviders: 4, publicUrl: 'https://runlake.example/api/v1' } }));
+const owner = forSuite(() => addOrganization(api.database, 'owner'));
 
 const url = '/v2/auth/providers';
 const secret = 'very-secret-value';

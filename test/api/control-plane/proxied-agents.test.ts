@@ -1,18 +1,18 @@
 /** Agent servers behind the proxy of deployments, with the stock client. */
+
 import { Client } from '@langchain/langgraph-sdk';
 import { WebSocket } from 'undici';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from '../agent-server/start-agent-server.ts';
-import { openProxy, type ProxyUnderTest } from './open-proxy.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from '../agent-server/start-agent-server.ts';
+import { openProxy } from './open-proxy.ts';
 
-let agents: AgentServerUnderTest;
-let proxy: ProxyUnderTest;
+const agents = forSuite(() => startAgentServer());
+const proxy = forSuite(() => openProxy([agents.url]));
 let client: Client;
 /** Paths of the requests that the client sent. */
 const sentPaths: string[] = [];
 beforeAll(async () => {
-  agents = await startAgentServer();
-  proxy = await openProxy([agents.url]);
   client = new Client({
     apiUrl: proxy.url,
     apiKey: agents.owner.adminKey,
@@ -22,10 +22,6 @@ beforeAll(async () => {
       return init;
     },
   });
-});
-afterAll(async () => {
-  await proxy.close();
-  await agents.close();
 });
 
 const ask = (path: string, headers: Record<string, string> = {}) =>

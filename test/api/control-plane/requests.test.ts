@@ -1,17 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { addKey, addOrganization, startApi } from '../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { maxDeployments: 8 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let key: string;
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxDeployments: 8 } });
-  acme = await addOrganization(api.database, 'acme');
   [key] = acme.workspaceKeys;
 });
-afterAll(() => api?.close());
 
 const valid = {
   name: 'valid',

@@ -2,6 +2,7 @@
  * Sessions of the dashboard at the addresses of deployments: what they can do, and what an attacker can not. Agent
  * servers and their graph code are real; `captured` is a deployment whose replica only records what it gets.
  */
+
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
@@ -12,11 +13,12 @@ import { buildServer } from '../../../api/server/build-server.ts';
 import { createTicketSigner, ticketHeader } from '../../../api/server/session-ticket.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { hashToken } from '../../../pipelines/tenants/sign-in-session.ts';
+import { forSuite } from '../../for-suite.ts';
 import { type AgentServerUnderTest, readInBackground, startAgentServer } from '../agent-server/start-agent-server.ts';
 import { addKey, addOrganization } from '../start-api.ts';
 import { type Replica, startReplica } from './open-proxy.ts';
 
-let first: AgentServerUnderTest;
+const first = forSuite(() => startAgentServer());
 /** The servers of the deployments, by slug. All but `foreign` are in the first workspace of the owner. */
 const agents: Record<string, AgentServerUnderTest> = {};
 const deploymentIds: Record<string, string> = {};
@@ -43,7 +45,6 @@ async function startMain(driver: 'process' | 'docker'): Promise<FastifyInstance>
 const addressOf = (server: FastifyInstance) => `http://127.0.0.1:${(server.server.address() as AddressInfo).port}`;
 
 beforeAll(async () => {
-  first = await startAgentServer();
   const { owner } = first;
   captured = await startReplica((_request, response) => response.end('{}'));
   main = await startMain('process');
@@ -75,7 +76,6 @@ afterAll(async () => {
   await main?.close();
   await captured?.close();
   for (const server of Object.values(agents)) await server.close();
-  await first?.close();
 });
 
 type Headers = Record<string, string>;

@@ -1,13 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { type OAuthFlow, startOAuthFlow } from './oauth-flow.ts';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startOAuthFlow } from './oauth-flow.ts';
 
-let flow: OAuthFlow;
-
-beforeAll(async () => {
-  flow = await startOAuthFlow();
-});
-afterAll(() => flow.close());
+const flow = forSuite(() => startOAuthFlow());
 afterEach(() => {
   Object.assign(flow.server, { mode: 'up', accessTokenSeconds: 3_600, issuesRefreshTokens: true });
   vi.useRealTimers();

@@ -1,21 +1,19 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { operations } from '../../../api/main/operations.ts';
+import { forSuite } from '../../for-suite.ts';
 import { isFullExtent, pickSome } from '../../house/extent.ts';
 import { addExport } from '../add-export.ts';
 import { listFailures } from '../send-hostile.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+import { addOrganization, startApi } from '../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let url: string;
 
 beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0 } });
-  acme = await addOrganization(api.database, 'acme');
   url = await api.server.listen({ port: 0, host: '127.0.0.1' });
 }, 120_000);
-afterAll(() => api?.close());
 
 it('responds to no hostile request with a 5xx', { timeout: 600_000 }, async () => {
   const key = acme.workspaceKeys[0];

@@ -1,15 +1,12 @@
 /** Lists without pages, and the audit log: one tenant must not be able to fill the memory of the process with them. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+import { beforeEach, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let acme: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi();
-});
-afterAll(() => api?.close());
 beforeEach(async () => {
   acme = await addOrganization(api.database, randomUUID());
 });

@@ -2,20 +2,20 @@
  * Lists of records that may be large: a page that is too large for one response is refused before it is loaded into
  * memory.
  */
-import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../start-api.ts';
 
-let api: ApiUnderTest;
+import { randomUUID } from 'node:crypto';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
+import { forSuite } from '../../for-suite.ts';
+import { addOrganization, startApi } from '../start-api.ts';
+
+const api = forSuite(() => startApi());
 let key: string;
 let organizationId: string;
 
 beforeAll(async () => {
-  api = await startApi();
   ({ adminKey: key, id: organizationId } = await addOrganization(api.database, 'acme'));
 });
-afterAll(() => api?.close());
 
 const name = () => `n${randomUUID()}`;
 const evaluator = () => ({ name: name(), type: 'code', code_evaluator: { code: 'pass' } });

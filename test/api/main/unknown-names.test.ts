@@ -1,16 +1,13 @@
 /** Names that the main API does not know: they are ignored and named in the response, so that newer clients keep working. */
-import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { operations } from '../../../api/main/operations.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
-});
-afterAll(() => api?.close());
+import { randomUUID } from 'node:crypto';
+import { expect, it } from 'vitest';
+import { operations } from '../../../api/main/operations.ts';
+import { forSuite } from '../../for-suite.ts';
+import { addOrganization, startApi } from '../start-api.ts';
+
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 async function ask(method: (typeof operations)[number]['method'], url: string, payload?: object) {
   const headers = { 'x-api-key': acme.adminKey };

@@ -1,19 +1,17 @@
 import { connect } from 'node:net';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { addOrganization, startApi } from '../start-api.ts';
 
 /** Requests have a limit on their time, except uploads of sources. */
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { requestTimeoutMs: limitMs } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let port: number;
 const limitMs = 500;
 
 beforeAll(async () => {
-  api = await startApi({ config: { requestTimeoutMs: limitMs } });
-  acme = await addOrganization(api.database, 'acme');
   port = Number(new URL(await api.server.listen({ port: 0, host: '127.0.0.1' })).port);
 });
-afterAll(() => api?.close());
 
 /** Sends a body of 40 bytes, one every 50 ms, and returns the response. */
 async function sendSlowly(method: string, path: string, type: string): Promise<string> {

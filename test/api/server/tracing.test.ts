@@ -3,18 +3,17 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { loadConfig } from '../../../infra/config/load.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { startTracing, type Tracing } from '../../../infra/telemetry/tracing/start-tracing.ts';
+import { forSuite } from '../../for-suite.ts';
 import { type ReceivedSpan, type Receiver, startReceiver } from '../../infra/telemetry/tracing/received-spans.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+import { addOrganization, startApi } from '../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let url: string;
 let receiver: Receiver;
 let tracing: Tracing | undefined;
 
 beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
   url = await api.server.listen({ port: 0, host: '127.0.0.1' });
   receiver = await startReceiver();
 });
@@ -26,7 +25,6 @@ afterEach(async () => {
 });
 afterAll(async () => {
   await receiver.close();
-  await api.close();
 });
 
 async function trace(environment: Record<string, string> = {}): Promise<void> {

@@ -1,14 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { operations } from '../../../api/main/operations.ts';
 import { listUnbuiltRoutes, originalRoutes, type Route } from '../../../api/server/unserved-routes.ts';
-import { type ApiUnderTest, startApi } from '../start-api.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startApi } from '../start-api.ts';
 
-let api: ApiUnderTest;
-beforeAll(async () => {
-  api = await startApi();
-});
-afterAll(() => api?.close());
+const api = forSuite(() => startApi());
 
 const unbuilt = listUnbuiltRoutes(originalRoutes, operations);
 const send = ({ method, path }: Route, prefix = '') =>

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { AvroWriter, buildContainerSchema, buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import { costExpressions, selectColumn } from '../../../pipelines/costs/cost-sql.ts';
@@ -8,15 +8,14 @@ import { runEvents } from '../../../schemas/topics.ts';
 import { encodeAvroContainer } from '../../engines/encode-avro-container.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { neverExpires } from '../../pipelines/runs/run-events.ts';
 
-let stores: Awaited<ReturnType<typeof freshStores>>;
+const stores = forSuite(() => freshStores());
 let clickhouse: ClickHouse;
 beforeAll(async () => {
-  stores = await freshStores();
   clickhouse = stores.clickhouse;
 });
-afterAll(() => stores?.close());
 beforeEach(async () => {
   for (const table of filled) await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
 });

@@ -6,18 +6,17 @@ import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { openTcpProxy, type TcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
 const logger = createLogger('silent', 'test');
-let stores: Awaited<ReturnType<typeof freshStores>>;
+const stores = forSuite(() => freshStores());
 let clickhouse: ClickHouse;
 
 beforeAll(async () => {
-  stores = await freshStores();
   clickhouse = stores.clickhouse;
 });
-afterAll(() => stores?.close());
 
 const one = async (sql: string, params = {}) =>
   (await clickhouse.query<{ v: unknown }>({ name: 'test', sql, params }))[0]?.v;

@@ -5,12 +5,12 @@ import { QuerySlots } from '../../../infra/clickhouse/query-slots.ts';
 import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../until.ts';
 
-let stores: Awaited<ReturnType<typeof freshStores>>;
+const stores = forSuite(() => freshStores());
 let clickhouse: ClickHouse;
 beforeAll(async () => {
-  stores = await freshStores();
   clickhouse = openClickHouse({
     url: stores.clickhouseUrl,
     logger: createLogger('silent', 'test'),
@@ -20,7 +20,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await clickhouse?.close();
-  await stores?.close();
 });
 
 const sleeping = 'SELECT sum(sleepEachRow(0.2)) FROM numbers(300) SETTINGS max_block_size = 1';

@@ -1,12 +1,9 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { RowBinaryReader, readNullableTextRows } from '../../../infra/clickhouse/row-binary.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await freshStores({ migrated: false });
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores({ migrated: false }));
 
 const read = (sql: string) => stores.clickhouse.queryText({ name: 'test', sql, format: 'RowBinary' });
 

@@ -2,20 +2,19 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { buildLayoutSettings, profiles } from '../../../infra/clickhouse/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 
-let stores: Awaited<ReturnType<typeof freshStores>>;
+const stores = forSuite(() => freshStores());
 let clickhouse: ClickHouse;
 
 beforeAll(async () => {
-  stores = await freshStores();
   clickhouse = stores.clickhouse;
 });
-afterAll(() => stores?.close());
 
 /**
  * Returns the settings of a profile that a statement can read. `wait_end_of_query` exists only in the HTTP interface;

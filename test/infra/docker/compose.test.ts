@@ -9,7 +9,8 @@ import { checkRole, type Role } from '../../../api/command-line/role.ts';
 import { releaseVersion } from '../../../api/server/release.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { kafkaPin, redisPin, registryPin, s3Pin } from '../../stack/pins.ts';
 import { dataSources, providers } from '../grafana/dashboard-files.ts';
 import {
@@ -256,11 +257,7 @@ describe('the secrets', () => {
 });
 
 describe('the versions', () => {
-  let stores: FreshStores;
-  beforeAll(async () => {
-    stores = await freshStores({ migrated: false });
-  });
-  afterAll(() => stores.close());
+  const stores = forSuite(() => freshStores({ migrated: false }));
   const getImageTag = (name: string) => service(name).image.split(':')[1] ?? '';
   const numbers = (text: string, count: number) =>
     text

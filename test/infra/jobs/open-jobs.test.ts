@@ -9,7 +9,8 @@ import type { Jobs } from '../../../infra/jobs/jobs.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { childProcessOptions } from '../../engines/child-of-suite.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../deferred.ts';
 import { until } from '../until.ts';
 import { testCatalogue } from './test-catalogue.ts';
@@ -17,16 +18,14 @@ import { testCatalogue } from './test-catalogue.ts';
 const logger = createLogger('silent', 'test');
 /** Address of the Redis with the queues, if the suite runs on the native stack. */
 let redisUrl: string | undefined;
-let stores: FreshStores;
+const stores = forSuite(() => freshStores({ migrated: false }));
 let redis: Redis | undefined;
 beforeAll(async () => {
-  stores = await freshStores({ migrated: false });
   redisUrl = stores.environment.RUNLAKE_REDIS_URL;
   redis = redisUrl === undefined ? undefined : new Redis(redisUrl, { maxRetriesPerRequest: null });
 });
 afterAll(async () => {
   redis?.disconnect();
-  await stores?.close();
 });
 
 const opened: Jobs<typeof testCatalogue>[] = [];

@@ -3,16 +3,13 @@ import { copyFile, mkdtemp, rm } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { listen } from '../../../infra/postgres/listen.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await freshStores({ migrated: false });
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores({ migrated: false }));
 
 const logger = createLogger('silent', 'test');
 const notify = (channel: string, payload: string) =>

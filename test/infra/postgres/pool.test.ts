@@ -4,16 +4,16 @@ import { getViolatedConstraint } from '../../../infra/postgres/database-error.ts
 import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger, type Logger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../deferred.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
 const logger = createLogger('silent', 'test');
-let stores: Awaited<ReturnType<typeof freshStores>>;
+const stores = forSuite(() => freshStores());
 let database: Database;
 
 beforeAll(async () => {
-  stores = await freshStores();
   database = openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 1_000, maxConnections: 2 });
   await database.execute(
     'CREATE TABLE things (id integer PRIMARY KEY, name text, CONSTRAINT things_by_name UNIQUE (name))',
@@ -21,7 +21,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await database?.close();
-  await stores?.close();
 });
 
 const one = async (expression: string, params: unknown[] = []) =>

@@ -1,15 +1,12 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { acquireSessionLock } from '../../../infra/postgres/session-lock.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await freshStores({ migrated: false });
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores({ migrated: false }));
 
 const take = (key: number, url = stores.databaseUrl) =>
   acquireSessionLock({ url, key, logger: createLogger('silent', 'test'), waitMs: 300 });

@@ -1,4 +1,5 @@
 /** Real stores behind TLS: which setting trusts which authorities, and which connections are refused. */
+
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
@@ -6,7 +7,8 @@ import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { acquireSessionLock } from '../../../infra/postgres/session-lock.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { authorityFile, otherAuthorityFile } from './certificates.ts';
 import { openTlsProxy, type TlsProxy } from './tls-proxy.ts';
 
@@ -15,10 +17,9 @@ const timeoutMs = 10_000;
 const own = readTrustedAuthorities({ tlsCaFile: authorityFile });
 const other = readTrustedAuthorities({ tlsCaFile: otherAuthorityFile });
 
-let stores: FreshStores;
+const stores = forSuite(() => freshStores({ migrated: false }));
 let proxies: Record<'clickhouse' | 'postgres' | 'clickhouseElsewhere' | 'postgresElsewhere', TlsProxy>;
 beforeAll(async () => {
-  stores = await freshStores({ migrated: false });
   const clickhouse = locationOf(stores.clickhouseUrl);
   const postgres = { ...locationOf(stores.databaseUrl), asPostgres: true };
   proxies = {
@@ -30,7 +31,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await Promise.all(Object.values(proxies ?? {}).map((proxy) => proxy.close()));
-  await stores?.close();
 });
 
 function locationOf(url: string) {

@@ -1,20 +1,10 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { RunEvent, RunPrice, RunValues, TokenPrices } from '../../../pipelines/ingest/run-event/run-event.ts';
-import {
-  type ExportFixture,
-  everything,
-  exportAllChunks,
-  openExporting,
-  rowsOf,
-  wholeDay,
-} from '../exports/exporting.ts';
+import { forSuite } from '../../for-suite.ts';
+import { everything, exportAllChunks, openExporting, rowsOf, wholeDay } from '../exports/exporting.ts';
 import { deriveUuid, insertEvents, json, runEvent } from '../runs/run-events.ts';
 
-let exporting: ExportFixture;
-beforeAll(async () => {
-  exporting = await openExporting();
-});
-afterAll(() => exporting?.close());
+const exporting = forSuite(() => openExporting());
 
 const store = (events: readonly RunEvent[]) => insertEvents(exporting.reading.stores.clickhouse, events);
 async function read(runId: string) {

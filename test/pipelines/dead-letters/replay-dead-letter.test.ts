@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
   computeRecordVersion,
@@ -16,16 +16,13 @@ import {
 import { type ReplayDeps, replayDeadLetter } from '../../../pipelines/dead-letters/replay-dead-letter.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { feedbackEvents, runEvents, type Topic, topics } from '../../../schemas/topics.ts';
-import { framed, openSink, type SinkUnderTest } from '../ingest/sink/sink-under-test.ts';
+import { forSuite } from '../../for-suite.ts';
+import { framed, openSink } from '../ingest/sink/sink-under-test.ts';
 import { json, noonMicros, runEvent } from '../runs/run-events.ts';
 
-let under: SinkUnderTest;
+const under = forSuite(() => openSink());
 let deps: ReplayDeps;
 let published: DeadLetterRecord[];
-beforeAll(async () => {
-  under = await openSink();
-});
-afterAll(() => under?.close());
 beforeEach(() => {
   published = [];
   const { database } = under.stores;

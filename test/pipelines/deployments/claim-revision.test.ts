@@ -1,19 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { beforeAll, beforeEach, expect, it } from 'vitest';
 import { advanceRevision } from '../../../pipelines/deployments/advance-revision.ts';
 import { claimRevision, releaseRevision } from '../../../pipelines/deployments/claim-revision.ts';
 import { addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
+import { forSuite } from '../../for-suite.ts';
 import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
 
-let under: DeploymentsUnderTest;
+const under = forSuite(() => openDeployments({ deploymentsDriver: 'process' }));
 let organizations: Record<'one' | 'other', OrganizationUnderTest>;
 const host = { hostId: randomUUID(), leaseMs: 60_000 };
 
 beforeAll(async () => {
-  under = await openDeployments({ deploymentsDriver: 'process' });
   organizations = { one: under.organization, other: await addOrganization(under.database, 'other') };
 });
-afterAll(() => under?.close());
 beforeEach(() => under.database.execute('DELETE FROM deployments'));
 
 function add(name: string, of: 'one' | 'other', workspace: 0 | 1) {

@@ -1,26 +1,25 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
-import { type HostParts, type HostsUnderTest, openHosts } from './open-hosts.ts';
+import { type HostParts, openHosts } from './open-hosts.ts';
 import type { Recording } from './recording-driver.ts';
 
 /** What fails for one deployment neither blocks the others nor the rest of the work of a host, and is tried again. */
-let under: HostsUnderTest;
+const under = forSuite(() => openHosts({ deploymentsLeaseMs: 1_000, deploymentsRestartDelayMs: 200 }));
 let recording: Recording;
 /** Paths of sources that cannot be deleted, and the number of attempts. */
 let attempts: Map<string, number>;
 let undeletable: Set<string>;
 
 beforeAll(async () => {
-  under = await openHosts({ deploymentsLeaseMs: 1_000, deploymentsRestartDelayMs: 200 });
   ({ recording } = under);
 });
 beforeEach(() => {
   attempts = new Map();
   undeletable = new Set();
 });
-afterAll(() => under?.close());
 afterEach(() => under.clear());
 
 const addHost = (parts: HostParts = {}) =>

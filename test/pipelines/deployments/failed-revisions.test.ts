@@ -1,15 +1,14 @@
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Builder } from '../../../pipelines/deployments/build/build-source.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../../infra/deferred.ts';
-import { type HostParts, type HostsUnderTest, openHosts } from './open-hosts.ts';
+import { type HostParts, openHosts } from './open-hosts.ts';
 
 /** Revisions whose failure Postgres cannot store, and those that a host claims while it stops. */
-let under: HostsUnderTest;
-beforeAll(async () => {
-  under = await openHosts({ deploymentsDriver: 'process', deploymentsLeaseMs: 2_000, deploymentsRestartDelayMs: 50 });
-});
-afterAll(() => under?.close());
+const under = forSuite(() =>
+  openHosts({ deploymentsDriver: 'process', deploymentsLeaseMs: 2_000, deploymentsRestartDelayMs: 50 }),
+);
 afterEach(() => under.clear());
 
 const addHost = (build: Builder['build'], parts: HostParts = {}) =>

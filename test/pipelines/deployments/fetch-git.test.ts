@@ -3,24 +3,23 @@ import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { beforeAll, beforeEach, expect, it } from 'vitest';
 import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
 import { fetchGit, type GitSource } from '../../../pipelines/deployments/build/fetch-git.ts';
 import { checkReference, checkRepositoryUrl } from '../../../pipelines/deployments/check-source.ts';
-import { type GitServer, startGitServer } from './git-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startGitServer } from './git-server.ts';
 
-let server: GitServer;
+const server = forSuite(() => startGitServer());
 let url: string;
 let folder: string;
 let commits: string[];
 
 beforeAll(async () => {
-  server = await startGitServer();
   ({ url } = server);
   commits = ['one', 'two'].map((text) => server.commit({ 'file.txt': text }));
   server.tag('v1', commits[0]!);
 });
-afterAll(() => server?.close());
 beforeEach(() => {
   folder = mkdtempSync(join(server.root, 'fetched-'));
   server.authorizations.length = 0;

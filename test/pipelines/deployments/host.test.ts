@@ -1,23 +1,24 @@
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterEach, beforeAll, expect, it } from 'vitest';
 import { createReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
 import { addReplicas, readProgress } from '../../../pipelines/deployments/replicas.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { redeploy, updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deferred, untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { readStatus } from './add-deployment.ts';
-import { type HostsUnderTest, openHosts } from './open-hosts.ts';
+import { openHosts } from './open-hosts.ts';
 import type { Recording } from './recording-driver.ts';
 
-let under: HostsUnderTest;
+const under = forSuite(() =>
+  openHosts({ deploymentsLeaseMs: 2_000, deploymentsRestartDelayMs: 50, deploymentsSwitchMs: 200 }),
+);
 let recording: Recording;
 let started: Recording['started'];
 beforeAll(async () => {
-  under = await openHosts({ deploymentsLeaseMs: 2_000, deploymentsRestartDelayMs: 50, deploymentsSwitchMs: 200 });
   ({ recording } = under);
   ({ started } = recording);
 });
-afterAll(() => under?.close());
 afterEach(() => under.clear());
 
 it('two hosts start each replica once', async () => {

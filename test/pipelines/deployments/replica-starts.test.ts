@@ -1,22 +1,21 @@
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterEach, beforeAll, expect, it } from 'vitest';
 import { addReplicas, claimReplicas, readProgress, recordEnded } from '../../../pipelines/deployments/replicas.ts';
 import { updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deferred, untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { readStatus } from './add-deployment.ts';
-import { type HostsUnderTest, openHosts } from './open-hosts.ts';
+import { openHosts } from './open-hosts.ts';
 import { createRecordingDriver, type Recording } from './recording-driver.ts';
 
 /** Replicas whose start hangs or fails for a transient reason, that do not respond, or that move to the next host. */
-let under: HostsUnderTest;
+const under = forSuite(() => openHosts({ deploymentsLeaseMs: 2_000, deploymentsRestartDelayMs: 50 }));
 let recording: Recording;
 let started: Recording['started'];
 beforeAll(async () => {
-  under = await openHosts({ deploymentsLeaseMs: 2_000, deploymentsRestartDelayMs: 50 });
   ({ recording } = under);
   ({ started } = recording);
 });
-afterAll(() => under?.close());
 afterEach(() => under.clear());
 
 it('a restart that hangs is a failure, which says so', async () => {

@@ -1,13 +1,9 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { openRevisionLog, readLog } from '../../../pipelines/deployments/revision-logs.ts';
-import { type DeploymentsUnderTest, openDeployments } from './add-deployment.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openDeployments } from './add-deployment.ts';
 
-let under: DeploymentsUnderTest;
-
-beforeAll(async () => {
-  under = await openDeployments();
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openDeployments());
 
 const privateKey = '-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\nsecond-line-of-it\n-----END PRIVATE KEY-----\n';
 

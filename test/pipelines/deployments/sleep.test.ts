@@ -1,18 +1,15 @@
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { createReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
 import { requireSlug } from '../../../pipelines/deployments/replicas.ts';
 import { updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
-import { type HostsUnderTest, openHosts } from './open-hosts.ts';
+import { openHosts } from './open-hosts.ts';
 
-let under: HostsUnderTest;
+const under = forSuite(() => openHosts({ deploymentsSwitchMs: 200, deploymentsSleepMinutes: 1 }));
 /** Configuration of a host that builds deployments, as only those can sleep. */
 const building = { deploymentsDriver: 'process' } as const;
-beforeAll(async () => {
-  under = await openHosts({ deploymentsSwitchMs: 200, deploymentsSleepMinutes: 1 });
-});
-afterAll(() => under?.close());
 afterEach(() => under.clear());
 
 it('a deployment of the type dev sleeps when it is idle, and a request wakes it', async () => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { claimRevision } from '../../../pipelines/deployments/claim-revision.ts';
 import {
   changeStatus,
@@ -10,19 +10,18 @@ import {
   transitions,
 } from '../../../pipelines/deployments/states.ts';
 import { updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
-import { type DeploymentsUnderTest, openDeployments, readStatus } from './add-deployment.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openDeployments, readStatus } from './add-deployment.ts';
 
-let under: DeploymentsUnderTest;
+const under = forSuite(() => openDeployments());
 let revisionId: string;
 let deploymentId: string;
 
 beforeAll(async () => {
-  under = await openDeployments();
   const deployment = await under.create('states');
   deploymentId = deployment.id;
   revisionId = String(deployment.latestRevisionId);
 });
-afterAll(() => under?.close());
 
 const setStatus = (status: RevisionStatus) =>
   under.database.execute('UPDATE deployment_revisions SET status = $2, fence = 7 WHERE id = $1', [revisionId, status]);

@@ -1,19 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
+import { afterEach, beforeAll, expect, it, vi } from 'vitest';
 import type { FeedbackDeps } from '../../../pipelines/feedback/feedback-event.ts';
 import { createFeedback, deleteFeedback } from '../../../pipelines/feedback/write-feedback.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { addOrganization, startApi } from '../../api/start-api.ts';
+import { forSuite } from '../../for-suite.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let deps: FeedbackDeps;
 beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
   const { accept, clickhouse, database, config, recentFeedback: recent, sentConfigs } = api.services;
   deps = { log: accept.log, clickhouse, database, config, recent, sentConfigs };
 });
-afterAll(() => api?.close());
 afterEach(() => void vi.restoreAllMocks());
 
 it('a deletion that loses its turn is not logged', async () => {

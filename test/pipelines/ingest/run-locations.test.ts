@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { readSourceRuns } from '../../../pipelines/datasets/source-runs.ts';
@@ -9,16 +9,11 @@ import { RunLocations } from '../../../pipelines/ingest/accept/run-locations.ts'
 import { requireThreads } from '../../../pipelines/queues/read-queue-runs.ts';
 import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
 import { runEvents, topics } from '../../../schemas/topics.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { addOrganization, startApi } from '../../api/start-api.ts';
+import { forSuite } from '../../for-suite.ts';
 
-let api: ApiUnderTest;
-let owner: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi();
-  owner = await addOrganization(api.database, 'owner');
-});
-afterAll(() => api.close());
+const api = forSuite(() => startApi());
+const owner = forSuite(() => addOrganization(api.database, 'owner'));
 
 it('coalesces concurrent lookups of runs into one query, and gives each caller its own answer', async () => {
   const [workspaceId, other] = owner.workspaceIds as [string, string];

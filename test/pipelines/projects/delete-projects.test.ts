@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { storeAttachmentSets } from '../../../pipelines/attachments/attachment-sets.ts';
 import { readAttachment } from '../../../pipelines/attachments/read-attachment.ts';
 import { toFeedbackMessage } from '../../../pipelines/feedback/feedback-event.ts';
@@ -12,16 +12,12 @@ import {
 } from '../../../pipelines/projects/delete-projects.ts';
 import { createProject } from '../../../pipelines/projects/write-project.ts';
 import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { addOrganization, startApi } from '../../api/start-api.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
-});
-afterAll(() => api.close());
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 async function projectWithRun(): Promise<DeletedProject> {
   const workspaceId = acme.workspaceIds[0];

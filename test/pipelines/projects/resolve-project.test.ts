@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { deleteProjects } from '../../../pipelines/projects/delete-projects.ts';
 import { readProject } from '../../../pipelines/projects/project.ts';
@@ -7,18 +7,17 @@ import { createProjectResolver, type ProjectResolver } from '../../../pipelines/
 import { createProject, updateProject } from '../../../pipelines/projects/write-project.ts';
 import { addOrganization } from '../../api/start-api.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 
-let stores: Awaited<ReturnType<typeof freshStores>>;
+const stores = forSuite(() => freshStores());
 let workspaceId: string;
 let otherWorkspaceId: string;
 let projects: ProjectResolver;
 
 beforeAll(async () => {
-  stores = await freshStores();
   [workspaceId, otherWorkspaceId] = (await addOrganization(stores.database, 'acme')).workspaceIds;
   projects = createProjectResolver(stores.database, 1_000);
 });
-afterAll(() => stores.close());
 
 const post = (sessionName?: string, resolver = projects) =>
   resolver.resolve({ workspaceId, sessionName, isPatch: false });

@@ -1,4 +1,5 @@
 /** Queues that get the runs of an experiment of which another process has accepted runs that are not stored yet. */
+
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
@@ -7,13 +8,14 @@ import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
 import { createPopulatedQueue, populateQueue } from '../../../pipelines/queues/queue-items.ts';
 import { runEvents, topics } from '../../../schemas/topics.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { addOrganization, startApi } from '../../api/start-api.ts';
 import { untilStored } from '../../engines/settling.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { noExtras } from '../runs/reading.ts';
 
-let api: ApiUnderTest;
-let owner: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const owner = forSuite(() => addOrganization(api.database, 'acme'));
 let workspaceId: string;
 let datasetId: string;
 /** The log of another process, whose events are not stored until {@link storing} is resolved. */
@@ -21,8 +23,6 @@ let log: EventLog;
 const storing = deferred();
 
 beforeAll(async () => {
-  api = await startApi();
-  owner = await addOrganization(api.database, 'acme');
   [workspaceId] = owner.workspaceIds;
   datasetId = (await ask('/datasets', { name: 'reviewed' })).id;
   const stores = { clickhouse: api.services.clickhouse, database: api.database };
@@ -34,7 +34,6 @@ beforeAll(async () => {
 afterAll(async () => {
   storing.resolve();
   await log?.close();
-  await api?.close();
 });
 
 const ask = async (path: string, body: object) => (await api.ask(owner.adminKey, 'POST', path, body)).body;

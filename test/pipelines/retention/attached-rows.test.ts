@@ -1,23 +1,20 @@
 /** The rows of a trace have one lifetime, also after it has moved, and after the retention of its project has changed. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { buildTraceHeaders, readAttachment } from '../../../pipelines/attachments/read-attachment.ts';
 import { toFeedbackMessage } from '../../../pipelines/feedback/feedback-event.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { attachmentEvents, feedbackEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
-import type { FreshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { type ManualSink, openDrivenSink, toRecordsAtOffset } from '../ingest/sink/driven-sink.ts';
 import { toLogMessage } from '../ingest/sink/sink-under-test.ts';
 import { otherProjectId, runEvent, projectId as shortProjectId, tenantId } from '../runs/run-events.ts';
 import { retentionConfig } from './retention-under-test.ts';
 import { openTwoTiers, readStoredLifetimes } from './two-tiers.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await openTwoTiers();
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => openTwoTiers());
 
 const { config } = loadConfig({});
 const nowMicros = Date.now() * 1_000;

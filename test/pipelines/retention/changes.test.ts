@@ -1,18 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { toFeedbackMessage } from '../../../pipelines/feedback/feedback-event.ts';
 import { changeTraces } from '../../../pipelines/retention/change-traces.ts';
 import { runFactRollUp } from '../../../pipelines/runs/stats/count-facts.ts';
 import { readDirtyHours } from '../../../pipelines/runs/stats/fact-rows.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { feedbackEvents } from '../../../schemas/topics.ts';
-import { openRetention, type RetentionUnderTest, retentionConfig, type SentTrace } from './retention-under-test.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openRetention, retentionConfig, type SentTrace } from './retention-under-test.ts';
 
-let under: RetentionUnderTest;
-beforeAll(async () => {
-  under = await openRetention();
-});
-afterAll(() => under?.api.close());
+const under = forSuite(() => openRetention());
 
 const oneTrace = { runs: 2, run_locator: 2, trace_locations: 1, attachments: 1 };
 const nothing = { runs: 0, run_locator: 0, trace_locations: 0, attachments: 0, feedback: 0 };

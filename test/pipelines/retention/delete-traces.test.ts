@@ -1,15 +1,13 @@
 /** Which traces a deletion covers, and what it leaves, over its two executions. */
-import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { storeAttachmentSets } from '../../../pipelines/attachments/attachment-sets.ts';
-import { until } from '../../infra/until.ts';
-import { openRetention, type RetentionUnderTest, type SentTrace } from './retention-under-test.ts';
 
-let under: RetentionUnderTest;
-beforeAll(async () => {
-  under = await openRetention();
-});
-afterAll(() => under?.api.close());
+import { randomUUID } from 'node:crypto';
+import { expect, it } from 'vitest';
+import { storeAttachmentSets } from '../../../pipelines/attachments/attachment-sets.ts';
+import { forSuite } from '../../for-suite.ts';
+import { until } from '../../infra/until.ts';
+import { openRetention, type SentTrace } from './retention-under-test.ts';
+
+const under = forSuite(() => openRetention());
 
 async function requestDeletion(projectId: string, traces: object): Promise<void> {
   expect((await under.ask('POST', '/runs/delete', { session_id: projectId, ...traces })).status).toBe(200);

@@ -1,18 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { buildTraceHeaders, readAttachment } from '../../../pipelines/attachments/read-attachment.ts';
 import { countMembers } from '../../../pipelines/exports/members.ts';
 import { readDiskUse } from '../../../pipelines/retention/disk-use.ts';
 import { allTimes } from '../../../pipelines/runs/run-columns.ts';
 import { attachmentEvents } from '../../../schemas/topics.ts';
 import { listTenantTables, storedBytes } from '../../engines/on-stored-table.ts';
-import { dayMs, expiring, openRetention, type RetentionUnderTest } from './retention-under-test.ts';
+import { forSuite } from '../../for-suite.ts';
+import { dayMs, expiring, openRetention } from './retention-under-test.ts';
 
-let under: RetentionUnderTest;
-beforeAll(async () => {
-  under = await openRetention();
-});
-afterAll(() => under?.api.close());
+const under = forSuite(() => openRetention());
 
 /** Makes ClickHouse apply `TTL` now. */
 async function expireNow(): Promise<void> {

@@ -1,13 +1,11 @@
 /** Runs of annotation queues after they have expired, or were deleted. */
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { deleteProjectRuns, deleteProjects } from '../../../pipelines/projects/delete-projects.ts';
-import { openRetention, type RetentionUnderTest } from './retention-under-test.ts';
 
-let under: RetentionUnderTest;
-beforeAll(async () => {
-  under = await openRetention();
-});
-afterAll(() => under?.api.close());
+import { expect, it } from 'vitest';
+import { deleteProjectRuns, deleteProjects } from '../../../pipelines/projects/delete-projects.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openRetention } from './retention-under-test.ts';
+
+const under = forSuite(() => openRetention());
 
 async function addQueue(runIds: readonly string[]): Promise<string> {
   const { id } = (await under.ask('POST', '/annotation-queues', { name: 'review' })).body;

@@ -1,14 +1,12 @@
 /** Adding runs to an annotation queue keeps their traces until they are reviewed. */
-import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { request, span } from '../ingest/otlp/requests.ts';
-import { openRetention, type RetentionUnderTest, type SentTrace } from './retention-under-test.ts';
 
-let under: RetentionUnderTest;
-beforeAll(async () => {
-  under = await openRetention();
-});
-afterAll(() => under?.api.close());
+import { randomBytes } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { request, span } from '../ingest/otlp/requests.ts';
+import { openRetention, type SentTrace } from './retention-under-test.ts';
+
+const under = forSuite(() => openRetention());
 
 type BuildRequest = (queue: string, trace: SentTrace, keeps: boolean) => [url: string, payload: object];
 

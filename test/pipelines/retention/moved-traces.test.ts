@@ -1,20 +1,17 @@
 /** Traces that move to another project or hour, and their retention. */
-import { afterAll, beforeAll, expect, it } from 'vitest';
+
+import { expect, it } from 'vitest';
 import { changeTraces, requestDeletion, requestKeep } from '../../../pipelines/retention/change-traces.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { runEvents } from '../../../schemas/topics.ts';
-import type { FreshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { openDrivenSink, toRecordsAtOffset } from '../ingest/sink/driven-sink.ts';
 import { toLogMessage } from '../ingest/sink/sink-under-test.ts';
 import { otherProjectId, projectId, runEvent, tenantId } from '../runs/run-events.ts';
 import { retentionConfig } from './retention-under-test.ts';
 import { openTwoTiers, storedLog } from './two-tiers.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await openTwoTiers();
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => openTwoTiers());
 
 const traceTimeMicros = Date.now() * 1_000 - 86_400_000_000;
 

@@ -1,17 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { computeLifetime } from '../../../pipelines/retention/lifetimes.ts';
 import { addOrganization, startApi } from '../../api/start-api.ts';
-import { openRetention, type RetentionUnderTest } from './retention-under-test.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openRetention } from './retention-under-test.ts';
 
-let under: RetentionUnderTest;
+const under = forSuite(() => openRetention());
 let client: Client;
 beforeAll(async () => {
-  under = await openRetention();
   client = new Client({ apiUrl: await under.api.server.listen({ port: 0 }), apiKey: under.key });
 });
-afterAll(() => under?.api.close());
 
 const daySeconds = 86_400;
 const addProject = async (body: object) => (await under.ask('POST', '/sessions', { name: randomUUID(), ...body })).body;

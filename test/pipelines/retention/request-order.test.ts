@@ -1,14 +1,12 @@
 /** Deletions of traces do not wait until many others are kept, or found by their metadata. */
-import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { changeTraces, requestDeletion, requestKeep } from '../../../pipelines/retention/change-traces.ts';
-import { openRetention, type RetentionUnderTest, retentionConfig, type SentTrace } from './retention-under-test.ts';
 
-let under: RetentionUnderTest;
-beforeAll(async () => {
-  under = await openRetention();
-});
-afterAll(() => under?.api.close());
+import { randomUUID } from 'node:crypto';
+import { expect, it } from 'vitest';
+import { changeTraces, requestDeletion, requestKeep } from '../../../pipelines/retention/change-traces.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openRetention, retentionConfig, type SentTrace } from './retention-under-test.ts';
+
+const under = forSuite(() => openRetention());
 
 /** Runs the job, and returns which kinds of statements it sent, in their order. */
 async function listStatements(onKept = async () => {}): Promise<string[]> {

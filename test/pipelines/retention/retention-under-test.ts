@@ -53,6 +53,7 @@ export interface RetentionUnderTest {
   command(sql: string): Promise<void>;
   /** Runs a statement on the table that stores the rows. */
   runOnTable(table: string, statement: (stored: string) => string): Promise<void>;
+  close(): Promise<void>;
 }
 
 export async function openRetention(): Promise<RetentionUnderTest> {
@@ -108,6 +109,7 @@ export async function openRetention(): Promise<RetentionUnderTest> {
     sql,
     command,
     runOnTable: (table, statement) => runOnStoredTable(clickhouse, table, statement),
+    close: () => api.close(),
     async addProject(tier) {
       const project = { name: randomUUID(), traceTier: tier };
       return (await createProject(api.database, workspaceId, project, { upsert: false, maxProjects: 1_000 })).id;

@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { formatDottedOrderSegment as segment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
 import type { RunEvent, RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { sumDescendants } from '../../../pipelines/runs/descendant-figures.ts';
+import { forSuite } from '../../for-suite.ts';
 import {
-  type ExportFixture,
   everything,
   exportAllChunks,
   openExporting,
@@ -13,11 +13,7 @@ import {
 } from '../exports/exporting.ts';
 import { deriveUuid, insertEvents, json, noonMicros, projectId, runEvent, tenantId } from './run-events.ts';
 
-let exporting: ExportFixture;
-beforeAll(async () => {
-  exporting = await openExporting();
-});
-afterAll(() => exporting?.close());
+const exporting = forSuite(() => openExporting());
 
 const minute = 60_000_000;
 const store = (events: readonly RunEvent[]) => insertEvents(exporting.reading.stores.clickhouse, events);

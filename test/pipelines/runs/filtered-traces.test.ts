@@ -1,15 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
-import { openReading, type Reading, type TestQuery } from './reading.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openReading, type TestQuery } from './reading.ts';
 import { insertEvents, noonMicros, otherProjectId, projectId, runEvent } from './run-events.ts';
 
 /** Pages of runs whose trace has another run that matches, such as `tree_filter`. */
 
 const hourMicros = 3_600_000_000;
-let reading: Reading;
+const reading = forSuite(() => openReading());
 /** Runs of the traces with a run `needle`, newest first; their roots have the names `a` and `b`. */
 let wanted: string[];
 const names: string[] = [];
@@ -30,7 +31,6 @@ function createTrace(times: readonly number[], named: readonly [string, string],
 }
 
 beforeAll(async () => {
-  reading = await openReading();
   const long = [0, 1, 2.5, 30].map((hours) => noonMicros + hours * hourMicros);
   const a = createTrace(long, ['a', 'needle']);
   const b = createTrace([noonMicros + 5, noonMicros + 6], ['b', 'needle'], { projectId: otherProjectId });
@@ -46,7 +46,6 @@ beforeAll(async () => {
   await insertEvents(reading.stores.clickhouse, [{ ...last, kind: 'patch', values: { name: 'changed' } }]);
   wanted = [...a, ...b].sort((x, y) => y.startTimeMicros - x.startTimeMicros).map(({ runId }) => runId);
 }, 120_000);
-afterAll(() => reading?.stores.close());
 
 function read(filters: Parameters<typeof parseRunFilters>[0], query: TestQuery = {}) {
   names.length = 0;

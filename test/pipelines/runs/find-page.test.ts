@@ -1,22 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { RunEvent, RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { listRuns, v2ListEnvelope } from '../../../pipelines/runs/query-runs.ts';
 import { runBytes } from '../../../pipelines/runs/run-columns.ts';
 import { selectV2Fields } from '../../../pipelines/runs/run-select.ts';
+import { forSuite } from '../../for-suite.ts';
 import fc from '../../house/fast-check.ts';
-import { openReading, type Reading, wholeQuery } from './reading.ts';
+import { openReading, wholeQuery } from './reading.ts';
 import { deriveUuid, insertEvents, noonMicros, runEvent, tenantId } from './run-events.ts';
 
-let reading: Reading;
-beforeAll(async () => {
-  reading = await openReading();
-});
-afterAll(async () => {
-  await reading?.stores.close();
-});
+const reading = forSuite(() => openReading());
 
 const dayMicros = 86_400_000_000;
 const store = (events: readonly RunEvent[]) => insertEvents(reading.stores.clickhouse, events);

@@ -1,9 +1,10 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { locateRun, locateRuns, locateTrace } from '../../../pipelines/runs/locate-run.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deriveUuid, insertEvents, noonMicros, projectId, runEvent, tenantId } from './run-events.ts';
 
-let stores: FreshStores;
+const stores = forSuite(() => freshStores());
 const root = runEvent({ runId: deriveUuid('root') });
 const child = runEvent({
   runId: deriveUuid('child'),
@@ -12,11 +13,9 @@ const child = runEvent({
   traceTimeMicros: noonMicros,
 });
 beforeAll(async () => {
-  stores = await freshStores();
   await insertEvents(stores.clickhouse, [root, child]);
   await insertEvents(stores.clickhouse, [{ ...child, kind: 'patch' }]);
 });
-afterAll(() => stores?.close());
 
 const located = {
   runId: child.runId,

@@ -1,16 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
-import { openReading, type Reading } from './reading.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openReading } from './reading.ts';
 import { insertEvents, noonMicros, runEvent, tenantId } from './run-events.ts';
 
-let reading: Reading;
-beforeAll(async () => {
-  reading = await openReading();
-});
-afterAll(async () => {
-  await reading?.stores.close();
-});
+const reading = forSuite(() => openReading());
 
 const dayMicros = 86_400_000_000;
 const store = (events: readonly RunEvent[]) => insertEvents(reading.stores.clickhouse, events);

@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import type { RunQuery } from '../../../pipelines/runs/query-runs.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
-import { deletedProjectId, foreignProjectId, foreignTenantId, openReading, type Reading } from './reading.ts';
+import { forSuite } from '../../for-suite.ts';
+import { deletedProjectId, foreignProjectId, foreignTenantId, openReading } from './reading.ts';
 import {
   deriveUuid,
   insertEvents,
@@ -14,13 +15,7 @@ import {
   tenantId,
 } from './run-events.ts';
 
-let reading: Reading;
-beforeAll(async () => {
-  reading = await openReading();
-});
-afterAll(async () => {
-  await reading?.stores.close();
-});
+const reading = forSuite(() => openReading());
 
 /** Stores each list of events as a separate insert batch. */
 async function store(...batches: RunEvent[][]): Promise<void> {

@@ -23,6 +23,7 @@ export interface Reading {
   page(query?: TestQuery, deps?: Partial<ReadDeps>): Promise<Page>;
   /** Returns the runs of all pages, in order, and the page sizes. */
   all(query?: TestQuery, deps?: Partial<ReadDeps>): Promise<{ ids: string[]; sizes: number[] }>;
+  close(): Promise<void>;
 }
 
 export interface Page {
@@ -91,5 +92,5 @@ export async function openReading(extras: RunExtras = noExtras): Promise<Reading
       cursor = cursors.next;
     }
   }
-  return { stores, deps, newProject, page, all };
+  return { stores, deps, newProject, page, all, close: stores.close };
 }

@@ -1,19 +1,16 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { readNullableTextRows } from '../../../infra/clickhouse/row-binary.ts';
 import { costExpressions, costSql } from '../../../pipelines/costs/cost-sql.ts';
 import { type RunPrice, type RunValues, runTypes } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { isModelCallSql, type RunColumn, runColumns, toMicrosSql } from '../../../pipelines/runs/run-columns.ts';
 import { readRunRows } from '../../../pipelines/runs/run-rows.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { Random } from '../../histories/random.ts';
 import { seed } from '../../house/seed.ts';
 import { insertEvents, json, noonMicros, projectId, runEvent, tenantId } from './run-events.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await freshStores();
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores());
 
 const ofModelCalls = (sql: string) => `if(${isModelCallSql}, ${sql}, NULL)`;
 const columnSql: Readonly<Record<RunColumn, string>> = {

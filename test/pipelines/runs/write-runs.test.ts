@@ -1,17 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { queryRuns, v1Envelope } from '../../../pipelines/runs/query-runs.ts';
-import { openReading, type Reading, wholeQuery } from './reading.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openReading, wholeQuery } from './reading.ts';
 import { deriveUuid, insertEvents, json, noonMicros, runEvent } from './run-events.ts';
 
-let reading: Reading;
-beforeAll(async () => {
-  reading = await openReading();
-});
-afterAll(async () => {
-  await reading?.stores.close();
-});
+const reading = forSuite(() => openReading());
 
 const store = (events: RunEvent[]) => insertEvents(reading.stores.clickhouse, events);
 

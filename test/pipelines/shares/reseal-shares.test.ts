@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { resealColumns } from '../../../infra/sealing/reseal.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import {
@@ -8,18 +8,13 @@ import {
   readShare,
   sealedTokenColumn,
 } from '../../../pipelines/shares/share-tokens.ts';
-import { addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { addOrganization } from '../../api/start-api.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 
-let stores: FreshStores;
-let acme: OrganizationUnderTest;
+const stores = forSuite(() => freshStores());
+const acme = forSuite(() => addOrganization(stores.database, 'acme'));
 const logger = createLogger('silent', 'test');
-
-beforeAll(async () => {
-  stores = await freshStores();
-  acme = await addOrganization(stores.database, 'acme');
-});
-afterAll(() => stores?.close());
 
 const deps = (secretKey: string, formerSecretKeys?: string) => ({
   database: stores.database,

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import { transientEvents } from '../../../pipelines/ingest/sink/sink-metrics.ts';
 import { deleteStreamEvents } from '../../../pipelines/streams/delete-stream-events.ts';
@@ -6,15 +6,12 @@ import { type RunStreamQuery, readRunStream, readThreadStream } from '../../../p
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
-import { type ManualSink, openDrivenSink, toRecordsAtOffset } from '../ingest/sink/driven-sink.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openDrivenSink, toRecordsAtOffset } from '../ingest/sink/driven-sink.ts';
 import { deriveUuid } from '../runs/run-events.ts';
 import { deploymentId, streamEvent, streamMessage } from './stream-events.ts';
 
-let under: ManualSink;
-beforeAll(async () => {
-  under = await openDrivenSink();
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openDrivenSink());
 
 /** Returns helpers for a thread and a run that only this test uses. */
 function freshRun(name: string) {

@@ -3,7 +3,8 @@
  * batches that fail and are redelivered with different boundaries. Pages of any size, read from any cursor, must equal
  * the model.
  */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+import { describe, expect, test } from 'vitest';
 import { computeRecordVersion, type LogRecord } from '../../../infra/event-log/event-log.ts';
 import {
   readRunStream,
@@ -14,17 +15,14 @@ import {
 import type { StreamEvent } from '../../../pipelines/streams/stream-event.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
+import { forSuite } from '../../for-suite.ts';
 import { Random } from '../../histories/random.ts';
 import { seed as seedOfRun } from '../../house/seed.ts';
-import { type ManualSink, openDrivenSink } from '../ingest/sink/driven-sink.ts';
+import { openDrivenSink } from '../ingest/sink/driven-sink.ts';
 import { deriveUuid } from '../runs/run-events.ts';
 import { deploymentId, streamEvent, streamMessage } from './stream-events.ts';
 
-let under: ManualSink;
-beforeAll(async () => {
-  under = await openDrivenSink({ config: { insertBatchRows: 7 } });
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openDrivenSink({ config: { insertBatchRows: 7 } }));
 
 interface Logged {
   readonly event: StreamEvent;

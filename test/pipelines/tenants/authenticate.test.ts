@@ -1,14 +1,15 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type Authenticator, createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { revokeKey } from '../../../pipelines/tenants/keys.ts';
 import { createWorkspace } from '../../../pipelines/tenants/workspaces.ts';
-import { addKey, addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
+import { addKey, addOrganization } from '../../api/start-api.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 
-let stores: Awaited<ReturnType<typeof freshStores>>;
-let acme: OrganizationUnderTest;
-let other: OrganizationUnderTest;
+const stores = forSuite(() => freshStores());
+const acme = forSuite(() => addOrganization(stores.database, 'acme'));
+const other = forSuite(() => addOrganization(stores.database, 'other'));
 const open: Authenticator[] = [];
 
 function authenticator(): Authenticator {
@@ -16,14 +17,7 @@ function authenticator(): Authenticator {
   open.push(made);
   return made;
 }
-
-beforeAll(async () => {
-  stores = await freshStores();
-  acme = await addOrganization(stores.database, 'acme');
-  other = await addOrganization(stores.database, 'other');
-});
 afterEach(() => Promise.all(open.splice(0).map((made) => made.close())));
-afterAll(() => stores.close());
 
 describe('the workspace of a request', () => {
   const second = (): string => acme.workspaceIds[1];

@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { RunTree, Client as TracingClient } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { insertDeadLetter } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../../pipelines/tenants/delete-workspace-data.ts';
 import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { addExport } from '../../api/add-export.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { addOrganization, startApi } from '../../api/start-api.ts';
 import { isLogicalTable } from '../../engines/on-stored-table.ts';
+import { forSuite } from '../../for-suite.ts';
 
 /** Deletes one of two workspaces that have a row in every table. */
 
@@ -36,23 +37,20 @@ const stays = {
   locators: ['run_locator', 'trace_locations', 'event_versions'],
 };
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi({ services: { enqueueWorkspaceDeletion: async (id) => void queued.push(id) } }));
 let apiUrl: string;
-let owner: OrganizationUnderTest;
+const owner = forSuite(() => addOrganization(api.database, 'owner'));
 let deletedWorkspace: WorkspaceUnderTest;
 let kept: WorkspaceUnderTest;
 const queued: string[] = [];
 
 beforeAll(async () => {
-  api = await startApi({ services: { enqueueWorkspaceDeletion: async (id) => void queued.push(id) } });
-  owner = await addOrganization(api.database, 'owner');
   apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   const [first, second] = owner.workspaceIds;
   const deploymentId = await addOrganizationDeployment(api.database, { organizationId: owner.id, workspaceId: second });
   kept = await fill(first, owner.workspaceKeys[0], owner.id);
   deletedWorkspace = await fill(second, owner.workspaceKeys[1], deploymentId);
 }, 120_000);
-afterAll(() => api?.close());
 
 async function fill(id: string, key: string, deploymentId: string): Promise<WorkspaceUnderTest> {
   const client = new TracingClient({ apiUrl, apiKey: key, callerOptions: { maxRetries: 0 } });

@@ -1,18 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { collect } from '../../collect.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let client: Client;
 let otherKey: string;
 let otherUserId: string;
 
 beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0 } });
-  acme = await addOrganization(api.database, 'acme');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
   otherUserId = randomUUID();
@@ -28,7 +27,6 @@ beforeAll(async () => {
     workspaceIds: [acme.workspaceIds[0]],
   });
 });
-afterAll(() => api.close());
 
 type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
 const ask = (method: Method, url: string, payload?: object, key = acme.adminKey) => api.ask(key, method, url, payload);

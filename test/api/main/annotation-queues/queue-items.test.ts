@@ -1,17 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { parse } from 'csv-parse/sync';
 import { Client } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let client: Client;
 let otherKey: string;
 
 beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0 } });
-  acme = await addOrganization(api.database, 'acme');
   client = new Client({ apiUrl: await api.server.listen({ port: 0, host: '127.0.0.1' }), apiKey: acme.adminKey });
   const userId = randomUUID();
   await api.database.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
@@ -22,7 +21,6 @@ beforeAll(async () => {
   const workspaceIds = [acme.workspaceIds[0]];
   otherKey = await addKey({ database: api.database, organizationId: acme.id, userId, workspaceIds });
 });
-afterAll(() => api.close());
 
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object, key = acme.adminKey) =>
   api.ask(key, method, url, payload);

@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** The rubric of annotation queues. */
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let key: string;
 let client: Client;
 let newClient: NewClient;
@@ -31,14 +32,12 @@ const second = {
 const noConfig = { feedback_config_id: null, feedback_config: null };
 
 beforeAll(async () => {
-  api = await startApi();
   key = (await addOrganization(api.database, 'acme')).adminKey;
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   const options = { apiUrl, apiKey: key, autoBatchTracing: false, callerOptions: { maxRetries: 0 } };
   client = new Client(options);
   newClient = new NewClient(options);
 });
-afterAll(() => api.close());
 
 const ask = (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object) => api.ask(key, method, url, payload);
 const create = async (rubric_items: unknown) => ask('POST', '/annotation-queues', { name: 'queue', rubric_items });

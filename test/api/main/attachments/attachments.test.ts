@@ -1,16 +1,17 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { Client, RunTree } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { createTokenSigner } from '../../../../infra/signing/token-signer.ts';
 import { signAttachmentToken } from '../../../../pipelines/attachments/attachment-urls.ts';
 import { deleteProjectRuns } from '../../../../pipelines/projects/delete-projects.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 const secret = 'secret of these tests';
 const signer = createTokenSigner(secret, 'attachments');
 
-let api: ApiUnderTest;
-let organization: OrganizationUnderTest;
+const api = forSuite(() => startApi({ services: { attachmentSigner: signer } }));
+const organization = forSuite(() => addOrganization(api.database, 'attachments'));
 let client: Client;
 let apiUrl: string;
 let runId: string;
@@ -25,8 +26,6 @@ const attachments: Record<string, [string, Buffer]> = {
 };
 
 beforeAll(async () => {
-  api = await startApi({ services: { attachmentSigner: signer } });
-  organization = await addOrganization(api.database, 'attachments');
   const [key] = organization.workspaceKeys;
   apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: key, callerOptions: { maxRetries: 0 } });
@@ -39,7 +38,6 @@ beforeAll(async () => {
   const answer = await fetch(`${apiUrl}/runs/${runId}`, { headers: { 'x-api-key': key } });
   urls = ((await answer.json()) as { s3_urls: typeof urls }).s3_urls;
 }, 60_000);
-afterAll(() => api.close());
 
 const digest = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
 

@@ -1,14 +1,13 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { runAsActor } from '../../../../infra/postgres/actor.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 import { openBrowser } from '../sign-in/browser.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
   for (const [index, key] of ['A', 'B', 'C'].entries()) {
     const answer = await api.ask(acme.workspaceKeys[index % 2] as string, 'PUT', `/workspaces/current/secrets/${key}`, {
       value: 'hush',
@@ -16,7 +15,6 @@ beforeAll(async () => {
     expect(answer.status).toBeLessThan(300);
   }
 });
-afterAll(() => api.close());
 
 const list = async (query: string, key = acme.adminKey) => {
   const answer = await api.ask(key, 'GET', `/api/v1/audit-logs?${query}`);

@@ -1,22 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let client: Client;
 let newClient: NewClient;
 
 beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
   newClient = new NewClient({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
 });
-afterAll(() => api.close());
 
 const url = '/v1/platform/evaluators';
 const ask = (method: 'GET' | 'POST' | 'PATCH', path: string, payload?: object) =>

@@ -1,22 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let client: Client;
 let newClient: NewClient;
 
 beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0 } });
-  acme = await addOrganization(api.database, 'acme');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
   newClient = new NewClient({ apiUrl, apiKey: acme.adminKey, callerOptions: { maxRetries: 0 } });
 });
-afterAll(() => api.close());
 
 const ask = (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object) =>
   api.ask(acme.adminKey, method, url, payload);

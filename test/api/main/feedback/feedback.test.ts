@@ -1,21 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let organization: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const organization = forSuite(() => addOrganization(api.database, 'feedback'));
 let client: Client;
 let key: string;
 
 beforeAll(async () => {
-  api = await startApi();
-  organization = await addOrganization(api.database, 'feedback');
   [key] = organization.workspaceKeys;
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: key, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
 });
-afterAll(() => api.close());
 
 async function ask(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object | string) {
   const headers = { 'x-api-key': key, ...(payload === undefined ? {} : { 'content-type': 'application/json' }) };

@@ -1,14 +1,16 @@
 /** Feedback that is too large for one response, and feedback of many experiments. */
+
 import { randomUUID } from 'node:crypto';
 import { parse } from 'csv-parse/sync';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 const comment = 'x'.repeat(40_000);
 const experiments = 4_000;
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { maxPageBytes: 100_000, patchWaitMs: 0 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let datasetId: string;
 let runId: string;
 let [traceToken, datasetToken] = ['', ''];
@@ -17,8 +19,6 @@ const ask = (method: 'GET' | 'POST' | 'PUT', url: string, payload?: object) =>
   api.ask(acme.adminKey, method, url, payload);
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxPageBytes: 100_000, patchWaitMs: 0 } });
-  acme = await addOrganization(api.database, 'acme');
   datasetId = (await ask('POST', '/datasets', { name: 'shared' })).body.id;
   const session_id = (await ask('POST', '/sessions', { name: 'first', reference_dataset_id: datasetId })).body.id;
   runId = randomUUID();
@@ -37,7 +37,6 @@ beforeAll(async () => {
   traceToken = (await ask('PUT', `/runs/${runId}/share`, { run_id: runId })).body.share_token;
   datasetToken = (await ask('PUT', `/datasets/${datasetId}/share?share_projects=true`, {})).body.share_token;
 });
-afterAll(() => api?.close());
 
 const readLists: [string, () => string][] = [
   ['of a workspace', () => '/feedback'],

@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type RunsApi, startRunsApi } from '../runs/runs.fixture.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { startRunsApi } from '../runs/runs.fixture.ts';
 
 const count = 10_000;
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let client: Client;
 let runId: string;
 beforeAll(async () => {
-  runs = await startRunsApi();
   runId = runs.trace[0].runId;
   const tenantId = runs.ours.workspaceIds[0];
   await runs.api.services.clickhouse.command({
@@ -22,7 +22,6 @@ beforeAll(async () => {
   });
   client = new Client({ apiUrl: await runs.api.server.listen({ port: 0 }), apiKey: runs.ours.workspaceKeys[0] });
 });
-afterAll(() => runs?.api.close());
 
 it(`${count} feedback of a run are counted in the run`, async () => {
   const { body } = await runs.ask({ url: '/runs/query', body: { id: [runId], select: ['id', 'feedback_stats'] } });

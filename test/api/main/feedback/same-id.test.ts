@@ -1,15 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let key: string;
 
 beforeAll(async () => {
-  api = await startApi();
   key = (await addOrganization(api.database, 'moved')).adminKey;
 });
-afterAll(() => api.close());
 
 async function makeRun(): Promise<string> {
   const id = randomUUID();

@@ -5,21 +5,19 @@ import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { oldestDirtyHourAge, readOldestDirtyHourAge } from '../../../../pipelines/usage/rollup.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let hide: () => void;
 
 beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
   hide = oldestDirtyHourAge.setReader(() => readOldestDirtyHourAge(api.database), 0);
 });
 afterAll(async () => {
   hide();
-  await api.close();
 });
 
 /** Returns the value of the sample whose line starts with `begin`. */

@@ -1,15 +1,12 @@
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { type ApiUnderTest, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-/** Whether the health check `objects` succeeds. */
-let up = true;
-
-beforeAll(async () => {
-  api = await startApi({
+const api = forSuite(() =>
+  startApi({
     config: { maxBodyBytes: 1024 * 1024, maxParts: 90 },
     services: {
       healthChecks: [
@@ -20,9 +17,10 @@ beforeAll(async () => {
         },
       ],
     },
-  });
-});
-afterAll(() => api.close());
+  }),
+);
+/** Whether the health check `objects` succeeds. */
+let up = true;
 
 describe('/info', () => {
   it('needs no key and returns the features that clients enable', async () => {

@@ -1,16 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { attachmentEvents, feedbackEvents } from '../../../../schemas/topics.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 import { buildPostParts, multipart, rootRun, Wire } from './wire.ts';
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi({ config: { maxRunBytes: 1024 * 1024 } }));
 let wire: Wire;
 /** Topic and run of every published attachment and feedback. */
 const published: string[] = [];
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxRunBytes: 1024 * 1024 } });
   const { log } = api.services.accept;
   const publish = log.publish.bind(log);
   log.publish = (topic, messages) => {
@@ -23,7 +23,6 @@ beforeAll(async () => {
   await api.server.listen({ port: 0, host: '127.0.0.1' });
   wire = new Wire(api.server, adminKey);
 });
-afterAll(() => api.close());
 
 type Parts = [string, string, string?][];
 const attachment = (runId: string, name = 'notes'): Parts[number] => [

@@ -1,19 +1,17 @@
 /** The largest accepted bodies, end to end over Kafka. */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { expect, test } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { askClickhouse } from '../../../infra/embedded/processes.ts';
 import { until } from '../../../infra/until.ts';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
-import { type RunlakeProcess, startRunlake } from '../../../runlake-process.ts';
+import { startRunlake } from '../../../runlake-process.ts';
 import { buildPostParts, multipart, multipartType, rootRun } from './wire.ts';
 
 const spans = 85_000;
 const parts = 20_000;
 
-let runlake: RunlakeProcess;
-beforeAll(async () => {
-  runlake = await startRunlake();
-});
-afterAll(() => runlake?.remove());
+const runlake = forSuite(() => startRunlake());
 
 /** Builds OTLP/JSON of almost the maximum body size, 100 MB, in one trace and therefore in one partition. */
 function otlpJson(): Buffer {

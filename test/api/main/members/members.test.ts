@@ -1,17 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { hashKey } from '../../../../pipelines/tenants/keys.ts';
 import { loadOperator } from '../../../../pipelines/tenants/operator.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { type ApiUnderTest, addKey, addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
-}, 60_000);
-afterAll(() => api?.close());
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);
 

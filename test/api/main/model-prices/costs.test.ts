@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { Client, RunTree } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-let other: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0, maxRunAgeDays: 3_650 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
+const other = forSuite(() => addOrganization(api.database, 'other'));
 let client: Client;
 /** Ids of prices by name. The first price is 1 dollar per token, the second 2 dollars, and so on. */
 const prices = new Map<string, string>();
@@ -23,9 +24,6 @@ const patterns: readonly (readonly [name: string, fields: object])[] = [
 ];
 
 beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0, maxRunAgeDays: 3_650 } });
-  acme = await addOrganization(api.database, 'acme');
-  other = await addOrganization(api.database, 'other');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: acme.adminKey });
   for (const [index, [name, fields]] of patterns.entries()) {
@@ -35,7 +33,6 @@ beforeAll(async () => {
     prices.set(name, made.body.id);
   }
 });
-afterAll(() => api.close());
 
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'PUT', url: string, payload?: object) =>
   api.ask(acme.adminKey, method, url, payload);

@@ -1,15 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { startingPrices } from '../../../../pipelines/costs/model-price.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0 } });
-  acme = await addOrganization(api.database, 'acme');
-});
-afterAll(() => api.close());
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 const ask = (method: 'GET' | 'POST' | 'PUT' | 'DELETE', url: string, payload?: object) =>
   api.ask(acme.adminKey, method, url, payload);

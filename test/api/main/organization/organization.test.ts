@@ -1,14 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
-});
-afterAll(() => api.close());
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 const ask = async (url: string, key = acme.adminKey) =>
   (await api.server.inject({ url, headers: { 'x-api-key': key } })).json();

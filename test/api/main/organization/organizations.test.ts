@@ -1,22 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { deleteWorkspaceData, requeueWorkspaceDeletions } from '../../../../pipelines/tenants/delete-workspace-data.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { type ApiUnderTest, addKey, addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let operator: OrganizationUnderTest;
-let tenant: OrganizationUnderTest;
-const queued: string[] = [];
-
-beforeAll(async () => {
-  api = await startApi({
+const api = forSuite(() =>
+  startApi({
     config: { maxOrganizations: 12 },
     services: { enqueueWorkspaceDeletion: async (id) => void queued.push(id) },
-  });
-  operator = await addOrganization(api.database, 'operator');
-  tenant = await addOrganization(api.database, 'tenant');
-}, 60_000);
-afterAll(() => api?.close());
+  }),
+);
+const operator = forSuite(() => addOrganization(api.database, 'operator'));
+const tenant = forSuite(() => addOrganization(api.database, 'tenant'));
+const queued: string[] = [];
 
 const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);
 const create = (body: object, key = operator.adminKey) => ask(key, 'POST', '/orgs', body);

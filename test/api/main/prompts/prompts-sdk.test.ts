@@ -1,20 +1,18 @@
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { collect } from '../../collect.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let client: Client;
 let apiUrl: string;
 
 beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
   apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false, disablePromptCache: true });
 });
-afterAll(() => api.close());
 
 describe('prompts with the stock SDK', () => {
   it('are created, found, changed, liked, archived and deleted', async () => {

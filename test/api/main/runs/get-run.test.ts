@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let rootId: string;
 beforeAll(async () => {
-  runs = await startRunsApi();
   rootId = runs.trace[0].runId;
 });
-afterAll(() => runs?.api.close());
 
 it.each(['', '/api', '/api/v1'])('%s/runs/{id} returns the whole run with its original values', async (prefix) => {
   const { status, type, text, body } = await runs.ask({ url: `${prefix}/runs/${rootId}` });

@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 const longIds = ['x', "é'\\\n"].map((text) => text.repeat(60_000 / text.length));
 const longProjectId = randomUUID();
 const min_start_time = new Date(noonMicros / 1_000).toISOString();
 
 beforeAll(async () => {
-  runs = await startRunsApi();
   const [tenantId] = runs.ours.workspaceIds;
   await runs.api.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
     longProjectId,
@@ -26,7 +26,6 @@ beforeAll(async () => {
   );
   await insertEvents(runs.api.services.clickhouse, turns);
 });
-afterAll(() => runs?.api.close());
 
 describe('threads with long ids', () => {
   const listThreads = (url: string, body: object) => runs.ask({ url, body });

@@ -1,17 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let ids: string[];
 beforeAll(async () => {
-  runs = await startRunsApi();
   ids = runs.trace.map((run) => run.runId);
 });
-afterAll(() => runs?.api.close());
 
 const url = '/api/v1/runs/query';
 const query = (body: unknown, key?: string) => runs.ask({ url, body, ...(key && { key }) });

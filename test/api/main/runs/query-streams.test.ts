@@ -1,17 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { collect } from '../../collect.ts';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let client: Client;
 let url: string;
 const min_start_time = new Date(noonMicros / 1_000 - 60_000).toISOString();
 
 beforeAll(async () => {
-  runs = await startRunsApi();
   const thread = (turn: number) =>
     runEvent({
       tenantId: runs.ours.workspaceIds[0],
@@ -28,7 +28,6 @@ beforeAll(async () => {
   url = await runs.api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0], callerOptions: { maxRetries: 0 } });
 });
-afterAll(() => runs?.api.close());
 
 describe('the stock SDK 0.12 streams', () => {
   it('runs, over several pages', async () => {

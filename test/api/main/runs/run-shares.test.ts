@@ -1,19 +1,19 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { addKey } from '../../start-api.ts';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let client: Client;
 let url: string;
 let [rootId, childId, grandchildId] = ['', '', ''];
 /** A run of another trace in the same project. */
 let otherId: string;
 beforeAll(async () => {
-  runs = await startRunsApi();
   [rootId, childId, grandchildId] = runs.trace.map(({ runId }) => runId) as [string, string, string];
   const other = runEvent({
     tenantId: runs.ours.workspaceIds[0],
@@ -25,7 +25,6 @@ beforeAll(async () => {
   url = await runs.api.server.listen({ port: 0 });
   client = new Client({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0] });
 });
-afterAll(() => runs?.api.close());
 beforeEach(() => runs.api.database.execute('DELETE FROM shares', []));
 
 const ask = async (method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: string, payload?: object, key?: string) => {

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let client: Client;
 const noStats = {
   run_count: 0,
@@ -16,7 +17,6 @@ const noStats = {
 };
 
 beforeAll(async () => {
-  runs = await startRunsApi();
   const [root] = runs.trace;
   const call = (at: number, more: object) =>
     runEvent({
@@ -49,7 +49,6 @@ beforeAll(async () => {
   const apiUrl = await runs.api.server.listen({ port: 0 });
   client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
 });
-afterAll(() => runs?.api.close());
 
 const ask = (body: object, key?: string) => runs.ask({ url: '/runs/stats', body, ...(key && { key }) });
 

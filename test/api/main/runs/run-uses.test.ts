@@ -1,19 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let client: Client;
 let [rootId, childId] = ['', ''];
 
 beforeAll(async () => {
-  runs = await startRunsApi();
   [rootId, childId] = runs.trace.map(({ runId }) => runId) as [string, string];
   const apiUrl = await runs.api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
 });
-afterAll(() => runs?.api.close());
 
 const readV2 = (runId: string, selects: readonly string[]) =>
   client.runs.retrieve(runId, { project_id: runs.projectId, selects: selects as never });

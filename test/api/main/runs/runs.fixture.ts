@@ -14,6 +14,7 @@ export interface RunsApi {
   /** A trace of three runs: root, child, grandchild, one second apart. */
   readonly trace: readonly [RunEvent, RunEvent, RunEvent];
   ask(request: Ask): Promise<Answered>;
+  close(): Promise<void>;
 }
 
 export interface Ask {
@@ -83,5 +84,8 @@ export async function startRunsApi(): Promise<RunsApi> {
     const type = String(answer.headers['content-type']);
     return { status: answer.statusCode, text: answer.body, type, body: JSON.parse(answer.body) };
   }
-  return { api, ours, theirs, keyWithoutRunsRead, projectId, projectName, trace: [root, child, placed], ask };
+  return {
+    ...{ api, ours, theirs, keyWithoutRunsRead, projectId, projectName },
+    ...{ trace: [root, child, placed], ask, close: () => api.close() },
+  };
 }

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let url: string;
 
 /** Adds the traces of a thread, one minute apart. Each has a root run with inputs and outputs, and a child. */
@@ -37,10 +38,8 @@ async function addThread(threadId: string, turns: readonly { readonly inputs: ob
 }
 
 beforeAll(async () => {
-  runs = await startRunsApi();
   url = await runs.api.server.listen({ port: 0 });
 });
-afterAll(() => runs?.api.close());
 
 const ask = (path: string, body?: unknown) => runs.ask({ url: path, ...(body === undefined ? {} : { body }) });
 

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let projectId: string;
 let apiUrl: string;
 const minuteMicros = 60_000_000;
@@ -28,7 +29,6 @@ function addTurn(minute: number, thread_id: string, seconds: number | undefined,
 }
 
 beforeAll(async () => {
-  runs = await startRunsApi();
   projectId = randomUUID();
   await runs.api.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
     projectId,
@@ -45,7 +45,6 @@ beforeAll(async () => {
   await runs.api.settled();
   apiUrl = await runs.api.server.listen({ port: 0 });
 });
-afterAll(() => runs?.api.close());
 
 describe('a thread filter', () => {
   it.each<[string, string, object?]>([

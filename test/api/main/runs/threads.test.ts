@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let client: Client;
 let apiUrl: string;
 let projectId: string;
@@ -62,7 +63,6 @@ function addTurn(minute: number, thread: object, seconds: number | undefined, mo
 }
 
 beforeAll(async () => {
-  runs = await startRunsApi();
   projectId = randomUUID();
   const [tenantId] = runs.ours.workspaceIds;
   await runs.api.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
@@ -88,7 +88,6 @@ beforeAll(async () => {
   apiUrl = await runs.api.server.listen({ port: 0 });
   client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
 });
-afterAll(() => runs?.api.close());
 
 describe('threads', () => {
   it('are queried by the stock SDK, the one with the newest trace first', async () => {

@@ -2,12 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
 import type { RunSelectField } from 'langsmith-0-12/resources';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { v2Fields } from '../../../../pipelines/runs/v2-fields.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
-import { type RunsApi, startRunsApi } from './runs.fixture.ts';
+import { startRunsApi } from './runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let client: Client;
 let rootId: string;
 let url: string;
@@ -15,12 +16,10 @@ let url: string;
 const min_start_time = new Date(noonMicros / 1_000).toISOString();
 const everything = Object.keys(v2Fields).map((name) => name.toUpperCase());
 beforeAll(async () => {
-  runs = await startRunsApi();
   rootId = runs.trace[0].runId;
   url = await runs.api.server.listen({ port: 0 });
   client = new Client({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0] });
 });
-afterAll(() => runs?.api.close());
 
 const query = (body: object, more: object = {}) =>
   runs.ask({ url: '/v2/runs/query', body: { project_ids: [runs.projectId], min_start_time, ...body }, ...more });

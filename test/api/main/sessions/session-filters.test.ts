@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { Client as NewClient } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** The parameter `filter` of lists of projects. */
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let client: NewClient;
 let ids: Record<string, string>;
 const datasetId = randomUUID();
@@ -25,8 +26,6 @@ const projects = {
 };
 
 beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new NewClient({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
   ids = Object.fromEntries(Object.keys(projects).map((name) => [name, randomUUID()]));
@@ -35,7 +34,6 @@ beforeAll(async () => {
     expect((await api.ask(acme.adminKey, 'POST', '/sessions', payload)).status).toBe(200);
   }
 });
-afterAll(() => api.close());
 
 const list = (filter: string, key = acme.adminKey, more = '') =>
   api.ask(key, 'GET', `/sessions?filter=${encodeURIComponent(filter)}${more}`);

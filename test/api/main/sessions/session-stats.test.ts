@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { readTopMetadata } from '../../../../pipelines/projects/project-stats.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { addKey } from '../../start-api.ts';
-import { type RunsApi, startRunsApi } from '../runs/runs.fixture.ts';
+import { startRunsApi } from '../runs/runs.fixture.ts';
 
-let runs: RunsApi;
+const runs = forSuite(() => startRunsApi());
 let client: Client;
 let newClient: NewClient;
 /** Projects `fast` with one trace, `slow` with two, of which one failed, and `empty`. */
@@ -41,7 +42,6 @@ function addTrace(project: keyof typeof ids, minute: number, seconds: number, mo
 }
 
 beforeAll(async () => {
-  runs = await startRunsApi();
   const tenantId = runs.ours.workspaceIds[0];
   for (const [name, id] of Object.entries(ids)) {
     await runs.api.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
@@ -69,7 +69,6 @@ beforeAll(async () => {
   client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
   newClient = new NewClient({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
 });
-afterAll(() => runs?.api.close());
 
 /** Adds a key that can read projects, and not runs. */
 function addProjectReader(): Promise<string> {

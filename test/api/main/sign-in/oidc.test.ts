@@ -1,38 +1,31 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { client, type OAuthServer, startOAuthServer } from '../../control-plane/oauth-server.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { client, startOAuthServer } from '../../control-plane/oauth-server.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 import { type Browser, openBrowser } from './browser.ts';
 
 /** Sign-in through a real OpenID Connect provider (oidc-provider). */
 const publicUrl = 'http://runlake.example';
 const callback = `${publicUrl}/api/v1/session/oidc/callback`;
-let provider: OAuthServer;
+const provider = forSuite(() =>
+  startOAuthServer({
+    redirectUris: [callback],
+    claims: () => claims,
+    idTokenClaims: () => idTokenClaims,
+  }),
+);
 let claims: Record<string, unknown>;
 let idTokenClaims: Record<string, unknown>;
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: configure(provider.issuer) }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 const configure = (issuer: string, more: object = {}) => ({
   ...{ publicUrl, oidcIssuer: issuer, oidcClientId: client.id, oidcClientSecret: client.secret },
   ...{ oidcRoleClaim: 'groups', oidcRoles: 'ops=admin,staff=editor,*=viewer', ...more },
 });
-
-beforeAll(async () => {
-  provider = await startOAuthServer({
-    redirectUris: [callback],
-    claims: () => claims,
-    idTokenClaims: () => idTokenClaims,
-  });
-  api = await startApi({ config: configure(provider.issuer) });
-  acme = await addOrganization(api.database, 'acme');
-});
 beforeEach(() => {
   claims = { email: 'anna@acme.example', email_verified: true, name: 'Anna', groups: ['staff'] };
   idTokenClaims = {};
-});
-afterAll(async () => {
-  await api.close();
-  await provider.close();
 });
 
 const start = async (at = api) => {

@@ -1,20 +1,14 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { createAuthenticator } from '../../../../pipelines/tenants/authenticate.ts';
 import { hashKey } from '../../../../pipelines/tenants/keys.ts';
 import { findOperatorKey, type SignInKey } from '../../../../pipelines/tenants/sign-in-links.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 import { type Browser, openBrowser } from './browser.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-let other: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
-  other = await addOrganization(api.database, 'other');
-});
-afterAll(() => api.close());
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
+const other = forSuite(() => addOrganization(api.database, 'other'));
 
 const signIn = async (key: string): Promise<Browser> => {
   const browser = openBrowser(api.server);

@@ -1,17 +1,11 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { topics } from '../../../../schemas/topics.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let operator: OrganizationUnderTest;
-let tenant: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi();
-  operator = await addOrganization(api.database, 'operator');
-  tenant = await addOrganization(api.database, 'tenant');
-});
-afterAll(() => api.close());
+const api = forSuite(() => startApi());
+const operator = forSuite(() => addOrganization(api.database, 'operator'));
+const tenant = forSuite(() => addOrganization(api.database, 'tenant'));
 
 const getSystem = async () => (await api.ask(operator.adminKey, 'GET', '/api/v1/system')).body;
 const replay = (payload: object, key = operator.adminKey) =>

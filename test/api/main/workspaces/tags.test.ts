@@ -1,16 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0 } });
-  acme = await addOrganization(api.database, 'acme');
-});
-afterAll(() => api.close());
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 const ask = (method: Method, path: string, payload?: object, key = acme.adminKey) =>

@@ -3,15 +3,16 @@ import { buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../until.ts';
 import { type KafkaServers, type KafkaUnderTest, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
-import { type DedicatedBroker, startDedicatedBroker } from './own-broker.ts';
+import { startDedicatedBroker } from './own-broker.ts';
 
 const servers = kafkaServers();
 const publishTimeoutMs = 2_000;
 
 describe.runIf(servers)('Kafka is unavailable while events are published', () => {
-  let broker: DedicatedBroker;
+  const broker = forSuite(() => startDedicatedBroker());
   let under: KafkaUnderTest;
   let log: KafkaLog;
   const seen = new Map<string, LogRecord>();
@@ -19,7 +20,6 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
   const followed = new Map<number, number[]>();
 
   beforeAll(async () => {
-    broker = await startDedicatedBroker();
     under = await openKafkaUnderTest(
       { ...(servers as KafkaServers), brokers: broker.brokers },
       { publishTimeoutMs, maxPendingBytes: 1_000_000, kafkaPartitions: 2, maxRunBytes: 512 * 1024 },
@@ -42,7 +42,6 @@ describe.runIf(servers)('Kafka is unavailable while events are published', () =>
   });
   afterAll(async () => {
     await under?.close().catch(() => undefined);
-    await broker?.remove();
   });
 
   const message = (key: string, text: string) => ({

@@ -4,23 +4,22 @@ import { KafkaAdmin } from '../../../../infra/event-log/kafka/client.ts';
 import { openKafkaFollower } from '../../../../infra/event-log/kafka/topic-follower.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../until.ts';
-import { type KafkaServers, type KafkaUnderTest, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
+import { type KafkaServers, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
 
 const servers = kafkaServers();
 const logger = createLogger('silent', 'test');
 
 describe.runIf(servers)('TopicFollower', () => {
-  let under: KafkaUnderTest;
+  const under = forSuite(() => openKafkaUnderTest(servers as KafkaServers));
   let admin: KafkaAdmin;
   beforeAll(async () => {
-    under = await openKafkaUnderTest(servers as KafkaServers);
     admin = new KafkaAdmin(under.config, logger);
     await under.open({}, [runEvents]);
   });
   afterAll(async () => {
     await admin?.close();
-    await under?.close();
   });
 
   const produce = (partition: number, texts: readonly string[]) =>

@@ -1,11 +1,13 @@
 /** The mapping from topic to table is data: an additional topic needs only one entry, one schema and its table. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { AvroWriter, buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { defineTopic, topics } from '../../../../schemas/topics.ts';
 import { createTable } from '../../../engines/on-stored-table.ts';
-import { type ManualSink, openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 
 const field = (name: string, type: unknown = 'string') => ({ name, type });
 const position = { type: 'fixed', name: 'Position', size: 8, logicalType: 'decimal', precision: 18, scale: 0 };
@@ -39,9 +41,8 @@ const measurements = defineTopic({
   tablePartitions: [{ time: 'taken_at', unit: 'day' }],
 });
 
-let under: ManualSink;
+const under = forSuite(() => openDrivenSink({ topics: [...topics, measurements] }));
 beforeAll(async () => {
-  under = await openDrivenSink({ topics: [...topics, measurements] });
   await createTable(
     under.stores.clickhouse,
     `CREATE TABLE measurements (tenant_id UUID, id UUID, taken_at DateTime64(6, 'UTC'), wanted Bool,
@@ -49,7 +50,6 @@ beforeAll(async () => {
       ENGINE = ReplacingMergeTree(version) SHARD BY (tenant_id, id) PARTITION BY toDate(taken_at) ORDER BY (tenant_id, id)`,
   );
 });
-afterAll(() => under?.close());
 
 const tenantId = randomUUID();
 const noonMicros = Date.UTC(2026, 2, 5, 12) * 1_000;

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
@@ -7,17 +7,14 @@ import { expireDeferredEvents } from '../../../../pipelines/ingest/expire-deferr
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { claimDeferredEvents, deferEvents } from '../../../../pipelines/ingest/sink/deferred-events.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { json, runEvent, tenantId } from '../../runs/run-events.ts';
 import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 import { unknownSchemaId } from './poison-cases.ts';
 import { framed, openSink, type SinkUnderTest, toLogMessage } from './sink-under-test.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await freshStores();
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores());
 
 /** Returns the database, wrapped to count its statements. */
 function counting(): { readonly database: Database; statements(): number } {

@@ -1,17 +1,14 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { buildTraceKey } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { TraceLocationCache } from '../../../../pipelines/ingest/sink/assign-trace-locations.ts';
 import { neverSeconds } from '../../../../pipelines/retention/lifetimes.ts';
 import { locateTrace } from '../../../../pipelines/runs/locate-run.ts';
 import { runOnStoredTable } from '../../../engines/on-stored-table.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await freshStores();
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores());
 
 // Two sinks that are assigned the same partition at the same time may each assign a trace location.
 test.each([

@@ -1,5 +1,6 @@
 /** The sink on Kafka: repeats what other suites test with the in-process log and with batches that the test defines. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import type { DeadLetterRecord } from '../../../../infra/event-log/event-log.ts';
 import { openKafkaDeadLetterQueue } from '../../../../infra/event-log/kafka/dead-letter-queue.ts';
@@ -10,7 +11,8 @@ import { eventVersionsInsert } from '../../../../pipelines/ingest/sink/event-ver
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { readRunStream } from '../../../../pipelines/streams/read-streams.ts';
 import { runEvents, streamEvents, type Topic, topics } from '../../../../schemas/topics.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import {
   type KafkaServers,
   type KafkaUnderTest,
@@ -30,16 +32,12 @@ const logger = createLogger('silent', 'test');
 const timeoutMs = 90_000;
 
 describe.runIf(servers)('the sink over Kafka', () => {
-  let stores: FreshStores;
+  const stores = forSuite(() => freshStores());
   let kafka: KafkaUnderTest;
   let log: KafkaLog;
   let sink: Sink;
   /** Table whose next insert is stored but reported as failed. */
   let failsAfterInsertInto: string | undefined;
-  beforeAll(async () => {
-    stores = await freshStores();
-  });
-  afterAll(() => stores?.close());
   beforeEach(async () => {
     kafka = await openKafkaUnderTest(servers as KafkaServers, { maxRunAgeDays: 3_000, kafkaPartitions: 1 });
     await start();

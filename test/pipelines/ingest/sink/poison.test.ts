@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { computeRecordVersion } from '../../../../infra/event-log/event-log.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { noonMicros, runEvent } from '../../runs/run-events.ts';
 import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 import { garbled, poisonCases } from './poison-cases.ts';
-import { framed, openSink, type SinkUnderTest, toLogMessage } from './sink-under-test.ts';
+import { framed, openSink, toLogMessage } from './sink-under-test.ts';
 
-let under: SinkUnderTest;
-beforeAll(async () => {
-  under = await openSink();
-});
-afterAll(() => under.close());
+const under = forSuite(() => openSink());
 
 const readDeadLetters = () =>
   under.stores.database.query<{ value: Buffer; headers: unknown; reason: string; step: string }>(

@@ -1,5 +1,6 @@
 /** A client that did not receive the response sends its event again; the repeat must not override newer events. */
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import { AvroWriter, buildWirePrefix } from '../../../../infra/event-log/avro.ts';
@@ -9,7 +10,8 @@ import { type FeedbackEvent, toFeedbackMessage } from '../../../../pipelines/fee
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { EventVersions, repeatWindowMicros } from '../../../../pipelines/ingest/sink/event-versions.ts';
 import { attachmentEvents, feedbackEvents, runEvents } from '../../../../schemas/topics.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { deriveUuid, json, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
 import { type ManualSink, openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 import { framed, openSink, type SinkUnderTest, toLogMessage } from './sink-under-test.ts';
@@ -153,12 +155,8 @@ describe('repeats in the sink', () => {
 
 /** Several sinks of a log that redelivers batches. */
 describe('repeats after a rebalance', () => {
-  let stores: FreshStores;
+  const stores = forSuite(() => freshStores());
   const sinks: ManualSink[] = [];
-  beforeAll(async () => {
-    stores = await freshStores();
-  });
-  afterAll(() => stores.close());
   beforeEach(async () => {
     for (let sink = 0; sink < 2; sink++) sinks.push(await openDrivenSink({ stores, isShared: true }));
   });
@@ -234,12 +232,8 @@ describe('repeats after a rebalance', () => {
 });
 
 describe('repeats of other events', () => {
-  let stores: FreshStores;
+  const stores = forSuite(() => freshStores());
   let sink: ManualSink;
-  beforeAll(async () => {
-    stores = await freshStores();
-  });
-  afterAll(() => stores.close());
   beforeEach(async () => {
     sink = await openDrivenSink({ stores, isShared: true });
   });

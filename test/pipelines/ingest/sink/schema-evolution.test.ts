@@ -1,10 +1,12 @@
 /** One log with records of this release, of an older and of a newer release; the sink reads them all. */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { beforeAll, expect, test } from 'vitest';
 import { runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
 import { addColumns } from '../../../engines/on-stored-table.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { runEvent } from '../../runs/run-events.ts';
 import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
-import { type ManualSink, openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
+import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 import { addWeather, framed } from './sink-under-test.ts';
 
 type Fields = { name: string; type: unknown; default?: unknown; doc?: string }[];
@@ -35,13 +37,11 @@ const schemas = {
   [ids.broken]: '{"type": "record"',
 };
 
-let under: ManualSink;
+const under = forSuite(() => openDrivenSink({ schemas }));
 beforeAll(async () => {
-  under = await openDrivenSink({ schemas });
   await addWeather(under.stores.clickhouse);
   await addColumns(under.stores.clickhouse, 'stream_events', 'ADD COLUMN weather Nullable(String)');
 });
-afterAll(() => under?.close());
 
 const as = (schemaId: number, value: Buffer, tail: Buffer = Buffer.alloc(0)) => {
   const copy = Buffer.concat([value, tail]);

@@ -1,19 +1,17 @@
 /** Moves of traces that end early, that share the id of a run with others, or whose rows are stored late. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { locateRun } from '../../../../pipelines/runs/locate-run.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { runOnStoredTable } from '../../../engines/on-stored-table.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
 import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 import { toLogMessage } from './sink-under-test.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await freshStores();
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores());
 
 const traceTimeMicros = Date.now() * 1_000 - 86_400_000_000;
 const times = { traceTimeMicros, startTimeMicros: traceTimeMicros };

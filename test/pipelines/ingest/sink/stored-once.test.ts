@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { AvroWriter, buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage, LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { encodeAttachment } from '../../../../pipelines/attachments/read-attachment.ts';
@@ -7,15 +7,12 @@ import { encodeFeedback } from '../../../../pipelines/feedback/feedback-event.ts
 import { insertBatch } from '../../../../pipelines/ingest/sink/insert-batch.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
 import { isLogicalTable, runOnStoredTable } from '../../../engines/on-stored-table.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { deriveUuid, json, noonMicros, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
 import { streamEvent, streamMessage } from '../../streams/stream-events.ts';
-import { buildContainer, openSink, type SinkUnderTest, toLogMessage } from './sink-under-test.ts';
+import { buildContainer, openSink, toLogMessage } from './sink-under-test.ts';
 
-let under: SinkUnderTest;
-beforeAll(async () => {
-  under = await openSink();
-});
-afterAll(() => under.close());
+const under = forSuite(() => openSink());
 
 const weekMicros = 7 * 24 * 3_600 * 1_000_000;
 

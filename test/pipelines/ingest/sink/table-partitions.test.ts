@@ -1,17 +1,15 @@
 /** Batches and traces whose rows lie in more table partitions than ClickHouse accepts in one insert. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { runEvents } from '../../../../schemas/topics.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { runEvent, tenantId } from '../../runs/run-events.ts';
 import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 import { toLogMessage } from './sink-under-test.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await freshStores();
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores());
 
 const dayMicros = 86_400_000_000;
 const nowMicros = Date.now() * 1_000;

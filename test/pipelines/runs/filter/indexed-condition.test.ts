@@ -1,19 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import type { ClickHouse, Query } from '../../../../infra/clickhouse/clickhouse.ts';
 import { parseRunFilters } from '../../../../pipelines/runs/filter/run-filter.ts';
 import { findPage } from '../../../../pipelines/runs/find-page.ts';
 import type { Order, RunKey } from '../../../../pipelines/runs/run-columns.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, projectId, runEvent, tenantId } from '../run-events.ts';
 
-let stores: FreshStores;
+const stores = forSuite(() => freshStores());
 beforeAll(async () => {
-  stores = await freshStores();
   const extra = json({ metadata: { user_id: 'u1', thread_id: 't1' } });
   await insertEvents(stores.clickhouse, [runEvent({ values: { name: 'one', tags: json(['beta']), extra } })]);
 });
-afterAll(() => stores?.close());
 
 /** Returns the indexes of `runs` that the first query for the runs of a page uses. */
 async function findUsedIndexes(filter: string): Promise<string[]> {

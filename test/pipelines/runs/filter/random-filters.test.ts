@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { parseFilter } from '../../../../pipelines/runs/filter/parse-filter.ts';
 import { parseRunFilters } from '../../../../pipelines/runs/filter/run-filter.ts';
 import { findPage } from '../../../../pipelines/runs/find-page.ts';
 import type { RunKey } from '../../../../pipelines/runs/run-columns.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { Random } from '../../../histories/random.ts';
 import { isFullExtent } from '../../../house/extent.ts';
 import { seed } from '../../../house/seed.ts';
@@ -18,18 +19,16 @@ const concurrentRequests = 4;
 const tenantId = randomUUID();
 const projectIds = [randomUUID(), randomUUID()];
 
-let stores: FreshStores;
+const stores = forSuite(() => freshStores());
 let tenant: FilterTenant;
 const traces = new Map<string, ModelRun[]>();
 beforeAll(async () => {
-  stores = await freshStores();
   tenant = await storeFilterTenant(stores.clickhouse, { tenantId, projectIds }, seed, 2_000);
   for (const run of tenant.runs) traces.set(run.traceId, [...(traces.get(run.traceId) ?? []), run]);
   // Similar runs with other ids, in another workspace and in another project of this workspace.
   await storeFilterTenant(stores.clickhouse, { tenantId: randomUUID(), projectIds }, seed, 300);
   await storeFilterTenant(stores.clickhouse, { tenantId, projectIds: [randomUUID()] }, seed, 300);
 }, 120_000);
-afterAll(() => stores?.close());
 
 /** Returns a parsed expression without positions. */
 function withoutPositions(parsed: unknown): unknown {

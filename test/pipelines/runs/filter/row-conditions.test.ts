@@ -1,17 +1,15 @@
 /** Conditions on keys and values of metadata in Postgres, compared with a model. */
-import { afterAll, beforeAll, expect, it } from 'vitest';
+
+import { expect, it } from 'vitest';
 import { statements } from '../../../../infra/postgres/list-page.ts';
 import { toJsonb } from '../../../../infra/postgres/value-types.ts';
 import { parseExampleFilter, writeExampleCondition } from '../../../../pipelines/datasets/example-filter.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { Random } from '../../../histories/random.ts';
 import { seed } from '../../../house/seed.ts';
 
-let stores: FreshStores;
-beforeAll(async () => {
-  stores = await freshStores();
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores());
 
 type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 

@@ -1,17 +1,16 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent, RunValues } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { parseRunFilters, type RunFilterParameters } from '../../../../pipelines/runs/filter/run-filter.ts';
-import { foreignProjectId, foreignTenantId, openReading, type Reading } from '../reading.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { foreignProjectId, foreignTenantId, openReading } from '../reading.ts';
 import { deriveUuid, insertEvents, json, noonMicros, runEvent, tenantId } from '../run-events.ts';
 
-let reading: Reading;
+const reading = forSuite(() => openReading());
 /** Ids of runs by name. A run of another workspace has the same name as each of them. */
 const ids = new Map<string, string>();
 beforeAll(async () => {
-  reading = await openReading();
   await storeRuns();
 });
-afterAll(() => reading?.stores.close());
 
 const second = 1_000_000;
 const metadata = (value: object) => json({ metadata: value });

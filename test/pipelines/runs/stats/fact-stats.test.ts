@@ -2,7 +2,8 @@
  * Statistics that are read from the facts of runs equal those that are read from the runs, after each step of a generated
  * history, for any hours that are dirty meanwhile. `read-stats.test.ts` compares the latter with an evaluator.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
@@ -12,8 +13,9 @@ import { buildGrouping, projectGrouping } from '../../../../pipelines/runs/stats
 import { readRunStats, type StatsRequest } from '../../../../pipelines/runs/stats/read-stats.ts';
 import { type RunStats, statNames } from '../../../../pipelines/runs/stats/stat-names.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { seed } from '../../../house/seed.ts';
-import { openSink, type SinkUnderTest } from '../../ingest/sink/sink-under-test.ts';
+import { openSink } from '../../ingest/sink/sink-under-test.ts';
 import { deriveUuid, json, noonMicros, otherProjectId, projectId, runEvent, tenantId } from '../run-events.ts';
 
 let state = seed;
@@ -31,7 +33,7 @@ interface Run {
   readonly path: readonly Run[];
 }
 
-let under: SinkUnderTest;
+const under = forSuite(() => openSink());
 /** Text of the statements that read statistics. */
 const statements: string[] = [];
 let clickhouse: ClickHouse;
@@ -87,7 +89,6 @@ function createPatch(): RunEvent {
 }
 
 beforeAll(async () => {
-  under = await openSink();
   const { query } = under.stores.clickhouse;
   clickhouse = {
     ...under.stores.clickhouse,
@@ -97,7 +98,6 @@ beforeAll(async () => {
     },
   };
 });
-afterAll(() => under?.close());
 
 const scope = { tenantId, projectIds: [projectId, otherProjectId] };
 const selected = new Set(statNames);

@@ -1,12 +1,13 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { parseRunFilters } from '../../../../pipelines/runs/filter/run-filter.ts';
 import { buildGrouping, projectGrouping } from '../../../../pipelines/runs/stats/grouping.ts';
 import { readRunStats, wholeSetGroup } from '../../../../pipelines/runs/stats/read-stats.ts';
 import { statNames } from '../../../../pipelines/runs/stats/stat-names.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { seed } from '../../../house/seed.ts';
-import { openReading, type Reading } from '../reading.ts';
+import { openReading } from '../reading.ts';
 import {
   deriveUuid,
   insertEvents,
@@ -34,7 +35,7 @@ interface Run {
   readonly path: readonly Run[];
 }
 
-let reading: Reading;
+const reading = forSuite(() => openReading());
 const runs: Run[] = [];
 
 function addTrace(index: number): void {
@@ -81,7 +82,6 @@ function addTrace(index: number): void {
 }
 
 beforeAll(async () => {
-  reading = await openReading();
   for (let index = 0; index < 150; index++) addTrace(index);
   await insertEvents(
     reading.deps.clickhouse,
@@ -101,7 +101,6 @@ beforeAll(async () => {
     params: { tenant: tenantId, runs: rated.map(({ event }) => event.runId) },
   });
 });
-afterAll(() => reading?.stores.close());
 
 type Figure = 'promptTokens' | 'completionTokens' | 'totalTokens' | 'totalCost';
 const isCall = ({ event }: Run) => event.values.runType === 'llm';
