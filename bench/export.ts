@@ -8,6 +8,7 @@
  * % of the first, none above 700 MB. The shares of the stages add up to more than one because they overlap. The p99
  * delay of the event loop must be below 50 ms.
  */
+
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,6 +18,7 @@ import { costExpressions } from '../pipelines/costs/cost-sql.ts';
 import { buildSelectList } from '../pipelines/exports/chunk-columns.ts';
 import { memberOrder } from '../pipelines/exports/members.ts';
 import { exportFields } from '../schemas/parquet/run-columns.ts';
+import { askRunlake } from '../test/ask-runlake.ts';
 import { median, round, timedMs } from './figures.ts';
 import { memoryMib } from './ingest-load/process-figures.ts';
 import { insertRuns } from './run-load/insert-runs.ts';
@@ -35,15 +37,7 @@ await withStack(
     const settings = { ...environment, RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true' };
     const api = await startBenchRole('api', settings);
     const worker = await startBenchRole('exports', settings);
-    const ask = async <T>(path: string, body?: object): Promise<T> => {
-      const answer = await fetch(`${api.url}/api/v1${path}`, {
-        headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
-        ...(body && { method: 'POST', body: JSON.stringify(body) }),
-      });
-      const text = await answer.text();
-      assert.equal(answer.ok, true, `${path}: ${text}`);
-      return JSON.parse(text) as T;
-    };
+    const ask = <T>(path: string, body?: object) => askRunlake<T>({ url: api.url, apiKey }, path, { body });
     const [{ id: tenant } = { id: '' }] = await ask<{ id: string }[]>('/workspaces');
     const { id: destination } = await ask<{ id: string }>('/bulk-exports/destinations', {
       destination_type: 's3',

@@ -6,12 +6,14 @@
  * conditions. `ratio`: the median of the tool divided by that of the request, the worst of the three. The request of
  * `fetch_runs` is the query for the same runs with the same fields; the tool also looks up the project by its name.
  */
+
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { findFreePorts } from '../infra/embedded/free-port.ts';
+import { askRunlake } from '../test/ask-runlake.ts';
 import { quantile, round, timedMs } from './figures.ts';
 import { startBenchRunlake } from './started.ts';
 
@@ -32,15 +34,8 @@ const [toolsPort] = await findFreePorts(1);
 const runlake = await startBenchRunlake({ environment: { RUNLAKE_TOOLS_PORT: String(toolsPort) } });
 console.log(JSON.stringify({ bench: 'tools', ...(await measureAll()), target, higher_is_better: false }));
 
-async function ask(method: string, path: string, body?: object): Promise<unknown> {
-  const response = await fetch(`${runlake.url}/api/v1${path}`, {
-    method,
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    ...(body && { body: JSON.stringify(body) }),
-  });
-  const text = await response.text();
-  assert.ok(response.ok, text);
-  return JSON.parse(text);
+function ask(path: string, body?: object) {
+  return askRunlake(runlake, path, { body });
 }
 
 /** Stores a trace of runs with random texts, and further projects. Returns the trace. */
@@ -68,12 +63,12 @@ async function fill(): Promise<{ traceId: string; projectId: string }> {
       session_name: 'bench',
     };
   });
-  await ask('POST', '/runs/batch', { post: runs });
-  for (let number = 1; number < projects; number += 1) await ask('POST', '/sessions', { name: `project ${number}` });
-  const [project] = (await ask('GET', '/sessions?name=bench')) as { id: string }[];
+  await ask('/runs/batch', { post: runs });
+  for (let number = 1; number < projects; number += 1) await ask('/sessions', { name: `project ${number}` });
+  const [project] = (await ask('/sessions?name=bench')) as { id: string }[];
   const projectId = project?.id ?? '';
   for (;;) {
-    const stats = (await ask('POST', '/runs/stats', { session: [projectId], select: ['run_count'] })) as {
+    const stats = (await ask('/runs/stats', { session: [projectId], select: ['run_count'] })) as {
       run_count: number;
     };
     if (stats.run_count === runsOfTrace) return { traceId, projectId };
@@ -98,15 +93,12 @@ async function measureAll() {
   const cases = {
     fetch_runs: [
       () => call('fetch_runs', { project_name: 'bench', trace_id: traceId, limit: 100, page_number: 1 }),
-      () => ask('POST', '/runs/query', query),
+      () => ask('/runs/query', query),
     ],
-    list_projects: [
-      () => call('list_projects', { limit: 50 }),
-      () => ask('GET', '/sessions?limit=50&reference_free=true'),
-    ],
+    list_projects: [() => call('list_projects', { limit: 50 }), () => ask('/sessions?limit=50&reference_free=true')],
     get_billing_usage: [
       () => call('get_billing_usage', range),
-      () => ask('GET', `/orgs/current/billing/usage?${new URLSearchParams(range)}`),
+      () => ask(`/orgs/current/billing/usage?${new URLSearchParams(range)}`),
     ],
   } as const;
   assert.equal((await call('list_projects', { limit: 50 })).projects?.length, 50);

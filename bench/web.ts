@@ -5,9 +5,11 @@
  *
  * `ratio` is the smallest of target divided by measured value; all targets are met if it is at least 1.
  */
+
 import type { Page } from 'playwright-core';
 import { openClickHouse } from '../infra/clickhouse/client.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';
+import { askRunlake } from '../test/ask-runlake.ts';
 import type { RunlakeProcess } from '../test/runlake-process.ts';
 import { openContext, signIn, startBrowser } from '../test/web/browser.ts';
 import { buildLargeTrace, buildTrace, sendRuns } from '../test/web/send-traces.ts';
@@ -58,12 +60,11 @@ console.log(
 );
 
 /** Fills a project as the sink would, and returns its id. */
-async function fillProject({ url, apiKey, stores }: RunlakeProcess): Promise<string> {
-  await sendRuns(url, apiKey, buildTrace('busy', Date.now(), { name: 'first', until: 10 }));
-  const response = await fetch(`${url}/api/v1/sessions?name=busy`, { headers: { 'x-api-key': apiKey } });
-  const [{ id, tenant_id }] = (await response.json()) as [{ id: string; tenant_id: string }];
+async function fillProject(runlake: RunlakeProcess): Promise<string> {
+  await sendRuns(runlake.url, runlake.apiKey, buildTrace('busy', Date.now(), { name: 'first', until: 10 }));
+  const [{ id, tenant_id }] = await askRunlake(runlake, '/sessions?name=busy');
   const logger = createLogger('warn', 'bench');
-  const clickhouse = openClickHouse({ url: stores().clickhouseUrl, logger, timeoutMs: 600_000 });
+  const clickhouse = openClickHouse({ url: runlake.stores().clickhouseUrl, logger, timeoutMs: 600_000 });
   try {
     const spanSeconds = days * 86_400;
     const beginSeconds = Math.floor(Date.now() / 1_000) - spanSeconds;

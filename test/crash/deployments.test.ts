@@ -1,7 +1,9 @@
 /** SIGKILL of everything at each transition of a revision: the next start continues, and each replica runs once. */
+
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { transitions } from '../../pipelines/deployments/states.ts';
 import { echoSource } from '../api/control-plane/deployment-client.ts';
+import { askRunlake } from '../ask-runlake.ts';
 import { pickSome } from '../house/extent.ts';
 import { KilledDeployments } from './killed-deployments.ts';
 
@@ -36,11 +38,8 @@ describe.each(pickSome(statuses, 1 / 2))('kill -9 before the transition to %s is
       database.query<{ url: string }>('SELECT url FROM deployment_replicas WHERE deployment_id = $1', [id]),
     );
     expect(replicas).toHaveLength(1);
-    const response = await fetch(`${replicas[0]?.url}/runs/wait`, {
-      method: 'POST',
-      headers: { 'x-api-key': under.runlake.apiKey, 'content-type': 'application/json' },
-      body: JSON.stringify({ assistant_id: 'echo', input: { said: 'hello' } }),
-    });
-    expect(await response.json()).toMatchObject({ reply: name });
+    const replica = { url: String(replicas[0]?.url), apiKey: under.runlake.apiKey };
+    const body = { assistant_id: 'echo', input: { said: 'hello' } };
+    expect(await askRunlake(replica, '/runs/wait', { body })).toMatchObject({ reply: name });
   }, 180_000);
 });

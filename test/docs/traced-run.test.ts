@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { filesOfTracedRun, namedFiles } from './architecture-page.ts';
 
@@ -132,16 +133,7 @@ async function sendAndExport(destinationId: string, projectId: string): Promise<
   await expect.poll(isComplete, { timeout: 30_000, interval: 50 }).toBe(true);
 }
 
-async function post(path: string, body: object): Promise<{ readonly id: string }> {
-  const response = await fetch(`${runlake.url}${path}`, {
-    method: 'POST',
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  });
-  const text = await response.text();
-  expect(response.ok, `${path}: ${text}`).toBe(true);
-  return JSON.parse(text) as { readonly id: string };
-}
+const post = (path: string, body: object) => askRunlake<{ readonly id: string }>(runlake, path, { body });
 
 /** Product functions that were called since the last call, as `file#offset`. */
 async function takeFunctions(): Promise<ReadonlySet<string>> {

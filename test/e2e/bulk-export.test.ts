@@ -1,10 +1,11 @@
 /** Runs a bulk export through the API, from the first request to the files. */
+
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { ask as send } from '../histories/server-of-histories.ts';
+import { askRunlake } from '../ask-runlake.ts';
 import { until } from '../infra/until.ts';
 import { rowsOf } from '../pipelines/exports/exporting.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
@@ -23,7 +24,7 @@ afterAll(async () => {
 });
 
 const ask = <T = { id: string }>(method: string, path: string, body?: object) =>
-  send<T>(runlake, `/api/v1${path}`, { method, body });
+  askRunlake<T>(runlake, `/api/v1${path}`, { method, body });
 
 const beginMs = Math.floor(Date.now() / 86_400_000 - 1) * 86_400_000;
 const start_time = new Date(beginMs).toISOString();

@@ -1,9 +1,10 @@
 import { expect } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { days } from './histories.ts';
 import type { Model } from './model.ts';
 import type { Projects } from './projects.ts';
-import { ask, type Tenants } from './server-of-histories.ts';
+import type { Tenants } from './server-of-histories.ts';
 import { forEachConcurrently } from './side-by-side.ts';
 
 const daySeconds = 86_400;
@@ -114,7 +115,7 @@ async function checkRange(
   const ids = tenants.workspaces.map(({ id }) => id).join(',');
   const query = `?start_time=${iso(from)}&end_time=${iso(to - 1)}&workspace_ids=${ids}&group_by=${groupBy}`;
   const path = '/api/v1/orgs/current/billing/granular-usage';
-  const { usage } = await ask<{ usage: Row[] }>(runlake, `${path}${query}`);
+  const { usage } = await askRunlake<{ usage: Row[] }>(runlake, `${path}${query}`);
   const json = new Map(usage.map((row) => [formatFigureKey(row.time_bucket, row.dimensions), row.traces]));
   expect(json, `${groupBy} from ${iso(from)}`).toEqual(expected);
   expect(usage, 'rows of the same bucket').toHaveLength(json.size);

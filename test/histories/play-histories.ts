@@ -1,4 +1,5 @@
 import { expect, onTestFinished } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { startRunlake } from '../runlake-process.ts';
@@ -12,7 +13,6 @@ import { Player } from './play.ts';
 import { Projects } from './projects.ts';
 import { Random } from './random.ts';
 import {
-  ask,
   deleteProject,
   learnProjectIds,
   makeProject,
@@ -136,10 +136,10 @@ async function changeProjects(player: Player, tenants: Tenants, projects: Projec
 
 async function untilCounted({ runlake }: Player): Promise<void> {
   // With Kafka, the last events may not have marked their hours dirty yet; this read waits until they are stored.
-  await ask(runlake, '/sessions?limit=1');
+  await askRunlake(runlake, '/sessions?limit=1');
   const { databaseUrl } = runlake.stores();
   const noDirtyHours = async () =>
     (await askPostgres(databaseUrl, 'SELECT count(*)::int FROM usage_dirty_hours'))[0] === 0;
   await until('usage to be counted', noDirtyHours, 90_000);
-  await ask(runlake, '/ok');
+  await askRunlake(runlake, '/ok');
 }

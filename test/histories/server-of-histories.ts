@@ -1,3 +1,4 @@
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import type { ProjectState, Projects } from './projects.ts';
 
@@ -15,33 +16,13 @@ export interface Tenants {
   readonly senders: readonly Sender[];
 }
 
-/** Sends a request as the administrator and returns the JSON response. */
-export async function ask<T>(
-  { url, apiKey }: Pick<RunlakeProcess, 'url' | 'apiKey'>,
-  path: string,
-  options: { method?: string; body?: unknown; workspaceId?: string } = {},
-): Promise<T> {
-  const answer = await fetch(`${url}${path}`, {
-    method: options.method ?? (options.body === undefined ? 'GET' : 'POST'),
-    headers: {
-      'x-api-key': apiKey,
-      ...(options.body !== undefined && { 'content-type': 'application/json' }),
-      ...(options.workspaceId !== undefined && { 'x-tenant-id': options.workspaceId }),
-    },
-    ...(options.body !== undefined && { body: JSON.stringify(options.body) }),
-  });
-  const text = await answer.text();
-  if (!answer.ok) throw new Error(`${path}: ${answer.status} ${text}`);
-  return (text === '' ? undefined : JSON.parse(text)) as T;
-}
-
 /** Creates two workspaces, three users and five keys. */
 export async function makeTenants(runlake: RunlakeProcess): Promise<Tenants> {
-  await ask(runlake, '/workspaces', { body: { display_name: 'Second, "quoted"' } });
-  const found = await ask<{ id: string; display_name: string }[]>(runlake, '/workspaces');
+  await askRunlake(runlake, '/workspaces', { body: { display_name: 'Second, "quoted"' } });
+  const found = await askRunlake<{ id: string; display_name: string }[]>(runlake, '/workspaces');
   const workspaces = found.map(({ id, display_name: name }) => ({ id, name }));
   const emails = ['ann@example.com', 'bob@example.com', 'eve@example.com'];
-  for (const email of emails) await ask(runlake, '/orgs/current/members', { body: { email } });
+  for (const email of emails) await askRunlake(runlake, '/orgs/current/members', { body: { email } });
   const senders: Sender[] = [];
   for (const [workspace, user] of [
     [0, 0],
@@ -50,7 +31,7 @@ export async function makeTenants(runlake: RunlakeProcess): Promise<Tenants> {
     [1, 1],
     [1, 2],
   ] as const) {
-    const made = await ask<{ key: string; short_key: string; user_id: string; user_email: string }>(
+    const made = await askRunlake<{ key: string; short_key: string; user_id: string; user_email: string }>(
       runlake,
       '/api-key',
       {
@@ -66,7 +47,7 @@ export async function makeTenants(runlake: RunlakeProcess): Promise<Tenants> {
 /** Reads the ids of existing projects from the server, and checks that these are the expected projects. */
 export async function learnProjectIds(runlake: RunlakeProcess, tenants: Tenants, projects: Projects): Promise<void> {
   for (const [workspace, { id: workspaceId }] of tenants.workspaces.entries()) {
-    const found = await ask<{ id: string; name: string }[]>(runlake, '/sessions?limit=100', { workspaceId });
+    const found = await askRunlake<{ id: string; name: string }[]>(runlake, '/sessions?limit=100', { workspaceId });
     const living = projects.existing(workspace);
     const names = (list: readonly { name: string }[]) => JSON.stringify(list.map(({ name }) => name).sort());
     if (names(found) !== names(living)) throw new Error(`projects are ${names(found)}, not ${names(living)}`);
@@ -80,7 +61,9 @@ export async function learnProjectIds(runlake: RunlakeProcess, tenants: Tenants,
 
 export async function makeProject(runlake: RunlakeProcess, tenants: Tenants, project: ProjectState): Promise<void> {
   const workspaceId = tenants.workspaces[project.workspace]?.id ?? '';
-  project.id = (await ask<{ id: string }>(runlake, '/sessions', { body: { name: project.name }, workspaceId })).id;
+  project.id = (
+    await askRunlake<{ id: string }>(runlake, '/sessions', { body: { name: project.name }, workspaceId })
+  ).id;
 }
 
 export async function renameProject(
@@ -90,10 +73,10 @@ export async function renameProject(
   name: string,
 ): Promise<void> {
   const workspaceId = tenants.workspaces[project.workspace]?.id ?? '';
-  await ask(runlake, `/sessions/${project.id}`, { method: 'PATCH', body: { name }, workspaceId });
+  await askRunlake(runlake, `/sessions/${project.id}`, { method: 'PATCH', body: { name }, workspaceId });
 }
 
 export async function deleteProject(runlake: RunlakeProcess, tenants: Tenants, project: ProjectState): Promise<void> {
   const workspaceId = tenants.workspaces[project.workspace]?.id ?? '';
-  await ask(runlake, `/sessions/${project.id}`, { method: 'DELETE', workspaceId });
+  await askRunlake(runlake, `/sessions/${project.id}`, { method: 'DELETE', workspaceId });
 }

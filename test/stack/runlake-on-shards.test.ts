@@ -3,6 +3,7 @@
  * `make test` runs it; the long suites on two shards are `test/infra/clickhouse/two-shards.test.ts`,
  * `test/crash/shards.test.ts` and `make shards`.
  */
+
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,8 +11,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../infra/clickhouse/client.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
+import { askRunlake } from '../ask-runlake.ts';
 import { type DedicatedShards, startDedicatedShards } from '../engines/own-shards.ts';
-import { ask as send } from '../histories/server-of-histories.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 
@@ -43,7 +44,7 @@ afterAll(async () => {
 });
 
 const ask = <T = { id: string }>(method: string, path: string, body?: object) =>
-  send<T>(runlake, `/api/v1${path}`, { method, body });
+  askRunlake<T>(runlake, `/api/v1${path}`, { method, body });
 
 const traces = 40;
 const beginMs = Math.floor(Date.now() / 86_400_000 - 1) * 86_400_000;

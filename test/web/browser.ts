@@ -3,6 +3,7 @@ import type { QueryClient } from '@tanstack/react-query';
 import axe from 'axe-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { expect } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import { type RunlakeOptions, type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { startBrowser } from './start-browser.ts';
 
@@ -47,14 +48,8 @@ export async function signIn(page: Page, apiKey: string, path = '/'): Promise<vo
 }
 
 /** Creates an API key with some of the permissions of the admin key. */
-export async function createKey(runlake: RunlakeProcess, body: object): Promise<{ id: string; key: string }> {
-  const response = await fetch(`${runlake.url}/api/v1/api-key`, {
-    method: 'POST',
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  });
-  expect(response.status).toBe(200);
-  return (await response.json()) as { id: string; key: string };
+export function createKey(runlake: RunlakeProcess, body: object): Promise<{ id: string; key: string }> {
+  return askRunlake(runlake, '/api-key', { body });
 }
 
 export interface SignedInBrowser {

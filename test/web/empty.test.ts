@@ -1,10 +1,12 @@
 /** What each screen says if it has nothing to show: that there is nothing, and what to do next. */
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
+import { askRunlake } from '../ask-runlake.ts';
 import { agentSource } from './agent-source.ts';
 import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildTrace, sendRuns } from './send-traces.ts';
@@ -77,12 +79,7 @@ describe('what is empty', () => {
   const ids: Record<string, string> = {};
   beforeAll(async () => {
     const { url, apiKey } = signedIn.runlake;
-    const post = async (path: string, body: object) => {
-      const headers = { 'x-api-key': apiKey, 'content-type': 'application/json' };
-      const response = await fetch(`${url}/api/v1${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
-      expect(response.status, path).toBeLessThan(300);
-      return response.json();
-    };
+    const post = (path: string, body: object) => askRunlake(signedIn.runlake, path, { body });
     const [run] = buildTrace('bare', Date.now() - 1000, { name: 'bare run', until: 10 });
     await sendRuns(url, apiKey, run ? [run] : []);
     ids.run = run?.id ?? '';
@@ -175,16 +172,8 @@ describe('what is empty', () => {
   });
 
   it('a workspace that has only experiments, and opens its first trace', async () => {
-    const { url, apiKey } = signedIn.runlake;
-    const ask = async (path: string, body: object, workspace?: string) => {
-      const headers = {
-        ...{ 'x-api-key': apiKey, 'content-type': 'application/json' },
-        ...(workspace && { 'x-tenant-id': workspace }),
-      };
-      const response = await fetch(`${url}/api/v1${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
-      expect(response.status, path).toBeLessThan(300);
-      return response.json();
-    };
+    const ask = (path: string, body: object, workspaceId?: string) =>
+      askRunlake(signedIn.runlake, path, { body, workspaceId });
     const { id: workspace } = await ask('/workspaces', { display_name: 'evaluations' });
     const { id: dataset } = await ask('/datasets', { name: 'cases' }, workspace);
     await ask('/sessions', { name: 'experiment', reference_dataset_id: dataset }, workspace);

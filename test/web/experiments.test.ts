@@ -3,8 +3,9 @@ import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { compareExample } from '../../web/src/screens/datasets/comparison.ts';
+import { askRunlake } from '../ask-runlake.ts';
 import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
-import { post, sendExperiment } from './send-experiments.ts';
+import { sendExperiment } from './send-experiments.ts';
 
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 
@@ -15,6 +16,8 @@ let problems: string[];
 let datasetId: string;
 /** Ids of the experiments: the first, one that is partly worse and partly better, and one that fails. */
 let ids: readonly string[];
+
+const post = (path: string, body: object) => askRunlake(signedIn.runlake, path, { body });
 
 interface SumExample {
   readonly id: string;
@@ -41,7 +44,7 @@ async function addExperiment(
       feedback: index < 10 ? feedback : {},
     };
   });
-  await post(signedIn.runlake, '/feedback', { session_id: id, key: 'count', score: examples.length });
+  await post('/feedback', { session_id: id, key: 'count', score: examples.length });
   return id;
 }
 
@@ -59,7 +62,7 @@ beforeAll(async () => {
   await client.createExamples(
     examples.map(({ id, inputs }) => ({ id, dataset_id: datasetId, inputs, outputs: { sum: inputs.n + 1 } })),
   );
-  await post(signedIn.runlake, '/feedback-configs', {
+  await post('/feedback-configs', {
     feedback_key: 'length',
     feedback_config: { type: 'continuous' },
     is_lower_score_better: true,
@@ -222,29 +225,24 @@ describe('experiments side by side', () => {
 
   it('show only the feedback of a pairwise comparison', async () => {
     const id = randomUUID();
-    await post(signedIn.runlake, '/datasets/comparative', {
+    await post('/datasets/comparative', {
       id,
       experiment_ids: ids.slice(0, 2),
       name: `${script} pairwise`,
       reference_dataset_id: datasetId,
     });
-    const runs = await fetch(`${signedIn.runlake.url}/api/v1/runs/query`, {
-      method: 'POST',
-      headers: { 'x-api-key': signedIn.runlake.apiKey, 'content-type': 'application/json' },
-      body: JSON.stringify({ session: [ids[1]], is_root: true, limit: 100 }),
+    const { runs: sent } = await askRunlake<{ runs: { id: string }[] }>(signedIn.runlake, '/runs/query', {
+      body: { session: [ids[1]], is_root: true, limit: 100 },
     });
     // The table renders only rows in view, so each run gets feedback.
-    const sent = (await runs.json()).runs as { id: string }[];
     for (const { id: run_id } of sent)
-      await post(signedIn.runlake, '/feedback', {
+      await post('/feedback', {
         ...{ run_id, trace_id: run_id, key: 'preferred', score: 1 },
         comparative_experiment_id: id,
       });
     // Feedback is stored after its request.
-    await eventually(async () => {
-      const url = `${signedIn.runlake.url}/api/v1/feedback?limit=100&comparative_experiment_id=${id}`;
-      return (await (await fetch(url, { headers: { 'x-api-key': signedIn.runlake.apiKey } })).json()).length;
-    }).toBe(sent.length);
+    const path = `/feedback?limit=100&comparative_experiment_id=${id}`;
+    await eventually(async () => (await askRunlake(signedIn.runlake, path)).length).toBe(sent.length);
     await page.goto(`/datasets/${datasetId}?tab=Experiments`);
     await page.getByRole('region', { name: 'Pairwise comparisons' }).getByRole('link', { name: 'pairwise' }).click();
     await table().waitFor();

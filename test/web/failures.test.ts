@@ -1,5 +1,6 @@
 import type { Page, Route } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import { pickSome } from '../house/extent.ts';
 import { deferred } from '../infra/deferred.ts';
 import {
@@ -26,8 +27,7 @@ beforeAll(async () => {
       await createKey(started, { description: 'listed' });
       trace = buildAgentTrace('agent', Date.now() - 60_000, 1);
       await sendRuns(url, apiKey, trace);
-      const headers = { 'x-api-key': apiKey };
-      [{ id: projectId }] = await (await fetch(`${url}/api/v1/sessions?name=agent`, { headers })).json();
+      [{ id: projectId }] = await askRunlake(started, '/sessions?name=agent');
     },
     { environment },
   );

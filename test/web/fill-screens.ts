@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { expect, vi } from 'vitest';
 import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { agentSource } from './agent-source.ts';
 import { sendExperiment } from './send-experiments.ts';
@@ -57,15 +58,13 @@ async function deployAgent(runlake: RunlakeProcess): Promise<ScreenData['agent']
 }
 
 async function countUsage(runlake: RunlakeProcess, now: number): Promise<number> {
-  const headers = { 'x-api-key': runlake.apiKey };
-  const [workspace] = await (await fetch(`${runlake.url}/api/v1/workspaces`, { headers })).json();
+  const [workspace] = await askRunlake(runlake, '/workspaces');
   const query = new URLSearchParams({
     start_time: new Date(now - 30 * 24 * hourMs).toISOString(),
     end_time: new Date(now + hourMs).toISOString(),
     workspace_ids: workspace.id,
   });
-  const usage = await fetch(`${runlake.url}/api/v1/orgs/current/billing/granular-usage?${query}`, { headers });
-  const { usage: rows } = await usage.json();
+  const { usage: rows } = await askRunlake(runlake, `/orgs/current/billing/granular-usage?${query}`);
   return rows.reduce((sum: number, { traces }: { traces: number }) => sum + traces, 0);
 }
 
@@ -113,12 +112,8 @@ async function addDatasetAndPrompts(runlake: RunlakeProcess): Promise<ScreenData
 
 /** Publishes prompts in a workspace of another organisation. */
 async function publishPrompts(runlake: RunlakeProcess): Promise<void> {
-  const created = await fetch(`${runlake.url}/api/v1/orgs`, {
-    method: 'POST',
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify({ display_name: 'Example Labs', tenant_handle: 'example-labs' }),
-  });
-  const { key } = (await created.json()).api_key;
+  const organization = { display_name: 'Example Labs', tenant_handle: 'example-labs' };
+  const { key } = (await askRunlake(runlake, '/orgs', { body: organization })).api_key;
   const client = new Client({ apiUrl: runlake.url, apiKey: key, disablePromptCache: true });
   const publish = (name: string, text: string, description: string) =>
     client.pushPrompt(name, { object: buildChatPrompt(text), description, isPublic: true, tags: ['shared'] });
@@ -128,16 +123,7 @@ async function publishPrompts(runlake: RunlakeProcess): Promise<void> {
 
 /** Creates an annotation queue with some of the traces. */
 async function createQueue(runlake: RunlakeProcess, runs: readonly SentRun[]): Promise<string> {
-  const post = async (path: string, body: unknown) => {
-    const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
-    const response = await fetch(`${runlake.url}/api/v1/${path}`, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify(body),
-    });
-    expect(response.status).toBe(200);
-    return response.json();
-  };
+  const post = (path: string, body: unknown) => askRunlake(runlake, `/${path}`, { body });
   const categories = ['wrong', 'partly', 'correct'].map((label, value) => ({ value: value / 2, label }));
   await post('feedback-configs', { feedback_key: 'correctness', feedback_config: { type: 'categorical', categories } });
   await post('feedback-configs', { feedback_key: 'tone', feedback_config: { type: 'continuous', min: 0, max: 10 } });
@@ -160,11 +146,7 @@ async function createQueue(runlake: RunlakeProcess, runs: readonly SentRun[]): P
 
 /** Creates an export of three days, which ends within seconds. */
 async function createExport(runlake: RunlakeProcess, now: number): Promise<Pick<ScreenData, 'projectId' | 'exportId'>> {
-  const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
-  const ask = async (path: string, body?: object) => {
-    const init = body === undefined ? { headers } : { method: 'POST', headers, body: JSON.stringify(body) };
-    return (await fetch(`${runlake.url}/api/v1${path}`, init)).json();
-  };
+  const ask = (path: string, body?: object) => askRunlake(runlake, path, { body });
   const [{ id: projectId }] = await ask('/sessions?name=support-agent');
   const lake = { destination_type: 'local', display_name: 'lake', config: { prefix: 'traces' } };
   const { id: destinationId } = await ask('/bulk-exports/destinations', lake);

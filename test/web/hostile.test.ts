@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
@@ -16,15 +17,7 @@ let page: Page;
 let problems: string[];
 let trace: readonly SentRun[];
 
-const ask = async (method: string, path: string, body: object) => {
-  const response = await fetch(`${runlake.url}/api/v1${path}`, {
-    method,
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  });
-  expect(response.status, `${path}: ${(await response.clone().text()).slice(0, 300)}`).toBeLessThan(300);
-  return response.json();
-};
+const post = (path: string, body: object) => askRunlake(runlake, path, { body });
 
 beforeAll(async () => {
   signedIn = await startSignedIn();
@@ -49,9 +42,9 @@ beforeAll(async () => {
     ],
   }).map((run) => ({ ...run, events: [{ name: hostile, time: new Date().toISOString(), [hostile]: hostile }] }));
   await sendRuns(runlake.url, runlake.apiKey, trace);
-  await ask('POST', '/feedback', { run_id: trace[0]?.id, key: 'hostile', value: hostile, comment: long.slice(-9000) });
-  await ask('POST', '/api-key', { description: hostile });
-  await ask('POST', '/orgs/current/members', { email: 'ada@example.com', full_name: hostile });
+  await post('/feedback', { run_id: trace[0]?.id, key: 'hostile', value: hostile, comment: long.slice(-9000) });
+  await post('/api-key', { description: hostile });
+  await post('/orgs/current/members', { email: 'ada@example.com', full_name: hostile });
 });
 afterAll(() => signedIn?.close());
 beforeEach(async () => {
@@ -68,8 +61,7 @@ async function expectOnlyText(): Promise<void> {
   expect(problems).toEqual([]);
 }
 async function findProject(): Promise<string> {
-  const headers = { 'x-api-key': runlake.apiKey };
-  const [project] = await (await fetch(`${runlake.url}/api/v1/sessions?limit=1`, { headers })).json();
+  const [project] = await askRunlake(runlake, '/sessions?limit=1');
   return project.id;
 }
 const found = () => page.getByRole('main').getByText('alert(1)').first();
@@ -202,12 +194,7 @@ describe('hostile values of clients', () => {
   it('can be typed to delete a deployment with such a name', async () => {
     const name = ` agent${bidi} ${'n'.repeat(490)}`;
     const deployment = { source: 'internal_source', source_config: {}, source_revision_config: {}, secrets: [] };
-    const response = await fetch(`${runlake.url}/v2/deployments`, {
-      method: 'POST',
-      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-      body: JSON.stringify({ name, ...deployment }),
-    });
-    const { id } = (await response.json()) as { id: string };
+    const { id } = await post('/v2/deployments', { name, ...deployment });
     await page.goto(`/agents/${id}?tab=Settings`);
     const form = page.getByRole('form', { name: 'Delete the deployment' });
     const shown = (await form.locator('strong').innerText()).trim();

@@ -1,6 +1,8 @@
 /** The live tail of projects with more runs than a page of the list. */
+
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildTrace, type RunTemplate, sendRuns } from './send-traces.ts';
@@ -23,11 +25,7 @@ const rows = () => table().getByRole('row');
 const count = async () => Number(await table().getAttribute('aria-rowcount')) - 1;
 
 const polls = '**/api/v2/runs/query';
-const ask = async (path: string, body?: object) => {
-  const headers = { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' };
-  const request = body && { method: 'POST', body: JSON.stringify(body) };
-  return (await fetch(`${runlake.url}/api/v1${path}`, { headers, ...request })).json();
-};
+const ask = (path: string, body?: object) => askRunlake(runlake, path, { body });
 /** Sends traces of one run, and waits until the project has `total` runs. */
 const send = async (project: string, runCount: number, root: RunTemplate, total = runCount) => {
   const now = Date.now();

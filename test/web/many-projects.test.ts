@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import type { Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
@@ -13,9 +14,9 @@ const projectCount = 100_000;
 const tracedCount = 300;
 
 /** Adds projects directly: each of them would take a request. */
-async function addProjects({ url, apiKey, stores }: RunlakeProcess): Promise<void> {
-  const [workspace] = await (await fetch(`${url}/api/v1/workspaces`, { headers: { 'x-api-key': apiKey } })).json();
-  const database = new Client({ connectionString: stores().databaseUrl });
+async function addProjects(runlake: RunlakeProcess): Promise<void> {
+  const [workspace] = await askRunlake(runlake, '/workspaces');
+  const database = new Client({ connectionString: runlake.stores().databaseUrl });
   await database.connect();
   try {
     await database.query(
@@ -34,7 +35,7 @@ async function addProjects({ url, apiKey, stores }: RunlakeProcess): Promise<voi
     runs.push(
       ...buildTrace(`agent ${String(n).padStart(6, '0')}`, Date.now() - n * 60_000, { name: 'hello', until: 10 }),
     );
-  await sendRuns(url, apiKey, runs);
+  await sendRuns(runlake.url, runlake.apiKey, runs);
 }
 
 describe('100,000 projects', () => {

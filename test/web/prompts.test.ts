@@ -2,6 +2,7 @@ import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readPrompt } from '../../web/src/screens/prompts/manifest.ts';
+import { askRunlake } from '../ask-runlake.ts';
 import { eventually, expectAccessible, openWithPermissions, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildChatPrompt } from './send-prompts.ts';
 
@@ -130,12 +131,8 @@ describe('a prompt', () => {
     await client.createPrompt('long-history');
     const hashes: string[] = [];
     for (let number = 0; number < 103; number++) {
-      const response = await fetch(`${signedIn.runlake.url}/api/v1/commits/-/long-history`, {
-        method: 'POST',
-        headers: { 'x-api-key': signedIn.runlake.apiKey, 'content-type': 'application/json' },
-        body: JSON.stringify({ manifest: { template: `text ${number}` } }),
-      });
-      hashes.push((await response.json()).commit.commit_hash);
+      const body = { manifest: { template: `text ${number}` } };
+      hashes.push((await askRunlake(signedIn.runlake, '/commits/-/long-history', { body })).commit.commit_hash);
     }
     await page.goto(`/prompts/long-history/${hashes[1]?.slice(0, 8)}?tab=Changes`);
     await commit().getByText('The parent is not in the list yet').waitFor();

@@ -1,7 +1,9 @@
 /** Prompts that another workspace of the installation published. */
+
 import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildChatPrompt } from './send-prompts.ts';
 
@@ -17,20 +19,12 @@ let problems: string[];
 
 beforeAll(async () => {
   signedIn = await startSignedIn(
-    async ({ url, apiKey }) => {
-      const post = async (path: string, body: object, workspaceId?: string) => {
-        const headers = {
-          'x-api-key': apiKey,
-          'content-type': 'application/json',
-          ...(workspaceId && { 'x-tenant-id': workspaceId }),
-        };
-        const response = await fetch(`${url}/api/v1${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
-        expect(response.status).toBe(200);
-        return response.json();
-      };
-      const [own] = await (await fetch(`${url}/api/v1/workspaces`, { headers: { 'x-api-key': apiKey } })).json();
-      const { id } = await post('/workspaces', { display_name: 'Writers', tenant_handle: 'writers' });
-      await post('/settings/handle', { tenant_handle: 'readers' }, own.id);
+    async (started) => {
+      const { url, apiKey } = started;
+      const [own] = await askRunlake(started, '/workspaces');
+      const writers = { display_name: 'Writers', tenant_handle: 'writers' };
+      const { id } = await askRunlake(started, '/workspaces', { body: writers });
+      await askRunlake(started, '/settings/handle', { body: { tenant_handle: 'readers' }, workspaceId: own.id });
       const connect = (workspaceId: string) =>
         new Client({ apiUrl: url, apiKey, webUrl: url, workspaceId, disablePromptCache: true });
       [publisher, reader] = [connect(id), connect(own.id)];

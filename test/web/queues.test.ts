@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import { deferred } from '../infra/deferred.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import {
@@ -23,7 +24,7 @@ beforeAll(async () => {
   signedIn = await startSignedIn();
   ({ runlake } = signedIn);
   const config = (key: string, feedback_config: object) =>
-    ask('POST', 'feedback-configs', { feedback_key: key, feedback_config });
+    ask('feedback-configs', { feedback_key: key, feedback_config });
   const categories = [
     { value: 0, label: 'wrong' },
     { value: 1, label: 'right' },
@@ -37,15 +38,8 @@ beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });
 
-async function ask(method: string, path: string, body?: unknown, key = runlake.apiKey) {
-  const response = await fetch(`${runlake.url}/api/v1/${path}`, {
-    method,
-    headers: { 'x-api-key': key, 'content-type': 'application/json' },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  });
-  expect(response.status, await response.clone().text()).toBe(200);
-  return response.json();
-}
+const ask = (path: string, body?: unknown, apiKey = runlake.apiKey) =>
+  askRunlake({ url: runlake.url, apiKey }, `/api/v1/${path}`, { body });
 
 async function sendRun(name: string): Promise<string> {
   const runs = buildTrace('reviewed', Date.now() - 1000, {
@@ -70,7 +64,7 @@ async function createQueue(name: string, runNames: readonly string[], more: obje
     { feedback_key: 'helpful' },
     { feedback_key: 'better' },
   ];
-  const { id } = await ask('POST', 'annotation-queues', {
+  const { id } = await ask('annotation-queues', {
     name,
     rubric_items,
     rubric_instructions: 'Be strict.',
@@ -79,7 +73,7 @@ async function createQueue(name: string, runNames: readonly string[], more: obje
   const runIds: string[] = [];
   for (const each of runNames) {
     const runId = await sendRun(each);
-    await ask('POST', `annotation-queues/${id}/runs`, [runId]);
+    await ask(`annotation-queues/${id}/runs`, [runId]);
     runIds.push(runId);
   }
   return { queueId: id as string, runIds };
@@ -88,7 +82,7 @@ async function createQueue(name: string, runNames: readonly string[], more: obje
 const heading = () => page.getByRole('region', { name: 'Run', exact: true }).getByRole('heading', { level: 2 }).first();
 const counts = () => page.getByRole('status').filter({ hasText: 'to review' }).textContent();
 const listFeedback = async (runId: string | undefined) => {
-  const items: Record<string, unknown>[] = await ask('GET', `feedback?run=${runId}`);
+  const items: Record<string, unknown>[] = await ask(`feedback?run=${runId}`);
   return items
     .map(({ key, score, value, comment }) => ({ key, score, value, comment }))
     .sort((a, b) => (String(a.key) < String(b.key) ? -1 : 1));
@@ -129,7 +123,7 @@ describe('annotation queues', () => {
     await page.getByRole('alert').getByText('Runlake does not answer').waitFor();
     await page.getByRole('button', { name: 'Create a queue' }).click();
     await page.getByRole('link', { name: 'repeated' }).first().waitFor();
-    expect(await ask('GET', 'annotation-queues?name=repeated')).toHaveLength(1);
+    expect(await ask('annotation-queues?name=repeated')).toHaveLength(1);
     expect(problems).toEqual([]);
   });
 
@@ -252,7 +246,7 @@ describe('annotation queues', () => {
     const { queueId } = await createQueue('refilled', []);
     await page.goto(`/queues/${queueId}`);
     await page.getByText('Nothing is left to review').waitFor();
-    await ask('POST', `annotation-queues/${queueId}/runs`, [await sendRun('late')]);
+    await ask(`annotation-queues/${queueId}/runs`, [await sendRun('late')]);
     // The numbers are read every ten seconds.
     await page.clock.fastForward('00:11');
     await eventually(counts).toBe('1 to review, 0 with others, 0 done');
@@ -265,10 +259,10 @@ describe('annotation queues', () => {
     await page.goto(`/queues/${queueId}`);
     await eventually(() => heading().textContent()).toBe('left');
     await eventually(async () => {
-      const { items } = await ask('GET', `platform/annotation-queues/${queueId}/items?status=needs_my_review`);
+      const { items } = await ask(`platform/annotation-queues/${queueId}/items?status=needs_my_review`);
       return items[0].reserved_by.length;
     }).toBe(1);
-    await ask('POST', 'orgs/current/members', { email: 'second@example.com', full_name: 'Second' });
+    await ask('orgs/current/members', { email: 'second@example.com', full_name: 'Second' });
     const { key } = await createKey(runlake, { description: 'second', user_email: 'second@example.com' });
     const context = await openContext(signedIn.browser, runlake.url);
     const other = await context.newPage();
@@ -280,8 +274,8 @@ describe('annotation queues', () => {
     const open = await createQueue('without reservations', ['shared', 'own'], { enable_reservations: false });
     await page.goto(`/queues/${open.queueId}`);
     await eventually(() => heading().textContent()).toBe('shared');
-    const { items } = await ask('GET', `platform/annotation-queues/${open.queueId}/items?status=needs_my_review`);
-    await ask('POST', `annotation-queues/status/${items[0].id}`, { status: 'completed' }, key);
+    const { items } = await ask(`platform/annotation-queues/${open.queueId}/items?status=needs_my_review`);
+    await ask(`annotation-queues/status/${items[0].id}`, { status: 'completed' }, key);
     await page.keyboard.press('1');
     await page.keyboard.press('d');
     await page.getByRole('alert').getByText('Other users review the run or have completed it.').waitFor();
@@ -299,7 +293,7 @@ describe('annotation queues', () => {
     await eventually(() => heading().textContent()).toBe('reserved');
     await eventually(() => renewals).toBe(1);
     // An interval that is too long for a timer is a millisecond.
-    for (let round = 0; round < 20; round++) await ask('GET', `annotation-queues/${queueId}`);
+    for (let round = 0; round < 20; round++) await ask(`annotation-queues/${queueId}`);
     expect(renewals).toBe(1);
     expect(problems).toEqual([]);
   });
@@ -312,16 +306,11 @@ describe('annotation queues', () => {
       metadata: { thread_id: 'a/b' },
     });
     await sendRuns(runlake.url, runlake.apiKey, turns);
-    const [{ id: projectId }] = await ask('GET', 'sessions?name=threads');
+    const [{ id: projectId }] = await ask('sessions?name=threads');
     const { queueId } = await createQueue('of threads', []);
-    await eventually(async () => {
-      const response = await fetch(`${runlake.url}/api/v1/platform/annotation-queues/${queueId}/items`, {
-        method: 'POST',
-        headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-        body: JSON.stringify({ items: [{ thread_id: 'a/b', project_id: projectId }] }),
-      });
-      return response.status;
-    }).toBe(200);
+    const items = [{ thread_id: 'a/b', project_id: projectId }];
+    const add = () => ask(`platform/annotation-queues/${queueId}/items`, { items });
+    await eventually(() => add().catch(() => undefined)).toBeDefined();
     await page.goto(`/queues/${queueId}`);
     await page.getByRole('listitem', { name: 'Turn 1' }).getByText('Part of a thread').waitFor();
     await expectAccessible(page);

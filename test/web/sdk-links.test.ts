@@ -1,7 +1,9 @@
 /** The links that the stock SDKs print and return open the screens of the dashboard. */
+
 import { Client, RunTree } from 'langsmith-0-12';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import { eventually, type SignedInBrowser, startSignedIn } from './browser.ts';
 
 let signedIn: SignedInBrowser;
@@ -18,12 +20,8 @@ beforeAll(async () => {
     const example = await client.createExample({ inputs: { word: 'linked example' }, dataset_id: dataset.id });
     const datasetUrl = await client.getDatasetUrl({ datasetId: dataset.id });
     const files = { 'AGENTS.md': { type: 'file' as const, content: 'linked agent' } };
-    const post = async (path: string, body: object) => {
-      const headers = { 'x-api-key': apiKey, 'content-type': 'application/json' };
-      const response = await fetch(`${url}/api/v1${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
-      return (await response.json()) as { id: string };
-    };
-    const { id: workspaceId } = await post('/workspaces', { display_name: 'Other workspace' });
+    const other = { display_name: 'Other workspace' };
+    const { id: workspaceId } = await askRunlake({ url, apiKey }, '/workspaces', { body: other });
     const otherClient = new Client({ apiUrl: url, apiKey, webUrl: url, workspaceId });
     const otherDataset = await otherClient.createDataset('dataset of another workspace');
     links = {

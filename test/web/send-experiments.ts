@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { expect } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 interface Target {
@@ -22,16 +22,6 @@ export interface SentExample {
   readonly inputs: Readonly<Record<string, unknown>>;
 }
 
-/** Sends a body to an operation of version 1, and fails if it is refused. */
-export async function post({ url, apiKey }: Target, path: string, body: object): Promise<void> {
-  const response = await fetch(`${url}/api/v1${path}`, {
-    method: 'POST',
-    headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  });
-  expect([200, 202], await response.text()).toContain(response.status);
-}
-
 /** Sends an experiment with a run and feedback for each example, as `evaluate()` of the SDK does, and returns its id. */
 export async function sendExperiment<E extends SentExample>(
   target: Target,
@@ -40,7 +30,7 @@ export async function sendExperiment<E extends SentExample>(
   solve: (example: E, index: number) => Result,
 ): Promise<string> {
   const id = randomUUID();
-  await post(target, '/sessions', { id, name, reference_dataset_id: datasetId });
+  await askRunlake(target, '/sessions', { body: { id, name, reference_dataset_id: datasetId } });
   const start = Date.now() - 60_000;
   const sent = examples.map((example, index) => {
     const { outputs, error, seconds, feedback } = solve(example, index);
@@ -57,11 +47,13 @@ export async function sendExperiment<E extends SentExample>(
   await Promise.all(
     sent.flatMap(({ run, feedback }) =>
       Object.entries(feedback).map(([key, value]) =>
-        post(target, '/feedback', {
-          run_id: run.id,
-          trace_id: run.id,
-          key,
-          ...(typeof value === 'number' ? { score: value } : { value }),
+        askRunlake(target, '/feedback', {
+          body: {
+            run_id: run.id,
+            trace_id: run.id,
+            key,
+            ...(typeof value === 'number' ? { score: value } : { value }),
+          },
         }),
       ),
     ),

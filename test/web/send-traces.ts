@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { askRunlake } from '../ask-runlake.ts';
 
 /** A run as it is sent to `POST /runs/batch`. */
 export interface SentRun extends Record<string, unknown> {
@@ -66,12 +67,8 @@ export async function sendRuns(
   kind: 'post' | 'patch' = 'post',
 ): Promise<void> {
   for (let at = 0; at < runs.length; at += 1000) {
-    const response = await fetch(`${url}/api/v1/runs/batch`, {
-      method: 'POST',
-      headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
-      body: JSON.stringify({ post: [], patch: [], [kind]: runs.slice(at, at + 1000) }),
-    });
-    if (response.status !== 202) throw new Error(`${response.status}: ${await response.text()}`);
+    const body = { post: [], patch: [], [kind]: runs.slice(at, at + 1000) };
+    await askRunlake({ url, apiKey }, '/runs/batch', { body });
   }
 }
 

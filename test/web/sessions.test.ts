@@ -1,6 +1,7 @@
 import { Client } from 'pg';
 import type { BrowserContext, Page, Route } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   createKey,
@@ -134,26 +135,13 @@ describe('a session that expires while a screen is open', () => {
 });
 
 describe('a key with several workspaces', () => {
-  const ask = async (method: string, path: string, body: object, workspace?: string) => {
-    const response = await fetch(`${runlake.url}/api/v1/${path}`, {
-      method,
-      headers: {
-        'x-api-key': runlake.apiKey,
-        'content-type': 'application/json',
-        ...(workspace && { 'x-tenant-id': workspace }),
-      },
-      body: JSON.stringify(body),
-    });
-    expect(response.status).toBe(200);
-    return (await response.json()) as { readonly id: string };
-  };
   const menuOf = (page: Page) => page.getByRole('combobox', { name: 'Workspace' });
   const shownIn = (page: Page) => menuOf(page).locator('option:checked').textContent();
 
   let own: string | null;
   beforeAll(async () => {
-    const { id } = await ask('POST', 'workspaces', { display_name: 'Beta' });
-    await ask('POST', 'sessions', { name: 'of beta' }, id);
+    const { id } = await askRunlake(runlake, '/workspaces', { body: { display_name: 'Beta' } });
+    await askRunlake(runlake, '/sessions', { body: { name: 'of beta' }, workspaceId: id });
   });
   beforeEach(async () => {
     for (const page of [first, second]) {

@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 
@@ -66,14 +67,7 @@ describe('the settings screen', () => {
     expect(problems).toEqual([]);
   });
 
-  const ask = async (method: string, path: string, body?: object) => {
-    const response = await fetch(`${runlake.url}/api/v1/${path}`, {
-      method,
-      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-      ...(body ? { body: JSON.stringify(body) } : {}),
-    });
-    return response.json();
-  };
+  const ask = (path: string, body?: object) => askRunlake(runlake, path, { body });
 
   it('creates, renames and deletes workspaces, the last after the name is typed', async () => {
     await page.getByRole('tab', { name: 'Workspaces' }).click();
@@ -104,7 +98,7 @@ describe('the settings screen', () => {
     await dialog.getByRole('textbox').fill('trial <i>');
     await dialog.getByRole('button', { name: 'Delete' }).click();
     await eventually(() => row.count()).toBe(0);
-    const left: { display_name: string }[] = await ask('GET', 'workspaces');
+    const left: { display_name: string }[] = await ask('/workspaces');
     expect(left).toHaveLength(1);
     // The screens show another workspace; the last one of the organization stays.
     await workspaces.getByText('shown').waitFor();
@@ -113,17 +107,14 @@ describe('the settings screen', () => {
     await dialog.getByRole('textbox').fill(last);
     await dialog.getByRole('button', { name: 'Delete' }).click();
     await page.getByRole('alert').waitFor();
-    expect(await ask('GET', 'workspaces')).toHaveLength(1);
+    expect(await ask('/workspaces')).toHaveLength(1);
     expect(problems).toEqual([]);
   });
 
   it('shows and changes the retention of projects', async () => {
-    const [one, two] = [
-      await ask('POST', 'sessions', { name: 'kept' }),
-      await ask('POST', 'sessions', { name: 'short' }),
-    ];
+    const [one, two] = [await ask('/sessions', { name: 'kept' }), await ask('/sessions', { name: 'short' })];
     const read = async ({ id }: { id: string }) => {
-      const { trace_tier, longlived_ttl_days } = await ask('GET', `sessions/${id}`);
+      const { trace_tier, longlived_ttl_days } = await ask(`/sessions/${id}`);
       return [trace_tier, longlived_ttl_days];
     };
     await page.getByRole('tab', { name: 'Retention' }).click();

@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readTurn } from '../../web/src/screens/threads/turn-messages.ts';
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, openWithPermissions, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildTrace, type RunTemplate, sendAgentTraces, sendRuns } from './send-traces.ts';
@@ -172,12 +173,8 @@ describe('the threads screen', () => {
     const [begun = ''] = await sendTurns('growing', 'live', [{ inputs: { messages: [user('Still there?')] } }]);
     await turns().nth(1).getByText('Still there?').waitFor();
     await turns().nth(1).getByText('The turn has not ended.').waitFor();
-    const ended = await fetch(`${runlake.url}/api/v1/runs/${begun}`, {
-      method: 'PATCH',
-      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-      body: JSON.stringify({ end_time: new Date().toISOString(), outputs: assistant('Of course.') }),
-    });
-    expect(ended.status).toBe(202);
+    const body = { end_time: new Date().toISOString(), outputs: assistant('Of course.') };
+    await askRunlake(runlake, `/runs/${begun}`, { method: 'PATCH', body });
     await turns().nth(1).getByText('Of course.').waitFor();
     await eventually(() => figure('Turns')).toBe('2');
     await turns().nth(1).getByRole('button', { name: 'Feedback' }).click();

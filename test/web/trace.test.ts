@@ -1,5 +1,6 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   eventually,
@@ -142,14 +143,9 @@ describe('the trace screen', () => {
   it('opens the links of the SDKs', async () => {
     const runs = buildAgentTrace('agent', Date.now() - 60_000, 2);
     await sendRuns(runlake.url, runlake.apiKey, runs);
-    const headers = { 'x-api-key': runlake.apiKey };
-    const run = await (await fetch(`${runlake.url}/api/v1/runs/${runs[1]?.id}`, { headers })).json();
-    const { url } = await (
-      await fetch(
-        `${runlake.url}/api/v2/runs/${runs[1]?.id}/url?project_id=${run.session_id}&trace_id=${run.trace_id}`,
-        { headers },
-      )
-    ).json();
+    const run = await askRunlake(runlake, `/runs/${runs[1]?.id}`);
+    const query = `project_id=${run.session_id}&trace_id=${run.trace_id}`;
+    const { url } = await askRunlake(runlake, `/api/v2/runs/${run.id}/url?${query}`);
     for (const address of [run.app_path as string, url as string]) {
       await page.goto(address);
       await eventually(() => selected().textContent()).toContain('retrieve context');
@@ -183,12 +179,8 @@ describe('the trace screen', () => {
     await sendRuns(runlake.url, runlake.apiKey, children.slice(0, 2));
     await eventually(() => page.getByRole('treeitem').count()).toBe(3);
     await sendRuns(runlake.url, runlake.apiKey, children.slice(2));
-    const ended = await fetch(`${runlake.url}/api/v1/runs/${root.id}`, {
-      method: 'PATCH',
-      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-      body: JSON.stringify({ end_time, outputs, trace_id: root.id, dotted_order: root.dotted_order }),
-    });
-    expect(ended.status).toBe(202);
+    const body = { end_time, outputs, trace_id: root.id, dotted_order: root.dotted_order };
+    await askRunlake(runlake, `/runs/${root.id}`, { method: 'PATCH', body });
     await eventually(() => page.getByRole('treeitem').count()).toBe(5);
     await detail().getByText('Here is what I found').waitFor();
     await eventually(() => page.getByText('running', { exact: true }).count()).toBe(0);

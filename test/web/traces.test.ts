@@ -8,6 +8,7 @@ import {
   operators,
   toExpression,
 } from '../../web/src/screens/traces/filter-language.ts';
+import { askRunlake } from '../ask-runlake.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import { countQueries, eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
 import { buildTrace, sendAgentTraces, sendRuns } from './send-traces.ts';
@@ -222,12 +223,8 @@ describe('the traces screen', () => {
     await sendRuns(runlake.url, runlake.apiKey, root ? [root] : []);
     const row = rows().filter({ hasText: 'not ended yet' });
     await row.waitFor();
-    const ended = await fetch(`${runlake.url}/api/v1/runs/${root?.id}`, {
-      method: 'PATCH',
-      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-      body: JSON.stringify({ end_time: new Date().toISOString() }),
-    });
-    expect(ended.status).toBe(202);
+    const body = { end_time: new Date().toISOString() };
+    await askRunlake(runlake, `/runs/${root?.id}`, { method: 'PATCH', body });
     await eventually(() => row.count()).toBe(0);
   });
 

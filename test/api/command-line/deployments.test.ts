@@ -9,6 +9,7 @@ import { followRevision } from '../../../api/command-line/deployments/follow-rev
 import { packFolder, readSourceFolder } from '../../../api/command-line/deployments/pack-folder.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { askRunlake } from '../../ask-runlake.ts';
 import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { startRunlake } from '../../runlake-process.ts';
@@ -105,14 +106,10 @@ describe('the commands', () => {
     source = createFolder('echo', { ...echoSource('$REPLY'), '.env': 'REPLY=first' });
   });
 
-  async function invoke(slug: string): Promise<unknown> {
-    const response = await fetch(`${runlake.url}/deployments/${slug}/runs/wait`, {
-      method: 'POST',
-      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-      body: JSON.stringify({ assistant_id: 'echo', input: { said: 'hello' } }),
+  const invoke = (slug: string) =>
+    askRunlake(runlake, `/deployments/${slug}/runs/wait`, {
+      body: { assistant_id: 'echo', input: { said: 'hello' } },
     });
-    return response.json();
-  }
 
   it('create, update, list, read and delete a deployment', async () => {
     const created = await runCommand(['deploy', source, '--install-command', linkPackages], byFolder);

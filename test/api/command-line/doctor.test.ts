@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { requireVersion } from '../../../api/command-line/migrate.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
+import { askRunlake } from '../../ask-runlake.ts';
 import { builtProgram } from '../../built-program.ts';
 import { Instance } from '../../crash/instance.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
@@ -223,10 +224,7 @@ test('reports stored secrets whose key is lost, until the former key is known', 
   const first = await startRunlake({ environment });
   onTestFinished(() => first.remove());
   const { dataDir, apiKey } = first;
-  const headers = { 'x-api-key': apiKey, 'content-type': 'application/json' };
-  const body = JSON.stringify([{ key: 'TOKEN', value: 'hunter2' }]);
-  const path = '/api/v1/workspaces/current/secrets';
-  expect(await fetch(`${first.url}${path}`, { method: 'POST', headers, body })).toMatchObject({ ok: true });
+  await askRunlake(first, '/workspaces/current/secrets', { body: [{ key: 'TOKEN', value: 'hunter2' }] });
   expect((await doctor(dataDir, environment)).text).toMatch(/ok {5}Secrets: /);
   // Without the setting of the process, the key is not known.
   const withoutKey = await doctor(dataDir);

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { askRunlake } from '../../ask-runlake.ts';
 import { builtCommand, builtProgram } from '../../built-program.ts';
 import { forSuite } from '../../for-suite.ts';
 import { startRunlake } from '../../runlake-process.ts';
@@ -15,14 +16,9 @@ beforeAll(async () => {
   environment = { RUNLAKE_DATA_DIR: runlake.dataDir, RUNLAKE_LOG_LEVEL: 'warn' };
   const { errors } = await run('organizations', 'create', 'Acme');
   organizationId = /Organisation (\S+)/.exec(errors)?.[1] ?? '';
-  const made = await fetch(`${runlake.url}/v2/deployments`, {
-    method: 'POST',
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify({
-      ...{ name: 'kept', source: 'internal_source', source_config: {}, source_revision_config: {}, secrets: [] },
-    }),
+  await askRunlake(runlake, '/v2/deployments', {
+    body: { name: 'kept', source: 'internal_source', source_config: {}, source_revision_config: {}, secrets: [] },
   });
-  expect(made.status).toBe(201);
 }, 120_000);
 
 /** Runs a command on a terminal, and types `keys` when its output contains `question`. */

@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { beforeAll, expect, it } from 'vitest';
+import { askRunlake } from '../../ask-runlake.ts';
 import { builtProgram } from '../../built-program.ts';
 import { forSuite } from '../../for-suite.ts';
 import { startRunlake } from '../../runlake-process.ts';
@@ -17,12 +18,7 @@ const failedId = randomUUID();
 const send = async (name: string, more: object = {}) => {
   const now = new Date().toISOString();
   const run = { id: randomUUID(), name, run_type: 'chain', inputs: { city: 'Lyon' }, start_time: now, end_time: now };
-  const answer = await fetch(`${runlake.url}/runs`, {
-    method: 'POST',
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify({ ...run, session_name: 'trips', ...more }),
-  });
-  expect(answer.status).toBe(202);
+  await askRunlake(runlake, '/runs', { body: { ...run, session_name: 'trips', ...more } });
 };
 const sendBatch = async (count: number, name: string) => {
   const now = new Date().toISOString();
@@ -35,12 +31,7 @@ const sendBatch = async (count: number, name: string) => {
     };
     return { ...times, id, trace_id: id, name, run_type: 'chain', session_name: 'trips' };
   });
-  const answer = await fetch(`${runlake.url}/runs/batch`, {
-    method: 'POST',
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    body: JSON.stringify({ post }),
-  });
-  expect(answer.status).toBe(202);
+  await askRunlake(runlake, '/runs/batch', { body: { post } });
 };
 const run = async (...args: string[]) => {
   const { code, text: output } = await runCommand(args, environment);

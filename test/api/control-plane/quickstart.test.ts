@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { askRunlake } from '../../ask-runlake.ts';
 import { until } from '../../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
 import { DeploymentClient, echoSource } from './deployment-client.ts';
@@ -146,12 +147,7 @@ it('deployments of two workspaces see only their own data, and traces go to the 
   expect(await invoke(mineAt, 'hello')).toMatchObject({ body: { reply: 'mine' } });
   expect(await invoke(theirsAt, 'hello', created.key)).toMatchObject({ body: { reply: 'theirs' } });
   expect(await invoke(mineAt, 'hello', created.key)).toMatchObject({ status: 403 });
-  const thread = await fetch(`${mineAt}/threads`, {
-    method: 'POST',
-    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
-    body: '{}',
-  });
-  const { thread_id } = (await thread.json()) as { thread_id: string };
+  const { thread_id } = await askRunlake({ url: mineAt, apiKey: runlake.apiKey }, '/threads', { body: {} });
   const foreign = await fetch(`${theirsAt}/threads/${thread_id}`, { headers: { 'x-api-key': created.key } });
   expect(foreign.status).toBe(404);
   expect(await second.ask('GET', `/v2/deployments/${mine.id}`)).toMatchObject({ status: 404 });
