@@ -1,7 +1,6 @@
-import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
+import { listenOnLoopback } from '../infra/listen-on-loopback.ts';
 
 /**
  * Blocks graphs until a test opens the gate: a graph sends a request to `url`, and gets the response when the gate is
@@ -18,9 +17,8 @@ export class Gate {
 
   static async closed(): Promise<Gate> {
     const server = createServer((_request, response) => gate.#ask(response));
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const gate = new Gate(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+    const port = await listenOnLoopback(server);
+    const gate = new Gate(`http://127.0.0.1:${port}`);
     onTestFinished(() => {
       gate.open();
       server.close();

@@ -1,8 +1,9 @@
 /** Starts roles while servers are down: they wait, report it, and work once all servers are up. */
+
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,6 +14,7 @@ import { runEvents } from '../../schemas/topics.ts';
 import { builtProgram } from '../built-program.ts';
 import { stackPart } from '../engines/stack.ts';
 import { clusterVariable } from '../engines/stores.ts';
+import { listenOnLoopback } from '../infra/listen-on-loopback.ts';
 import { until } from '../infra/until.ts';
 import { testSettings } from '../test-settings.ts';
 import { type DedicatedServers, startDedicatedServers } from './own-servers.ts';
@@ -217,9 +219,8 @@ describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis')
     test.each(roles)('%s: SIGTERM ends the wait for servers that accept connections and never answer', async (role) => {
       prefix++;
       const sockets = new Set<Socket>();
-      const silent = createServer((socket) => void sockets.add(socket)).listen(0, '127.0.0.1');
-      await once(silent, 'listening');
-      const at = `127.0.0.1:${(silent.address() as AddressInfo).port}`;
+      const silent = createServer((socket) => void sockets.add(socket));
+      const at = `127.0.0.1:${await listenOnLoopback(silent)}`;
       try {
         const started = await start(role, {
           RUNLAKE_KAFKA_BROKERS: at,

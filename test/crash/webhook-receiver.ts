@@ -1,9 +1,8 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { onTestFinished } from 'vitest';
 import { signWebhook } from '../../pipelines/agents/webhooks/deliver-webhooks.ts';
+import { listenOnLoopback } from '../infra/listen-on-loopback.ts';
 
 export const webhookSecret = 'what the tests sign webhooks with';
 
@@ -23,13 +22,12 @@ export class WebhookReceiver {
       receiver.received.push({ body, isSigned });
       if (receiver.answers) response.end();
     });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
+    const port = await listenOnLoopback(server);
     onTestFinished(() => {
       server.closeAllConnections();
       server.close();
     });
-    receiver.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/ended`;
+    receiver.url = `http://127.0.0.1:${port}/ended`;
     return receiver;
   }
 }

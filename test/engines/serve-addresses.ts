@@ -1,7 +1,6 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { TestProject } from 'vitest/node';
+import { listenOnLoopback } from '../infra/listen-on-loopback.ts';
 import { loadStackSettings } from '../stack/stack-settings.ts';
 import { readStackState, type StackState } from '../stack/stack-state.ts';
 
@@ -50,9 +49,8 @@ export async function serveAddresses(
       response.writeHead(500).end(error instanceof Error ? error.message : String(error));
     }
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  provide('enginesUrl', `http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+  const port = await listenOnLoopback(server);
+  provide('enginesUrl', `http://127.0.0.1:${port}/`);
   provide('stackParts', runningStack()?.parts ?? {});
   return () => {
     server.closeAllConnections();

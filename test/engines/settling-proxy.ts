@@ -1,6 +1,5 @@
-import { once } from 'node:events';
 import { Agent, createServer, request } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { listenOnLoopback } from '../infra/listen-on-loopback.ts';
 import type { Settling } from './settling.ts';
 
 /**
@@ -39,10 +38,9 @@ export async function openSettlingProxy(settling: Settling): Promise<SettlingPro
   });
   // Clients read the server's own keep-alive timeout from its responses; the proxy must not close connections earlier.
   proxy.keepAliveTimeout = 0;
-  proxy.listen(0, '127.0.0.1');
-  await once(proxy, 'listening');
+  const port = await listenOnLoopback(proxy);
   return {
-    url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${port}`,
     leadTo(url) {
       target = new URL(url);
     },

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import net from 'node:net';
+import { listenOnLoopback } from './listen-on-loopback.ts';
 
 export interface TcpProxy {
   readonly port: number;
@@ -62,10 +63,8 @@ export async function openTcpProxy(host: string, port: number): Promise<TcpProxy
       });
     });
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
   return {
-    port: (server.address() as net.AddressInfo).port,
+    port: await listenOnLoopback(server),
     sent: () => Buffer.concat(chunks),
     connections: () => connections,
     breakAll: () => {

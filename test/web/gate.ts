@@ -1,6 +1,5 @@
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { listenOnLoopback } from '../infra/listen-on-loopback.ts';
 
 /** A server at which graph code waits, so that a test does not depend on how long a run takes. */
 export interface Gate {
@@ -16,10 +15,9 @@ export async function startGate(): Promise<Gate> {
     open = resolve;
   });
   const server = createServer((_, response) => void opened.then(() => response.end()));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  const port = await listenOnLoopback(server);
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${port}`,
     open,
     close() {
       server.closeAllConnections();

@@ -1,8 +1,9 @@
 /** An OAuth server (oidc-provider) on a loopback port, and a user with a browser. */
+
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type Provider from 'oidc-provider';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 
 // oidc-provider needs this function of Node 22.
 const urlClass = URL as unknown as { parse?: (url: string, base?: string) => URL | null };
@@ -47,9 +48,8 @@ const scopes = ['openid', 'offline_access', 'mail.read', 'mail.send', 'calendar'
 export async function startOAuthServer(options: OAuthServerOptions): Promise<OAuthServer> {
   const { default: OidcProvider } = await import('oidc-provider');
   const http = createServer();
-  http.listen(0, '127.0.0.1');
-  await once(http, 'listening');
-  const issuer = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+  const port = await listenOnLoopback(http);
+  const issuer = `http://127.0.0.1:${port}`;
   const grants: string[] = [];
   let decision: 'allow' | 'deny' = 'allow';
   let granted: readonly string[] | undefined;

@@ -1,7 +1,6 @@
-import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
 
 /**
@@ -25,9 +24,8 @@ beforeAll(async () => {
     const text = typeof response.body === 'string' ? response.body : JSON.stringify(response.body);
     answer.writeHead(response.status, { 'content-type': 'application/json' }).end(text);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const port = await listenOnLoopback(server);
+  url = `http://127.0.0.1:${port}`;
 });
 afterAll(async () => {
   await api.close();

@@ -1,9 +1,11 @@
 /** WebSockets through the proxy of deployments, with servers and clients of `ws`. */
+
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import WebSocket, { WebSocketServer } from 'ws';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { until } from '../../infra/until.ts';
 import { findRefusingUrl, openProxy, type ProxyUnderTest, startReplica } from './open-proxy.ts';
 
@@ -16,12 +18,12 @@ afterEach(async () => {
 async function startSocketServer(options: object = {}): Promise<{ url: string; sockets: WebSocketServer }> {
   const server = createServer();
   const sockets = new WebSocketServer({ server, ...options });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const port = await listenOnLoopback(server);
   closers.push(() => {
     for (const client of sockets.clients) client.terminate();
     server.close();
   });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, sockets };
+  return { url: `http://127.0.0.1:${port}`, sockets };
 }
 
 async function proxyFor(...replicas: string[]): Promise<ProxyUnderTest> {

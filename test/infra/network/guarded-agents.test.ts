@@ -1,11 +1,10 @@
 import type { LookupAddress, LookupAllOptions } from 'node:dns';
-import { once } from 'node:events';
 import { createServer, get, type Server } from 'node:http';
 import { get as getSecurely } from 'node:https';
-import type { AddressInfo } from 'node:net';
 import { hostname } from 'node:os';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type GuardedAgents, openGuardedAgents } from '../../../infra/network/guarded-agents.ts';
+import { listenOnLoopback } from '../listen-on-loopback.ts';
 
 let server: Server;
 let port: number;
@@ -18,9 +17,7 @@ beforeAll(async () => {
     requests++;
     response.end('here');
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  port = (server.address() as AddressInfo).port;
+  port = await listenOnLoopback(server);
 });
 afterAll(() => server.close());
 afterEach(() => {

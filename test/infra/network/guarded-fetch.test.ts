@@ -1,8 +1,7 @@
-import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { type GuardedFetch, openGuardedFetch } from '../../../infra/network/guarded-fetch.ts';
+import { listenOnLoopback } from '../listen-on-loopback.ts';
 
 let server: Server;
 let url: string;
@@ -11,9 +10,8 @@ let respond: (request: IncomingMessage, response: ServerResponse) => void = () =
 
 beforeAll(async () => {
   server = createServer((request, response) => respond(request, response));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+  const port = await listenOnLoopback(server);
+  url = `http://127.0.0.1:${port}/`;
 });
 afterAll(() => server.close());
 afterEach(() => opened?.close());

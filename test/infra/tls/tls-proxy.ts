@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { listenOnLoopback } from '../listen-on-loopback.ts';
 import { serverCertificate } from './certificates.ts';
 
 export interface TlsProxy {
@@ -51,10 +52,8 @@ export async function openTlsProxy({
       });
     } else secure();
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
   return {
-    port: (server.address() as net.AddressInfo).port,
+    port: await listenOnLoopback(server),
     close: async () => {
       for (const socket of sockets) socket.destroy();
       server.close();

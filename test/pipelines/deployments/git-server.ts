@@ -1,9 +1,9 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 
 /** A real repository, served by git over HTTP on loopback. */
 export interface GitServer {
@@ -66,9 +66,8 @@ export async function startGitServer(): Promise<GitServer> {
       }
       response.writeHead(status).end(answer.subarray(end + 4));
     });
-  }).listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  });
+  const address = `http://127.0.0.1:${await listenOnLoopback(server)}`;
   return {
     root,
     url: `${address}/repo.git`,

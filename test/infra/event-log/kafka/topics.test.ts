@@ -2,9 +2,8 @@
  * The effects of a start on the topics, as requests to Kafka. The admin client is a test double, because a single
  * broker has no quorum.
  */
-import { once } from 'node:events';
+
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import kafkajs, { type Admin, type ITopicConfig } from 'kafkajs';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { isUnavailable } from '../../../../api/command-line/start-role.ts';
@@ -14,6 +13,7 @@ import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { ensureTopics } from '../../../../infra/event-log/kafka/topics.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { listenOnLoopback } from '../../listen-on-loopback.ts';
 
 const logger = createLogger('silent', 'test');
 const { config } = loadConfig({});
@@ -118,14 +118,14 @@ describe('while Kafka elects leaders', () => {
     const registry = createServer(({ method, url }, response) => {
       if (url?.startsWith('/config')) response.end('{"compatibilityLevel":"FULL"}');
       else response.end(method === 'GET' ? '[]' : '{"id":1}');
-    }).listen(0, '127.0.0.1');
+    });
+    const port = await listenOnLoopback(registry);
     onTestFinished(() => void registry.close());
-    await once(registry, 'listening');
     const log = await openKafkaLog({
       config: {
         ...config,
         kafkaBrokers: '127.0.0.1:9',
-        schemaRegistryUrl: `http://127.0.0.1:${(registry.address() as AddressInfo).port}`,
+        schemaRegistryUrl: `http://127.0.0.1:${port}`,
       },
       topics: [runEvents],
       logger,

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
-import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
+import { createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
 import { mayWorkAgain } from '../../../../infra/objects/object-store.ts';
@@ -9,6 +9,7 @@ import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
 import { parseCertificates } from '../../../../infra/tls/trusted-authorities.ts';
 import { checkDestination } from '../../../../pipelines/exports/destinations/check-destination.ts';
+import { listenOnLoopback } from '../../listen-on-loopback.ts';
 import { authorityFile, serverCertificate } from '../../tls/certificates.ts';
 
 /** Checks of destinations whose endpoint does not implement the S3 API. */
@@ -29,14 +30,13 @@ async function listen(server: Server): Promise<number> {
     sockets.add(socket);
     socket.on('error', () => undefined);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  const port = await listenOnLoopback(server);
   cleanUps.push(async () => {
     for (const socket of sockets) socket.destroy();
     server.close();
     await once(server, 'close');
   });
-  return (server.address() as AddressInfo).port;
+  return port;
 }
 
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { Agent, createServer, type IncomingMessage, request } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { listenOnLoopback } from '../../listen-on-loopback.ts';
 
 /** Error response to a request; undefined forwards the request to the store. */
 export type ErrorResponse = { readonly status: number; readonly code: string } | undefined;
@@ -51,10 +51,8 @@ export async function openFaultyStore(
     incoming.on('error', () => onward.destroy());
     incoming.pipe(onward);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
   return {
-    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    endpoint: `http://127.0.0.1:${await listenOnLoopback(server)}`,
     seen,
     async close() {
       agent.destroy();

@@ -1,5 +1,4 @@
 import { createServer, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { ROOT_CONTEXT } from '@opentelemetry/api';
 import { afterEach, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
@@ -14,6 +13,7 @@ import {
   type Tracing,
 } from '../../../../infra/telemetry/tracing/start-tracing.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { listenOnLoopback } from '../../listen-on-loopback.ts';
 
 let tracing: Tracing | undefined;
 let server: Server | undefined;
@@ -50,8 +50,8 @@ async function listen(answer: (end: (status: number) => void, request: IncomingM
     request.on('end', () => answer((status) => response.writeHead(status).end(), request));
   });
   server = listening;
-  await new Promise<void>((resolve) => listening.listen(0, '127.0.0.1', resolve));
-  return `http://127.0.0.1:${(listening.address() as AddressInfo).port}/v1/traces`;
+  const port = await listenOnLoopback(listening);
+  return `http://127.0.0.1:${port}/v1/traces`;
 }
 
 function makeSpans(count: number): void {

@@ -3,11 +3,12 @@
  * the APIs and the requests of the libraries; they were not recorded from a running server. So the tests show which
  * requests a driver sends and how it reacts to responses, and nothing about the behaviour of Docker or Kubernetes.
  */
+
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { expect } from 'vitest';
 import type { ReplicaSpec } from '../../../../pipelines/deployments/driver.ts';
+import { listenOnLoopback } from '../../../infra/listen-on-loopback.ts';
 
 export const revisionId = '3f0f4a8e-0f64-4d3c-9a55-7f1d3f1f0001';
 export const name = `runlake-${revisionId}-1`;
@@ -84,9 +85,9 @@ export async function openRecordedApi(exchanges: readonly Exchange[]): Promise<R
     if (isCut) response.destroy();
     else response.end();
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const port = await listenOnLoopback(server);
   return {
-    port: (server.address() as AddressInfo).port,
+    port,
     requests,
     bodies,
     replace(exchange) {
