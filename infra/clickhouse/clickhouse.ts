@@ -73,13 +73,13 @@ export interface Query {
    */
   readonly shardOf?: string;
   /** A temporary table for this query. It can hold a list of keys of any length: `… IN keys`. */
-  readonly externalTable?: ExternalTable;
+  readonly externalTable?: ExternalTable | undefined;
   /** Settings that are added to those of the profile. */
   readonly settings?: ClickHouseSettings;
   /** Timeout of the query. ClickHouse stops the query when it expires. Default: the timeout of the client. */
   readonly timeoutMs?: number;
   /** Aborts the query, and also cancels it on the server. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface FileQuery extends Omit<Query, 'shardTables' | 'shardOf'> {

@@ -80,7 +80,7 @@ async function findFeedbackKeys(
             ${newestFirst} LIMIT {limit:UInt64} OFFSET {offset:UInt64})
           ${newestFirst}`,
     params: { ...params, tenant: tenantId, limit: limitRows, offset: offsetRows },
-    ...(externalTable && { externalTable }),
+    externalTable,
   });
 }
 

@@ -106,7 +106,7 @@ export async function deleteProjectRuns(
   const rest = {
     params: { tenant: workspaceId, project: projectId },
     timeoutMs: 3_600_000,
-    ...(signal && { signal }),
+    signal,
   };
   // Attachments and feedback may be stored after the first purge has deleted their runs. Locators outlive the runs, but the
   // search reads those of all projects of the tenant.

@@ -112,7 +112,7 @@ async function deleteMarkedTraces(
     until: Math.max(...changes.map(({ requestedAtMicros }) => requestedAtMicros)),
     deployments: deployments.map(({ id }) => id),
   };
-  const rest = { params, timeoutMs: statementTimeoutMs, ...(signal && { signal }) };
+  const rest = { params, timeoutMs: statementTimeoutMs, signal };
   const store = (sql: string) => storeDeletionKeys(clickhouse, { sql, ...rest });
   const markedTracesSql = `SELECT DISTINCT trace_id AS id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND ${requestTimeCondition}`;
   const traces = await store(markedTracesSql);

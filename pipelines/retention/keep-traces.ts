@@ -173,7 +173,7 @@ async function copyRows(
       externalTable: kept,
       profile: 'bulk',
       timeoutMs: statementTimeoutMs,
-      ...(signal && { signal }),
+      signal,
     });
   const tier = traceTiers.longlived;
   await run(
@@ -205,7 +205,7 @@ async function copyRows(
       sql: `SELECT tenant_id, toStartOfHour(start_time) AS hour FROM runs WHERE ${keptCondition}`,
       externalTable: kept,
       timeoutMs: statementTimeoutMs,
-      ...(signal && { signal }),
+      signal,
     },
   );
 }

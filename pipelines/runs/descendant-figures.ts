@@ -328,7 +328,7 @@ function bindRequest({
   return {
     shardTables: ['runs', 'trace_locations'],
     params: { ...params, tenant: scope.tenantId, figure_projects: scope.projectIds },
-    ...(signal && { signal }),
+    signal,
     ...(timeoutMs !== undefined && { timeoutMs }),
   };
 }

@@ -110,6 +110,6 @@ function buildCursorCondition({ order, after }: PageCursor) {
 function bindParams({ params, externalTable }: KeyCondition, ...more: readonly (KeyCondition['params'] | undefined)[]) {
   return {
     params: Object.assign({}, params, ...more) as KeyCondition['params'],
-    ...(externalTable && { externalTable }),
+    externalTable,
   };
 }

@@ -39,7 +39,7 @@ export async function deleteStreamEvents(
         ends: chunk.map(({ starts }) => (starts + 1) * seqNumbersPerStart),
       },
       timeoutMs: 3_600_000,
-      ...(signal && { signal }),
+      signal,
     });
   }
 }

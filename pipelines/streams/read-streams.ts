@@ -96,7 +96,7 @@ async function readStreamPage(
       ORDER BY ${read.order.join(', ')}, log_offset
       LIMIT 1 BY ${read.order.join(', ')}`,
     params: { ...read.params, now: nowMicros },
-    ...(signal && { signal }),
+    signal,
   });
 
   const keysQuery = query('keys', `[${read.order.join(', ')}] AS location, data_bytes`);

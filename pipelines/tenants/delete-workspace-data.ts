@@ -104,7 +104,7 @@ export async function deleteWorkspaceData(
       condition: 'tenant_id = {workspace:UUID}',
       params: { workspace: workspaceId },
       timeoutMs: deletionTimeoutMs,
-      ...(signal && { signal }),
+      signal,
     });
   }
   await database.execute(

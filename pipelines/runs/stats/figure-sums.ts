@@ -175,7 +175,7 @@ function buildSumQuery(name: string, set: RunSet, selection: CallSelection, colu
     name,
     sql: `SELECT grp ${kindSql}, ${columns.join(', ')} FROM (${topQueries[range.counted]}) GROUP BY grp ${kindSql}`,
     params: { ...range.params, ...matching.params },
-    ...(externalTable && { externalTable }),
+    externalTable,
     settings: matching.settings,
   };
 }
