@@ -7,7 +7,7 @@ import type { Sql } from '../../infra/postgres/database.ts';
 import { fetchRows, statements } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { ModelKey } from '../ingest/accept/price-of-run.ts';
-import { enforceLimit } from '../tenants/enforce-limit.ts';
+import { enforceLimit, type Limit } from '../tenants/enforce-limit.ts';
 import { formatDecimal } from './decimal.ts';
 import { compilePattern } from './price-map.ts';
 import { anthropic, claudeOnBedrock } from './starting-prices/anthropic.ts';
@@ -50,12 +50,11 @@ const maxPrices = 500;
 const maxPatternSize = 1_000;
 const maxTotalPatternSize = 10_000;
 
-const limits = [
+const limits: readonly Limit[] = [
   {
     max: maxPrices,
     countSql: 'SELECT count(*) AS count FROM model_prices WHERE workspace_id = $1',
     what: 'model prices in a workspace',
-    hint: 'Delete those that are not needed',
   },
   {
     max: maxTotalPatternSize,

@@ -24,7 +24,6 @@ const evaluatorLimit = {
   max: 1_000,
   countSql: countInWorkspaces('evaluators'),
   what: 'evaluators',
-  hint: 'Delete those that are not needed',
 };
 
 export const evaluatorTypes = ['llm', 'code'] as const;

@@ -19,7 +19,6 @@ const configLimit = {
   max: 10_000,
   countSql: countInWorkspaces('feedback_configs'),
   what: 'feedback configs',
-  hint: 'Delete those that are not needed',
 };
 
 export const configTypes = ['continuous', 'categorical', 'freeform'] as const;

@@ -148,7 +148,6 @@ async function storeGrant(deps: OAuthDeps, tx: Sql, pending: PendingAuthenticati
       max: deps.limits.maxOAuthTokens,
       countSql: countInWorkspaces('oauth_tokens'),
       what: 'OAuth tokens',
-      hint: 'Delete those that are not needed',
     },
   );
 }

@@ -79,7 +79,6 @@ export async function createProvider(
       max,
       countSql: countProvidersSql,
       what: 'OAuth providers',
-      hint: 'Delete those that are not needed',
     };
     await enforceLimit(tx, { organizationId }, limit);
     return made;

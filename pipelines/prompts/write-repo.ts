@@ -21,7 +21,6 @@ const repoLimit = {
   max: 10_000,
   countSql: countInWorkspaces('repos'),
   what: 'prompts, agents and skills',
-  hint: 'Delete those that are not needed',
 };
 
 interface NewRepo {

@@ -30,7 +30,6 @@ const queueLimit = {
   max: 1_000,
   countSql: countInWorkspaces('annotation_queues'),
   what: 'annotation queues',
-  hint: 'Delete those that are not needed',
 };
 
 /** Fields of a queue that requests set. */

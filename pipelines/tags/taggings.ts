@@ -15,7 +15,6 @@ const taggingLimit = {
   max: 10_000,
   countSql: 'SELECT count(*) AS count FROM taggings WHERE tag_value_id = $1',
   what: 'resources with a tag value',
-  hint: 'Delete those that are not needed',
 };
 
 export const resourceTypes = [

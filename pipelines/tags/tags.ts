@@ -8,18 +8,15 @@ import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 
-const hint = 'Delete those that are not needed';
 const keyLimit = {
   max: 1_000,
   countSql: 'SELECT count(*) AS count FROM tag_keys WHERE workspace_id = $1',
   what: 'tag keys',
-  hint,
 };
 const valueLimit = {
   max: 1_000,
   countSql: 'SELECT count(*) AS count FROM tag_values WHERE tag_key_id = $1',
   what: 'values of a tag key',
-  hint,
 };
 
 /** Times are ISO 8601 with microseconds. */

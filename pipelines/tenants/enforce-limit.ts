@@ -10,7 +10,11 @@ export type Limit = {
    */
   readonly countSql: string;
 } & (
-  | { readonly what: string; readonly hint: string }
+  | {
+      readonly what: string;
+      /** Default: to delete some of them. */
+      readonly hint?: string;
+    }
   /** Error to throw instead of LIMIT_REACHED. */
   | { readonly createError: () => RunlakeError }
 );
@@ -64,7 +68,7 @@ export async function enforceLimit(tx: Sql, owner: Owner, limit: Limit): Promise
   const [ownerRow] = await tx.query<{ id: string }>(lockOwnerSql[kind], [id]);
   const [found] = await tx.query<{ count: number }>(countSql, [ownerRow?.id]);
   if (found === undefined || found.count <= max) return;
-  throw 'createError' in limit
-    ? limit.createError()
-    : runlakeError('LIMIT_REACHED', { limit: max, what: limit.what, hint: limit.hint });
+  if ('createError' in limit) throw limit.createError();
+  const { what, hint = 'Delete those that are not needed' } = limit;
+  throw runlakeError('LIMIT_REACHED', { limit: max, what, hint });
 }

@@ -29,7 +29,6 @@ const secretLimit = {
   max: 200,
   countSql: 'SELECT count(*) AS count FROM workspace_secrets WHERE workspace_id = $1',
   what: 'secrets in a workspace',
-  hint: 'Delete those that are not needed',
 };
 
 export interface SecretChange {
