@@ -1,6 +1,7 @@
 import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { forSuite } from '../for-suite.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   eventually,
@@ -8,7 +9,6 @@ import {
   loseResponse,
   openContext,
   openWithPermissions,
-  type SignedInBrowser,
   startSignedIn,
   watchPage,
 } from './browser.ts';
@@ -16,17 +16,15 @@ import {
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 const bidi = 'safe\u202etxt.exe\u200b';
 
-let signedIn: SignedInBrowser;
+const signedIn = forSuite(() => startSignedIn());
 let runlake: RunlakeProcess;
 let client: Client;
 let page: Page;
 let problems: string[];
 beforeAll(async () => {
-  signedIn = await startSignedIn();
   ({ runlake } = signedIn);
   client = new Client({ apiUrl: runlake.url, apiKey: runlake.apiKey });
 });
-afterAll(() => signedIn?.close());
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });

@@ -1,15 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { compareExample } from '../../web/src/screens/datasets/comparison.ts';
 import { askRunlake } from '../ask-runlake.ts';
-import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { forSuite } from '../for-suite.ts';
+import { eventually, expectAccessible, startSignedIn } from './browser.ts';
 import { sendExperiment } from './send-experiments.ts';
 
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 
-let signedIn: SignedInBrowser;
+const signedIn = forSuite(() => startSignedIn());
 let client: Client;
 let page: Page;
 let problems: string[];
@@ -55,7 +56,6 @@ interface Solution {
 }
 
 beforeAll(async () => {
-  signedIn = await startSignedIn();
   client = new Client({ apiUrl: signedIn.runlake.url, apiKey: signedIn.runlake.apiKey });
   ({ id: datasetId } = await client.createDataset('sums'));
   const examples = Array.from({ length: 24 }, (_, n) => ({ id: randomUUID(), inputs: { n } }));
@@ -79,7 +79,6 @@ beforeAll(async () => {
     ),
   ];
 });
-afterAll(() => signedIn?.close());
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });

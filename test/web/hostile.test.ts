@@ -1,8 +1,9 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
+import { forSuite } from '../for-suite.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, startSignedIn } from './browser.ts';
 import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
@@ -11,7 +12,7 @@ const hostile = `${script}${bidi}`;
 /** A megabyte that ends with what must be text, too. */
 const long = `${'lorem ipsum '.repeat(87_400)}${hostile}`;
 
-let signedIn: SignedInBrowser;
+const signedIn = forSuite(() => startSignedIn());
 let runlake: RunlakeProcess;
 let page: Page;
 let problems: string[];
@@ -20,7 +21,6 @@ let trace: readonly SentRun[];
 const post = (path: string, body: object) => askRunlake(runlake, path, { body });
 
 beforeAll(async () => {
-  signedIn = await startSignedIn();
   ({ runlake } = signedIn);
   const values = { [hostile]: long, list: [hostile, { [hostile]: hostile }] };
   trace = buildTrace(hostile, Date.now() - 60_000, {
@@ -46,7 +46,6 @@ beforeAll(async () => {
   await post('/api-key', { description: hostile });
   await post('/orgs/current/members', { email: 'ada@example.com', full_name: hostile });
 });
-afterAll(() => signedIn?.close());
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });

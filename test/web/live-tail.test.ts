@@ -1,21 +1,20 @@
 /** The live tail of projects with more runs than a page of the list. */
 
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { beforeAll, beforeEach, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
+import { forSuite } from '../for-suite.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, startSignedIn } from './browser.ts';
 import { buildTrace, type RunTemplate, sendRuns } from './send-traces.ts';
 
-let signedIn: SignedInBrowser;
+const signedIn = forSuite(() => startSignedIn());
 let runlake: RunlakeProcess;
 let page: Page;
 let problems: string[];
 beforeAll(async () => {
-  signedIn = await startSignedIn();
   ({ runlake } = signedIn);
 });
-afterAll(() => signedIn?.close());
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });

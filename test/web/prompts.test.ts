@@ -1,20 +1,20 @@
 import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readPrompt } from '../../web/src/screens/prompts/manifest.ts';
 import { askRunlake } from '../ask-runlake.ts';
-import { eventually, expectAccessible, openWithPermissions, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { forSuite } from '../for-suite.ts';
+import { eventually, expectAccessible, openWithPermissions, startSignedIn } from './browser.ts';
 import { buildChatPrompt } from './send-prompts.ts';
 
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 const bidi = 'safe\u202etxt.exe\u200b';
 
-let signedIn: SignedInBrowser;
+const signedIn = forSuite(() => startSignedIn());
 let client: Client;
 let page: Page;
 let problems: string[];
 beforeAll(async () => {
-  signedIn = await startSignedIn();
   client = new Client({
     apiUrl: signedIn.runlake.url,
     apiKey: signedIn.runlake.apiKey,
@@ -22,7 +22,6 @@ beforeAll(async () => {
     disablePromptCache: true,
   });
 });
-afterAll(() => signedIn?.close());
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });

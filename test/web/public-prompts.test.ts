@@ -2,23 +2,17 @@
 
 import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
-import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { forSuite } from '../for-suite.ts';
+import { eventually, expectAccessible, startSignedIn } from './browser.ts';
 import { buildChatPrompt } from './send-prompts.ts';
 
 const script = '<img src=x onerror="alert(1)">';
 const file = (content: string) => ({ type: 'file' as const, content });
 
-let signedIn: SignedInBrowser;
-/** Clients of the workspace that publishes, and of that of the session. */
-let publisher: Client;
-let reader: Client;
-let page: Page;
-let problems: string[];
-
-beforeAll(async () => {
-  signedIn = await startSignedIn(
+const signedIn = forSuite(() =>
+  startSignedIn(
     async (started) => {
       const { url, apiKey } = started;
       const [own] = await askRunlake(started, '/workspaces');
@@ -30,9 +24,13 @@ beforeAll(async () => {
       [publisher, reader] = [connect(id), connect(own.id)];
     },
     { environment: { RUNLAKE_SHARE_PUBLIC_PROMPTS: 'true' } },
-  );
-});
-afterAll(() => signedIn?.close());
+  ),
+);
+/** Clients of the workspace that publishes, and of that of the session. */
+let publisher: Client;
+let reader: Client;
+let page: Page;
+let problems: string[];
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });

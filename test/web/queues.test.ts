@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
+import { forSuite } from '../for-suite.ts';
 import { deferred } from '../infra/deferred.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
 import {
@@ -10,18 +11,16 @@ import {
   loseResponse,
   openContext,
   openWithPermissions,
-  type SignedInBrowser,
   signIn,
   startSignedIn,
 } from './browser.ts';
 import { buildTrace, sendRuns } from './send-traces.ts';
 
-let signedIn: SignedInBrowser;
+const signedIn = forSuite(() => startSignedIn());
 let runlake: RunlakeProcess;
 let page: Page;
 let problems: string[];
 beforeAll(async () => {
-  signedIn = await startSignedIn();
   ({ runlake } = signedIn);
   const config = (key: string, feedback_config: object) =>
     ask('feedback-configs', { feedback_key: key, feedback_config });
@@ -33,7 +32,6 @@ beforeAll(async () => {
   await config('helpful', { type: 'continuous', min: 0, max: 10 });
   await config('better', { type: 'freeform' });
 });
-afterAll(() => signedIn?.close());
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });

@@ -2,16 +2,13 @@
 
 import { Client, RunTree } from 'langsmith-0-12';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
-import { eventually, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { forSuite } from '../for-suite.ts';
+import { eventually, startSignedIn } from './browser.ts';
 
-let signedIn: SignedInBrowser;
-let page: Page;
-let problems: string[];
-let links: Record<string, string>;
-beforeAll(async () => {
-  signedIn = await startSignedIn(async ({ url, apiKey }) => {
+const signedIn = forSuite(() =>
+  startSignedIn(async ({ url, apiKey }) => {
     const client = new Client({ apiUrl: url, apiKey, webUrl: url });
     const run = new RunTree({ name: 'linked run', inputs: {}, outputs: {}, project_name: 'linked project', client });
     await run.postRun();
@@ -33,9 +30,11 @@ beforeAll(async () => {
       'linked example': `${datasetUrl}/e/${example.id}`,
       'linked-agent': await client.pushAgent('linked-agent', { files }),
     };
-  });
-});
-afterAll(() => signedIn?.close());
+  }),
+);
+let page: Page;
+let problems: string[];
+let links: Record<string, string>;
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });

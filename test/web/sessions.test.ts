@@ -1,33 +1,23 @@
 import { Client } from 'pg';
 import type { BrowserContext, Page, Route } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
+import { forSuite } from '../for-suite.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import {
-  createKey,
-  eventually,
-  expectAccessible,
-  openContext,
-  type SignedInBrowser,
-  signIn,
-  startSignedIn,
-  watchPage,
-} from './browser.ts';
+import { createKey, eventually, expectAccessible, openContext, signIn, startSignedIn, watchPage } from './browser.ts';
 import { buildAgentTrace, sendRuns } from './send-traces.ts';
 
-let signedIn: SignedInBrowser;
+const signedIn = forSuite(() =>
+  startSignedIn(({ url, apiKey }) => sendRuns(url, apiKey, buildAgentTrace('agent', Date.now() - 60_000, 1))),
+);
 let runlake: RunlakeProcess;
 let context: BrowserContext;
 let first: Page;
 let second: Page;
 
 beforeAll(async () => {
-  signedIn = await startSignedIn(({ url, apiKey }) =>
-    sendRuns(url, apiKey, buildAgentTrace('agent', Date.now() - 60_000, 1)),
-  );
   ({ runlake } = signedIn);
 });
-afterAll(() => signedIn?.close());
 beforeEach(async () => {
   context = await openContext(signedIn.browser, runlake.url);
   [first, second] = [await context.newPage(), await context.newPage()];

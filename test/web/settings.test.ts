@@ -1,24 +1,25 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
+import { forSuite } from '../for-suite.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, startSignedIn } from './browser.ts';
 
 describe('the settings screen', () => {
-  let signedIn: SignedInBrowser;
-  let runlake: RunlakeProcess;
-  let page: Page;
-  let problems: string[];
-  beforeAll(async () => {
-    signedIn = await startSignedIn(undefined, {
+  const signedIn = forSuite(() =>
+    startSignedIn(undefined, {
       environment: {
         RUNLAKE_RETENTION_SHORTLIVED_DAYS: '7',
         RUNLAKE_RETENTION_LONGLIVED_DAYS: '400',
       },
-    });
+    }),
+  );
+  let runlake: RunlakeProcess;
+  let page: Page;
+  let problems: string[];
+  beforeAll(async () => {
     ({ runlake } = signedIn);
   });
-  afterAll(() => signedIn?.close());
   beforeEach(async () => {
     ({ page, problems } = await signedIn.openPage());
     await page.goto('/settings');

@@ -1,23 +1,22 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../for-suite.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { eventually, expectAccessible, openWithPermissions, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, openWithPermissions, startSignedIn } from './browser.ts';
 import { buildTrace, sendRuns } from './send-traces.ts';
 
 /** A name at which ClickHouse refuses the row of a run, with the error of a value that it cannot read. */
 const poison = 'poison <b>name</b>';
 
 describe('the system screen', () => {
-  let signedIn: SignedInBrowser;
+  const signedIn = forSuite(() => startSignedIn());
   let runlake: RunlakeProcess;
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    signedIn = await startSignedIn();
     ({ runlake } = signedIn);
     ({ page, problems } = await signedIn.openPage());
   });
-  afterAll(() => signedIn?.close());
 
   async function alterRuns(change: string): Promise<void> {
     const { origin, pathname, username, password } = new URL(runlake.stores().clickhouseUrl);

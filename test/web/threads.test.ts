@@ -1,9 +1,10 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { readTurn } from '../../web/src/screens/threads/turn-messages.ts';
 import { askRunlake } from '../ask-runlake.ts';
+import { forSuite } from '../for-suite.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { eventually, expectAccessible, openWithPermissions, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, openWithPermissions, startSignedIn } from './browser.ts';
 import { buildTrace, type RunTemplate, sendAgentTraces, sendRuns } from './send-traces.ts';
 
 const user = (content: string) => ({ role: 'user', content });
@@ -41,15 +42,13 @@ describe('a turn', () => {
 });
 
 describe('the threads screen', () => {
-  let signedIn: SignedInBrowser;
+  const signedIn = forSuite(() => startSignedIn(sendAgentTraces));
   let runlake: RunlakeProcess;
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    signedIn = await startSignedIn(sendAgentTraces);
     ({ runlake } = signedIn);
   });
-  afterAll(() => signedIn?.close());
   beforeEach(async () => {
     ({ page, problems } = await signedIn.openPage());
   });

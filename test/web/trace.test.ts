@@ -1,28 +1,19 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
+import { forSuite } from '../for-suite.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import {
-  eventually,
-  expectAccessible,
-  loseResponse,
-  openContext,
-  type SignedInBrowser,
-  startSignedIn,
-  watchPage,
-} from './browser.ts';
+import { eventually, expectAccessible, loseResponse, openContext, startSignedIn, watchPage } from './browser.ts';
 import { buildAgentTrace, buildLargeTrace, buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 describe('the trace screen', () => {
-  let signedIn: SignedInBrowser;
+  const signedIn = forSuite(() => startSignedIn());
   let runlake: RunlakeProcess;
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    signedIn = await startSignedIn();
     ({ runlake } = signedIn);
   });
-  afterAll(() => signedIn?.close());
   beforeEach(async () => {
     ({ page, problems } = await signedIn.openPage());
   });

@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { operatorsByType, runFilterFields } from '../../pipelines/runs/filter/fields.ts';
 import {
   completeFilter,
@@ -9,8 +9,9 @@ import {
   toExpression,
 } from '../../web/src/screens/traces/filter-language.ts';
 import { askRunlake } from '../ask-runlake.ts';
+import { forSuite } from '../for-suite.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { countQueries, eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { countQueries, eventually, expectAccessible, startSignedIn } from './browser.ts';
 import { buildTrace, sendAgentTraces, sendRuns } from './send-traces.ts';
 
 describe('the filter language of the bar', () => {
@@ -34,15 +35,13 @@ describe('the filter language of the bar', () => {
 });
 
 describe('the traces screen', () => {
-  let signedIn: SignedInBrowser;
+  const signedIn = forSuite(() => startSignedIn(sendAgentTraces));
   let runlake: RunlakeProcess;
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    signedIn = await startSignedIn(sendAgentTraces);
     ({ runlake } = signedIn);
   });
-  afterAll(() => signedIn?.close());
   beforeEach(async () => {
     ({ page, problems } = await signedIn.openPage());
     await page.goto('/projects');
