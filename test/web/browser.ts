@@ -1,9 +1,10 @@
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import type { QueryClient } from '@tanstack/react-query';
 import axe from 'axe-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
+import { listenOnLoopback } from '../infra/listen-on-loopback.ts';
 import { type RunlakeOptions, type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { startBrowser } from './start-browser.ts';
 
@@ -181,12 +182,12 @@ export async function openLine(port: number) {
     }
     socket.pipe(target).pipe(socket);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${await listenOnLoopback(server)}`;
   const cut = () => {
     for (const socket of sockets) socket.destroy();
   };
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     cut,
     close: () => {
       cut();

@@ -1,12 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtCommand, builtProgram } from '../../built-program.ts';
 import { deferred } from '../../infra/deferred.ts';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
 
 let folder: string;
@@ -72,9 +73,8 @@ describe('runlake', () => {
   });
 
   it('reports a port in use before it starts engines', async () => {
-    const server = createServer().listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const { port } = server.address() as AddressInfo;
+    const server = createServer();
+    const port = await listenOnLoopback(server);
     const { code, errors } = await command(['all'], { RUNLAKE_PORT: String(port) });
     server.close();
     expect(code).toBe(1);
@@ -92,9 +92,8 @@ describe('a start with a Redis that does not respond', () => {
     const silent = createServer((socket) => {
       sockets.add(socket);
       reached();
-    }).listen(0, '127.0.0.1');
-    await once(silent, 'listening');
-    const { port } = silent.address() as AddressInfo;
+    });
+    const port = await listenOnLoopback(silent);
     const dataDir = mkdtempSync(join(tmpdir(), 'runlake-interrupted-'));
     const env = {
       PATH: process.env.PATH,

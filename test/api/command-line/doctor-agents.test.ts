@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
@@ -9,6 +8,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { healthText } from '../../../api/tools/operations.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { until } from '../../infra/until.ts';
 import { startRunlake } from '../../runlake-process.ts';
 import { runCommand } from './run-command.ts';
@@ -74,10 +74,9 @@ test('reports an untested library version and a port in use', async () => {
     join(path, 'langgraph.json'),
     JSON.stringify({ graphs: { one: './graph.js:graph' }, store: { index: { embed: './embed.js:embed', dims: 7 } } }),
   );
-  const taken = createServer().listen(0, '127.0.0.1');
-  await once(taken, 'listening');
+  const taken = createServer();
+  const port = await listenOnLoopback(taken);
   onTestFinished(() => void taken.close());
-  const { port } = taken.address() as { port: number };
   const { text } = await doctor(join(path, 'langgraph.json'), { RUNLAKE_AGENTS_PORT: String(port) });
   expect(text).toMatch(/error {2}Library: .* has version 0\.2\.1\n {7}→ Install @langchain\/langgraph 1\.x/);
   expect(text).toMatch(/error {2}Agent port: .*\n {7}→ Set RUNLAKE_AGENTS_PORT/);
@@ -87,10 +86,8 @@ test('reports an untested library version and a port in use', async () => {
 test('reports the port of the tool server: free, in use, and in use by the tool server', async () => {
   const isOurs = { now: false };
   const taken = createHttpServer((_request, response) => response.end(isOurs.now ? healthText : 'other'));
-  taken.listen(0, '127.0.0.1');
-  await once(taken, 'listening');
+  const port = await listenOnLoopback(taken);
   onTestFinished(() => void taken.close());
-  const { port } = taken.address() as { port: number };
   const [free] = await findFreePorts(1);
   const check = async (number = port) =>
     (await runCommand(['doctor'], { RUNLAKE_DATA_DIR: folder(), RUNLAKE_TOOLS_PORT: String(number) })).text;

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -13,6 +13,7 @@ import { Instance } from '../../crash/instance.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { askPostgres } from '../../infra/embedded/processes.ts';
 import { mountDisk } from '../../infra/full-disk.ts';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { until } from '../../infra/until.ts';
 import { startRunlake } from '../../runlake-process.ts';
 import { runCommand } from './run-command.ts';
@@ -50,10 +51,9 @@ describe('without a running process', () => {
 
   test('reports whether the port of the API is free', async () => {
     const dataDir = folder();
-    const other = createServer().listen(0, '127.0.0.1');
+    const other = createServer();
+    const port = await listenOnLoopback(other);
     onTestFinished(() => void other.close());
-    await once(other, 'listening');
-    const { port } = other.address() as AddressInfo;
     const taken = await doctor(dataDir, { RUNLAKE_PORT: String(port) });
     expect(taken.text).toMatch(/error {2}API port: Port \d+ on 127\.0\.0\.1 is in use\.\n {7}→ .*RUNLAKE_PORT/);
     expect((await doctor(dataDir, { RUNLAKE_PORT: '0' })).text).toMatch(/ok {5}API port/);

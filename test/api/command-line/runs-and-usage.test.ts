@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { type AddressInfo, createServer as createTcpServer } from 'node:net';
+import { createServer as createTcpServer } from 'node:net';
 import { beforeAll, expect, it } from 'vitest';
 import { askRunlake } from '../../ask-runlake.ts';
 import { builtProgram } from '../../built-program.ts';
 import { forSuite } from '../../for-suite.ts';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { startRunlake } from '../../runlake-process.ts';
 import { runCommand } from './run-command.ts';
 
@@ -122,9 +122,8 @@ it.each([
     /: the response of \S+ is incomplete/,
   ],
 ])('reports a response %s', async (_what, response, reason) => {
-  const server = createTcpServer((socket) => socket.once('data', () => socket.end(response))).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const LANGSMITH_ENDPOINT = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const server = createTcpServer((socket) => socket.once('data', () => socket.end(response)));
+  const LANGSMITH_ENDPOINT = `http://127.0.0.1:${await listenOnLoopback(server)}`;
   const { code, text } = await runCommand(['runs', 'list'], { ...environment, LANGSMITH_ENDPOINT });
   server.close();
   expect(code).toBe(1);
@@ -181,10 +180,9 @@ it('prints the usage of more workspaces than a request may name', async () => {
     const row = { time_bucket: '2026-01-01T00:00:00Z', dimensions: { user_email: 'a@b.c' }, traces: ids.length };
     const body = pathname.endsWith('/workspaces') ? workspaces : { stride: { days: 1, hours: 0 }, usage: [row] };
     response.writeHead(ids.length > 200 ? 422 : 200, { 'content-type': 'application/json' }).end(JSON.stringify(body));
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  });
+  const LANGSMITH_ENDPOINT = `http://127.0.0.1:${await listenOnLoopback(server)}`;
   try {
-    const LANGSMITH_ENDPOINT = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const { text } = await runCommand(['usage', '--group-by', 'user', '--json'], {
       ...environment,
       LANGSMITH_ENDPOINT,

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../for-suite.ts';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { addKey } from '../start-api.ts';
 import { startOAuthFlow } from './oauth-flow.ts';
 import { client } from './oauth-server.ts';
@@ -76,11 +75,11 @@ describe('the redirect', () => {
       const headers = { 'content-type': String(request.headers['content-type']) };
       const granted = await fetch(flow.server.tokenUrl, { method: 'POST', headers, body });
       response.writeHead(granted.status, { 'content-type': 'application/json' }).end(await granted.text());
-    }).listen(0, '127.0.0.1');
-    await once(slow, 'listening');
+    });
+    const port = await listenOnLoopback(slow);
     const created = await flow.ask('POST', '/v2/auth/providers', {
       ...{ provider_id: 'other', name: 'slow', client_id: client.id, client_secret: client.secret },
-      ...{ auth_url: flow.server.authUrl, token_url: `http://127.0.0.1:${(slow.address() as AddressInfo).port}/token` },
+      ...{ auth_url: flow.server.authUrl, token_url: `http://127.0.0.1:${port}/token` },
     });
     const { url } = await start(userId, { provider: 'other' });
     const redirect = await flow.server.visit(url);

@@ -1,5 +1,4 @@
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { createDeploymentProxy } from '../../../api/control-plane/proxy.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
@@ -9,6 +8,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { ReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 
 export interface ProxyUnderTest {
   readonly server: FastifyInstance;
@@ -60,8 +60,7 @@ export async function startReplica(respond: RequestListener): Promise<Replica> {
     requests.push(request);
     respond(request, response);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
+  const port = await listenOnLoopback(server);
   return {
     server,
     url: `http://127.0.0.1:${port}`,

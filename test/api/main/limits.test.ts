@@ -1,11 +1,12 @@
 /** Limits per organisation on each kind of resource, also under concurrent creation. */
+
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { until } from '../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
 import { rootRun } from './ingest/wire.ts';
@@ -155,9 +156,7 @@ describe('checks of destinations', () => {
     const [one, other] = [await newOrganization(), await newOrganization()];
     const sockets: Socket[] = [];
     const silent = createServer((socket) => void sockets.push(socket.on('error', () => undefined)));
-    silent.listen(0, '127.0.0.1');
-    await once(silent, 'listening');
-    const { port } = silent.address() as AddressInfo;
+    const port = await listenOnLoopback(silent);
     const hangingDestination = {
       display_name: 'd',
       config: { bucket_name: 'bucket', endpoint_url: `http://127.0.0.1:${port}` },

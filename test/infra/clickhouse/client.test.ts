@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { listenOnLoopback } from '../listen-on-loopback.ts';
 import { openTcpProxy, type TcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
@@ -183,8 +183,7 @@ describe('a response that does not come from ClickHouse', () => {
     [502, 'CLICKHOUSE_UNAVAILABLE'],
   ])('is classified by its status: %i', async (status, code) => {
     const server = createServer((_, answer) => answer.writeHead(status).end('<html>a proxy</html>'));
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const { port } = server.address() as AddressInfo;
+    const port = await listenOnLoopback(server);
     const other = openClickHouse({ url: `http://u:p@127.0.0.1:${port}/d`, logger, timeoutMs: 5_000 });
     await expect(other.ping()).rejects.toMatchObject({ code, cause: { code: `HTTP ${status}` } });
     await other.close();

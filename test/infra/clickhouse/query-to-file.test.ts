@@ -1,6 +1,5 @@
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parquetReadObjects } from 'hyparquet';
@@ -9,6 +8,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { listenOnLoopback } from '../listen-on-loopback.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
@@ -123,8 +123,7 @@ describe('leaves no file after a failure', () => {
 
   it('of a server that truncates a result without an error', async () => {
     const server = createServer((_, answer) => answer.end('PAR1 and then nothing more of it'));
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const { port } = server.address() as AddressInfo;
+    const port = await listenOnLoopback(server);
     const other = openClickHouse({ url: `http://u:p@127.0.0.1:${port}/d`, logger, timeoutMs: 5_000 });
     await expect(ask('SELECT 1', {}, other)).rejects.toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE' });
     await noFile();

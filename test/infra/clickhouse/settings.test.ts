@@ -1,13 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { createServer, request } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { buildLayoutSettings, profiles } from '../../../infra/clickhouse/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { listenOnLoopback } from '../listen-on-loopback.ts';
 
 const stores = forSuite(() => freshStores());
 let clickhouse: ClickHouse;
@@ -99,8 +98,7 @@ describe('settings of the server for its users are overridden', () => {
       forwarded.on('error', () => outgoing.destroy());
       incoming.pipe(forwarded);
     });
-    await once(proxy.listen(0, '127.0.0.1'), 'listening');
-    const url = new URL(pathname, `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
+    const url = new URL(pathname, `http://127.0.0.1:${await listenOnLoopback(proxy)}`);
     Object.assign(url, { username, password });
     const own = openClickHouse({ url: url.href, logger: createLogger('silent', 'test'), timeoutMs: 10_000 });
     try {

@@ -2,7 +2,6 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -13,6 +12,7 @@ import {
   findLibrary,
   getServerFiles,
 } from '../../../infra/embedded/clickhouse/server-files.ts';
+import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { until } from '../until.ts';
 import { root } from './compose-file.ts';
 
@@ -64,7 +64,7 @@ beforeAll(async () => {
     mkdirSync(join(folder, `${part}.d`));
     cpSync(new URL(`infra/docker/clickhouse/${part}.d.xml`, root), join(folder, `${part}.d`, 'runlake.xml'));
   }
-  const port = await freePort();
+  const [port] = await findFreePorts(1);
   url = `http://127.0.0.1:${port}/`;
   server = fork(
     fileURLToPath(new URL('infra/embedded/clickhouse/server-child.ts', root)),
@@ -106,15 +106,6 @@ afterAll(async () => {
   await gone;
   rmSync(folder, { recursive: true, force: true });
 });
-
-async function freePort(): Promise<number> {
-  const listener = createServer().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const { port } = listener.address() as AddressInfo;
-  listener.close();
-  await once(listener, 'close');
-  return port;
-}
 
 /** Returns the response of the server, or the number of its exception. */
 async function ask({ user, password }: typeof owner, sql: string, settings = ''): Promise<string> {

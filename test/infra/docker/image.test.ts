@@ -12,10 +12,10 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { nodeProgram, releases } from '../../docs/node-releases.ts';
 import { allocateKafkaTopics } from '../../engines/own-servers.ts';
 import { stackPart } from '../../engines/stack.ts';
@@ -49,16 +49,6 @@ function isIgnored(path: string): boolean {
     if (fits) ignored = !line.startsWith('!');
   }
   return ignored;
-}
-
-/** Returns a port that is probably free. */
-async function freePort(): Promise<string> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return String(port);
 }
 
 describe('the Dockerfile', () => {
@@ -214,7 +204,7 @@ describe('the image, built step by step without Docker', () => {
 
   /** Starts the role as the image does, waits for its health check, and stops it. */
   async function serve(role: string, environment: Readonly<Record<string, string>>): Promise<void> {
-    const port = await freePort();
+    const port = String((await findFreePorts(1))[0]);
     const child = spawn(node, [program(), role], {
       cwd: app,
       env: {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { type AddressInfo, createServer, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
@@ -12,6 +12,7 @@ import { childProcessOptions } from '../../engines/child-of-suite.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../deferred.ts';
+import { listenOnLoopback } from '../listen-on-loopback.ts';
 import { until } from '../until.ts';
 import { testCatalogue } from './test-catalogue.ts';
 
@@ -234,10 +235,9 @@ describe('a Redis', () => {
 
   it('that accepts connections and never responds is refused in a bounded time', { timeout: 20_000 }, async () => {
     const sockets = new Set<Socket>();
-    const silent = createServer((socket) => sockets.add(socket)).listen(0, '127.0.0.1');
-    await once(silent, 'listening');
+    const silent = createServer((socket) => sockets.add(socket));
+    const redisUrl = `redis://127.0.0.1:${await listenOnLoopback(silent)}`;
     try {
-      const redisUrl = `redis://127.0.0.1:${(silent.address() as AddressInfo).port}`;
       const opening = openJobs({ databaseUrl: stores.databaseUrl, config: { redisUrl }, logger });
       await expect(opening).rejects.toMatchObject({ code: 'JOBS_UNAVAILABLE' });
     } finally {

@@ -1,6 +1,5 @@
-import { once } from 'node:events';
 import { copyFile, mkdtemp, rm } from 'node:fs/promises';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
@@ -8,6 +7,7 @@ import { listen } from '../../../infra/postgres/listen.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { listenOnLoopback } from '../listen-on-loopback.ts';
 
 const stores = forSuite(() => freshStores({ migrated: false }));
 
@@ -68,10 +68,9 @@ it('keeps reconnecting while a file of its certificates is missing', async () =>
   const server = createServer((socket) => {
     connections += 1;
     socket.destroy();
-  }).listen(0, '127.0.0.1');
+  });
   try {
-    await once(server, 'listening');
-    const { port } = server.address() as AddressInfo;
+    const port = await listenOnLoopback(server);
     const url = `postgres://nobody@127.0.0.1:${port}/none?sslmode=verify-ca&sslrootcert=${certificates}`;
     const listener = await listen({ url, channels: ['one'], onNotice: () => undefined, logger });
     await rm(certificates);

@@ -7,6 +7,7 @@ import {
   startTelemetryServer,
   type TelemetryServer,
 } from '../../../infra/telemetry/telemetry-server.ts';
+import { listenOnLoopback } from '../listen-on-loopback.ts';
 
 const logger = createLogger('silent', 'test');
 let server: TelemetryServer | undefined;
@@ -66,8 +67,7 @@ it.each([
 
 it('reports a port that is in use, with its setting', async () => {
   const other = createServer();
-  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
-  const { port } = other.address() as { port: number };
+  const port = await listenOnLoopback(other);
   try {
     await expect(
       startTelemetryServer({ host: '127.0.0.1', port, healthChecks: () => [], logger }),

@@ -1,13 +1,13 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { beforeAll, beforeEach, expect, it } from 'vitest';
 import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
 import { fetchGit, type GitSource } from '../../../pipelines/deployments/build/fetch-git.ts';
 import { checkReference, checkRepositoryUrl } from '../../../pipelines/deployments/check-source.ts';
 import { forSuite } from '../../for-suite.ts';
+import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { startGitServer } from './git-server.ts';
 
 const server = forSuite(() => startGitServer());
@@ -44,8 +44,7 @@ it('connects to the checked address, not to a proxy of the environment', async (
     asked.push(String(request.url));
     socket.end();
   });
-  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-  const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const address = `http://127.0.0.1:${await listenOnLoopback(proxy)}`;
   const names = ['http_proxy', 'HTTP_PROXY', 'https_proxy', 'HTTPS_PROXY', 'all_proxy', 'ALL_PROXY'];
   const proxies = Object.fromEntries(names.map((name) => [name, address]));
   try {

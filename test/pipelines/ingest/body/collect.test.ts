@@ -1,11 +1,11 @@
 import http from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { PassThrough, Readable } from 'node:stream';
 import { deflateSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { BodyBudget } from '../../../../pipelines/ingest/body/body-budget.ts';
 import { BodyChunks } from '../../../../pipelines/ingest/body/body-chunks.ts';
 import { collectBody } from '../../../../pipelines/ingest/body/collect.ts';
+import { listenOnLoopback } from '../../../infra/listen-on-loopback.ts';
 import { sample, samples } from './zstd/samples.fixture.ts';
 
 const options = {
@@ -315,8 +315,7 @@ describe('over HTTP', () => {
       }).catch((error: { status: number }) => error.status);
       response.writeHead(typeof body === 'number' ? body : 200, { connection: 'close' }).end();
     });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const { port } = server.address() as AddressInfo;
+    const port = await listenOnLoopback(server);
     try {
       const status = await new Promise<number | undefined>((resolve, reject) => {
         const request = http.request({ port, method: 'POST' }, (response) => resolve(response.resume().statusCode));
