@@ -10,8 +10,8 @@ import type { Services } from '../../api/server/services.ts';
 import { toolOperations, toolsApi } from '../../api/tools/operations.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { catalogue } from '../../infra/errors/catalogue.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
 import { permissions } from '../../pipelines/tenants/permissions.ts';
+import { logger } from '../silent-logger.ts';
 
 interface OperationDescription {
   readonly operationId: string;
@@ -58,7 +58,6 @@ describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) =>
   };
 
   beforeAll(async () => {
-    const logger = createLogger('silent', 'test');
     server = await buildServer({ config, services: {} as Services, logger, operations, form });
     description = (await server.inject('/openapi.json')).json();
     ({ paths } = description as unknown as { paths: typeof paths });

@@ -1,8 +1,8 @@
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
 import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { logger } from '../silent-logger.ts';
 
 /** A Runlake process that a test kills while a transition of a revision is about to be committed. */
 export class KilledDeployments {
@@ -27,7 +27,6 @@ export class KilledDeployments {
   }
 
   async withDatabase<Result>(work: (database: Database) => Promise<Result>): Promise<Result> {
-    const logger = createLogger('silent', 'test');
     const database = openDatabase({ url: this.#runlake.stores().databaseUrl, logger, timeoutMs: 120_000 });
     try {
       return await work(database);

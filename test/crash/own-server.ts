@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { withFreePorts } from '../../infra/embedded/free-port.ts';
 import type { EngineProcess } from '../../infra/embedded/supervise-engine.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
+import { logger } from '../silent-logger.ts';
 import type { LaunchOptions, PartValues } from '../stack/part.ts';
 import { allParts } from '../stack/parts/all-parts.ts';
 import { shardFolder } from '../stack/parts/clickhouse.ts';
@@ -40,7 +40,6 @@ export async function startDedicatedServer(name: StackPartName, { diskMiB }: { r
     return made;
   };
   const installation = await part.install(openTools(loadStackSettings(), () => {}));
-  const logger = createLogger('silent', 'test');
   let options: LaunchOptions = { folder, installation, ports: [], secret, log: () => {}, logger, isShortLived: true };
   let running: EngineProcess | undefined;
   const track = (started: EngineProcess) => {

@@ -14,8 +14,8 @@ import { handwrittenPages, referencePages } from '../../docs/pages/reference-pag
 import { loadConfig } from '../../infra/config/load.ts';
 import { settings } from '../../infra/config/settings.ts';
 import { catalogue, type ErrorEntry } from '../../infra/errors/catalogue.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
 import { permissions } from '../../pipelines/tenants/permissions.ts';
+import { logger } from '../silent-logger.ts';
 
 const folder = new URL('../../docs/reference/', import.meta.url);
 
@@ -40,7 +40,6 @@ let pages: readonly Page[];
 const descriptions = new Map<string, Description>();
 
 beforeAll(async () => {
-  const logger = createLogger('silent', 'test');
   for (const [name, { operations, form }] of apis) {
     const server = await buildServer({ config, services: {} as Services, logger, operations, form });
     descriptions.set(name, (await server.inject('/openapi.json')).json());

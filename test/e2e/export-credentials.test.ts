@@ -6,11 +6,11 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openDatabase } from '../../infra/postgres/pool.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
 import { builtCommand } from '../built-program.ts';
 import { clusterVariable } from '../engines/stores.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { logger } from '../silent-logger.ts';
 
 /**
  * Credentials of a destination must not appear in any response, log, error, job or file. The object store in this test
@@ -83,7 +83,6 @@ async function ask(path: string, body?: object) {
 
 /** Returns every row of every table, including those of the queues. */
 async function everyRow(url: string): Promise<string[]> {
-  const logger = createLogger('silent', 'test');
   const database = openDatabase({ url, logger, timeoutMs: 30_000, authorities: undefined });
   try {
     const tables = await database.query<{ name: string }>(

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { getServerFiles } from '../../infra/embedded/clickhouse/server-files.ts';
 import { withFreePorts } from '../../infra/embedded/free-port.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
+import { logger } from '../silent-logger.ts';
 import type { LaunchOptions } from '../stack/part.ts';
 import { clickhouse, shardFolder } from '../stack/parts/clickhouse.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
@@ -20,7 +20,7 @@ export async function startDedicatedShards(folder: string, shards: number): Prom
   const password = randomBytes(24).toString('base64url');
   const options = (ports: readonly number[]): LaunchOptions => ({
     ...{ folder, ports, installation: { shards: String(shards) }, secret: () => password },
-    ...{ log: () => {}, logger: createLogger('silent', 'test') },
+    ...{ log: () => {}, logger },
   });
   let used: LaunchOptions | undefined;
   const running = await withFreePorts(clickhouse.portCount, (ports) => {

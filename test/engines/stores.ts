@@ -3,7 +3,7 @@ import { inject } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../infra/clickhouse/client.ts';
 import { migrate } from '../../infra/migrations/migrate.ts';
 import { type Database, openDatabase } from '../../infra/postgres/pool.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
+import { logger } from '../silent-logger.ts';
 import { askClickhouseEngine, askPostgresEngine, withDatabase } from './ask-engines.ts';
 import { allocateKafkaTopics, allocateRedisDatabase } from './own-servers.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
@@ -53,7 +53,6 @@ export async function freshStores({
     ...(redis && { RUNLAKE_REDIS_URL: redis.url }),
     ...(cluster !== undefined && { RUNLAKE_CLICKHOUSE_CLUSTER: cluster, RUNLAKE_CLICKHOUSE_URL: clickhouseUrl }),
   };
-  const logger = createLogger('silent', 'test');
   const timeoutMs = 30_000;
   const clickhouse = openClickHouse({ url: clickhouseUrl, cluster, logger, timeoutMs });
   const database = openDatabase({ url: databaseUrl, logger, timeoutMs });

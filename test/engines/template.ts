@@ -2,11 +2,12 @@
  * Template databases with this release's schema: the migrations create them once for a test run. Each test that needs
  * its own databases copies them, which takes only a fraction of the requests of the migrations.
  */
+
 import { randomBytes } from 'node:crypto';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import { migrate } from '../../infra/migrations/migrate.ts';
 import { openDatabase } from '../../infra/postgres/pool.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
+import { logger } from '../silent-logger.ts';
 import { askClickhouseEngine, askPostgresEngine, withDatabase } from './ask-engines.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
 
@@ -23,7 +24,6 @@ export async function makeTemplate(engines: Engines): Promise<string> {
     askClickhouseEngine(engines.clickhouseUrl, `CREATE DATABASE ${name} ENGINE = Atomic`),
     askPostgresEngine(engines.databaseUrl, `CREATE DATABASE ${name}`),
   ]);
-  const logger = createLogger('silent', 'test');
   const timeoutMs = 60_000;
   const clickhouse = openClickHouse({
     url: withDatabase(engines.clickhouseUrl, name),

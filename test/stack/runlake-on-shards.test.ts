@@ -10,11 +10,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../infra/clickhouse/client.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
 import { askRunlake } from '../ask-runlake.ts';
 import { type DedicatedShards, startDedicatedShards } from '../engines/own-shards.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { logger } from '../silent-logger.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
 
@@ -27,7 +27,7 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'runlake-on-shards-'));
   shards = await startDedicatedShards(folder, 2);
   const { clickhouseUrl: url, clickhouseCluster: cluster } = shards.addresses;
-  clickhouse = openClickHouse({ url, cluster, logger: createLogger('silent', 'test'), timeoutMs: 30_000 });
+  clickhouse = openClickHouse({ url, cluster, logger, timeoutMs: 30_000 });
   runlake = await startRunlake({
     environment: {
       RUNLAKE_CLICKHOUSE_URL: url,

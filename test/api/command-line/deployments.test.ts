@@ -8,11 +8,11 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { followRevision } from '../../../api/command-line/deployments/follow-revision.ts';
 import { packFolder, readSourceFolder } from '../../../api/command-line/deployments/pack-folder.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { askRunlake } from '../../ask-runlake.ts';
 import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { startRunlake } from '../../runlake-process.ts';
+import { logger } from '../../silent-logger.ts';
 import { echoSource, linkPackages } from '../control-plane/deployment-client.ts';
 import { findRefusingUrl } from '../control-plane/open-proxy.ts';
 import { runCommand } from './run-command.ts';
@@ -156,7 +156,6 @@ describe('the commands', () => {
 
   it('stop at Ctrl-C, and leave neither a key nor files', async () => {
     const temporary = createFolder('temporary', { 'kept.txt': '' });
-    const logger = createLogger('silent', 'test');
     const database = openDatabase({ url: runlake.stores().databaseUrl, logger, timeoutMs: 60_000 });
     try {
       await database.transaction(async (tx) => {

@@ -9,12 +9,12 @@ import { openStores } from '../../../api/command-line/open-stores.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
 import { authorityFile, otherAuthorityFile } from '../../infra/tls/certificates.ts';
 import { openTlsProxy, type TlsProxy } from '../../infra/tls/tls-proxy.ts';
+import { logger } from '../../silent-logger.ts';
 
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 120_000 });
 
@@ -53,7 +53,7 @@ async function ask(name: ServerName, more: Partial<Config>): Promise<string> {
     clickhouseUrl: config.clickhouseUrl ?? stores.clickhouseUrl,
     databaseUrl: config.databaseUrl ?? stores.databaseUrl,
   };
-  const opened = openStores(addresses, config, createLogger('silent', 'test'));
+  const opened = openStores(addresses, config, logger);
   try {
     const server = createServerChecks(config, addresses, opened).find((each) => each.name === name);
     if (server === undefined) throw new Error(`no ${name}`);

@@ -1,11 +1,11 @@
 /** Runs each role in its own process, on real servers: Kafka, registry, ClickHouse, Postgres. */
+
 import { randomBytes, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { Kafka, logLevel } from 'kafkajs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents, topics } from '../../../schemas/topics.ts';
 import { allocateKafkaTopics } from '../../engines/own-servers.ts';
 import { stackPart } from '../../engines/stack.ts';
@@ -14,6 +14,7 @@ import { until } from '../../infra/until.ts';
 import { toLogMessage } from '../../pipelines/ingest/sink/sink-under-test.ts';
 import { runEvent } from '../../pipelines/runs/run-events.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
+import { logger } from '../../silent-logger.ts';
 import { runCommand } from './run-command.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 180_000 });
@@ -278,7 +279,7 @@ describe.runIf(kafkaPart && registryPart)('roles in separate processes', () => {
         topics,
         partitions: 1,
         maxPendingBytes: 2 ** 20,
-        logger: createLogger('silent', 'test'),
+        logger,
       });
     try {
       const former = await open();

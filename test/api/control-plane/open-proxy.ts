@@ -6,9 +6,9 @@ import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { ReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
 import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
+import { logger } from '../../silent-logger.ts';
 
 export interface ProxyUnderTest {
   readonly server: FastifyInstance;
@@ -37,7 +37,7 @@ export async function openProxy(
   const server = await buildServer({
     config,
     services,
-    logger: createLogger('silent', 'test'),
+    logger,
     operations: [],
     mounted: createDeploymentProxy(finder, { stallTimeoutMs }),
   });

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { askRunlake } from '../../ask-runlake.ts';
 import { until } from '../../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+import { logger } from '../../silent-logger.ts';
 import { DeploymentClient, echoSource } from './deployment-client.ts';
 
 /** The quick start of deployments, over HTTP, on embedded engines. */
@@ -26,7 +26,7 @@ const unusable = { ...echoSource('x'), 'echo.js': 'throw new Error("broken at im
 async function findReplica(deploymentId: string): Promise<string> {
   const database = openDatabase({
     url: runlake.stores().databaseUrl,
-    logger: createLogger('silent', 'test'),
+    logger,
     timeoutMs: 10_000,
   });
   try {

@@ -11,9 +11,9 @@ import { createDeploymentProxy } from '../../../api/control-plane/proxy.ts';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { createTicketSigner, ticketHeader } from '../../../api/server/session-ticket.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { hashToken } from '../../../pipelines/tenants/sign-in-session.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { type AgentServerUnderTest, readInBackground, startAgentServer } from '../agent-server/start-agent-server.ts';
 import { addKey, addOrganization } from '../start-api.ts';
 import { type Replica, startReplica } from './open-proxy.ts';
@@ -35,7 +35,7 @@ async function startMain(driver: 'process' | 'docker'): Promise<FastifyInstance>
   const server = await buildServer({
     config: services.config,
     services,
-    logger: createLogger('silent', 'test'),
+    logger,
     operations,
     mounted: createDeploymentProxy(finder, { sessions: services }),
   });

@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type RoleServers, sharedServers } from '../../crash/servers-of-roles.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { findStackS3 } from '../../infra/objects/s3/s3-of-stack.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
+import { logger } from '../../silent-logger.ts';
 import { testSettings } from '../../test-settings.ts';
 import { DeploymentClient, echoSource } from './deployment-client.ts';
 
@@ -66,7 +66,7 @@ describe.runIf(s3 && kafka)('several hosts', () => {
   async function readReplicas(deploymentId: string) {
     const database = openDatabase({
       url: servers.databaseUrl,
-      logger: createLogger('silent', 'test'),
+      logger,
       timeoutMs: 10_000,
     });
     try {

@@ -12,9 +12,9 @@ import { defineLargeJson } from '../../../api/server/request-body.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 import type { WorkspaceCaller } from '../../../pipelines/tenants/caller.ts';
+import { logger } from '../../silent-logger.ts';
 
 let server: FastifyInstance | undefined;
 afterEach(() => server?.close());
@@ -55,7 +55,7 @@ async function start(handler?: Handler) {
   server = await buildServer({
     config,
     services,
-    logger: createLogger('silent', 'test'),
+    logger,
     operations: [operation],
   });
   await server.listen({ port: 0, host: '127.0.0.1' });

@@ -9,7 +9,7 @@ import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { logger } from '../../silent-logger.ts';
 
 const open = { public: true, tenantScope: 'none' } as const;
 const base = { tag: 'test', summary: 'test', access: open };
@@ -112,7 +112,7 @@ async function start(config: Partial<Config> = {}): Promise<FastifyInstance> {
   const server = await buildServer({
     config: { ...loadConfig({}).config, ...config },
     services: {} as Services,
-    logger: createLogger('silent', 'test'),
+    logger,
     operations: toys,
   });
   started.push(server);

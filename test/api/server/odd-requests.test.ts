@@ -7,7 +7,7 @@ import { mainApi } from '../../../api/server/api-form.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { logger } from '../../silent-logger.ts';
 
 const { config } = loadConfig({});
 
@@ -17,7 +17,6 @@ describe.each([
 ])('$name', ({ operations, form }) => {
   let server: FastifyInstance;
   beforeAll(async () => {
-    const logger = createLogger('silent', 'test');
     server = await buildServer({ config, services: {} as Services, logger, operations, form });
   });
   afterAll(() => server.close());

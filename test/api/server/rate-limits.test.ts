@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest';
 import { openRateLimiter } from '../../../infra/rate-limit/rate-limiter.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { stackPart } from '../../engines/stack.ts';
+import { logger } from '../../silent-logger.ts';
 import { type ApiUnderTest, addKey, addOrganization, startApi } from '../start-api.ts';
 
 let api: ApiUnderTest;
@@ -45,7 +45,6 @@ test.for(['Postgres', 'Redis'] as const)('shares counts between processes in %s'
   const redisUrl = store === 'Redis' ? stackPart('redis')?.url : undefined;
   if (store === 'Redis' && redisUrl === undefined) return skip('no Redis');
   api = await startApi();
-  const logger = createLogger('silent', 'test');
   const caller = { keyId: crypto.randomUUID(), organizationId: crypto.randomUUID() };
   const processes = [1, 2].map(() => openRateLimiter({ database: api.database, redisUrl, perKey: 20, logger }));
   try {
@@ -69,7 +68,7 @@ test('refuses a client beyond its limit without asking the shared store each tim
       return api.database.query<Row>(...parameters);
     },
   };
-  const limiter = openRateLimiter({ database, perKey: 3, logger: createLogger('silent', 'test') });
+  const limiter = openRateLimiter({ database, perKey: 3, logger });
   const caller = { keyId: crypto.randomUUID(), organizationId: crypto.randomUUID() };
   for (let sent = 0; sent < 500; sent += 1) await limiter.take(caller).catch(() => undefined);
   expect(queries).toBeLessThan(100);
@@ -79,7 +78,7 @@ test('refuses a client beyond its limit without asking the shared store each tim
 test('counts locally in each process if the shared store fails', async () => {
   api = await startApi();
   const database = { query: () => Promise.reject(new Error('unavailable')) };
-  const limiter = openRateLimiter({ database, perKey: 3, logger: createLogger('silent', 'test') });
+  const limiter = openRateLimiter({ database, perKey: 3, logger });
   const caller = { keyId: 'a', organizationId: 'b' };
   const results = await Promise.allSettled(Array.from({ length: 30 }, () => limiter?.take(caller)));
   expect(results.filter(({ status }) => status === 'fulfilled').length).toBeGreaterThanOrEqual(3);

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { startTracing, type Tracing } from '../../../infra/telemetry/tracing/start-tracing.ts';
 import { forSuite } from '../../for-suite.ts';
 import { type ReceivedSpan, type Receiver, startReceiver } from '../../infra/telemetry/tracing/received-spans.ts';
+import { logger } from '../../silent-logger.ts';
 import { addOrganization, startApi } from '../start-api.ts';
 
 const api = forSuite(() => startApi());
@@ -31,7 +31,7 @@ async function trace(environment: Record<string, string> = {}): Promise<void> {
   // The SDK reads the environment of the process.
   for (const [name, value] of Object.entries(environment)) vi.stubEnv(name, value);
   const { config } = loadConfig({ OTEL_EXPORTER_OTLP_ENDPOINT: receiver.collector.origin, ...environment });
-  tracing = await startTracing({ config, role: 'all', version: '1.2.3', logger: createLogger('silent', 'test') });
+  tracing = await startTracing({ config, role: 'all', version: '1.2.3', logger });
 }
 
 /** Returns the received spans after all pending spans are flushed. */

@@ -10,7 +10,7 @@ import { mainApi } from '../../../api/server/api-form.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { logger } from '../../silent-logger.ts';
 
 const { config } = loadConfig({});
 const page = '<!doctype html><title>Runlake</title>';
@@ -22,7 +22,6 @@ const java = 'text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2';
 
 async function start(folder: string): Promise<FastifyInstance> {
   const form = { ...mainApi(config), webFolder: pathToFileURL(`${folder}/`) };
-  const logger = createLogger('silent', 'test');
   return buildServer({ config, services: {} as Services, logger, operations, form });
 }
 

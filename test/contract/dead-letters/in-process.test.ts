@@ -1,14 +1,13 @@
 import { openPostgresDeadLetterQueue } from '../../../infra/event-log/in-process/dead-letter-queue.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { logger } from '../../silent-logger.ts';
 import { deadLettersContract } from './dead-letters-contract.ts';
 
 deadLettersContract('in-process', async () => {
   const stores = await freshStores();
   const { clickhouse, database } = stores;
-  const logger = createLogger('silent', 'test');
   const log = await openInProcessLog({
     clickhouse,
     database,

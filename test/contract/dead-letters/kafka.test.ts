@@ -3,12 +3,12 @@ import { Kafka, logLevel } from 'kafkajs';
 import { describe } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { buildDeadLetterMessage, openKafkaDeadLetterQueue } from '../../../infra/event-log/kafka/dead-letter-queue.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { countReplays } from '../../../pipelines/dead-letters/dead-letter-replays.ts';
 import { topics } from '../../../schemas/topics.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { until } from '../../infra/until.ts';
+import { logger } from '../../silent-logger.ts';
 import { deadLettersContract } from './dead-letters-contract.ts';
 
 const kafkaPart = stackPart('kafka');
@@ -38,7 +38,7 @@ describe.runIf(kafkaPart)('on Kafka', () => {
     const stores = await freshStores();
     const { database } = stores;
     const deadLetters = openKafkaDeadLetterQueue({
-      ...{ config, topics, logger: createLogger('silent', 'test') },
+      ...{ config, topics, logger },
       countReplays: (topic, ranges) => countReplays(database, topic, ranges),
     });
     return {

@@ -2,10 +2,10 @@ import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { buildWirePrefix, prefixBytes } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogBatch, LogRecord } from '../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents, topics } from '../../../schemas/topics.ts';
 import { untilStored } from '../../engines/settling.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { logger } from '../../silent-logger.ts';
 import type { LogUnderTest } from './event-log-contract.ts';
 
 /**
@@ -28,7 +28,6 @@ export async function openInProcess({
       await original.insertBody(insert);
     },
   };
-  const logger = createLogger('silent', 'test');
   const openLog = () => openInProcessLog({ clickhouse, database, topics, partitions: 4, maxPendingBytes, logger });
   const log = await openLog();
   return {

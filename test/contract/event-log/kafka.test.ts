@@ -1,9 +1,9 @@
 import { describe } from 'vitest';
 import { openKafkaDeadLetterQueue } from '../../../infra/event-log/kafka/dead-letter-queue.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { type KafkaServers, kafkaServers, openKafkaUnderTest } from '../../infra/event-log/kafka/kafka-under-test.ts';
+import { logger } from '../../silent-logger.ts';
 import { eventLogContract, type LogUnderTest } from './event-log-contract.ts';
 
 const servers = kafkaServers();
@@ -20,7 +20,7 @@ async function open(): Promise<LogUnderTest> {
         countReplays: async () => 0,
         config: kafka.config,
         topics: [runEvents],
-        logger: createLogger('silent', 'test'),
+        logger,
       });
       try {
         const heads = await deadLetters.list({ topics: [runEvents] }, 100);

@@ -3,14 +3,13 @@ import { createServer } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 import { openTcpProxy, type TcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
-const logger = createLogger('silent', 'test');
 const stores = forSuite(() => freshStores());
 let clickhouse: ClickHouse;
 

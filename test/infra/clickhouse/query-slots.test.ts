@@ -3,9 +3,9 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { QuerySlots } from '../../../infra/clickhouse/query-slots.ts';
 import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { until } from '../until.ts';
 
 const stores = forSuite(() => freshStores());
@@ -13,7 +13,7 @@ let clickhouse: ClickHouse;
 beforeAll(async () => {
   clickhouse = openClickHouse({
     url: stores.clickhouseUrl,
-    logger: createLogger('silent', 'test'),
+    logger,
     timeoutMs: 60_000,
     querySlots: 4,
   });
@@ -70,7 +70,7 @@ it('the default number of slots follows the threads that ClickHouse assigns to a
   const before = clickhouse;
   clickhouse = openClickHouse({
     url: stores.clickhouseUrl,
-    logger: createLogger('silent', 'test'),
+    logger,
     timeoutMs: 60_000,
   });
   const expected = Math.max(4, 2 * threads);

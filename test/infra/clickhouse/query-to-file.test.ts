@@ -6,13 +6,12 @@ import { parquetReadObjects } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
-const logger = createLogger('silent', 'test');
 let stores: FreshStores;
 let clickhouse: ClickHouse;
 let folder: string;

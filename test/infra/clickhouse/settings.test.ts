@@ -3,9 +3,9 @@ import { createServer, request } from 'node:http';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { buildLayoutSettings, profiles } from '../../../infra/clickhouse/settings.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 
 const stores = forSuite(() => freshStores());
@@ -100,7 +100,7 @@ describe('settings of the server for its users are overridden', () => {
     });
     const url = new URL(pathname, `http://127.0.0.1:${await listenOnLoopback(proxy)}`);
     Object.assign(url, { username, password });
-    const own = openClickHouse({ url: url.href, logger: createLogger('silent', 'test'), timeoutMs: 10_000 });
+    const own = openClickHouse({ url: url.href, logger, timeoutMs: 10_000 });
     try {
       return await use(own);
     } finally {

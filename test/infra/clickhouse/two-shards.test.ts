@@ -8,7 +8,6 @@ import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/clien
 import { readLayout } from '../../../infra/clickhouse/layout.ts';
 import { migrate } from '../../../infra/migrations/migrate.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { findChunk } from '../../../pipelines/exports/chunk-reader.ts';
 import { countMembers } from '../../../pipelines/exports/members.ts';
 import { nilUuid, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
@@ -38,10 +37,10 @@ import {
   runEvent,
   tenantId,
 } from '../../pipelines/runs/run-events.ts';
+import { logger } from '../../silent-logger.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'runlake-shards-'));
-const logger = createLogger('silent', 'test');
 let shards: DedicatedShards;
 let single: FreshStores;
 let both: FreshStores;

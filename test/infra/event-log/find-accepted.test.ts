@@ -1,17 +1,16 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { requireStored } from '../../../infra/event-log/find-accepted.ts';
 import { type InProcessLog, openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { feedbackEvents, topics } from '../../../schemas/topics.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 
 const stores = forSuite(() => freshStores());
 /** No sink stores its events. */
 let log: InProcessLog;
 beforeAll(async () => {
   const { clickhouse, database } = stores;
-  const logger = createLogger('silent', 'test');
   log = await openInProcessLog({ clickhouse, database, topics, partitions: 1, maxPendingBytes: 1_000_000, logger });
 });
 afterAll(async () => {

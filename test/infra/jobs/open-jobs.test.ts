@@ -7,16 +7,15 @@ import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Jobs } from '../../../infra/jobs/jobs.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { childProcessOptions } from '../../engines/child-of-suite.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { deferred } from '../deferred.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 import { until } from '../until.ts';
 import { testCatalogue } from './test-catalogue.ts';
 
-const logger = createLogger('silent', 'test');
 /** Address of the Redis with the queues, if the suite runs on the native stack. */
 let redisUrl: string | undefined;
 const stores = forSuite(() => freshStores({ migrated: false }));

@@ -1,14 +1,15 @@
 /** Queues in a Redis that is killed while workers use it. */
+
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Jobs } from '../../../infra/jobs/jobs.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type DedicatedServer, startDedicatedServer } from '../../crash/own-server.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+import { logger } from '../../silent-logger.ts';
 import { deferred } from '../deferred.ts';
 import { askPostgres } from '../embedded/processes.ts';
 import { until } from '../until.ts';
@@ -24,7 +25,6 @@ describe.runIf(stackPart('redis'))('a Redis that is killed and restarted', () =>
   let jobs: Jobs<typeof testCatalogue>;
   beforeEach(async () => {
     [stores, redis] = await Promise.all([freshStores(), startDedicatedServer('redis')]);
-    const logger = createLogger('silent', 'test');
     const { databaseUrl } = stores;
     jobs = await openJobs({ databaseUrl, config: { redisUrl: redis.values.url }, logger, catalogue: testCatalogue });
   });

@@ -4,10 +4,9 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { checkMigrations, type MigrationFolders, migrate } from '../../../infra/migrations/migrate.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { logger } from '../../silent-logger.ts';
 
-const logger = createLogger('silent', 'test');
 const opened: FreshStores[] = [];
 afterEach(async () => {
   for (const stores of opened.splice(0)) await stores.close();

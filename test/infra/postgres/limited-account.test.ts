@@ -4,11 +4,11 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openLimitedAccount } from '../../../infra/postgres/limited-account.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { LeasedSaver } from '../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { openWorkerAccount } from '../../../pipelines/agents/workers/front/graph-isolation.ts';
 import { addDeployment } from '../../agents/add-deployment.ts';
 import { openThreads, type Threads } from '../../pipelines/agents/checkpoints/threads.ts';
+import { logger } from '../../silent-logger.ts';
 import { until } from '../until.ts';
 
 let threads: Threads;
@@ -25,7 +25,6 @@ afterAll(async () => {
   await threads?.close();
 });
 
-const logger = createLogger('silent', 'test');
 const accounts = async () =>
   (
     await threads.database.query<{ rolname: string }>('SELECT rolname FROM pg_roles WHERE starts_with(rolname, $1)', [

@@ -4,14 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { listen } from '../../../infra/postgres/listen.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 
 const stores = forSuite(() => freshStores({ migrated: false }));
 
-const logger = createLogger('silent', 'test');
 const notify = (channel: string, payload: string) =>
   stores.database.query('SELECT pg_notify($1, $2)', [channel, payload]);
 const listeners = () =>

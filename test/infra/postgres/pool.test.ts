@@ -2,14 +2,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { getViolatedConstraint } from '../../../infra/postgres/database-error.ts';
 import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
-import { createLogger, type Logger } from '../../../infra/telemetry/logger.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { deferred } from '../deferred.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
-const logger = createLogger('silent', 'test');
 const stores = forSuite(() => freshStores());
 let database: Database;
 

@@ -1,15 +1,14 @@
 import { expect, test } from 'vitest';
 import { acquireSessionLock } from '../../../infra/postgres/session-lock.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
 const stores = forSuite(() => freshStores({ migrated: false }));
 
-const take = (key: number, url = stores.databaseUrl) =>
-  acquireSessionLock({ url, key, logger: createLogger('silent', 'test'), waitMs: 300 });
+const take = (key: number, url = stores.databaseUrl) => acquireSessionLock({ url, key, logger, waitMs: 300 });
 const holders = (key: number) =>
   stores.database.query<{ pid: number }>(
     `SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database

@@ -1,15 +1,14 @@
 import { createServer } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import {
   type HealthCheck,
   startTelemetryServer,
   type TelemetryServer,
 } from '../../../infra/telemetry/telemetry-server.ts';
+import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 
-const logger = createLogger('silent', 'test');
 let server: TelemetryServer | undefined;
 afterEach(async () => {
   await server?.close();

@@ -5,14 +5,13 @@ import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { acquireSessionLock } from '../../../infra/postgres/session-lock.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { authorityFile, otherAuthorityFile } from './certificates.ts';
 import { openTlsProxy, type TlsProxy } from './tls-proxy.ts';
 
-const logger = createLogger('silent', 'test');
 const timeoutMs = 10_000;
 const own = readTrustedAuthorities({ tlsCaFile: authorityFile });
 const other = readTrustedAuthorities({ tlsCaFile: otherAuthorityFile });

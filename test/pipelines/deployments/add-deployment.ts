@@ -2,12 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createDeployment, type NewDeployment } from '../../../pipelines/deployments/write-deployment.ts';
 import { createProjectResolver } from '../../../pipelines/projects/resolve-project.ts';
 import { createSecretSealer } from '../../../pipelines/tenants/secrets.ts';
 import { addOrganization, type OrganizationUnderTest } from '../../api/start-api.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { logger } from '../../silent-logger.ts';
 
 /** A database with an organisation, and what the functions of deployments need. The driver runs images. */
 export async function openDeployments(overrides: Partial<Config> = {}) {
@@ -20,7 +20,7 @@ export async function openDeployments(overrides: Partial<Config> = {}) {
     database,
     clickhouse,
     config,
-    logger: createLogger('silent', 'test'),
+    logger,
     projects: createProjectResolver(database, config.maxProjects),
     secretSealer: createSecretSealer(config, 'key of the tests'),
   };

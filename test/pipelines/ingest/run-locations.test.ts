@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { v7 as uuidv7 } from 'uuid';
 import { expect, it } from 'vitest';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { readSourceRuns } from '../../../pipelines/datasets/source-runs.ts';
 import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
 import { RunLocations } from '../../../pipelines/ingest/accept/run-locations.ts';
@@ -11,6 +10,7 @@ import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
 import { runEvents, topics } from '../../../schemas/topics.ts';
 import { addOrganization, startApi } from '../../api/start-api.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 
 const api = forSuite(() => startApi());
 const owner = forSuite(() => addOrganization(api.database, 'owner'));
@@ -92,7 +92,6 @@ it('a run that was accepted and is not stored yet is no unknown run: its client 
   const [workspaceId] = owner.workspaceIds;
   const sender = { workspaceId, userId: owner.userId, keyId: randomUUID() };
   // The log of a process whose sink does not store anything.
-  const logger = createLogger('silent', 'test');
   const options = { clickhouse, database: api.database, topics, partitions: 1, maxPendingBytes: 1_000_000, logger };
   const log = await openInProcessLog(options);
   const restarted = {

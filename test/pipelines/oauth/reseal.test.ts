@@ -1,17 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { resealColumns } from '../../../infra/sealing/reseal.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { identifySecret, sealedClientSecretColumn } from '../../../pipelines/oauth/provider.ts';
 import { identifyToken, sealedOAuthTokenColumns } from '../../../pipelines/oauth/token.ts';
 import { createSecretSealer } from '../../../pipelines/tenants/secrets.ts';
 import { addOrganization } from '../../api/start-api.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 
 const stores = forSuite(() => freshStores());
 const acme = forSuite(() => addOrganization(stores.database, 'acme'));
-const logger = createLogger('silent', 'test');
 
 const createSealer = (secretKey: string, formerSecretKeys?: string) =>
   createSecretSealer({ formerSecretKeys }, secretKey);

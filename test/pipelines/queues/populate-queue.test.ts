@@ -4,7 +4,6 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
 import { createPopulatedQueue, populateQueue } from '../../../pipelines/queues/queue-items.ts';
 import { runEvents, topics } from '../../../schemas/topics.ts';
@@ -12,6 +11,7 @@ import { addOrganization, startApi } from '../../api/start-api.ts';
 import { untilStored } from '../../engines/settling.ts';
 import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../../infra/deferred.ts';
+import { logger } from '../../silent-logger.ts';
 import { noExtras } from '../runs/reading.ts';
 
 const api = forSuite(() => startApi());
@@ -26,7 +26,6 @@ beforeAll(async () => {
   [workspaceId] = owner.workspaceIds;
   datasetId = (await ask('/datasets', { name: 'reviewed' })).id;
   const stores = { clickhouse: api.services.clickhouse, database: api.database };
-  const logger = createLogger('silent', 'test');
   log = await openInProcessLog({ ...stores, topics, partitions: 1, maxPendingBytes: 1_000_000, logger });
   const limits = { rows: 1, bytes: 1 };
   await log.subscribe({ topic: runEvents, group: 'test', limits, handle: () => storing.promise });

@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { type Authenticator, createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { revokeKey } from '../../../pipelines/tenants/keys.ts';
 import { createWorkspace } from '../../../pipelines/tenants/workspaces.ts';
 import { addKey, addOrganization } from '../../api/start-api.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 
 const stores = forSuite(() => freshStores());
 const acme = forSuite(() => addOrganization(stores.database, 'acme'));
@@ -13,7 +13,7 @@ const other = forSuite(() => addOrganization(stores.database, 'other'));
 const open: Authenticator[] = [];
 
 function authenticator(): Authenticator {
-  const made = createAuthenticator({ database: stores.database, logger: createLogger('silent', 'test') });
+  const made = createAuthenticator({ database: stores.database, logger });
   open.push(made);
   return made;
 }
@@ -123,7 +123,7 @@ describe('the key of a request', () => {
   it('records its use at most once a minute', async () => {
     const key = await addKey(owner());
     const used = async () => {
-      const mine = createAuthenticator({ database: stores.database, logger: createLogger('silent', 'test') });
+      const mine = createAuthenticator({ database: stores.database, logger });
       const { keyId } = await mine.authenticate({ key });
       await mine.close();
       const [row] = await stores.database.query<{ at: string }>(

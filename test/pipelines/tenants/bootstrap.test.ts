@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
 import { bootstrap } from '../../../pipelines/tenants/bootstrap.ts';
 import { deriveHandle } from '../../../pipelines/tenants/organizations.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { logger } from '../../silent-logger.ts';
 
 const { config } = loadConfig({});
 const chosenKey = 'a-key-that-the-operator-chose';
@@ -16,7 +16,7 @@ beforeEach(async () => {
 afterEach(() => stores.close());
 
 async function authenticateKey(key: string) {
-  const authenticator = createAuthenticator({ database: stores.database, logger: createLogger('silent', 'test') });
+  const authenticator = createAuthenticator({ database: stores.database, logger });
   try {
     return await authenticator.authenticate({ key });
   } finally {

@@ -1,14 +1,13 @@
 import { expect, it } from 'vitest';
 import { resealColumns } from '../../../infra/sealing/reseal.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { changeSecrets, createSecretSealer, sealedSecretColumn } from '../../../pipelines/tenants/secrets.ts';
 import { addOrganization } from '../../api/start-api.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 
 const stores = forSuite(() => freshStores());
 const acme = forSuite(() => addOrganization(stores.database, 'acme'));
-const logger = createLogger('silent', 'test');
 
 const deps = (secretKey: string, formerSecretKeys?: string) => ({
   database: stores.database,

@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { oldestDirtyHourAge, readOldestDirtyHourAge } from '../../../../pipelines/usage/rollup.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
+import { logger } from '../../../silent-logger.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi());
@@ -73,7 +73,7 @@ it('a run is counted in the metrics of every step', async () => {
 it('an unavailable store omits only its own gauge', async () => {
   const unavailable = openDatabase({
     url: 'postgres://nobody:nothing@127.0.0.1:1/gone',
-    logger: createLogger('silent', 'test'),
+    logger,
     timeoutMs: 500,
   });
   const end = oldestDirtyHourAge.setReader(() => readOldestDirtyHourAge(unavailable), 0);

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { logger } from '../../../silent-logger.ts';
 import { startRunsApi } from './runs.fixture.ts';
 
 const runs = forSuite(() => startRunsApi());
@@ -229,7 +229,7 @@ it('responds 503 with retry if ClickHouse is unavailable', async () => {
   // Nothing listens on port 1.
   const down = openClickHouse({
     url: 'http://nobody@127.0.0.1:1/none',
-    logger: createLogger('silent', 'test'),
+    logger,
     timeoutMs: 1_000,
   });
   Object.assign(services, { clickhouse: down });

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { PartitionDelivery } from '../../../../infra/event-log/in-process/partition-delivery.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { logger } from '../../../silent-logger.ts';
 import { until } from '../../until.ts';
 
 /** Events of a request, each with a value of ten bytes. */
@@ -18,7 +18,7 @@ function startDelivery(limits: { rows: number; bytes: number }) {
   let failures = 0;
   const delivery = new PartitionDelivery({
     partition: 0,
-    logger: createLogger('silent', 'test'),
+    logger,
     onProgress: () => {},
   });
   delivery.subscribe({

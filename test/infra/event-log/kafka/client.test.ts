@@ -1,4 +1,5 @@
 /** TLS and SASL on a real broker that requires them: correct settings work, wrong ones are reported. */
+
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { explainPart } from '../../../../api/command-line/explain-part.ts';
@@ -9,8 +10,8 @@ import { buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { inspectKafka } from '../../../../infra/event-log/kafka/health.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { logger } from '../../../silent-logger.ts';
 import { authorityFile, otherAuthorityFile } from '../../tls/certificates.ts';
 import { until } from '../../until.ts';
 import { type GuardedBroker, guardedUser, type Listener, startGuardedBroker } from './guarded-broker.ts';
@@ -23,7 +24,6 @@ type BrokerSecurity = Partial<
 >;
 
 const servers = kafkaServers();
-const logger = createLogger('silent', 'test');
 const tlsSecurity: BrokerSecurity = { kafkaTls: true, tlsCaFile: authorityFile };
 const plain: BrokerSecurity = { ...guardedUser, kafkaSaslMechanism: 'plain' };
 const scram256: BrokerSecurity = { ...guardedUser, kafkaSaslMechanism: 'scram-sha-256' };

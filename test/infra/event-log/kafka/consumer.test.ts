@@ -4,11 +4,11 @@ import type { Subscription } from '../../../../infra/event-log/event-log.ts';
 import { KafkaAdmin } from '../../../../infra/event-log/kafka/client.ts';
 import { GroupConsumer } from '../../../../infra/event-log/kafka/consumer.ts';
 import { ByteBudget } from '../../../../infra/event-log/kafka/record-buffer.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { freshStores } from '../../../engines/stores.ts';
 import { json, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { logger } from '../../../silent-logger.ts';
 import { deferred } from '../../deferred.ts';
 import { until } from '../../until.ts';
 import { type KafkaServers, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
@@ -106,7 +106,6 @@ describe.runIf(servers)('members join and leave the group while events are store
 async function openConsumer(kafkaPartitions: number, handle: Subscription['handle'], Client = KafkaAdmin) {
   const kafka = await openKafkaUnderTest(servers as KafkaServers, { kafkaPartitions });
   await kafka.open({}, [runEvents]);
-  const logger = createLogger('silent', 'test');
   const admin = new Client(kafka.config, logger);
   const budget = new ByteBudget(1);
   const group = `${kafka.config.kafkaTopicPrefix}budget`;

@@ -1,11 +1,12 @@
 /** Offsets that are missing in what the Kafka client fetches. */
+
 import type { KafkaMessage } from 'kafkajs';
 import { expect, test } from 'vitest';
 import { PartitionConsumer } from '../../../../infra/event-log/kafka/partition-consumer.ts';
 import { ByteBudget } from '../../../../infra/event-log/kafka/record-buffer.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { logger } from '../../../silent-logger.ts';
 import { until } from '../../until.ts';
 
 const message = (offset: number): KafkaMessage => ({
@@ -32,7 +33,7 @@ function startConsumer(topicName: string) {
     partition: 0,
     predecessor: Promise.resolve(),
     budget: new ByteBudget(1_000_000),
-    logger: createLogger('silent', 'test'),
+    logger,
     brokers: undefined,
     seek: (offset) => void seeks.push(offset),
     onBatchTaken: () => {},

@@ -3,16 +3,15 @@ import { buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import { getSinkGroup, type LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { inspectKafka } from '../../../../infra/event-log/kafka/health.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { feedbackEvents, runEvents } from '../../../../schemas/topics.ts';
 import { runEvent } from '../../../pipelines/runs/run-events.ts';
+import { logger } from '../../../silent-logger.ts';
 import { openTcpProxy } from '../../tcp-proxy.ts';
 import { until } from '../../until.ts';
 import { type KafkaServers, type KafkaUnderTest, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
 import { logged } from './sink-on-kafka.ts';
 
 const servers = kafkaServers();
-const logger = createLogger('silent', 'test');
 
 describe.runIf(servers)('Kafka and the registry when the log opens', () => {
   let kafka: KafkaUnderTest;

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { findFreePorts } from '../../../../infra/embedded/free-port.ts';
 import type { EngineProcess } from '../../../../infra/embedded/supervise-engine.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { logger } from '../../../silent-logger.ts';
 import { kafka } from '../../../stack/parts/kafka.ts';
 import { loadStackSettings } from '../../../stack/stack-settings.ts';
 import { openTools } from '../../../stack/tools.ts';
@@ -37,7 +37,7 @@ export async function startDedicatedBroker(): Promise<DedicatedBroker> {
     ports,
     secret: () => 'abcdefghijklmnopqrstuvwxyz',
     log: () => {},
-    logger: createLogger('silent', 'test'),
+    logger,
   };
   let running: EngineProcess | undefined = await kafka.launch(options);
   const signal = (name: NodeJS.Signals) => process.kill(readPid(folder), name);

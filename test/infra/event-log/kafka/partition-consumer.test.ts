@@ -5,12 +5,12 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
 import { openKafkaDeadLetterQueue } from '../../../../infra/event-log/kafka/dead-letter-queue.ts';
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { childProcessOptions } from '../../../engines/child-of-suite.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
 import { json, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { logger } from '../../../silent-logger.ts';
 import { until } from '../../until.ts';
 import { type KafkaServers, type KafkaUnderTest, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
 import type { StallingSink } from './sink-and-stall.fixture.ts';
@@ -168,7 +168,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
       countReplays: async () => 0,
       config: kafka.config,
       topics: [runEvents],
-      logger: createLogger('silent', 'test'),
+      logger,
     });
     const heads = await deadLetters.list({ topics: [runEvents] }, 10);
     expect(heads.map(({ offset, step }) => [offset, step]).sort()).toEqual([
@@ -211,7 +211,7 @@ describe.runIf(servers)('the sink on Kafka', () => {
       countReplays: async () => 0,
       config: kafka.config,
       topics: [runEvents],
-      logger: createLogger('silent', 'test'),
+      logger,
     });
     try {
       const heads = await deadLetters.list({ topics: [runEvents] }, 10);

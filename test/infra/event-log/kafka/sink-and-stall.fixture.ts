@@ -2,12 +2,13 @@
  * A sink that stops at a step of its first insert of runs and reports that to its parent. It then waits to be killed, or for a
  * message to continue. Argument: JSON with the log's configuration, the stores' addresses and the step.
  */
+
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { logger } from '../../../silent-logger.ts';
 import { startKafkaSink } from './sink-on-kafka.ts';
 
 export interface StallingSink {
@@ -18,7 +19,6 @@ export interface StallingSink {
 }
 
 const { config, clickhouseUrl, databaseUrl, stallsAt } = JSON.parse(process.argv[2] ?? '') as StallingSink;
-const logger = createLogger('silent', 'test');
 const log = await openKafkaLog({ config, topics: [runEvents], logger });
 const clickhouse = openClickHouse({ url: clickhouseUrl, logger, timeoutMs: 30_000 });
 const database = openDatabase({ url: databaseUrl, logger, timeoutMs: 30_000 });

@@ -3,11 +3,11 @@ import { loadConfig } from '../../../../infra/config/load.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import type { EventLog, LogMessage } from '../../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { framed } from '../../../pipelines/ingest/sink/sink-under-test.ts';
+import { logger } from '../../../silent-logger.ts';
 
 /** Replaces an insert; `real` executes the original insert. */
 export type InsertReplacement = (insert: InsertBody, real: () => Promise<void>) => Promise<void>;
@@ -37,7 +37,6 @@ export async function startKafkaSink(
     },
   };
   const { log, database } = parts;
-  const logger = createLogger('silent', 'test');
   const sink = new Sink({
     log,
     clickhouse,

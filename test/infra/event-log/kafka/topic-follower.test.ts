@@ -2,14 +2,13 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { KafkaAdmin } from '../../../../infra/event-log/kafka/client.ts';
 import { openKafkaFollower } from '../../../../infra/event-log/kafka/topic-follower.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { logger } from '../../../silent-logger.ts';
 import { until } from '../../until.ts';
 import { type KafkaServers, kafkaServers, openKafkaUnderTest } from './kafka-under-test.ts';
 
 const servers = kafkaServers();
-const logger = createLogger('silent', 'test');
 
 describe.runIf(servers)('TopicFollower', () => {
   const under = forSuite(() => openKafkaUnderTest(servers as KafkaServers));

@@ -11,11 +11,10 @@ import { loadConfig } from '../../../../infra/config/load.ts';
 import { toKafkaError } from '../../../../infra/event-log/kafka/client.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
 import { ensureTopics } from '../../../../infra/event-log/kafka/topics.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
+import { logger } from '../../../silent-logger.ts';
 import { listenOnLoopback } from '../../listen-on-loopback.ts';
 
-const logger = createLogger('silent', 'test');
 const { config } = loadConfig({});
 
 const brokerError = (type: string) =>

@@ -2,13 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { expireDeferredEvents } from '../../../../pipelines/ingest/expire-deferred-events.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { claimDeferredEvents, deferEvents } from '../../../../pipelines/ingest/sink/deferred-events.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { freshStores } from '../../../engines/stores.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { logger } from '../../../silent-logger.ts';
 import { json, runEvent, tenantId } from '../../runs/run-events.ts';
 import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 import { unknownSchemaId } from './poison-cases.ts';
@@ -155,7 +155,7 @@ describe('many large deferred events', () => {
   test('expire in slices of bounded size', async () => {
     const { database } = under.stores;
     await database.query("UPDATE deferred_events SET deferred_at = now() - interval '25 hours'");
-    const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
+    const deps = { log: under.log, database, logger };
     expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(children.length + 2);
     expect(await countDeferred()).toBe(0);
     expect(largest).toBeGreaterThan(mebibyte);

@@ -9,10 +9,10 @@ import {
   type Subscription,
 } from '../../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { topics as allTopics, type Topic } from '../../../../schemas/topics.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { logger } from '../../../silent-logger.ts';
 
 export interface ManualSink {
   readonly stores: FreshStores;
@@ -40,7 +40,6 @@ export async function openDrivenSink(options: ManualSinkOptions = {}): Promise<M
   const { config = {}, topics = allTopics, schemas = {} } = options;
   const stores = options.stores ?? (await freshStores());
   const { clickhouse: stored, database } = stores;
-  const logger = createLogger('silent', 'test');
   const real = await openInProcessLog({
     clickhouse: stored,
     database,

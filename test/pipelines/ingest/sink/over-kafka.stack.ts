@@ -5,7 +5,6 @@ import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import type { DeadLetterRecord } from '../../../../infra/event-log/event-log.ts';
 import { openKafkaDeadLetterQueue } from '../../../../infra/event-log/kafka/dead-letter-queue.ts';
 import type { KafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { eventVersionsInsert } from '../../../../pipelines/ingest/sink/event-versions.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
@@ -20,6 +19,7 @@ import {
   openKafkaUnderTest,
 } from '../../../infra/event-log/kafka/kafka-under-test.ts';
 import { until } from '../../../infra/until.ts';
+import { logger } from '../../../silent-logger.ts';
 import { deriveUuid, json, noonMicros, runEvent } from '../../runs/run-events.ts';
 import { deploymentId, streamEvent, streamMessage } from '../../streams/stream-events.ts';
 import { garbled, poisonCases, unknownSchemaId } from './poison-cases.ts';
@@ -28,7 +28,6 @@ import { addWeather, framed, toLogMessage } from './sink-under-test.ts';
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 });
 
 const servers = kafkaServers();
-const logger = createLogger('silent', 'test');
 const timeoutMs = 90_000;
 
 describe.runIf(servers)('the sink over Kafka', () => {

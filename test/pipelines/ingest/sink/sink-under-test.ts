@@ -9,12 +9,12 @@ import {
   type Subscription,
 } from '../../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { encodeRunEvent, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { runEvents, type Topic, topics } from '../../../../schemas/topics.ts';
 import { addColumns, runOnEveryServer } from '../../../engines/on-stored-table.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { logger } from '../../../silent-logger.ts';
 import { overrideLog } from './driven-sink.ts';
 
 export interface SinkUnderTest {
@@ -42,7 +42,6 @@ const defaults = { ...loadConfig({}).config, maxRunAgeDays: 3_000 };
 export async function openSink(config: Partial<Config> = {}, stores?: FreshStores): Promise<SinkUnderTest> {
   const own = stores ?? (await freshStores());
   const { database } = own;
-  const logger = createLogger('silent', 'test');
   const inserts: InsertBody[] = [];
   let around: ((insert: () => Promise<void>) => Promise<void>) | undefined;
   const clickhouse: ClickHouse = {

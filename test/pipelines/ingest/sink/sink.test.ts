@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { expireDeferredEvents } from '../../../../pipelines/ingest/expire-deferred-events.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { deadLetters } from '../../../../pipelines/ingest/sink/sink-metrics.ts';
 import { runOnEveryServer, runOnStoredTable } from '../../../engines/on-stored-table.ts';
+import { logger } from '../../../silent-logger.ts';
 import { json, noonMicros, otherProjectId, projectId, runEvent } from '../../runs/run-events.ts';
 import { framed, openSink, type SinkUnderTest } from './sink-under-test.ts';
 
@@ -125,7 +125,7 @@ describe('deferred events of a trace', () => {
     await under.publish(old);
     await database.query("UPDATE deferred_events SET deferred_at = now() - interval '25 hours'");
     await under.publish(patchOf(runEvent()));
-    const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
+    const deps = { log: under.log, database, logger };
     const dead = await expiredDeferredEvents();
     expect(await expireDeferredEvents(deps, { hours: 24 })).toBe(1);
     expect(await expiredDeferredEvents()).toBe(dead + 1);
@@ -142,7 +142,7 @@ describe('deferred events of a trace', () => {
     const before = await expiredDeferredEvents();
     await under.publish(patchOf(late));
     await database.query("UPDATE deferred_events SET deferred_at = now() - interval '25 hours'");
-    const deps = { log: under.log, database, logger: createLogger('silent', 'test') };
+    const deps = { log: under.log, database, logger };
     under.aroundNextInsert(async (insertRun) => {
       await insertRun();
       under.aroundNextInsert(async (insertDeferred) => {
