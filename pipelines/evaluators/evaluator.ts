@@ -20,11 +20,7 @@ import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 
 /** Limit on the number of evaluators in an organisation. */
-const evaluatorLimit = {
-  max: 1_000,
-  countSql: countInWorkspaces('evaluators'),
-  what: 'evaluators',
-};
+const evaluatorLimit = { max: 1_000, countSql: countInWorkspaces('evaluators'), what: 'evaluators' };
 
 export const evaluatorTypes = ['llm', 'code'] as const;
 export type EvaluatorType = (typeof evaluatorTypes)[number];

@@ -15,11 +15,7 @@ import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import type { FeedbackEvent } from './feedback-event.ts';
 
 /** Limit on the number of feedback configs in an organisation. */
-const configLimit = {
-  max: 10_000,
-  countSql: countInWorkspaces('feedback_configs'),
-  what: 'feedback configs',
-};
+const configLimit = { max: 10_000, countSql: countInWorkspaces('feedback_configs'), what: 'feedback configs' };
 
 export const configTypes = ['continuous', 'categorical', 'freeform'] as const;
 

@@ -141,13 +141,6 @@ async function storeGrant(deps: OAuthDeps, tx: Sql, pending: PendingAuthenticati
     pending.id,
     id,
   ]);
-  await enforceLimit(
-    tx,
-    { workspaceId },
-    {
-      max: deps.limits.maxOAuthTokens,
-      countSql: countInWorkspaces('oauth_tokens'),
-      what: 'OAuth tokens',
-    },
-  );
+  const countSql = countInWorkspaces('oauth_tokens');
+  await enforceLimit(tx, { workspaceId }, { max: deps.limits.maxOAuthTokens, countSql, what: 'OAuth tokens' });
 }

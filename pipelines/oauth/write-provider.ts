@@ -74,12 +74,7 @@ export async function createProvider(
       ],
     );
     if (made === undefined) throw createNameConflict();
-    const max = deps.limits.maxOAuthProviders;
-    const limit = {
-      max,
-      countSql: countProvidersSql,
-      what: 'OAuth providers',
-    };
+    const limit = { max: deps.limits.maxOAuthProviders, countSql: countProvidersSql, what: 'OAuth providers' };
     await enforceLimit(tx, { organizationId }, limit);
     return made;
   });

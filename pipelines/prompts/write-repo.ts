@@ -17,11 +17,7 @@ import {
 } from './repo.ts';
 
 /** Limit on the number of repos of an organisation. */
-const repoLimit = {
-  max: 10_000,
-  countSql: countInWorkspaces('repos'),
-  what: 'prompts, agents and skills',
-};
+const repoLimit = { max: 10_000, countSql: countInWorkspaces('repos'), what: 'prompts, agents and skills' };
 
 interface NewRepo {
   readonly handle: string;

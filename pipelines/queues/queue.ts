@@ -26,11 +26,7 @@ import {
 } from './rubric.ts';
 
 /** Limit on the number of annotation queues of an organisation. */
-const queueLimit = {
-  max: 1_000,
-  countSql: countInWorkspaces('annotation_queues'),
-  what: 'annotation queues',
-};
+const queueLimit = { max: 1_000, countSql: countInWorkspaces('annotation_queues'), what: 'annotation queues' };
 
 /** Fields of a queue that requests set. */
 export interface QueueFields {
