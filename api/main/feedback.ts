@@ -15,6 +15,7 @@ import {
 } from '../../pipelines/feedback/write-feedback.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, jsonMediaType, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { requireJson, withBody } from '../server/request-body.ts';
@@ -246,8 +247,7 @@ const Query = Type.Object({
   min_created_at: Type.Optional(Timestamp()),
   max_created_at: Type.Optional(Timestamp()),
   include_user_names: includeUserNames,
-  limit: Type.Integer({ minimum: 1, maximum: 100, default: 100 }),
-  offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
+  ...pageParameters,
 });
 
 export const listFeedback = defineOperation({
