@@ -165,7 +165,7 @@ describe('the commands', () => {
           await until('the request', async () => {
             // A transaction would see the activity as it was at its first query.
             const waiting = await database.query(
-              `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'SELECT * FROM (SELECT d.id,%'`,
+              `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'WITH page AS%(SELECT d.id,%'`,
             );
             return waiting.length > 0;
           });
