@@ -77,5 +77,3 @@ export async function openHosts(overrides: Partial<Config>) {
     },
   };
 }
-
-export type HostsUnderTest = Awaited<ReturnType<typeof openHosts>>;
