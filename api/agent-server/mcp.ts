@@ -28,7 +28,8 @@ import {
 import { releaseVersion } from '../server/release.ts';
 import { createRouteNotFoundError } from '../server/unserved-routes.ts';
 import { executeRequestPart } from './access/agent-access.ts';
-import { allowAllRule, type Values } from './access/rules.ts';
+import type { Values } from './access/authorizer.ts';
+import { allowAllRule } from './access/rules.ts';
 import { type AgentInput, type Agents, defineAgentOperation, requireProtocol, runAccess } from './agent-operation.ts';
 import { JsonValue } from './agent-schema.ts';
 import { searchAssistants } from './assistants.ts';

@@ -7,8 +7,7 @@ import { checkNamespace } from '../../pipelines/agents/store/store-item.ts';
 import { deleteItems, putItems } from '../../pipelines/agents/store/write-items.ts';
 import { JsonObject, nullable, optional, Text, Timestamp } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
-import type { Authorizer } from './access/authorizer.ts';
-import type { Values } from './access/rules.ts';
+import type { Authorizer, Values } from './access/authorizer.ts';
 import { defineAgentOperation, readAccess, runAccess } from './agent-operation.ts';
 import { buildJsonResponse, ClosedObject, Limit, Offset, selectFields } from './agent-schema.ts';
 

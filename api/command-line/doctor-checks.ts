@@ -1,12 +1,13 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { type Layout, readLayout, requireServersOfCluster } from '../../infra/clickhouse/layout.ts';
+import { readLayout, requireServersOfCluster } from '../../infra/clickhouse/layout.ts';
 import {
   inspectClickHouseRights,
   readClickHouseClockMs,
   readDiskFreePercent,
 } from '../../infra/clickhouse/server-queries.ts';
+import type { Layout } from '../../infra/clickhouse/settings.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { readLogTail } from '../../infra/embedded/child-program.ts';
 import { findLibrary, readErrorLog } from '../../infra/embedded/clickhouse/server-files.ts';
@@ -20,7 +21,7 @@ import { createLogger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { countUnreplayedDeadLetters } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { inspectUnclaimedRevisions } from '../../pipelines/deployments/claim-revision.ts';
-import { inspectDeletions } from '../../pipelines/retention/change-traces.ts';
+import { inspectDeletions } from '../../pipelines/retention/trace-changes.ts';
 import { topics } from '../../schemas/topics.ts';
 import { type CheckedServer, listEngineLogs, type ServerName } from './explain-part.ts';
 import { requireVersion } from './migrate.ts';

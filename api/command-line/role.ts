@@ -1,14 +1,9 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { readSecretKey } from '../../infra/embedded/data-folder.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { AgentsPart } from './agent-work.ts';
 
 export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents' | 'tools';
-
-/**
- * The part of the agent server that a process runs. `front` serves HTTP and claims no runs; `work` executes runs and
- * serves no HTTP.
- */
-export type AgentsPart = 'both' | 'front' | 'work';
 
 /**
  * Checks that the settings which the role requires are set. Each setting is already validated on its own.

@@ -20,10 +20,11 @@ import { startEmbedded } from '../../infra/embedded/start.ts';
 import { createLogger, type Logger } from '../../infra/telemetry/logger.ts';
 import { startTracing } from '../../infra/telemetry/tracing/start-tracing.ts';
 import { releaseVersion } from '../server/release.ts';
+import type { AgentsPart } from './agent-work.ts';
 import { checkPort, getAgentServerAddress, getApiAddress, toolServerAddress } from './check-port.ts';
 import { stopWithHost } from './follow-host.ts';
 import { openStores, type StoreAddresses } from './open-stores.ts';
-import { type AgentsPart, checkRole, embedsEngines, loadParts, type Role, servesAgents, servesTools } from './role.ts';
+import { checkRole, embedsEngines, loadParts, type Role, servesAgents, servesTools } from './role.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 
 /**

@@ -19,12 +19,13 @@ import { type BootstrapOutcome, bootstrap } from '../../pipelines/tenants/bootst
 import { findOperatorKey, type SignInKey } from '../../pipelines/tenants/sign-in-links.ts';
 import { loopbackOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
+import type { AgentsPart } from './agent-work.ts';
 import { mainApiUrl } from './check-port.ts';
 import { reportStarted, reportToHost, retireForHost } from './follow-host.ts';
 import { prepareStores } from './migrate.ts';
 import { lockDatabase, openEventLog, refuseUnstoredEvents } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
-import type { AgentsPart, LoadedParts, Role } from './role.ts';
+import type { LoadedParts, Role } from './role.ts';
 import type { RoleListener } from './role-listener.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 

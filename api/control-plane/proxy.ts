@@ -16,7 +16,7 @@ import { type ExchangeDeps, exchangeSession } from './exchange-session.ts';
 import { toClientHeaders, toReplicaHeaders } from './proxy-headers.ts';
 import { type KeptBytes, RequestBody } from './request-body.ts';
 import { type ProxiedRequest, ReplicaDispatcher } from './send-to-replica.ts';
-import { openTunnel, routeUpgrades } from './tunnel.ts';
+import { openTunnel, type ProxyTarget, routeUpgrades } from './tunnel.ts';
 
 /** First segment of the paths of deployments. */
 const deploymentsSegment = 'deployments';
@@ -77,19 +77,6 @@ export function createDeploymentProxy(
       }
     },
   };
-}
-
-/** Target of a proxied request. */
-export interface ProxyTarget {
-  readonly slug: string;
-  /** Path of the deployment, without a slash at the end. */
-  readonly prefix: string;
-  /** Path within the deployment. */
-  readonly path: string;
-  /** Query with its question mark, or an empty string. */
-  readonly query: string;
-  /** Ticket that replaces the session of the request. */
-  readonly ticket?: string | undefined;
 }
 
 /** @throws BAD_REQUEST if a segment of the path begins or ends with `..`, or for a backslash, which the plugin refuses. */

@@ -10,9 +10,21 @@ import { type Duplex, pipeline } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
-import type { ProxyTarget } from './proxy.ts';
 import { toClientHeaders, toHandshakeLines, toReplicaHeaders } from './proxy-headers.ts';
 import { isConnectError } from './send-to-replica.ts';
+
+/** Target of a proxied request. */
+export interface ProxyTarget {
+  readonly slug: string;
+  /** Path of the deployment, without a slash at the end. */
+  readonly prefix: string;
+  /** Path within the deployment. */
+  readonly path: string;
+  /** Query with its question mark, or an empty string. */
+  readonly query: string;
+  /** Ticket that replaces the session of the request. */
+  readonly ticket?: string | undefined;
+}
 
 /** Time for a replica to accept or refuse a handshake. */
 const handshakeTimeoutMs = 30_000;

@@ -12,7 +12,7 @@ import {
 import { readFeedbackStatsByRun } from '../../pipelines/feedback/feedback-stats.ts';
 import { toUniqueIds } from '../../pipelines/ingest/run-event/uuid.ts';
 import { parseRunFilter } from '../../pipelines/runs/filter/run-filter.ts';
-import type { ReadDeps } from '../../pipelines/runs/query-runs.ts';
+import type { ReadDeps } from '../../pipelines/runs/locate-run.ts';
 import { selectWithPreviews } from '../../pipelines/runs/run-select.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { jsonMediaType, optional, Text, Uuid } from '../server/formats.ts';

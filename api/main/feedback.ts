@@ -1,13 +1,13 @@
 import { type Static, Type } from 'typebox';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { FeedbackDeps } from '../../pipelines/feedback/feedback-event.ts';
 import { sourceTypes } from '../../pipelines/feedback/feedback-values.ts';
 import {
   type SubmittedFeedback,
   leaveFeedback as storeSubmittedFeedback,
 } from '../../pipelines/feedback/leave-feedback.ts';
 import { getFeedback as readFeedback, listFeedback as readPage } from '../../pipelines/feedback/list-feedback.ts';
+import type { FeedbackDeps } from '../../pipelines/feedback/write-feedback.ts';
 import {
   updateFeedback as changeFeedback,
   deleteFeedback as removeFeedback,

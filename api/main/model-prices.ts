@@ -8,7 +8,7 @@ import {
   deletePrice as removePrice,
   type SentPrice,
 } from '../../pipelines/costs/model-price.ts';
-import { modelKeys } from '../../pipelines/ingest/accept/price-of-run.ts';
+import { modelKeys } from '../../pipelines/costs/price-map.ts';
 import { nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 

@@ -1,7 +1,8 @@
 import { Type } from 'typebox';
 import { Dictionary } from '../../infra/json/dictionary.ts';
 import type { ProjectWithStats } from '../../pipelines/projects/list-by-stats.ts';
-import { parseRunFilter, type RunFilterConditions } from '../../pipelines/runs/filter/run-filter.ts';
+import { parseRunFilter } from '../../pipelines/runs/filter/run-filter.ts';
+import type { RunFilterConditions } from '../../pipelines/runs/filter/sql-terms.ts';
 import type { StatName } from '../../pipelines/runs/stats/stat-names.ts';
 import { JsonObject, nullable, Timestamp, Uuid } from '../server/formats.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';

@@ -2,11 +2,11 @@ import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
+import type { ReadDeps } from '../../pipelines/runs/locate-run.ts';
 import {
   listEnvelope,
   listRuns,
   queryRuns,
-  type ReadDeps,
   readOneRun,
   v1Envelope,
   v2ListEnvelope,

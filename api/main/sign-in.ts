@@ -3,14 +3,13 @@ import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runAsActor } from '../../infra/postgres/actor.ts';
-import { type Caller, toActor } from '../../pipelines/tenants/caller.ts';
+import { type Caller, type SignInSession, toActor } from '../../pipelines/tenants/caller.ts';
 import type { SignInKey } from '../../pipelines/tenants/sign-in-links.ts';
 import {
   endSession,
   findSessionEnd,
   readSessionNames,
   rotateToken,
-  type SignInSession,
   startSession,
 } from '../../pipelines/tenants/sign-in-session.ts';
 import { nullable, Timestamp, Uuid } from '../server/formats.ts';

@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
-import { parseRunFilters, type RunFilterConditions } from '../../pipelines/runs/filter/run-filter.ts';
+import { parseRunFilters } from '../../pipelines/runs/filter/run-filter.ts';
+import type { RunFilterConditions } from '../../pipelines/runs/filter/sql-terms.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { listRuns, queryRuns, v2Envelope, v2ListEnvelope } from '../../pipelines/runs/query-runs.ts';
 import { selectTraceFields, selectV2Fields } from '../../pipelines/runs/run-select.ts';

@@ -3,7 +3,6 @@ import type { FastifyRequest } from 'fastify';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import { type Caller, requirePermission } from '../../pipelines/tenants/caller.ts';
-import type { ApiProfile } from './api-form.ts';
 import type { Access } from './operation.ts';
 import { readSessionCookie, requireCsrfToken } from './session-cookie.ts';
 import { findTicketSession } from './session-ticket.ts';
@@ -27,7 +26,7 @@ export async function identifyCaller(
   request: FastifyRequest,
   access: Access,
   authenticator: Authenticator,
-  api: Pick<ApiProfile, 'workspaceId' | 'acceptsSessions'> = {},
+  api: { readonly workspaceId?: string; readonly acceptsSessions?: true } = {},
 ): Promise<Caller | undefined> {
   if ('public' in access) return undefined;
   const { headers } = request;

@@ -38,3 +38,8 @@ export function toCanonicalUrl(target: string, rootSegments: ReadonlySet<string>
   if (rootSegments.has(first)) return url;
   return toCanonicalPath(path.replace(CONTROL_PLANE, '').replace(PREFIXES, '')) + query;
 }
+
+/** Returns the path of a URL without its query, which may contain secrets. */
+export function stripQuery(url: string): string {
+  return url.split('?', 1)[0] ?? url;
+}

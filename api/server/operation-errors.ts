@@ -1,5 +1,4 @@
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
-import type { ApiTitle } from './openapi.ts';
 import type { Operation } from './operation.ts';
 
 /** Errors that can occur before the operation is known or while the request is still being received. */
@@ -40,7 +39,7 @@ const bodyErrors = ['BAD_REQUEST', 'BODY_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE', '
  */
 export function listErrors(
   operation: Operation,
-  { acceptsSessions }: Pick<ApiTitle, 'acceptsSessions'>,
+  { acceptsSessions }: { readonly acceptsSessions?: true },
 ): readonly ErrorCode[] {
   const { method, access, schema, unsupported, rawBody, servesWhileDraining, errors = [] } = operation;
   const isPublic = 'public' in access;

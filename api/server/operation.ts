@@ -4,6 +4,7 @@ import type { Static, TObject, TSchema } from 'typebox';
 import type { ErrorCode } from '../../infra/errors/catalogue.ts';
 import type { Caller, WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import type { Permission } from '../../pipelines/tenants/permissions.ts';
+import { toCanonicalPath } from './canonical-url.ts';
 import type { Services } from './services.ts';
 
 /**
@@ -180,4 +181,13 @@ export function defineOperation<const A extends Access, const S extends Operatio
   operation: TypedOperation<A, S, Services>,
 ): Operation {
   return operation;
+}
+
+/** Masks parameter names, because routes that differ only in the names of parameters are the same route. */
+export function maskParameters(routePath: string): string {
+  return routePath.replace(/:[^/]+/g, ':id');
+}
+
+export function buildRoutePath(operation: Operation, path: string): string {
+  return operation.mount === 'root' ? path : toCanonicalPath(path);
 }

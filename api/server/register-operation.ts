@@ -5,9 +5,8 @@ import { runAsActor } from '../../infra/postgres/actor.ts';
 import { toActor } from '../../pipelines/tenants/caller.ts';
 import type { Permission } from '../../pipelines/tenants/permissions.ts';
 import type { AuthorisationInput, CustomAccess } from './api-form.ts';
-import { toCanonicalPath } from './canonical-url.ts';
 import { ignoreUnknownNames } from './ignored-fields.ts';
-import { type Access, type Operation, type OperationSchema, RawResponse } from './operation.ts';
+import { type Access, buildRoutePath, type Operation, type OperationSchema, RawResponse } from './operation.ts';
 import { convertQuery, parseQuery } from './query-string.ts';
 
 declare module 'fastify' {
@@ -112,20 +111,6 @@ function buildSocketOptions(operation: Operation, services: object): object {
       serve(socket, { caller, params, query, body, services, request });
     },
   };
-}
-
-/** Returns the path of a URL without its query, which may contain secrets. */
-export function stripQuery(url: string): string {
-  return url.split('?', 1)[0] ?? url;
-}
-
-/** Masks parameter names, because routes that differ only in the names of parameters are the same route. */
-export function maskParameters(routePath: string): string {
-  return routePath.replace(/:[^/]+/g, ':id');
-}
-
-export function buildRoutePath(operation: Operation, path: string): string {
-  return operation.mount === 'root' ? path : toCanonicalPath(path);
 }
 
 function findSuccessStatus({ schema }: Operation): number {

@@ -22,11 +22,11 @@ import type { Caller } from '../../pipelines/tenants/caller.ts';
 import { AccessWatch } from './access-watch.ts';
 import type { ApiProfile } from './api-form.ts';
 import { identifyCaller } from './authentication.ts';
+import { stripQuery } from './canonical-url.ts';
 import { applyCorsHeaders, type CorsPolicy } from './cross-origin.ts';
 import type { Drain } from './drain.ts';
 import { refusalHeader, renderError, retryAfterSeconds, toRunlakeError } from './error-response.ts';
 import type { Operation } from './operation.ts';
-import { stripQuery } from './register-operation.ts';
 import { createRouteNotFoundError } from './unserved-routes.ts';
 
 declare module 'fastify' {

@@ -3,7 +3,8 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { FastifyRequest } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { type SignInSession, sessionLifetimeSeconds } from '../../pipelines/tenants/sign-in-session.ts';
+import type { SignInSession } from '../../pipelines/tenants/caller.ts';
+import { sessionLifetimeSeconds } from '../../pipelines/tenants/sign-in-session.ts';
 
 export const sessionCookieName = 'runlake_session';
 /** Cookie with the state of a sign-in while the browser is at the OpenID Connect provider. */

@@ -5,9 +5,9 @@
 import { readFileSync } from 'node:fs';
 import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { toCanonicalPath } from './canonical-url.ts';
+import { stripQuery, toCanonicalPath } from './canonical-url.ts';
 import type { Operation } from './operation.ts';
-import { buildRoutePath, maskParameters, stripQuery } from './register-operation.ts';
+import { buildRoutePath, maskParameters } from './operation.ts';
 
 export interface Route {
   readonly method: string;

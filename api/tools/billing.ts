@@ -1,5 +1,5 @@
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { exportStatuses } from '../../pipelines/exports/states.ts';
+import { exportStatuses } from '../../pipelines/exports/record.ts';
 import { isUuid } from '../../pipelines/ingest/run-event/uuid.ts';
 import { groupings } from '../../pipelines/usage/report-query.ts';
 import { describeLimit, findProjectId, maxLimit, pick, type StoredRecord } from './find-named.ts';

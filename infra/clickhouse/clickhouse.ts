@@ -1,6 +1,5 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
-import type { Layout } from './layout.ts';
-import type { CommandProfile } from './settings.ts';
+import type { CommandProfile, Layout } from './settings.ts';
 
 /**
  * The ClickHouse client. It has one adapter: ClickHouse over HTTP ({@link openClickHouse} in `client.ts`).

@@ -1,4 +1,4 @@
-import type { Layout } from './layout.ts';
+import type { Layout } from './settings.ts';
 
 /** Age at which the layout is read again, because the number of replicas may have changed. */
 const refreshAgeMs = 60_000;

@@ -8,11 +8,11 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Query } from './clickhouse.ts';
 import { getClickHouseCode, type Statement, toClickHouseError } from './clickhouse-error.ts';
 import { type Connection, type HttpResponse, type RequestBody, readResponse } from './connection.ts';
-import { groupRespondingServers, type Layout, readLayout, toLocalTable } from './layout.ts';
+import { groupRespondingServers, readLayout, toLocalTable } from './layout.ts';
 import { LayoutCache } from './layout-cache.ts';
 import { QuerySlots } from './query-slots.ts';
 import { ServerChoice } from './server-choice.ts';
-import { buildLayoutSettings, isReadProfile, type Profile, profiles } from './settings.ts';
+import { buildLayoutSettings, isReadProfile, type Layout, type Profile, profiles } from './settings.ts';
 
 /** A statement of any kind. */
 export interface StatementRequest extends Omit<Query, 'timeoutMs' | 'signal'> {

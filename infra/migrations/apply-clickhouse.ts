@@ -14,7 +14,7 @@
 
 import { getClickHouseCode } from '../clickhouse/clickhouse-error.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
-import type { Layout } from '../clickhouse/layout.ts';
+import type { Layout } from '../clickhouse/settings.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 import { buildClusterStatements } from './cluster-statements.ts';
 import { computeChecksum, type Migration, toMigrationError } from './load.ts';

@@ -1,6 +1,7 @@
 /** Reads and applies the migrations of all ClickHouse servers. */
 import type { ClickHouse } from '../clickhouse/clickhouse.ts';
-import { type Layout, readLayout, requireServersOfCluster } from '../clickhouse/layout.ts';
+import { readLayout, requireServersOfCluster } from '../clickhouse/layout.ts';
+import type { Layout } from '../clickhouse/settings.ts';
 import { isRunlakeError, runlakeError } from '../errors/runlake-error.ts';
 import { type AppliedClickHouse, applyClickHouse, readAppliedClickHouse } from './apply-clickhouse.ts';
 import type { Migration } from './load.ts';

@@ -1,5 +1,5 @@
-import type { Layout } from '../clickhouse/layout.ts';
 import { toLocalTable } from '../clickhouse/layout.ts';
+import type { Layout } from '../clickhouse/settings.ts';
 import { runlakeError } from '../errors/runlake-error.ts';
 
 /**

@@ -1,6 +1,5 @@
 import type { Sql } from '../../infra/postgres/database.ts';
 import { counter, scrapedGauge } from '../../infra/telemetry/metrics.ts';
-import type { Executor } from './execute/executor.ts';
 import { countUnfinishedRuns } from './runs/read-run.ts';
 import type { WorkerPool } from './workers/front/worker-pool.ts';
 
@@ -26,7 +25,7 @@ const runSlots = scrapedGauge(
 export function reportAgentMetrics(deps: {
   readonly database: Sql;
   readonly deploymentId: string;
-  readonly executor: Pick<Executor, 'running'>;
+  readonly executor: { readonly running: number };
   readonly pool: Pick<WorkerPool, 'freeSlots'>;
 }): () => void {
   const { database, deploymentId, executor, pool } = deps;

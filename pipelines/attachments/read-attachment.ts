@@ -8,7 +8,7 @@ import { reserveTexts, runForTenant } from '../../infra/fairness/tenant-context.
 import type { Database } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { attachmentEvents } from '../../schemas/topics.ts';
-import type { Sender } from '../ingest/accept/accept-drafts.ts';
+import type { Sender } from '../ingest/accept/draft.ts';
 import { isLiveShare } from '../shares/share-tokens.ts';
 import { findOrganizationId } from '../tenants/workspaces.ts';
 import { openAttachmentToken } from './attachment-urls.ts';

@@ -1,7 +1,11 @@
 import { LRUCache } from 'lru-cache';
 import { RE2JS } from 're2js';
-import type { ModelKey } from '../ingest/accept/price-of-run.ts';
 import type { TokenPrices } from '../ingest/run-event/run-event.ts';
+
+/** Members that can name the model of a run. They occur in the inputs or in the invocation parameters of the run. */
+export const modelKeys = ['model', 'model_name', 'model_id', 'model_path', 'endpoint_name'] as const;
+
+export type ModelKey = (typeof modelKeys)[number];
 
 /** The model of a run, as named in an event. */
 export interface NamedModel {

@@ -6,7 +6,8 @@ import { runInTimeSlices, type StepwiseWork } from '../../infra/timeouts/time-sl
 import { type BodyMemory, ParsedValues } from '../ingest/body/body-budget.ts';
 import { type FormPart, parseForm } from '../ingest/body/multipart.ts';
 import { readWithNonFinite } from '../ingest/json/non-finite.ts';
-import { type ScanOptions, scanValue } from '../ingest/json/scan.ts';
+import { scanValue } from '../ingest/json/scan.ts';
+import type { ScanOptions } from '../ingest/json/scan-input.ts';
 import { formatTimeWithZone, parseTime } from '../ingest/run-event/times.ts';
 import { parseUuid } from '../ingest/run-event/uuid.ts';
 import { createExampleError, maxExampleDepth } from './example.ts';

@@ -12,8 +12,8 @@ import { mayWorkAgain } from '../../infra/objects/object-store.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
 import type { ExportCursor } from './members.ts';
-import { type ExportRecord, exportColumns } from './record.ts';
-import { type ExportStatus, endExport, enqueueRun, enqueueWaitingExports, listPreviousStates } from './states.ts';
+import { type ExportRecord, type ExportStatus, exportColumns } from './record.ts';
+import { endExport, enqueueRun, enqueueWaitingExports, listPreviousStates } from './states.ts';
 
 /** A row of `bulk_export_runs`. Times are ISO 8601 with microseconds. */
 export interface ExportRunRecord {

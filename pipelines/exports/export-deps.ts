@@ -5,8 +5,32 @@ import type { ObjectStore } from '../../infra/objects/object-store.ts';
 import { type ReadClock, readDatabaseClock } from '../../infra/postgres/clock.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import type { ChunkSource } from './export-run.ts';
+import type { ExportChunk } from './chunk-reader.ts';
+import type { ExportCursor } from './members.ts';
 import type { ExportFormat, ExportScope } from './record.ts';
+
+export interface EncodedPart {
+  readonly path: string;
+  readonly rows: number;
+  readonly bytes: number;
+}
+
+/** Reads the members of an export run and writes them to files. */
+export interface ChunkSource<Read> {
+  /** Counts the members, and the runs in the window that were received too late to be members. */
+  count(signal: AbortSignal): Promise<{ readonly members: number; readonly late: number }>;
+  /**
+   * Finds the chunk that follows `after`, or the first chunk of the window if `after` is undefined. Returns undefined
+   * if no member is left.
+   */
+  find(after: ExportCursor | undefined, signal: AbortSignal): Promise<ExportChunk | undefined>;
+  /** Reads a chunk into `folder`, which only this chunk may use. */
+  read(chunk: ExportChunk, folder: string, signal: AbortSignal): Promise<Read>;
+  /** Writes the file to upload, in the same folder. It has no rows if all runs of the chunk have been deleted. */
+  encode(read: Read, folder: string, signal: AbortSignal): Promise<EncodedPart>;
+  /** Releases the resources of the source. */
+  close(): void;
+}
 
 export type ExportLimits = Pick<
   Config,

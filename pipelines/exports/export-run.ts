@@ -29,7 +29,7 @@ import { mayWorkAgain, type ObjectStore } from '../../infra/objects/object-store
 import { counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { type Checkpoint, type ExportRunRecord, type PendingUpload, runColumns } from './checkpoint.ts';
 import type { ExportChunk } from './chunk-reader.ts';
-import type { ExportWorkerDeps } from './export-deps.ts';
+import type { ChunkSource, EncodedPart, ExportWorkerDeps } from './export-deps.ts';
 import type { ExportCursor } from './members.ts';
 import { buildPartKey, type ExportRecord, exportColumns } from './record.ts';
 
@@ -68,29 +68,6 @@ async function* prefetch<Item>(source: AsyncGenerator<Item>): AsyncGenerator<Ite
     await next.catch(() => undefined);
     await source.return(undefined);
   }
-}
-
-/** Reads the members of an export run and writes them to files. */
-export interface ChunkSource<Read> {
-  /** Counts the members, and the runs in the window that were received too late to be members. */
-  count(signal: AbortSignal): Promise<{ readonly members: number; readonly late: number }>;
-  /**
-   * Finds the chunk that follows `after`, or the first chunk of the window if `after` is undefined. Returns undefined
-   * if no member is left.
-   */
-  find(after: ExportCursor | undefined, signal: AbortSignal): Promise<ExportChunk | undefined>;
-  /** Reads a chunk into `folder`, which only this chunk may use. */
-  read(chunk: ExportChunk, folder: string, signal: AbortSignal): Promise<Read>;
-  /** Writes the file to upload, in the same folder. It has no rows if all runs of the chunk have been deleted. */
-  encode(read: Read, folder: string, signal: AbortSignal): Promise<EncodedPart>;
-  /** Releases the resources of the source. */
-  close(): void;
-}
-
-interface EncodedPart {
-  readonly path: string;
-  readonly rows: number;
-  readonly bytes: number;
 }
 
 interface RunToExport<Read> {

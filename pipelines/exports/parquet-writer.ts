@@ -9,8 +9,7 @@ import { type ExportField, runParquetColumns } from '../../schemas/parquet/run-c
 
 import { chunkColumns, getColumnType, getSourceColumnName } from './chunk-columns.ts';
 import { type ChunkFiles, type ChunkRequest, findChunk, readChunk, removeDerivedFiles } from './chunk-reader.ts';
-import type { ExportWorkerDeps } from './export-deps.ts';
-import type { ChunkSource } from './export-run.ts';
+import type { ChunkSource, ExportWorkerDeps } from './export-deps.ts';
 import { countMembers } from './members.ts';
 import type { ExportFormat } from './record.ts';
 

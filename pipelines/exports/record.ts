@@ -2,10 +2,14 @@ import type { LogPosition } from '../../infra/event-log/event-log.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { exportFields, isExportField } from '../../schemas/parquet/run-columns.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
-import { parseRunFilters, type RunFilterConditions } from '../runs/filter/run-filter.ts';
+import { parseRunFilters } from '../runs/filter/run-filter.ts';
+import type { RunFilterConditions } from '../runs/filter/sql-terms.ts';
 import type { TimeWindow } from '../runs/run-columns.ts';
-import type { ExportRunRecord } from './checkpoint.ts';
-import type { ExportStatus } from './states.ts';
+
+/** States of bulk exports and export runs. */
+export const exportStatuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'] as const;
+
+export type ExportStatus = (typeof exportStatuses)[number];
 
 /** A row of `bulk_exports`. Times are ISO 8601 with microseconds. */
 export interface ExportRecord {
@@ -68,7 +72,10 @@ export interface ExportScope {
 }
 
 /** Builds the scope that selects the members of an export run. */
-export function buildScope(of: ExportRecord, run: Pick<ExportRunRecord, 'startTime' | 'endTime'>): ExportScope {
+export function buildScope(
+  of: ExportRecord,
+  run: { readonly startTime: string; readonly endTime: string },
+): ExportScope {
   return {
     tenantId: of.workspaceId,
     projectId: of.projectId,
@@ -117,7 +124,7 @@ type ExportIds = Pick<ExportRecord, 'id' | 'workspaceId' | 'projectId'>;
  */
 export function buildPartKey(
   of: ExportIds & Pick<ExportRecord, 'formatVersion'>,
-  run: Pick<ExportRunRecord, 'id' | 'startTime'>,
+  run: { readonly id: string; readonly startTime: string },
   part: number,
 ): string {
   const [year, month, day] = run.startTime.slice(0, 10).split('-');

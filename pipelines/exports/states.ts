@@ -6,11 +6,7 @@
  */
 import type { Sql } from '../../infra/postgres/database.ts';
 import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
-
-/** States of bulk exports and export runs. */
-export const exportStatuses = ['CREATED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'] as const;
-
-export type ExportStatus = (typeof exportStatuses)[number];
+import type { ExportStatus } from './record.ts';
 
 /**
  * The kinds of objects that have a state. A schedule is an export that spawns other exports: it is RUNNING from its

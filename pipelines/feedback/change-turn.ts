@@ -12,9 +12,10 @@
  */
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { runExclusiveForAll } from '../../infra/fairness/run-exclusive.ts';
+import type { Database } from '../../infra/postgres/database.ts';
 import { poll } from '../../infra/timeouts/poll.ts';
-import type { FeedbackDeps } from './feedback-event.ts';
 
 /** Id of a feedback entry. */
 export interface FeedbackId {
@@ -32,7 +33,10 @@ const pollIntervalMs = 50;
 const createOverloadedError = () =>
   runlakeError('OVERLOADED', { what: 'changes of this feedback' }, { retryAfterSeconds: maxTurnMs / 1_000 });
 
-type TurnDeps = Pick<FeedbackDeps, 'database' | 'log'>;
+interface TurnDeps {
+  readonly database: Database;
+  readonly log: Pick<EventLog, 'isExclusive'>;
+}
 
 /**
  * Throws OVERLOADED if the turn may end before the change is published. A change must call this function right before it

@@ -4,9 +4,6 @@ import { AvroWriter, buildWirePrefix } from '../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../infra/event-log/event-log.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import type { FormatDeps } from './format-feedback.ts';
-import type { SentConfigs } from './sent-config.ts';
-import type { RecentFeedback } from './write-feedback.ts';
 
 /** JSON text in the form that the client sent: validated, but never changed. */
 type JsonBytes = Buffer;
@@ -124,12 +121,4 @@ export const isMovedFeedback = (headers: Readonly<Record<string, string>>): bool
  */
 export function getVersionAfter(last: FeedbackEvent | undefined): number {
   return Math.max(Date.now() * 1_000, (last?.receivedAtMicros ?? 0) + 1);
-}
-
-/** Dependencies of operations that change feedback. */
-export interface FeedbackDeps extends FormatDeps {
-  readonly recent: RecentFeedback;
-  readonly sentConfigs: Pick<SentConfigs, 'keep' | 'findKnown'>;
-  readonly log: Pick<EventLog, 'publish' | 'schemaId' | 'position' | 'isStored' | 'isExclusive'>;
-  readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth' | 'patchWaitMs'>;
 }

@@ -2,8 +2,9 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type JsonValue, MemberReader } from '../ingest/accept/read-run.ts';
 import { findPath } from '../ingest/json/find.ts';
 import { readWithNonFinite } from '../ingest/json/non-finite.ts';
-import { type ScanOptions, scanObject } from '../ingest/json/scan.ts';
+import { scanObject } from '../ingest/json/scan.ts';
 import { KeySet } from '../ingest/json/scan-any.ts';
+import type { ScanOptions } from '../ingest/json/scan-input.ts';
 import { decodeStringBytes } from '../ingest/json/scan-string.ts';
 import type { FeedbackEvent, FeedbackValues } from './feedback-event.ts';
 

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { EventLog } from '../../infra/event-log/event-log.ts';
 import { findAccepted, requireStored } from '../../infra/event-log/find-accepted.ts';
 import { feedbackEvents } from '../../schemas/topics.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
@@ -11,19 +13,21 @@ import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { recordAuditLog } from '../tenants/audit-logs.ts';
 import { changeInTurn, waitForTurn, withLease } from './change-turn.ts';
 import { readEnforcedConfigs, requireMatch } from './feedback-config.ts';
-import {
-  type FeedbackDeps,
-  type FeedbackEvent,
-  getVersionAfter,
-  movedFeedbackHeaders,
-  toFeedbackMessage,
-} from './feedback-event.ts';
+import { type FeedbackEvent, getVersionAfter, movedFeedbackHeaders, toFeedbackMessage } from './feedback-event.ts';
 import { createFeedbackReader, parseFeedbackMembers, readChangedValues, wholeBody } from './feedback-values.ts';
-import { formatFeedback } from './format-feedback.ts';
+import { type FormatDeps, formatFeedback } from './format-feedback.ts';
 import { findLastEvent } from './list-feedback.ts';
 import { openPreparation } from './prepare-feedback.ts';
 import { type FeedbackSender, readFeedback } from './read-feedback.ts';
-import { readSentConfig } from './sent-config.ts';
+import { readSentConfig, type SentConfigs } from './sent-config.ts';
+
+/** Dependencies of operations that change feedback. */
+export interface FeedbackDeps extends FormatDeps {
+  readonly recent: RecentFeedback;
+  readonly sentConfigs: Pick<SentConfigs, 'keep' | 'findKnown'>;
+  readonly log: Pick<EventLog, 'publish' | 'schemaId' | 'position' | 'isStored' | 'isExclusive'>;
+  readonly config: Pick<Config, 'maxRunBytes' | 'maxJsonDepth' | 'patchWaitMs'>;
+}
 
 /**
  * Time for which recently sent feedback is remembered. It is longer than the usual delay between the log and

@@ -3,7 +3,7 @@ import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
 import { requireWithin } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { readFeedbackStatsByProject } from '../feedback/feedback-stats.ts';
-import type { RunFilterConditions } from '../runs/filter/run-filter.ts';
+import type { RunFilterConditions } from '../runs/filter/sql-terms.ts';
 import { metadataPairs } from '../runs/run-columns.ts';
 import { projectGrouping } from '../runs/stats/grouping.ts';
 import { buildMatchingRuns, type RunSet } from '../runs/stats/matching-runs.ts';

@@ -1,10 +1,27 @@
 import { randomUUID } from 'node:crypto';
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
+import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { checkProjectName, DEFAULT_PROJECT } from './project.ts';
-import { requireProjectQuota } from './write-project.ts';
+
+const countProjectsSql = countInWorkspaces('projects', 'counted.deleted_at IS NULL');
+
+/** Rolls back the transaction if the inserted project puts the organisation above its limit. @throws LIMIT_REACHED */
+export function requireProjectQuota(tx: Sql, workspaceId: string, maxProjects: number): Promise<void> {
+  return enforceLimit(
+    tx,
+    { workspaceId },
+    {
+      max: maxProjects,
+      countSql: countProjectsSql,
+      what: 'tracing projects',
+      hint: 'Use an existing project, delete those that are not needed',
+    },
+  );
+}
 
 /** A reference to a project in a run event. An empty name means the same as an absent name. */
 export interface ProjectReference {

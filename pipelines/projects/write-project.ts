@@ -1,29 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { buildAssignments } from '../../infra/postgres/assignments.ts';
-import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { addTaggings, hasTaggings } from '../tags/taggings.ts';
-import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
 import { type ProjectRecord, type ProjectRow, projectColumns, toExtraColumns, toProjectRecord } from './project.ts';
 import type { ProjectResolver } from './resolve-project.ts';
-
-const countProjectsSql = countInWorkspaces('projects', 'counted.deleted_at IS NULL');
-
-/** Rolls back the transaction if the inserted project puts the organisation above its limit. @throws LIMIT_REACHED */
-export function requireProjectQuota(tx: Sql, workspaceId: string, maxProjects: number): Promise<void> {
-  return enforceLimit(
-    tx,
-    { workspaceId },
-    {
-      max: maxProjects,
-      countSql: countProjectsSql,
-      what: 'tracing projects',
-      hint: 'Use an existing project, delete those that are not needed',
-    },
-  );
-}
+import { requireProjectQuota } from './resolve-project.ts';
 
 interface NewProject {
   readonly id?: string | null | undefined;

@@ -4,7 +4,7 @@ import { formatCsv } from '../../infra/csv/format-csv.ts';
 import { readForTenant } from '../../infra/fairness/tenant-context.ts';
 import { readMembers } from '../datasets/files/download-dataset.ts';
 import { readAllFeedback } from '../feedback/list-feedback.ts';
-import type { ReadDeps } from '../runs/query-runs.ts';
+import type { ReadDeps } from '../runs/locate-run.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { readQueueRuns, type StoredQueueRun } from './read-queue-runs.ts';
 

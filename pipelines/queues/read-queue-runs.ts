@@ -5,8 +5,14 @@ import { findAccepted } from '../../infra/event-log/find-accepted.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { AcceptSingleDeps } from '../ingest/accept/accept-single.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import { type LocatedRun, locateLiveRuns, readLiveProjectIds, requireProjects } from '../runs/locate-run.ts';
-import { type ReadDeps, readEachRun } from '../runs/query-runs.ts';
+import {
+  type LocatedRun,
+  locateLiveRuns,
+  type ReadDeps,
+  readLiveProjectIds,
+  requireProjects,
+} from '../runs/locate-run.ts';
+import { readEachRun } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import { findStoredThreads, type ThreadKey } from '../runs/threads.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';

@@ -12,8 +12,8 @@ import { deleteUnstoredEvents } from '../dead-letters/delete-unstored-events.ts'
 import { removeFromQueues } from '../queues/remove-gone-runs.ts';
 import { toPlainText, toReadableJson } from '../runs/json-sql.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
-import type { ChangeDeps, TraceChange } from './change-traces.ts';
 import { liveCondition, neverSeconds, traceTiers } from './lifetimes.ts';
+import type { ChangeDeps, TraceChange } from './trace-changes.ts';
 
 const statementTimeoutMs = 3_600_000;
 const bulk = { profile: 'bulk' } as const;

@@ -13,8 +13,8 @@ import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-l
 import { markTracesContested, settleTrace } from '../ingest/sink/settle-traces.ts';
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
-import type { ChangeDeps, TraceChange } from './change-traces.ts';
 import { computeLifetime, defaultRetention, mergeLifetimes, readRetentions, traceTiers } from './lifetimes.ts';
+import type { ChangeDeps, TraceChange } from './trace-changes.ts';
 
 const statementTimeoutMs = 3_600_000;
 

@@ -1,6 +1,7 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import { liveCondition } from '../retention/lifetimes.ts';
-import { buildFilterSql, type RunFilterConditions } from './filter/run-filter.ts';
+import { buildFilterSql } from './filter/run-filter.ts';
+import type { RunFilterConditions } from './filter/sql-terms.ts';
 import type { KeyCondition, RunScope } from './run-scope.ts';
 import { buildProjectsCondition } from './run-scope.ts';
 

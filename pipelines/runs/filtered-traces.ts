@@ -6,7 +6,8 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
-import { buildIndexedTraces, type RunFilterConditions } from './filter/run-filter.ts';
+import { buildIndexedTraces } from './filter/run-filter.ts';
+import type { RunFilterConditions } from './filter/sql-terms.ts';
 import { filterSettings } from './filter-clauses.ts';
 import type { TimeWindow } from './run-columns.ts';
 import { buildProjectsCondition, buildScopeCondition, type KeyCondition, type RunScope } from './run-scope.ts';

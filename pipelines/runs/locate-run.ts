@@ -1,13 +1,20 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
+import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/database.ts';
-import type { ReadDeps } from './query-runs.ts';
 import { readRuns } from './read-runs.ts';
-import type { RunKey } from './run-columns.ts';
-import type { Selection } from './run-select.ts';
+import type { RunExtras, RunKey } from './run-columns.ts';
+import type { Selection } from './write-runs.ts';
 import { JsonChunks, writeRun } from './write-runs.ts';
+
+export interface ReadDeps {
+  readonly clickhouse: ClickHouse;
+  readonly database: Database;
+  readonly extras: RunExtras;
+  readonly config: Pick<Config, 'maxPageBytes'>;
+}
 
 /** Key of a run, and the start time of its trace. */
 export interface LocatedRun extends RunKey {

@@ -1,26 +1,17 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { reserveTexts, runWithMemory } from '../../infra/fairness/tenant-context.ts';
-import type { Database } from '../../infra/postgres/database.ts';
 import { findRequiredId } from './filter/run-filter.ts';
 import { findPage } from './find-page.ts';
 import type { FoundRun, PageRequest } from './key-query.ts';
-import { locateRun, locateRuns, locateTrace, readLiveProjectIds } from './locate-run.ts';
+import { locateRun, locateRuns, locateTrace, type ReadDeps, readLiveProjectIds } from './locate-run.ts';
 import { readCursor, writeCursor } from './page-cursor.ts';
 import { type LoadedRuns, readRuns } from './read-runs.ts';
-import type { Order, RunColumn, RunExtras, RunKey } from './run-columns.ts';
+import type { Order, RunColumn, RunKey } from './run-columns.ts';
 import type { TracedRunRow } from './run-rows.ts';
 import type { RunFilter } from './run-scope.ts';
-import type { Selection } from './run-select.ts';
+import type { Selection } from './write-runs.ts';
 import { JsonChunks, writeRun } from './write-runs.ts';
-
-export interface ReadDeps {
-  readonly clickhouse: ClickHouse;
-  readonly database: Database;
-  readonly extras: RunExtras;
-  readonly config: Pick<Config, 'maxPageBytes'>;
-}
 
 export interface RunQuery {
   readonly tenantId: string;

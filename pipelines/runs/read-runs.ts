@@ -6,7 +6,6 @@ import type { RunExtras, RunKey } from './run-columns.ts';
 import { type RelatedData, type RelatedKind, toTraceMember } from './run-fields.ts';
 import { type RunToRead, readRunRows, type TracedRunRow } from './run-rows.ts';
 import type { RunScope } from './run-scope.ts';
-import type { Selection } from './run-select.ts';
 import { readTurnNumbers } from './threads.ts';
 import {
   readFirstReceivedTimes,
@@ -15,6 +14,7 @@ import {
   readTraceTimeRanges,
   type TraceMember,
 } from './trace-facts.ts';
+import type { Selection } from './write-runs.ts';
 
 type Members = ReadonlyMap<string, readonly TraceMember[]>;
 

@@ -3,7 +3,7 @@ import type { ExternalTable, QueryParameter } from '../../infra/clickhouse/click
 import type { RunType } from '../ingest/run-event/run-event.ts';
 import { formatTime } from '../ingest/run-event/times.ts';
 import { liveCondition } from '../retention/lifetimes.ts';
-import type { RunFilterConditions } from './filter/run-filter.ts';
+import type { RunFilterConditions } from './filter/sql-terms.ts';
 import {
   allTimes,
   isRootSql,

@@ -1,7 +1,6 @@
-import type { RunColumn } from './run-columns.ts';
-import { type RelatedKind, type RunField, type RunFieldName, runFields } from './run-fields.ts';
+import { type RunField, type RunFieldName, runFields } from './run-fields.ts';
 import { publicV2Fields, threadTraceFields, traceAggregateFields, v2Fields } from './v2-fields.ts';
-import { JsonChunks, writeRun } from './write-runs.ts';
+import { JsonChunks, type Selection, writeRun } from './write-runs.ts';
 
 /** Aliases of fields in `select`. Runlake stores all values in the run itself and never returns a URL instead. */
 const fieldAliases = {
@@ -60,15 +59,6 @@ const omittedByDefault: ReadonlySet<RunFieldName> = new Set([
   'inserted_at',
   'messages',
 ]);
-
-/** The fields of a response, and the data that must be read for them. */
-export interface Selection {
-  /** The form in which each field of {@link fields} is written. */
-  readonly form: Readonly<Record<string, RunField>>;
-  readonly fields: readonly string[];
-  readonly columns: ReadonlySet<RunColumn>;
-  readonly relatedKinds: ReadonlySet<RelatedKind>;
-}
 
 /** Returns the selection for the given names. An empty list means the same as undefined. */
 export function selectFields(names: readonly SelectName[] | undefined): Selection {

@@ -11,7 +11,7 @@ import {
   type ShareDeps,
   type SharedThread,
 } from '../shares/share-tokens.ts';
-import type { RunFilterConditions } from './filter/run-filter.ts';
+import type { RunFilterConditions } from './filter/sql-terms.ts';
 import { locateRun, readLiveProjectIds, requireProjects } from './locate-run.ts';
 import type { RunFilter } from './run-scope.ts';
 import { addThreadCondition, countThreads } from './threads.ts';

@@ -1,7 +1,8 @@
 /** Previews of a thread: its conversation as text, in the forms that clients request. */
 import { isJsonObject } from '../../infra/json/json-value.ts';
+import type { ReadDeps } from './locate-run.ts';
 import { type OpenAiMessage, toOpenAiMessages, toText } from './openai-messages.ts';
-import { type ReadDeps, readAllRuns } from './query-runs.ts';
+import { readAllRuns } from './query-runs.ts';
 import { selectFields } from './run-select.ts';
 import { addThreadCondition } from './threads.ts';
 

@@ -7,7 +7,7 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { RunFilterConditions } from './filter/run-filter.ts';
+import type { RunFilterConditions } from './filter/sql-terms.ts';
 import type { ThreadCondition } from './filter/thread-filter.ts';
 import { toPlainText } from './json-sql.ts';
 import { previewCharacters, runColumns, startedAtMicros } from './run-columns.ts';

@@ -1,6 +1,15 @@
-import type { RelatedData } from './run-fields.ts';
+import type { RunColumn } from './run-columns.ts';
+import type { RelatedData, RelatedKind, RunField } from './run-fields.ts';
 import type { TracedRunRow } from './run-rows.ts';
-import type { Selection } from './run-select.ts';
+
+/** The fields of a response, and the data that must be read for them. */
+export interface Selection {
+  /** The form in which each field of {@link fields} is written. */
+  readonly form: Readonly<Record<string, RunField>>;
+  readonly fields: readonly string[];
+  readonly columns: ReadonlySet<RunColumn>;
+  readonly relatedKinds: ReadonlySet<RelatedKind>;
+}
 
 const maxPendingCharacters = 65_536;
 

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { generateKey, hashKey } from './keys.ts';
+import { hashKey } from './authenticate.ts';
+import { generateKey } from './keys.ts';
 import { deriveHandle, insertAdminKey, insertOrganization } from './organizations.ts';
 
 export type BootstrapOutcome =

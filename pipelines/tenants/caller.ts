@@ -1,7 +1,20 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Actor } from '../../infra/postgres/actor.ts';
 import type { Permission } from './permissions.ts';
-import type { SignInSession } from './sign-in-session.ts';
+
+/** A session that a request uses. */
+export interface SignInSession {
+  readonly id: string;
+  /** Value of the header `X-CSRF-Token` of requests that change something. */
+  readonly csrfToken: string;
+  readonly keyId: string;
+  /** Hash of the API key, under which the authenticator caches the key. */
+  readonly keyHash: Buffer;
+  /** Age of the value of the cookie, in seconds. */
+  readonly tokenAgeSeconds: number;
+  /** Latest end of the session, however it is used. */
+  readonly expiresAt: Date;
+}
 
 /** The authenticated caller of a request: its API key, combined with the request headers. */
 export interface Caller {

@@ -1,9 +1,10 @@
-import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
+import { hashKey } from './authenticate.ts';
 import { type Caller, requirePermission } from './caller.ts';
 import { enforceLimit } from './enforce-limit.ts';
 import { requireMemberQuota, type TenantLimits } from './members.ts';
@@ -14,11 +15,6 @@ const keyPrefix = 'rlk_';
 /** Generates an API key: the prefix and 256 random bits as 43 characters. */
 export function generateKey(): string {
   return keyPrefix + randomBytes(32).toString('base64url');
-}
-
-/** Returns the hash that is stored instead of the key. */
-export function hashKey(key: string): Buffer {
-  return createHash('sha256').update(key).digest();
 }
 
 /**

@@ -10,7 +10,7 @@ import { openGuardedFetch } from '../../infra/network/guarded-fetch.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { providerTimeoutMs } from '../oauth/oauth-deps.ts';
 import { toProviderError } from '../oauth/provider-error.ts';
-import { type Role, roles } from './roles.ts';
+import { type OidcMember, roles } from './roles.ts';
 
 /** State of a sign-in that the browser keeps in a cookie while it is at the provider. It must be sealed. */
 export interface PendingSignIn {
@@ -18,13 +18,6 @@ export interface PendingSignIn {
   readonly nonce: string;
   readonly codeVerifier: string;
   readonly redirectUri: string;
-}
-
-/** A member as the provider describes it. */
-export interface OidcMember {
-  readonly email: string;
-  readonly fullName: string | undefined;
-  readonly role: Role;
 }
 
 export interface OidcClient {

@@ -6,9 +6,15 @@ import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import { recordAuditLog } from './audit-logs.ts';
 import type { Authenticator } from './authenticate.ts';
 import { requireMemberQuota } from './members.ts';
-import type { OidcMember } from './oidc.ts';
 import { computeEffectivePermissions, EVERYTHING, permissions } from './permissions.ts';
 import type { SignInKey } from './sign-in-links.ts';
+
+/** A member as the provider describes it. */
+export interface OidcMember {
+  readonly email: string;
+  readonly fullName: string | undefined;
+  readonly role: Role;
+}
 
 /** From the most powerful to the least. */
 export const roles = ['admin', 'editor', 'viewer'] as const;

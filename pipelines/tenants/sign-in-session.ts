@@ -10,21 +10,7 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import type { Caller } from './caller.ts';
-
-/** A session that a request uses. */
-export interface SignInSession {
-  readonly id: string;
-  /** Value of the header `X-CSRF-Token` of requests that change something. */
-  readonly csrfToken: string;
-  readonly keyId: string;
-  /** Hash of the API key, under which the authenticator caches the key. */
-  readonly keyHash: Buffer;
-  /** Age of the value of the cookie, in seconds. */
-  readonly tokenAgeSeconds: number;
-  /** Latest end of the session, however it is used. */
-  readonly expiresAt: Date;
-}
+import type { Caller, SignInSession } from './caller.ts';
 
 export const sessionLifetimeSeconds = 7 * 86_400;
 const idleSeconds = 12 * 3_600;

@@ -4,7 +4,7 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isJsonObject } from '../../../infra/json/json-value.ts';
 import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
 import { exceedsMaxElements } from '../../server/schema-check.ts';
-import type { Values } from '../access/rules.ts';
+import type { Values } from '../access/authorizer.ts';
 import { stringEnum } from '../agent-schema.ts';
 
 /** JSON-RPC error codes of A2A. Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8. */

@@ -1,8 +1,6 @@
 import type { FastifyRequest } from 'fastify';
-import type { RequiredMetadata } from '../../../pipelines/agents/auth/access-filter.ts';
-import type { AgentUser } from '../../../pipelines/agents/auth/agent-user.ts';
-import type { ThreadAccess } from '../../../pipelines/agents/runs/create-run.ts';
 import type { AgentOperation } from '../agent-operation.ts';
+import type { CallerAccess } from './authorizer.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -11,14 +9,7 @@ declare module 'fastify' {
   }
 }
 
-export interface AgentAccess {
-  readonly user: AgentUser;
-  /** Restricts the threads on which the request can start or stop runs. Unset: all threads. */
-  threads?: ThreadAccess;
-  /** Restricts the store items that the request can find. Unset: all items. */
-  items?: RequiredMetadata | undefined;
-  /** Assistant of the last authorised run, taken from the request or from the run's thread. */
-  assistantId?: string | undefined;
+export interface AgentAccess extends CallerAccess {
   /**
    * Authorises one part of the request with the rule of `operation`. Then calls `proceed` with the input that the rule
    * returned and an access object that is valid only for this part.

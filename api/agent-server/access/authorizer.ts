@@ -8,10 +8,22 @@ import {
   type ProtectedTable,
   type RequiredMetadata,
 } from '../../../pipelines/agents/auth/access-filter.ts';
-import type { AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
+import type { AgentUser, AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
 import type { AccessGrant, AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts';
-import type { AgentAccess } from './agent-access.ts';
-import type { Values } from './rules.ts';
+import type { ThreadAccess } from '../../../pipelines/agents/runs/create-run.ts';
+
+export type Values = Readonly<Record<string, unknown>>;
+
+/** What the rules of a request have found about its caller. */
+export interface CallerAccess {
+  readonly user: AgentUser;
+  /** Restricts the threads on which the request can start or stop runs. Unset: all threads. */
+  threads?: ThreadAccess;
+  /** Restricts the store items that the request can find. Unset: all items. */
+  items?: RequiredMetadata | undefined;
+  /** Assistant of the last authorised run, taken from the request or from the run's thread. */
+  assistantId?: string | undefined;
+}
 
 interface AuthorizerDeps {
   readonly authProcess: AuthProcess;
@@ -19,7 +31,7 @@ interface AuthorizerDeps {
   readonly deploymentId: string;
   /** Ids of the assistants that the server creates for graphs. */
   readonly systemAssistants: ReadonlySet<string>;
-  readonly access: AgentAccess;
+  readonly access: CallerAccess;
 }
 
 /**

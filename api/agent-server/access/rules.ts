@@ -6,9 +6,8 @@ import {
   combineFilters,
 } from '../../../pipelines/agents/auth/access-filter.ts';
 import type { AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
-import type { Authorizer } from './authorizer.ts';
+import type { Authorizer, Values } from './authorizer.ts';
 
-export type Values = Readonly<Record<string, unknown>>;
 type Event = AuthorizationRequest['event'];
 
 /** Input of an operation, already validated against the operation's schema. */

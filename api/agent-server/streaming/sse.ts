@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
   type RunReadStart,
@@ -9,7 +10,6 @@ import {
   toThreadStart,
 } from '../../../pipelines/agents/streams/stream-types.ts';
 import { type BodyPart, createLiveBody, type LiveSource } from '../../server/live-body.ts';
-import type { AgentInput } from '../agent-operation.ts';
 
 /** A server-sent event. Source: HTML standard, "Server-sent events". */
 export interface SseFrame {
@@ -197,7 +197,13 @@ function isEventStreamRange(range: string): boolean {
 }
 
 /** Returns the body options that every streaming response takes from its request. */
-export function buildLiveOptions({ services, request }: Pick<AgentInput, 'services' | 'request'>) {
+export function buildLiveOptions({
+  services,
+  request,
+}: {
+  readonly services: { readonly agents: { readonly config: Config } };
+  readonly request: FastifyRequest;
+}) {
   return {
     heartbeatMs: services.agents.config.agentsHeartbeatMs,
     stopping: request.server.drainStarted,

@@ -1,7 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import { type ExportWithProgress, listExports } from '../../../pipelines/exports/queries.ts';
-import type { ExportStatus } from '../../../pipelines/exports/states.ts';
+import type { ExportStatus } from '../../../pipelines/exports/record.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import { formatExport } from '../../main/bulk-exports.ts';
 import { parseLimit } from '../parse-options.ts';

@@ -13,7 +13,8 @@
  *      insert, segments that appear in the table are dropped.
  */
 import type { ClickHouse } from '../../clickhouse/clickhouse.ts';
-import { type Layout, runOnEachShard } from '../../clickhouse/layout.ts';
+import { runOnEachShard } from '../../clickhouse/layout.ts';
+import type { Layout } from '../../clickhouse/settings.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { endSlice } from '../../timeouts/time-slices.ts';
 import { AvroContainer, AvroWriter, buildContainerSchema, buildWirePrefix } from '../avro.ts';

@@ -2,7 +2,16 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import type { Counter } from 'prom-client';
-import type { TracingOptions } from './start-tracing.ts';
+import type { Config } from '../../config/settings.ts';
+import type { Logger } from '../logger.ts';
+
+export interface TracingOptions {
+  readonly config: Config;
+  /** Value of the attribute `runlake.role`. */
+  readonly role: string;
+  readonly version: string;
+  readonly logger: Logger;
+}
 
 const exportIntervalMs = 2_000;
 const maxQueuedSpans = 4_096;

@@ -1,16 +1,8 @@
 import type { ContextManager, TextMapPropagator, Tracer } from '@opentelemetry/api';
 import type { Config } from '../../config/settings.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import type { Logger } from '../logger.ts';
 import { counter } from '../metrics.ts';
-
-export interface TracingOptions {
-  readonly config: Config;
-  /** Value of the attribute `runlake.role`. */
-  readonly role: string;
-  readonly version: string;
-  readonly logger: Logger;
-}
+import type { TracingOptions } from './open-provider.ts';
 
 export interface Tracing {
   /** Flushes the remaining spans, for at most five seconds, and stops tracing. */

@@ -27,10 +27,11 @@ import type { CancelAction } from '../runs/run.ts';
 import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
 import { toStreamStart } from '../streams/stream-types.ts';
 import { readNewestState } from '../threads/newest-state.ts';
+import type { ChildRunTracer } from '../traces/child-runs.ts';
+import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import type { Chunk, RunJob, RunOutcome } from '../workers/messages.ts';
-import type { ExecutorDeps } from './executor.ts';
 import type { Leases } from './leases.ts';
-import { publishEnd } from './publish-end.ts';
+import { type PublishDeps, publishEnd } from './publish-end.ts';
 
 /**
  * Creates the first event of each attempt. Newer SDKs read `thread_id`. The event of a temporary run omits it, because
@@ -89,7 +90,13 @@ const retryPauseMs = 250;
 /** Maximum logged characters of a graph's error message; the trace of the run has the full message and the stack. */
 const maxLoggedCharacters = 500;
 
-interface AttemptDeps extends ExecutorDeps {
+export interface AttemptDeps extends PublishDeps {
+  readonly pool: WorkerPool;
+  readonly childRuns: Pick<ChildRunTracer, 'open'>;
+  readonly runTimeoutMs: number;
+}
+
+interface AttemptCallbacks {
   /** Returns true if this process is shutting down. */
   isStopping(): boolean;
   /** Called when the worker pool has accepted the run. */
@@ -97,7 +104,7 @@ interface AttemptDeps extends ExecutorDeps {
 }
 
 export async function attemptRun(
-  deps: AttemptDeps,
+  deps: AttemptDeps & AttemptCallbacks,
   leases: Leases,
   run: ClaimedRun,
   claimedAtMs: number,

@@ -18,37 +18,20 @@
  *      their attempts as lost.
  */
 import { randomUUID } from 'node:crypto';
-import type { Database, Sql } from '../../../infra/postgres/pool.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { Sql } from '../../../infra/postgres/pool.ts';
 import { type Repeater, startRepeating } from '../../../infra/timeouts/repeat.ts';
 import { claimRuns, getMsToNextRun } from '../runs/claim-runs.ts';
 import { sweepRuns } from '../runs/delete-run.ts';
 import { releaseRun } from '../runs/end-run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
-import type { StreamPublisher } from '../streams/stream-types.ts';
-import type { ChildRunTracer } from '../traces/child-runs.ts';
-import type { WorkerPool } from '../workers/front/worker-pool.ts';
-import { attemptRun } from './attempt-run.ts';
+import { type AttemptDeps, attemptRun } from './attempt-run.ts';
 import { Leases } from './leases.ts';
-import { type FeedbackLinkFactory, type MarkEndPublished, publishLateEnds } from './publish-end.ts';
-import type { TraceRun } from './trace-run.ts';
+import { publishLateEnds } from './publish-end.ts';
 
-export interface ExecutorDeps {
-  readonly database: Database;
-  readonly pool: WorkerPool;
-  readonly publisher: StreamPublisher;
-  readonly deploymentId: string;
-  /** Writes an ended run as a trace. Idempotent. */
-  readonly traceRun: TraceRun;
-  readonly childRuns: Pick<ChildRunTracer, 'open'>;
-  readonly markEndPublished: MarkEndPublished;
-  /** Creates feedback links for runs that request them. If unset, runs cannot request links. */
-  readonly feedbackLinks?: FeedbackLinkFactory | undefined;
-  readonly logger: Logger;
+export interface ExecutorDeps extends AttemptDeps {
   /** A dedicated connection for the heartbeat, with a statement timeout below `leaseMs`. */
   readonly heartbeats: Sql;
   readonly leaseMs: number;
-  readonly runTimeoutMs: number;
   /** See {@link claimRuns}. */
   readonly revisionId?: string | undefined;
 }

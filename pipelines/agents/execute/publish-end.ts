@@ -1,12 +1,25 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { keepRunLinks } from '../../feedback/feedback-links.ts';
 import { isLostRunFailure } from '../runs/end-run.ts';
 import { claimUnpublishedEnds, fitsEndEvent, markEndsPublished, maxClaimedEnds } from '../runs/published-ends.ts';
 import type { EndedRun, RunSender } from '../runs/run-row.ts';
-import { type RunEnd, toStreamStart } from '../streams/stream-types.ts';
+import { type RunEnd, type StreamPublisher, toStreamStart } from '../streams/stream-types.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
-import type { ExecutorDeps } from './executor.ts';
+import type { TraceRun } from './trace-run.ts';
+
+export interface PublishDeps {
+  readonly database: Database;
+  readonly publisher: StreamPublisher;
+  readonly deploymentId: string;
+  /** Writes an ended run as a trace. Idempotent. */
+  readonly traceRun: TraceRun;
+  readonly markEndPublished: MarkEndPublished;
+  /** Creates feedback links for runs that request them. If unset, runs cannot request links. */
+  readonly feedbackLinks?: FeedbackLinkFactory | undefined;
+  readonly logger: Logger;
+}
 
 /** Encodes the {@link RunEnd} of a run as JSON text. */
 export function encodeRunEnd(run: EndedRun, feedback: RunEnd['feedback']): Buffer {
@@ -44,7 +57,7 @@ const publishTimeoutMs = 5_000;
  *
  * @throws errors of log and database; {@link publishLateEnds} then retries the run.
  */
-export async function publishEnd(deps: ExecutorDeps, run: EndedRun, marks?: TraceMarks): Promise<void> {
+export async function publishEnd(deps: PublishDeps, run: EndedRun, marks?: TraceMarks): Promise<void> {
   await deps.publisher.publishEnd({
     ...toStreamStart(run),
     data: encodeRunEnd(run, await deps.feedbackLinks?.(run)),
@@ -61,7 +74,7 @@ export async function publishEnd(deps: ExecutorDeps, run: EndedRun, marks?: Trac
  * @returns whether there may be more such ends.
  * @throws errors of the database.
  */
-export async function publishLateEnds(deps: ExecutorDeps): Promise<boolean> {
+export async function publishLateEnds(deps: PublishDeps): Promise<boolean> {
   const late = await claimUnpublishedEnds(deps.database, deps.deploymentId, publishTimeoutMs);
   // Publish all at the same time, because each end waits for the next flush of traces to the log.
   const publications = late.map((run) =>

@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
+import type { AcceptDeps } from '../../ingest/accept/accept-drafts.ts';
+import type { Sender } from '../../ingest/accept/draft.ts';
 import type { EndedRun } from '../runs/run-row.ts';
 import {
   chooseTraceOptions,

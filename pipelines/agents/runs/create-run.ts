@@ -5,7 +5,7 @@ import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { runInTransaction } from '../../../infra/postgres/pool.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
-import type { ThreadTtl } from '../threads/write-threads.ts';
+import type { ThreadTtl } from '../threads/thread.ts';
 import { requestCancel } from './cancel-run.ts';
 import { endWaitingRuns } from './end-run.ts';
 import { lockThread } from './lock-thread.ts';

@@ -8,7 +8,11 @@ import type { Sql } from '../../../infra/postgres/database.ts';
 import { toJsonbText } from '../checkpoints/stored-tuples.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import type { CheckpointReference } from '../runs/run.ts';
-import type { ThreadTtl } from './write-threads.ts';
+
+export interface ThreadTtl {
+  readonly minutes: number;
+  readonly strategy: TtlStrategy;
+}
 
 export const threadStatuses = ['idle', 'busy', 'interrupted', 'error'] as const;
 export type ThreadStatus = (typeof threadStatuses)[number];

@@ -12,15 +12,10 @@ import {
   type Thread,
   type ThreadHead,
   type ThreadRow,
-  type TtlStrategy,
+  type ThreadTtl,
   threadColumns,
   toThread,
 } from './thread.ts';
-
-export interface ThreadTtl {
-  readonly minutes: number;
-  readonly strategy: TtlStrategy;
-}
 
 export interface NewThread {
   /** Default: a new id. */

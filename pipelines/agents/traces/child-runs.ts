@@ -18,7 +18,8 @@
 import { groupBy } from '../../../infra/collections/group-by.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { AcceptDeps, Sender } from '../../ingest/accept/accept-drafts.ts';
+import type { AcceptDeps } from '../../ingest/accept/accept-drafts.ts';
+import type { Sender } from '../../ingest/accept/draft.ts';
 import { formatDottedOrderSegment } from '../../ingest/run-event/dotted-order.ts';
 import { formatTime, parseTime } from '../../ingest/run-event/times.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';

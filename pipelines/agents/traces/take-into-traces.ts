@@ -1,7 +1,7 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { runInTimeSlices } from '../../../infra/timeouts/time-slices.ts';
-import { type AcceptDeps, acceptDrafts, type Sender } from '../../ingest/accept/accept-drafts.ts';
-import { Rejections, type RunDraft } from '../../ingest/accept/draft.ts';
+import { type AcceptDeps, acceptDrafts } from '../../ingest/accept/accept-drafts.ts';
+import { Rejections, type RunDraft, type Sender } from '../../ingest/accept/draft.ts';
 import { readJsonRun, toBatchDraft } from '../../ingest/accept/read-run.ts';
 
 /**

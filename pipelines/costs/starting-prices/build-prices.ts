@@ -1,6 +1,7 @@
 import { v5 as uuidv5 } from 'uuid';
-import { type ModelKey, modelKeys } from '../../ingest/accept/price-of-run.ts';
 import { divideByMillion } from '../decimal.ts';
+import type { ModelKey } from '../price-map.ts';
+import { modelKeys } from '../price-map.ts';
 
 /**
  * Token types in price details, by their names in the price lists. Clients use different names for the same type, so

@@ -31,52 +31,28 @@ import {
 } from '../../../infra/isolation/process-accounts.ts';
 import { deleteTree } from '../../../infra/isolation/untrusted-tree.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import { listPrivatePaths } from '../../agents/workers/front/graph-isolation.ts';
 import { parseUuid } from '../../ingest/run-event/uuid.ts';
-import type { SourceDescription } from '../deployment.ts';
 import type { NeededFolders } from '../replicas.ts';
-import type { SourceStore } from '../source-store.ts';
 import { BuildLimit, createBuildError } from './build-folder.ts';
-import { fetchSource, getConfigPath, installPackages, type RunningBuild } from './build-steps.ts';
+import {
+  type BuildDeps,
+  type BuildOptions,
+  type BuildRequest,
+  fetchSource,
+  getConfigPath,
+  installPackages,
+  type RunningBuild,
+} from './build-steps.ts';
 import { checkBuild } from './check-build.ts';
 import { type PackageCache, PackageCaches } from './package-caches.ts';
-
-export interface BuildDeps {
-  readonly database: Database;
-  readonly logger: Logger;
-  readonly sourceStore: SourceStore;
-  readonly config: Pick<
-    Config,
-    | 'dataDir'
-    | 'agentsIsolation'
-    | 'allowPrivateEndpoints'
-    | 'deploymentsMaxSourceBytes'
-    | 'deploymentsBuildTimeoutMs'
-    | 'deploymentsBuildsAtOnce'
-    | 'deploymentsMaxBuildBytes'
-  >;
-}
-
-export interface BuildRequest extends SourceDescription {
-  readonly revisionId: string;
-  readonly deploymentId: string;
-  readonly workspaceId: string;
-  /** Token for a private repository. */
-  readonly gitToken?: string | undefined;
-}
 
 export interface Build {
   /** Path of the langgraph.json. */
   readonly agentsFile: string;
   /** Commit of a git source. */
   readonly commit?: string | undefined;
-}
-
-export interface BuildOptions {
-  readonly signal: AbortSignal;
-  readonly onLog: (text: string) => void;
 }
 
 export interface Builder {

@@ -1,16 +1,49 @@
 /** The steps of a build that run in its folder, under its account (step 3 of `build-source.ts`). */
 import { dirname, resolve } from 'node:path';
 import { buildCommandEnvironment } from '../../../infra/config/graph-environment.ts';
+import type { Config } from '../../../infra/config/settings.ts';
 import type { ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
 import { giveTree } from '../../../infra/isolation/untrusted-tree.ts';
+import type { Database } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
+import type { SourceDescription } from '../deployment.ts';
+import type { SourceStore } from '../source-store.ts';
 import { readSource } from '../uploads.ts';
 import { checkFolder } from './build-folder.ts';
-import type { BuildDeps, BuildOptions, BuildRequest } from './build-source.ts';
 import { fetchGit } from './fetch-git.ts';
 import { chooseInstall } from './install-packages.ts';
 import type { PackageCache } from './package-caches.ts';
 import { runCommand } from './run-command.ts';
 import { unpackTarball } from './unpack-tarball.ts';
+
+export interface BuildRequest extends SourceDescription {
+  readonly revisionId: string;
+  readonly deploymentId: string;
+  readonly workspaceId: string;
+  /** Token for a private repository. */
+  readonly gitToken?: string | undefined;
+}
+
+export interface BuildOptions {
+  readonly signal: AbortSignal;
+  readonly onLog: (text: string) => void;
+}
+
+export interface BuildDeps {
+  readonly database: Database;
+  readonly logger: Logger;
+  readonly sourceStore: SourceStore;
+  readonly config: Pick<
+    Config,
+    | 'dataDir'
+    | 'agentsIsolation'
+    | 'allowPrivateEndpoints'
+    | 'deploymentsMaxSourceBytes'
+    | 'deploymentsBuildTimeoutMs'
+    | 'deploymentsBuildsAtOnce'
+    | 'deploymentsMaxBuildBytes'
+  >;
+}
 
 /** The unpacked source may be larger than the tarball by this factor. */
 const maxUnpackFactor = 10;

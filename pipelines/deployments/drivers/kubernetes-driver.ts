@@ -38,10 +38,8 @@ import {
   startFailed,
   waitUntilOk,
 } from './image-replica.ts';
-import { followPodLog, maxLogLines } from './kubernetes-log.ts';
+import { followPodLog, type KubernetesLibrary, maxLogLines } from './kubernetes-log.ts';
 import { buildObjects, type KubernetesObjectOptions, listObjectHeaders, replicaLabels } from './kubernetes-objects.ts';
-
-export type KubernetesLibrary = typeof import('@kubernetes/client-node');
 
 const fieldManager = 'runlake';
 const stopPollMs = 500;

@@ -4,7 +4,8 @@ import type { KubeConfig } from '@kubernetes/client-node';
 import { readLines } from '../../../infra/isolation/read-lines.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
 import { containerName } from '../check-pod.ts';
-import type { KubernetesLibrary } from './kubernetes-driver.ts';
+
+export type KubernetesLibrary = typeof import('@kubernetes/client-node');
 
 /** Number of lines of a log that are read from before it is followed. */
 export const maxLogLines = 20;

@@ -4,10 +4,11 @@ import { runInTimeSlices, type StepwiseWork } from '../../../infra/timeouts/time
 import type { BodyMemory } from '../body/body-budget.ts';
 import { findPath } from '../json/find.ts';
 import { chooseError, replaceNonFinite } from '../json/non-finite.ts';
-import { requireEnd, requireObject, ScanInput } from '../json/scan.ts';
+import { requireEnd, requireObject } from '../json/scan.ts';
 import { ChildCursor, KeySet, scanAny } from '../json/scan-any.ts';
-import { type AcceptDeps, acceptDrafts, type Sender } from './accept-drafts.ts';
-import { type Acceptance, createRunTooLargeError, Rejections, type RunDraft } from './draft.ts';
+import { ScanInput } from '../json/scan-input.ts';
+import { type AcceptDeps, acceptDrafts } from './accept-drafts.ts';
+import { type Acceptance, createRunTooLargeError, Rejections, type RunDraft, type Sender } from './draft.ts';
 import { getDisplayId, type JsonValue, readRun, readRunMembers, toBatchDraft } from './read-run.ts';
 
 interface Item {

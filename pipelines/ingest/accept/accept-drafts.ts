@@ -20,17 +20,11 @@ import {
   type Rejection,
   type Rejections,
   type RunDraft,
+  type Sender,
   type TimeLimits,
 } from './draft.ts';
 import { mayHavePrice, priceRun } from './price-of-run.ts';
 import type { RunLocations } from './run-locations.ts';
-
-/** Workspace, user and key of the request. They are stored with each run. */
-export interface Sender {
-  readonly workspaceId: string;
-  readonly userId: string;
-  readonly keyId: string;
-}
 
 interface EncodedRun extends LogMessage {
   readonly runId: string;

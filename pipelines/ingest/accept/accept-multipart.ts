@@ -11,8 +11,8 @@ import { createMultipartError, type FormPart, parseMultipart } from '../body/mul
 import { readWithNonFinite } from '../json/non-finite.ts';
 import { scanValue } from '../json/scan.ts';
 import { parseUuid } from '../run-event/uuid.ts';
-import { type AcceptDeps, acceptDrafts, type Companion, type Sender } from './accept-drafts.ts';
-import { type Acceptance, Rejections, type RunDraft, requireRunSize } from './draft.ts';
+import { type AcceptDeps, acceptDrafts, type Companion } from './accept-drafts.ts';
+import { type Acceptance, Rejections, type RunDraft, requireRunSize, type Sender } from './draft.ts';
 import { type PartKey, partKeys, type RunMembers, readRun, readRunMembers, toBatchDraft } from './read-run.ts';
 
 /** Maximum number of characters of a part name in a response. */

@@ -5,8 +5,8 @@ import type { BodyMemory } from '../body/body-budget.ts';
 import { decodeStringBytes } from '../json/scan-string.ts';
 import type { OtlpDraft } from '../otlp/map-span.ts';
 import { readOtlp } from '../otlp/read-otlp.ts';
-import { type AcceptDeps, acceptDrafts, type Companion, type Sender } from './accept-drafts.ts';
-import { type Acceptance, Rejections, type RunDraft } from './draft.ts';
+import { type AcceptDeps, acceptDrafts, type Companion } from './accept-drafts.ts';
+import { type Acceptance, Rejections, type RunDraft, type Sender } from './draft.ts';
 
 /** Maximum size of the JSON of all spans of one request, as a multiple of the maximum size of a body. */
 const maxTextFactor = 2;

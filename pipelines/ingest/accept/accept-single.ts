@@ -2,8 +2,8 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import { formatDottedOrderSegment } from '../run-event/dotted-order.ts';
 import { readUuidTimeMicros } from '../run-event/uuid.ts';
-import { type AcceptDeps, acceptDrafts, type Sender } from './accept-drafts.ts';
-import { type Acceptance, Rejections, type RunDraft, toSingleRunError } from './draft.ts';
+import { type AcceptDeps, acceptDrafts } from './accept-drafts.ts';
+import { type Acceptance, Rejections, type RunDraft, type Sender, toSingleRunError } from './draft.ts';
 import { type ParsedRun, readJsonRun, toLocatedDraft } from './read-run.ts';
 import { findAcceptedRuns, type RunLocation } from './run-locations.ts';
 

@@ -5,6 +5,13 @@ import { earliestKeyTimeMicros } from '../../../infra/event-log/avro.ts';
 import type { RunValues } from '../run-event/run-event.ts';
 import { formatTime, startRoundingMicros } from '../run-event/times.ts';
 
+/** Workspace, user and key of the request. They are stored with each run. */
+export interface Sender {
+  readonly workspaceId: string;
+  readonly userId: string;
+  readonly keyId: string;
+}
+
 /** A post or patch that was validated individually. Its project has not been looked up yet. */
 export interface RunDraft {
   readonly kind: 'post' | 'patch';

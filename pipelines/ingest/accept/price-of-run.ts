@@ -1,12 +1,9 @@
-import type { NamedModel, PriceMap } from '../../costs/price-map.ts';
+import type { ModelKey, NamedModel, PriceMap } from '../../costs/price-map.ts';
+import { modelKeys } from '../../costs/price-map.ts';
 import { findPath } from '../json/find.ts';
 import type { JsonRange } from '../json/scan.ts';
 import { parseRange } from '../json/scan-string.ts';
 import type { RunValues } from '../run-event/run-event.ts';
-
-/** Members that can name the model of a run. They occur in the inputs or in the invocation parameters of the run. */
-export const modelKeys = ['model', 'model_name', 'model_id', 'model_path', 'endpoint_name'] as const;
-export type ModelKey = (typeof modelKeys)[number];
 
 interface NameSource {
   readonly member: 'extra' | 'inputs';

@@ -1,33 +1,12 @@
 import type { Readable } from 'node:stream';
 import zlib from 'node:zlib';
-import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { raceWithAbort, timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
 import { type BodyShare, incompleteBodies } from './body-budget.ts';
 import { BodyChunks, type BodyLimit } from './body-chunks.ts';
-import { ZstdStream } from './zstd-stream.ts';
+import { type Decoder, type DecoderOutput, ZstdStream } from './zstd-stream.ts';
 
 export type Encoding = 'gzip' | 'deflate' | 'zstd';
-
-export interface DecoderOutput {
-  data(chunk: Buffer): void;
-  end(): void;
-  /** Called at most once; no other method is called afterwards. */
-  error(error: RunlakeError): void;
-}
-
-/** Decompresses a stream, chunk by chunk. */
-export interface Decoder {
-  start(output: DecoderOutput): void;
-  /**
-   * Returns false if the decoder cannot keep up; the caller must then wait for {@link Decoder.onDrain} before the next
-   * write.
-   */
-  write(chunk: Buffer): boolean;
-  onDrain(next: () => void): void;
-  end(): void;
-  /** Stops the decoder; it emits nothing afterwards. */
-  destroy(): void;
-}
 
 /** Size of the output chunks of zlib; each chunk requires a round trip to the thread pool. */
 const chunkBytes = 128 * 1024;

@@ -1,6 +1,27 @@
+import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { runInLaterTurn } from '../../../infra/timeouts/time-slices.ts';
-import type { Decoder, DecoderOutput } from './collect.ts';
+
+export interface DecoderOutput {
+  data(chunk: Buffer): void;
+  end(): void;
+  /** Called at most once; no other method is called afterwards. */
+  error(error: RunlakeError): void;
+}
+
+/** Decompresses a stream, chunk by chunk. */
+export interface Decoder {
+  start(output: DecoderOutput): void;
+  /**
+   * Returns false if the decoder cannot keep up; the caller must then wait for {@link Decoder.onDrain} before the next
+   * write.
+   */
+  write(chunk: Buffer): boolean;
+  onDrain(next: () => void): void;
+  end(): void;
+  /** Stops the decoder; it emits nothing afterwards. */
+  destroy(): void;
+}
 
 /** Maximum window size that decoders should support according to RFC 8878; encoders exceed it only on request. */
 const maxWindowBytes = 8 * 1024 * 1024;

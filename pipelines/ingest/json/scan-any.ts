@@ -1,4 +1,4 @@
-import type { ScanInput } from './scan.ts';
+import type { ScanInput } from './scan-input.ts';
 import { decodeStringBytes, scanString } from './scan-string.ts';
 
 /**

@@ -1,5 +1,4 @@
-import type { ScanInput } from './scan.ts';
-
+import type { ScanInput } from './scan-input.ts';
 /**
  * Decodes the JSON string from `start` to `end`, which includes its quotes, in validated JSON. Keeps lone surrogates.
  */

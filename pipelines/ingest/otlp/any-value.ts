@@ -2,7 +2,7 @@ import { detectEmbeddedJson, isEmbeddedJson } from './json-text.ts';
 import { requireElementCapacity } from './part-limit.ts';
 import type { ProtobufReader } from './protobuf.ts';
 import { AttributeList } from './span.ts';
-import type { SpanContext } from './span-fields.ts';
+import type { SpanContext } from './span-context.ts';
 
 /** Returns the text of a string attribute; returns undefined for other kinds of values. */
 export function readText(context: SpanContext, index: number): string | undefined {

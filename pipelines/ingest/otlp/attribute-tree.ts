@@ -1,7 +1,7 @@
 import { writeUnwrappedValue, writeValue } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import type { AttributeList } from './span.ts';
-import type { SpanContext } from './span-fields.ts';
+import type { SpanContext } from './span-context.ts';
 
 /** A tree built from flattened attribute names such as `0.message.role`. A leaf is the index of an attribute. */
 export type AttributeTree = Map<string, AttributeTree | number>;

@@ -5,7 +5,7 @@ import { findSpans } from './find-spans.ts';
 import { JsonFields, parseMessage, writeKeyValues } from './json-message.ts';
 import { requireCapacity } from './part-limit.ts';
 import { ProtobufWriter } from './protobuf.ts';
-import { computeValueDepth } from './span-fields.ts';
+import { computeValueDepth } from './span-context.ts';
 
 /** An OTLP/JSON request converted to protobuf, so that the same reader maps both encodings. */
 export interface TranscodedRequest {

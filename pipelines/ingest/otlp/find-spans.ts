@@ -1,7 +1,8 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { StepwiseWork } from '../../../infra/timeouts/time-slices.ts';
-import { classifyByte, type JsonRange, requireEnd, ScanInput } from '../json/scan.ts';
+import { classifyByte, type JsonRange, requireEnd } from '../json/scan.ts';
 import { ChildCursor, scanAny, skipSpace } from '../json/scan-any.ts';
+import { ScanInput } from '../json/scan-input.ts';
 import { decodeStringBytes } from '../json/scan-string.ts';
 import { computeJsonDepth, toProtoName } from './json-message.ts';
 import {

@@ -11,6 +11,7 @@ import type { RoleName } from './attribute-roles.ts';
 import { consumeTree, type RenameRules, writeTree } from './attribute-tree.ts';
 import { detectEmbeddedJson, findEmbeddedMembers } from './json-text.ts';
 import type { AttributeList } from './span.ts';
+import type { SpanContext } from './span-context.ts';
 import {
   findAttribute,
   type SpanEvent,
@@ -18,7 +19,6 @@ import {
   writeListedEvents,
   writeMessageEvents,
 } from './span-events.ts';
-import type { SpanContext } from './span-fields.ts';
 
 /**
  * Writes the member `invocation_params`, which contains the parameters of a model or tool call; writes nothing if the

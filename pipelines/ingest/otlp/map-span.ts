@@ -7,13 +7,13 @@ import { writeInputs, writeOutputs, writeParameters } from './inputs-outputs.ts'
 import { type SharedMetadata, writeMetadata } from './metadata.ts';
 import { writeOtel } from './otel-details.ts';
 import { consumeAttachments, type SpanAttachment } from './span-attachments.ts';
+import type { SpanContext } from './span-context.ts';
 import { findAttribute, findFirstTokenTime, readEvents, type SpanEvent, writeEvents } from './span-events.ts';
 import {
   buildOverrideKey,
   consumeOptionalUuid,
   readIdentity,
   readRunName,
-  type SpanContext,
   writeSerialized,
   writeTags,
 } from './span-fields.ts';

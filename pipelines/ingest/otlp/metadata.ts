@@ -1,7 +1,7 @@
 import { consumeValue, readAttributeHead, readAttributes, writeUnwrappedValue, writeValue } from './any-value.ts';
 import { findEmbeddedMembers } from './json-text.ts';
 import type { ByteRange } from './span.ts';
-import type { SpanContext } from './span-fields.ts';
+import type { SpanContext } from './span-context.ts';
 import { writeUsage } from './usage-metadata.ts';
 
 /** Metadata that all spans of one scope share, encoded once: attributes of the scope and of the resource. */

@@ -1,7 +1,7 @@
 import { readAttributes, writeObject } from './any-value.ts';
 import type { JsonText } from './json-text.ts';
 import type { ByteRange } from './span.ts';
-import type { SpanContext } from './span-fields.ts';
+import type { SpanContext } from './span-context.ts';
 
 /** Span kinds by number. The default kind, internal, is omitted. */
 const spanKinds = ['', '', 'server', 'client', 'producer', 'consumer'];

@@ -7,7 +7,7 @@ import { completeDrafts, type MappedSpan, mapSpan, type OtlpDraft } from './map-
 import { readShared } from './metadata.ts';
 import { createDetailLimit } from './part-limit.ts';
 import { ProtobufReader, ProtobufWriter } from './protobuf.ts';
-import { SpanContext } from './span-fields.ts';
+import { SpanContext } from './span-context.ts';
 
 export interface OtlpResponse {
   readonly contentType: string;

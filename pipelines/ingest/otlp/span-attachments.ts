@@ -2,7 +2,7 @@ import { validateAttachmentName } from '../../attachments/read-attachment.ts';
 import { findPath, findShortText } from '../json/find.ts';
 import { readAttributeHead } from './any-value.ts';
 import { detectEmbeddedJson } from './json-text.ts';
-import type { SpanContext } from './span-fields.ts';
+import type { SpanContext } from './span-context.ts';
 
 /** An attachment of a span. */
 export interface SpanAttachment {

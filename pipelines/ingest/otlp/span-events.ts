@@ -4,7 +4,8 @@ import { readAttributeHead, writeObject, writeUnwrappedValue } from './any-value
 import { type AttributeTree, addLeaf, type RenameRules, writeMembers } from './attribute-tree.ts';
 import { detectEmbeddedJson } from './json-text.ts';
 import { AttributeList } from './span.ts';
-import { type SpanContext, toMicros } from './span-fields.ts';
+import type { SpanContext } from './span-context.ts';
+import { toMicros } from './span-fields.ts';
 
 /**
  * Names of events that carry one message of the prompt, each with the role of the message that applies if no attribute

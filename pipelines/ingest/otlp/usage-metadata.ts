@@ -1,7 +1,7 @@
 import { consumeValue, readAttributeHead, readNumber } from './any-value.ts';
 import type { RoleName } from './attribute-roles.ts';
 import { detectEmbeddedJson } from './json-text.ts';
-import type { SpanContext } from './span-fields.ts';
+import type { SpanContext } from './span-context.ts';
 
 const countRoles: ReadonlyArray<readonly [RoleName, string]> = [
   ['inputTokens', 'input_tokens'],

@@ -41,13 +41,6 @@ export const repeatWindowMicros = 10 * 60_000_000;
 /** Size of a digest in 32-bit words. Only digests of events of one run are compared in ClickHouse. */
 const digestWords = 2;
 
-/** Identity of an event, under which its version is stored. */
-export interface EventStamp {
-  readonly digest: bigint;
-  /** Time at which the event, or the event that it repeats, was accepted. */
-  readonly receivedAtMicros: number;
-}
-
 interface StampedEvents<R> {
   /** All events, in their order, under the versions that they are stored under. */
   readonly events: readonly R[];

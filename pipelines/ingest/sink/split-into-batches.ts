@@ -2,7 +2,13 @@ import { getFieldOffset, readTimeMicrosAt } from '../../../infra/event-log/avro.
 import type { LogRecord } from '../../../infra/event-log/event-log.ts';
 import type { TablePartition, Topic } from '../../../schemas/topics.ts';
 import type { Lifetime } from '../../retention/lifetimes.ts';
-import type { EventStamp } from './event-versions.ts';
+
+/** Identity of an event, under which its version is stored. */
+export interface EventStamp {
+  readonly digest: bigint;
+  /** Time at which the event, or the event that it repeats, was accepted. */
+  readonly receivedAtMicros: number;
+}
 
 /** A record that has passed the inspection. */
 export interface ValidRecord {

@@ -13,19 +13,9 @@ import {
   writeIndexedCondition,
 } from './indexed-condition.ts';
 import { parseFilter } from './parse-filter.ts';
-import { FilterContext, type RunCondition } from './sql-terms.ts';
+import { FilterContext, type RunCondition, type RunFilterConditions } from './sql-terms.ts';
 import { addParameterName } from './syntax.ts';
 import { writeCondition } from './write-sql.ts';
-
-/** Conditions in the filter language; all of them must be true for a run. */
-export interface RunFilterConditions {
-  /** Conditions on the run itself. */
-  readonly run: readonly RunCondition[];
-  /** Conditions on the root of the run's trace. */
-  readonly trace: readonly RunCondition[];
-  /** Conditions each of which must be true for some run of the trace. */
-  readonly tree: readonly RunCondition[];
-}
 
 /**
  * Parses and checks an expression.

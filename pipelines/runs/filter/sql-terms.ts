@@ -3,6 +3,16 @@ import { toPairs, toReadableJson } from '../json-sql.ts';
 import type { RunFilterField } from './fields.ts';
 import { type Comparison, type Condition, ExactNumber, type Operand } from './syntax.ts';
 
+/** Conditions in the filter language; all of them must be true for a run. */
+export interface RunFilterConditions {
+  /** Conditions on the run itself. */
+  readonly run: readonly RunCondition[];
+  /** Conditions on the root of the run's trace. */
+  readonly trace: readonly RunCondition[];
+  /** Conditions each of which must be true for some run of the trace. */
+  readonly tree: readonly RunCondition[];
+}
+
 export type RunCondition = Condition<RunFilterField>;
 export type RunComparison = Comparison<RunFilterField>;
 export type OperatorAndValue = Pick<RunComparison, 'operator' | 'value'>;

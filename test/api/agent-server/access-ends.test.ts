@@ -1,6 +1,6 @@
 import { type CloseEvent, type MessageEvent, WebSocket } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { hashKey } from '../../../pipelines/tenants/keys.ts';
+import { hashKey } from '../../../pipelines/tenants/authenticate.ts';
 import { addKey } from '../start-api.ts';
 import {
   type AgentServerUnderTest,

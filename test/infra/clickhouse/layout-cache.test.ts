@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import type { Layout } from '../../../infra/clickhouse/layout.ts';
 import { LayoutCache } from '../../../infra/clickhouse/layout-cache.ts';
+import type { Layout } from '../../../infra/clickhouse/settings.ts';
 
 const layoutOf = (replicas: number): Layout => ({ kind: 'replicated', replicas, isShared: false });
 

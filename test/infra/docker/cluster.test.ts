@@ -1,6 +1,6 @@
 /** Tests the profile `cluster` as text: its servers, their configuration and the SQL of the tables on them. */
 import { expect, it } from 'vitest';
-import type { Layout } from '../../../infra/clickhouse/layout.ts';
+import type { Layout } from '../../../infra/clickhouse/settings.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { splitStatements } from '../../../infra/migrations/apply-clickhouse.ts';
 import { buildClusterStatements } from '../../../infra/migrations/cluster-statements.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Layout } from '../../../infra/clickhouse/layout.ts';
+import type { Layout } from '../../../infra/clickhouse/settings.ts';
 import { splitStatements } from '../../../infra/migrations/apply-clickhouse.ts';
 import { buildClusterStatements } from '../../../infra/migrations/cluster-statements.ts';
 import { loadMigrations } from '../../../infra/migrations/load.ts';

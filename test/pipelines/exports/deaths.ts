@@ -1,6 +1,5 @@
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import type { ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
-import type { ChunkSource } from '../../../pipelines/exports/export-run.ts';
+import type { ChunkSource, ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 
 /** The call at which a worker dies: before or after the given call (1st, 2nd, …) of a step with external effects. */
 export interface Death {

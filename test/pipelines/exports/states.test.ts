@@ -2,13 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { Checkpoint, claimRun, endAttempt } from '../../../pipelines/exports/checkpoint.ts';
-import {
-  type ExportStatus,
-  exportStatuses,
-  finishExport,
-  isFinished,
-  transitions,
-} from '../../../pipelines/exports/states.ts';
+import { type ExportStatus, exportStatuses } from '../../../pipelines/exports/record.ts';
+import { finishExport, isFinished, transitions } from '../../../pipelines/exports/states.ts';
 import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 let shop: ExportsUnderTest;

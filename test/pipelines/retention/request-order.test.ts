@@ -2,7 +2,8 @@
 
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
-import { changeTraces, requestDeletion, requestKeep } from '../../../pipelines/retention/change-traces.ts';
+import { changeTraces } from '../../../pipelines/retention/change-traces.ts';
+import { requestDeletion, requestKeep } from '../../../pipelines/retention/trace-changes.ts';
 import { forSuite } from '../../for-suite.ts';
 import { openRetention, retentionConfig, type SentTrace } from './retention-under-test.ts';
 

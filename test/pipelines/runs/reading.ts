@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../../infra/config/settings.ts';
-import { queryRuns, type ReadDeps, type RunQuery, v1Envelope } from '../../../pipelines/runs/query-runs.ts';
+import type { ReadDeps } from '../../../pipelines/runs/locate-run.ts';
+import { queryRuns, type RunQuery, v1Envelope } from '../../../pipelines/runs/query-runs.ts';
 import type { RunExtras } from '../../../pipelines/runs/run-columns.ts';
 import { type SelectName, selectFields } from '../../../pipelines/runs/run-select.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';

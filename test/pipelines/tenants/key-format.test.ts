@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { generateKey, hashKey, toShortKey } from '../../../pipelines/tenants/keys.ts';
+import { hashKey } from '../../../pipelines/tenants/authenticate.ts';
+import { generateKey, toShortKey } from '../../../pipelines/tenants/keys.ts';
 
 describe('keys', () => {
   it('are random and have one format', () => {

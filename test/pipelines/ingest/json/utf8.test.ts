@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { describe, expect, it } from 'vitest';
-import { findInvalidUtf8, scanValue } from '../../../../pipelines/ingest/json/scan.ts';
+import { scanValue } from '../../../../pipelines/ingest/json/scan.ts';
+import { findInvalidUtf8 } from '../../../../pipelines/ingest/json/scan-input.ts';
 import fc from '../../../house/fast-check.ts';
 
 describe('invalid UTF-8', () => {
