@@ -259,12 +259,14 @@ function changeAttachments(
     ...(operations.retain ?? []).map((name): [string, string] => [name, name]),
     ...Object.entries(operations.rename ?? {}),
   ];
-  // A repeated request, which SDKs send if they lose the response, finds the new names.
+  // A repeated request, which SDKs send if they lose the response, finds the new names only. A new name may also be a former
+  // name of another attachment, so all of them are read by their new names.
   const names = new Set([...kept.map(([, to]) => to), ...Object.keys(added)]);
-  const isRepeated = isDeepStrictEqual(names, new Set(Object.keys(former)));
+  const isRepeated =
+    isDeepStrictEqual(names, new Set(Object.keys(former))) && kept.some(([from]) => !Object.hasOwn(former, from));
   const result = new Map<string, AttachmentLocation>();
   for (const [from, to] of kept) {
-    const name = isRepeated && !Object.hasOwn(former, from) ? to : from;
+    const name = isRepeated ? to : from;
     const location = Object.hasOwn(former, name) ? former[name] : undefined;
     if (location === undefined) throw createExampleError(id, `it has no attachment ${JSON.stringify(from)}`);
     const reason = validateAttachmentName(to);

@@ -125,6 +125,23 @@ it('a repeated request to rename attachments of an example keeps the new names',
   }
 });
 
+it('a repeated request to rename attachments keeps each of them if a new name is a former name of another', async () => {
+  const { id: dataset_id } = await client.createDataset(randomUUID());
+  const id = randomUUID();
+  const attachments: Record<string, [string, Uint8Array]> = {
+    a: ['text/plain', Buffer.from('hello')],
+    b: ['image/png', Buffer.from('image')],
+  };
+  await client.createExamples([{ id, dataset_id, inputs: { n: 1 }, attachments }] as never);
+  for (let sent = 0; sent < 2; sent += 1) {
+    await client.updateExamples([{ id, dataset_id, attachments_operations: { rename: { a: 'b', b: 'c' } } }] as never);
+    expect((await client.readExample(id)).attachments).toMatchObject({
+      b: { mime_type: 'text/plain' },
+      c: { mime_type: 'image/png' },
+    });
+  }
+});
+
 it('a repeated request to create a project with every field returns it', async () => {
   const [dataset, tag_value_ids] = [(await client.createDataset(randomUUID())).id, [await createTagValue()]];
   const project = {
