@@ -134,7 +134,8 @@ export async function copyAttachments(
   workspaceId: string,
   copies: readonly AttachmentCopies[],
 ): Promise<ReadonlyMap<string, Record<string, AttachmentLocation>>> {
-  for (const copiesOfStatement of groupCopies(copies)) {
+  const measured = copies.map((copy) => ({ ...copy, attachments: copy.names.length }));
+  for (const copiesOfStatement of groupCopies(measured, attachmentsPerCopy)) {
     const chunk = copiesOfStatement.flatMap(({ from, to, names }) => names.map((name) => ({ from, to, name })));
     await clickhouse.command({
       name: 'copy-attachments',
@@ -173,13 +174,17 @@ export async function copyAttachments(
 /** Number of attachments from which a statement copies no more sets. ClickHouse sorts their content in memory. */
 const attachmentsPerCopy = 20;
 
-function* groupCopies(copies: readonly AttachmentCopies[]): Generator<readonly AttachmentCopies[]> {
-  let group: AttachmentCopies[] = [];
+/** Divides copies into groups, none of which gets more copies after it has `max` attachments. */
+function* groupCopies<Copy extends { readonly attachments: number }>(
+  copies: readonly Copy[],
+  max: number,
+): Generator<readonly Copy[]> {
+  let group: Copy[] = [];
   let attachments = 0;
   for (const copy of copies) {
     group.push(copy);
-    attachments += copy.names.length;
-    if (attachments < attachmentsPerCopy) continue;
+    attachments += copy.attachments;
+    if (attachments < max) continue;
     yield group;
     [group, attachments] = [[], 0];
   }
@@ -197,9 +202,9 @@ export async function copyAttachmentSets(
   workspaceId: string,
   copyIdsBySourceId: Readonly<Record<string, string>>,
 ): Promise<void> {
-  const sources = Object.keys(copyIdsBySourceId);
-  for (let at = 0; at < sources.length; at += setsPerCopy) {
-    const from = sources.slice(at, at + setsPerCopy);
+  const counted = await countAttachments(clickhouse, workspaceId, Object.keys(copyIdsBySourceId));
+  for (const group of groupCopies(counted, attachmentsPerSetCopy)) {
+    const from = group.map(({ set }) => set);
     await clickhouse.command({
       name: 'copy-attachment-sets',
       sql: `INSERT INTO attachments (version, tenant_id, run_id, name, received_at, mime_type, content)
@@ -211,8 +216,26 @@ export async function copyAttachmentSets(
   }
 }
 
-/** Limits the content that one statement copies: it must end before its timeout, also if each set has several megabytes. */
-const setsPerCopy = 100;
+/**
+ * Limits the content that one statement copies: it must end before its timeout, also if each attachment has several
+ * megabytes.
+ */
+const attachmentsPerSetCopy = 100;
+
+/** Returns those of the sets that have attachments, with their number. */
+async function countAttachments(clickhouse: ClickHouse, workspaceId: string, sets: readonly string[]) {
+  const counted: { readonly set: string; readonly attachments: number }[] = [];
+  for (let at = 0; at < sets.length; at += setsPerStatement) {
+    const rows = await clickhouse.query<{ set: string; attachments: number }>({
+      name: 'count-set-attachments',
+      sql: `SELECT run_id AS set, toUInt32(count()) AS attachments FROM attachments
+            WHERE tenant_id = {tenant:UUID} AND run_id IN {sets:Array(UUID)} AND ${ofSetCondition} GROUP BY run_id`,
+      params: { tenant: workspaceId, sets: sets.slice(at, at + setsPerStatement) },
+    });
+    for (const row of rows) counted.push(row);
+  }
+  return counted;
+}
 
 /**
  * Deletes sets and their content.
