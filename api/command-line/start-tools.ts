@@ -9,6 +9,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
+import { getBodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
 import { buildServer } from '../server/build-server.ts';
 import type { Services } from '../server/services.ts';
 import { createToolAccess } from '../tools/caller.ts';
@@ -47,8 +48,8 @@ export async function startTools(
   const sessions = new Sessions(createServer, { heartbeatMs: config.toolsHeartbeatMs });
   shutdown.add('sessions of tools', () => sessions.close());
   // A page of runs is limited by the size of what is stored, and its JSON has a little more.
-  const maxOwnResponseBytes = 2 * config.maxPageBytes;
-  const own = { endpoint, send: sendInProcess(server, new URL(endpoint).host, maxOwnResponseBytes) };
+  const limits = { maxResponseBytes: 2 * config.maxPageBytes, budget: getBodyBudget(config) };
+  const own = { endpoint, send: sendInProcess(server, new URL(endpoint).host, limits) };
   const access = createToolAccess({ authenticator: services.authenticator, config, own, endpoints });
   const { authenticator, rateLimiter, healthChecks } = services;
   const toolServices: ToolServices & Pick<Services, 'authenticator' | 'rateLimiter'> = {

@@ -9,7 +9,8 @@ import { Writable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import type { FastifyInstance } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { reserveTexts, runUntilAborted } from '../../infra/fairness/tenant-context.ts';
+import { getTenantContext, runUntilAborted, unreservedTextBytes } from '../../infra/fairness/tenant-context.ts';
+import type { BodyBudget } from '../../pipelines/ingest/body/body-budget.ts';
 import type { SendToMainApi } from './main-api.ts';
 
 /**
@@ -53,12 +54,15 @@ class StoringSocket extends Writable {
  * @param server a server that is ready.
  * @param authority host and port of the main API, for links in its responses.
  * @param maxResponseBytes maximum size of a response: lists of examples are not limited, and a response is in memory
- *   as a whole. The returned function throws TOOL_ANSWER_TOO_LARGE for a larger one, and OVERLOADED if there is no memory.
+ *   as a whole.
+ * @param budget memory for large responses. They count until the call of the tool ends, which aborts the signal. They are
+ *   not part of the response to the client, whose connection may be closed if another organisation needs its memory.
+ * @returns a function that throws TOOL_ANSWER_TOO_LARGE for a larger response, and OVERLOADED if there is no memory for it.
  */
 export function sendInProcess(
   server: Pick<FastifyInstance, 'routing'>,
   authority: string,
-  maxResponseBytes: number,
+  { maxResponseBytes, budget }: { readonly maxResponseBytes: number; readonly budget: Pick<BodyBudget, 'open'> },
 ): SendToMainApi {
   return ({ method, url, headers, body, signal }) =>
     runUntilAborted(signal, async () => {
@@ -90,7 +94,16 @@ export function sendInProcess(
         throw socket.errored ?? error;
       });
       if (socket.errored !== null) throw socket.errored;
-      reserveTexts(socket.sentBytes);
+      if (socket.sentBytes > unreservedTextBytes) reserveUntilAborted(budget, 2 * socket.sentBytes, signal);
       return { status: response.statusCode, text: socket.readBody() };
     });
+}
+
+/** @throws OVERLOADED; the reason of `signal` if it is aborted already. */
+function reserveUntilAborted(budget: Pick<BodyBudget, 'open'>, bytes: number, signal: AbortSignal): void {
+  signal.throwIfAborted();
+  const share = budget.open(getTenantContext()?.organizationId ?? '', () => undefined);
+  share.waitsForClient = false;
+  signal.addEventListener('abort', () => share.close(), { once: true });
+  share.takePage(0, bytes);
 }

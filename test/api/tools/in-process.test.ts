@@ -3,6 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { sendInProcess } from '../../../api/tools/in-process.ts';
+import { BodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 
 const text = `"quoted"\r\n\r\n${'ä😀'.repeat(20_000)}`;
 /** In parts whose ends are within characters. */
@@ -35,6 +36,8 @@ server.addHook('onResponse', async () => {
   responses += 1;
 });
 for (const [url, handler] of Object.entries(routes)) server.route({ method: ['GET', 'POST'], url, handler });
+const largeText = 'x'.repeat(3_000_000);
+server.get('/large', () => largeText);
 server.get('/destroyed', (_request, reply) => void reply.raw.destroy());
 let generatedParts = 0;
 server.get('/endless', (_request, reply) =>
@@ -63,7 +66,8 @@ afterAll(() => server.close());
 function send(method: 'GET' | 'POST', url: string, body?: string) {
   const headers = { 'x-api-key': 'key', ...(body !== undefined && { 'content-type': 'application/json' }) };
   const { signal } = new AbortController();
-  const sendToServer = sendInProcess(server, new URL(address).host, 1_000_000);
+  const limits = { maxResponseBytes: 1_000_000, budget: new BodyBudget(1_000_000) };
+  const sendToServer = sendInProcess(server, new URL(address).host, limits);
   return sendToServer({ method, url, headers, signal, ...(body && { body }) });
 }
 
@@ -95,5 +99,25 @@ describe('a request within the process', () => {
     const before = generatedParts;
     await send('GET', '/stream');
     expect([before < 100, generatedParts - before]).toEqual([true, 0]);
+  });
+
+  it('counts a large response until its call ends, whatever other organisations need', async () => {
+    const budget = new BodyBudget(10_000_000);
+    const sendToServer = sendInProcess(server, new URL(address).host, { maxResponseBytes: 4_000_000, budget });
+    const call = new AbortController();
+    const read = () =>
+      sendToServer({ method: 'GET', url: '/large', headers: {}, signal: call.signal }).then(({ text }) => text.length);
+    // Of each page, at most half of the budget counts.
+    expect([await read(), await read()]).toEqual([largeText.length, largeText.length]);
+    await expect(read()).rejects.toMatchObject({ code: 'OVERLOADED' });
+    const other = budget.open('other', () => undefined);
+    other.take(2_000_000);
+    expect(() => other.take(2_000_000)).toThrow(expect.objectContaining({ code: 'OVERLOADED' }));
+    expect(budget.exceedsHalf('')).toBe(true);
+    call.abort();
+    expect(budget.exceedsHalf('')).toBe(false);
+    other.take(8_000_000);
+    other.close();
+    await expect(read()).rejects.toThrow('aborted');
   });
 });
