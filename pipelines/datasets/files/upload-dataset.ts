@@ -69,7 +69,7 @@ export async function uploadDataset(
         writeVersionInTransaction(tx, workspaceId, datasetId, (_, locked) =>
           insertExamples(tx, locked, readExamples(tx, datasetId)),
         ),
-      isStored: (tx, datasetId) => areStored(tx, datasetId, readExamples(tx, datasetId)),
+      isStored: (tx, datasetId) => areStored(tx, { workspaceId, datasetId }, readExamples(tx, datasetId)),
     });
   } finally {
     slot.release();
@@ -120,10 +120,14 @@ async function insertExamples(
 }
 
 /** Returns whether a dataset has had these examples, in this order, since it was created, and no others. */
-async function areStored(tx: Sql, datasetId: string, chunks: AsyncIterable<readonly RowExample[]>): Promise<boolean> {
+async function areStored(
+  tx: Sql,
+  { workspaceId, datasetId }: { readonly workspaceId: string; readonly datasetId: string },
+  chunks: AsyncIterable<readonly RowExample[]>,
+): Promise<boolean> {
   const [dataset] = await tx.query<{ versions: number; examples: number }>(
-    'SELECT version_count AS versions, example_count AS examples FROM datasets WHERE id = $1',
-    [datasetId],
+    'SELECT version_count AS versions, example_count AS examples FROM datasets WHERE workspace_id = $1 AND id = $2',
+    [workspaceId, datasetId],
   );
   if (dataset?.versions !== 1) return false;
   let count = 0;
@@ -131,8 +135,9 @@ async function areStored(tx: Sql, datasetId: string, chunks: AsyncIterable<reado
   for await (const examples of chunks) {
     const hashes = await runInTimeSlices(hashContents(examples));
     const stored = await tx.query<{ id: string; hash: string }>(
-      `SELECT id, ${contentHashSql} AS hash FROM examples WHERE dataset_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
-      [datasetId, lastId, examples.length],
+      `SELECT id, ${contentHashSql} AS hash FROM examples
+       WHERE workspace_id = $1 AND dataset_id = $2 AND id > $3 ORDER BY id LIMIT $4`,
+      [workspaceId, datasetId, lastId, examples.length],
     );
     if (stored.length < examples.length || stored.some(({ hash }, index) => hash !== hashes[index])) return false;
     count += examples.length;
