@@ -43,7 +43,8 @@ export function runWithoutTenant<Result>(work: () => Result): Result {
 
 /**
  * Returns what `source` yields. It is read for the current organisation, also by a stream that reads it after the handler of
- * its request has ended.
+ * its request has ended. It does not reserve memory of the request then: the memory of pages that are read one after the
+ * other would add up.
  */
 export function readForTenant<T>(source: AsyncGenerator<T>): AsyncIterable<T> {
   const context = storage.getStore();
@@ -79,7 +80,7 @@ export function reserveMemory(heapBytes: number, bufferBytes = 0): void {
 }
 
 /** Size of stored texts for which a request does not reserve memory. */
-const unreservedTextBytes = 2 * 1024 ** 2;
+export const unreservedTextBytes = 2 * 1024 ** 2;
 
 /**
  * Reserves memory for stored texts of `bytes` that the response contains as they are: as they are read, and in the

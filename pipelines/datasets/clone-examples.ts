@@ -16,7 +16,13 @@ import { copyAttachmentSets, deleteAttachmentSets } from '../attachments/attachm
 import { allExampleFields, type ExampleLinkDeps, formatExample } from './example.ts';
 import { lockDataset, queueForDatasets } from './lock-dataset.ts';
 import { confirmAttachmentSets, reserveAttachmentSets } from './pending-attachments.ts';
-import { buildSelectionSql, openVersion, resolveVersion, toSelectionParameters } from './stream-version.ts';
+import {
+  buildSelectionSql,
+  createChunkReserver,
+  openVersion,
+  resolveVersion,
+  toSelectionParameters,
+} from './stream-version.ts';
 import { createExamplePreparer, readExampleRules } from './validate-examples.ts';
 import { writeTimeoutMs, writeVersionInTransaction } from './versions.ts';
 import type { ExampleDeps } from './write-examples.ts';
@@ -40,7 +46,7 @@ interface CloneRequest {
  *
  * @returns the copies as a JSON array.
  * @throws NOT_FOUND; INVALID_EXAMPLE if an example does not match the schemas of the target dataset; DATASET_FULL;
- *   errors of the stores.
+ *   OVERLOADED if there is no memory for the response; errors of the stores.
  */
 export async function cloneExamples(
   deps: ExampleDeps,
@@ -61,7 +67,9 @@ export async function cloneExamples(
     batch = [];
     characters = 0;
   };
-  for await (const { id, inputs, outputs } of (await openVersion(database, workspaceId, source, choice))()) {
+  // The chunks of the response are about as large. Memory for them is reserved now: a refusal after the commit would be wrong.
+  const readSource = await openVersion(database, workspaceId, source, choice, createChunkReserver());
+  for await (const { id, inputs, outputs } of readSource()) {
     batch.push({ id, inputs, outputs });
     characters += inputs.length + (outputs?.length ?? 0);
     if (batch.length >= examplesPerBatch || characters >= charactersPerBatch) await flush();

@@ -1,3 +1,5 @@
+import { AsyncResource } from 'node:async_hooks';
+import { reserveMemory, unreservedTextBytes } from '../../infra/fairness/tenant-context.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
@@ -53,6 +55,24 @@ export async function resolveVersion(
 }
 
 const keysPerQuery = 1_000;
+
+/**
+ * Returns a function that reserves memory of the current request for chunks that are in memory one after the other, as
+ * long as the client reads slowly: for the first large one as much as any chunk needs, and more only for a single larger
+ * example.
+ */
+export function createChunkReserver(): (bytes: number) => void {
+  // The chunks may be read after the handler has ended.
+  const reserve = AsyncResource.bind(reserveMemory);
+  let reservedBytes = 0;
+  return (bytes) => {
+    if (bytes <= Math.max(reservedBytes, unreservedTextBytes)) return;
+    const neededBytes = Math.max(bytes, maxChunkBytes);
+    // As they are read, and in the response.
+    reserve(0, 2 * (neededBytes - reservedBytes));
+    reservedBytes = neededBytes;
+  };
+}
 
 /**
  * Resolves a version of a dataset and returns a {@link ReadVersion}. It streams the selected examples, ordered by the

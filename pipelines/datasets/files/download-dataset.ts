@@ -1,13 +1,12 @@
-import { AsyncResource } from 'node:async_hooks';
 import { Readable } from 'node:stream';
 import { formatCsv } from '../../../infra/csv/format-csv.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { readForTenant, reserveTexts } from '../../../infra/fairness/tenant-context.ts';
+import { readForTenant } from '../../../infra/fairness/tenant-context.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { scanJson } from '../../ingest/json/scan.ts';
 import { toOpenAiMessages, toText } from '../../runs/openai-messages.ts';
 import type { ExampleRow } from '../example.ts';
-import { openVersion, type ReadVersion, type VersionReference } from '../stream-version.ts';
+import { createChunkReserver, openVersion, type ReadVersion, type VersionReference } from '../stream-version.ts';
 
 export const downloadFormats = ['csv', 'jsonl', 'openai', 'openai_ft'] as const;
 export type DownloadFormat = (typeof downloadFormats)[number];
@@ -26,21 +25,6 @@ export async function downloadDataset(
   const readVersion = await openVersion(database, workspaceId, version, {}, createChunkReserver());
   if (format === 'csv') return formatTable(readVersion);
   return Readable.from(readForTenant(generateLines(readVersion, lineFormats[format])));
-}
-
-/**
- * Returns a function that reserves memory for the chunks of a download, which a slow client keeps in memory one after the
- * other: for each that is more than twice as large as what is reserved.
- */
-function createChunkReserver(): (bytes: number) => void {
-  // The chunks are read after the handler has ended.
-  const reserve = AsyncResource.bind(reserveTexts);
-  let coveredBytes = 0;
-  return (bytes) => {
-    if (bytes <= coveredBytes) return;
-    reserve(bytes);
-    coveredBytes = 2 * bytes;
-  };
 }
 
 async function* generateLines(readVersion: ReadVersion, format: (row: ExampleRow) => string): AsyncGenerator<string> {

@@ -153,6 +153,16 @@ describe('while there is no memory for it', () => {
     }
   }
 
+  it('refuses a clone before it copies anything', async () => {
+    const target = (await api.ask(key, 'POST', '/datasets', { name: name() })).body as { id: string };
+    const body = { source_dataset_id: datasetId, target_dataset_id: target.id };
+    const count = async () => (await api.ask(key, 'GET', `/datasets/${target.id}`)).body.example_count;
+    await takeMemory(async () => expect(await ask('POST', '/datasets/clone', body)).toBe(503));
+    expect(await count()).toBe(0);
+    expect(await ask('POST', '/datasets/clone', body)).toBe(200);
+    expect(await count()).toBe(1);
+  });
+
   it('refuses large statistics of feedback', async () => {
     const { tenant_id: tenant } = (await api.ask(key, 'GET', `/sessions/${projectId}`)).body as { tenant_id: string };
     // Of each key, ten comments and a hundred labels are in the statistics: 120 kB.
