@@ -43,8 +43,8 @@ export function runWithoutTenant<Result>(work: () => Result): Result {
 
 /**
  * Returns what `source` yields. It is read for the current organisation, also by a stream that reads it after the handler of
- * its request has ended. It does not reserve memory of the request then: the memory of pages that are read one after the
- * other would add up.
+ * its request has ended. Where memory is reserved is not restored: the memory of pages that are read one after the other
+ * would add up.
  */
 export function readForTenant<T>(source: AsyncGenerator<T>): AsyncIterable<T> {
   const context = storage.getStore();
