@@ -5,7 +5,6 @@
  * Two processes `runlake agents` and one `runlake ingest` on a separate stack. All requests go to the first process;
  * whichever of the two claims a run first executes it, and its events come back through Kafka.
  */
-
 import type { MeasuredServer } from './agents/agent-server.ts';
 import { agentsAt, untilItAnswers } from './agents/agents-at.ts';
 import { type LoadResult, loadServer } from './agents/load.ts';

@@ -8,7 +8,6 @@
  * % of the first, none above 700 MB. The shares of the stages add up to more than one because they overlap. The p99
  * delay of the event loop must be below 50 ms.
  */
-
 import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

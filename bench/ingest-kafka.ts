@@ -6,7 +6,6 @@
  * on a separate stack, four partitions. The floor sends 100 records at a time, with eight concurrent sends. Both in
  * turns.
  */
-
 import { randomUUID } from 'node:crypto';
 import { mediansOf, quantile, round } from './figures.ts';
 import { makeRuns, multipartBody, multipartType, runsPerBody } from './ingest-load/bodies.ts';

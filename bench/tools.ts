@@ -6,7 +6,6 @@
  * conditions. `ratio`: the median of the tool divided by that of the request, the worst of the three. The request of
  * `fetch_runs` is the query for the same runs with the same fields; the tool also looks up the project by its name.
  */
-
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';

@@ -5,7 +5,6 @@
  *
  * `ratio` is the smallest of target divided by measured value; all targets are met if it is at least 1.
  */
-
 import type { Page } from 'playwright-core';
 import { openClickHouse } from '../infra/clickhouse/client.ts';
 import { createLogger } from '../infra/telemetry/logger.ts';

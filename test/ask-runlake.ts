@@ -14,6 +14,7 @@ interface Request {
 /**
  * Sends a request, with JSON if it has a body, to a Runlake process or agent server, and returns the JSON of the response.
  *
+ * @returns any value by default: a suite checks what it uses.
  * @throws if the status is not below 300.
  */
 export async function askRunlake<Answer = ReturnType<typeof JSON.parse>>(

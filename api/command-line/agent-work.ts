@@ -26,15 +26,9 @@ import { maxEventBytes } from '../../pipelines/agents/workers/messages.ts';
 import { isOperator } from '../../pipelines/tenants/operator.ts';
 import { joinPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
-import { getAgentServerUrl } from './check-port.ts';
+import { type AgentsPart, getAgentServerUrl } from './check-port.ts';
 import type { Stores } from './open-stores.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
-
-/**
- * The part of the agent server that a process runs. `front` serves HTTP and claims no runs; `work` executes runs and
- * serves no HTTP.
- */
-export type AgentsPart = 'both' | 'front' | 'work';
 
 /**
  * Maximum number of characters in the inputs and outputs of all child runs of one graph run. The trace omits inputs and

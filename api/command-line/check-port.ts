@@ -4,6 +4,12 @@ import type { Config } from '../../infra/config/settings.ts';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { formatHost } from '../../infra/network/format-host.ts';
 
+/**
+ * The part of the agent server that a process runs. `front` serves HTTP and claims no runs; `work` executes runs and
+ * serves no HTTP.
+ */
+export type AgentsPart = 'both' | 'front' | 'work';
+
 const reasonByErrorCode: ReadonlyMap<string, string> = new Map([
   ['EADDRNOTAVAIL', 'this host has no such address'],
   ['ENOTFOUND', 'no such host'],

@@ -21,7 +21,7 @@ import { createLogger } from '../../infra/telemetry/logger.ts';
 import { readTrustedAuthorities } from '../../infra/tls/trusted-authorities.ts';
 import { countUnreplayedDeadLetters } from '../../pipelines/dead-letters/dead-letter-replays.ts';
 import { inspectUnclaimedRevisions } from '../../pipelines/deployments/claim-revision.ts';
-import { inspectDeletions } from '../../pipelines/retention/trace-changes.ts';
+import { inspectDeletions } from '../../pipelines/retention/request-changes.ts';
 import { topics } from '../../schemas/topics.ts';
 import { type CheckedServer, listEngineLogs, type ServerName } from './explain-part.ts';
 import { requireVersion } from './migrate.ts';

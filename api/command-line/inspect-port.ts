@@ -1,5 +1,4 @@
 /** Checks of the ports of the agent server and the tool server in `runlake doctor`. */
-
 import type { Config } from '../../infra/config/settings.ts';
 import { formatHost } from '../../infra/network/format-host.ts';
 import { serverName } from '../agent-server/system.ts';

@@ -1,7 +1,7 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { readSecretKey } from '../../infra/embedded/data-folder.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { AgentsPart } from './agent-work.ts';
+import type { AgentsPart } from './check-port.ts';
 
 export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents' | 'tools';
 

@@ -19,8 +19,7 @@ import { type BootstrapOutcome, bootstrap } from '../../pipelines/tenants/bootst
 import { findOperatorKey, type SignInKey } from '../../pipelines/tenants/sign-in-links.ts';
 import { loopbackOrigins } from '../server/cross-origin.ts';
 import type { Services } from '../server/services.ts';
-import type { AgentsPart } from './agent-work.ts';
-import { mainApiUrl } from './check-port.ts';
+import { type AgentsPart, mainApiUrl } from './check-port.ts';
 import { reportStarted, reportToHost, retireForHost } from './follow-host.ts';
 import { prepareStores } from './migrate.ts';
 import { lockDatabase, openEventLog, refuseUnstoredEvents } from './open-event-log.ts';

@@ -43,9 +43,8 @@ import type { CustomAccess } from '../server/api-form.ts';
 import type { Operation } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { createTicketSigner, type TicketReader } from '../server/session-ticket.ts';
-import type { AgentsPart } from './agent-work.ts';
 import { type AgentDeps, type IsolatedGraphs, isolateGraphs, openGraphPool, startWork } from './agent-work.ts';
-import { getAgentServerAddress, getAgentServerUrl } from './check-port.ts';
+import { type AgentsPart, getAgentServerAddress, getAgentServerUrl } from './check-port.ts';
 import { listenHttp } from './serve-http.ts';
 import type { ShutdownSteps } from './shutdown-steps.ts';
 

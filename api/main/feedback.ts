@@ -7,9 +7,9 @@ import {
   leaveFeedback as storeSubmittedFeedback,
 } from '../../pipelines/feedback/leave-feedback.ts';
 import { getFeedback as readFeedback, listFeedback as readPage } from '../../pipelines/feedback/list-feedback.ts';
-import type { FeedbackDeps } from '../../pipelines/feedback/write-feedback.ts';
 import {
   updateFeedback as changeFeedback,
+  type FeedbackDeps,
   deleteFeedback as removeFeedback,
   createFeedback as takeFeedback,
 } from '../../pipelines/feedback/write-feedback.ts';

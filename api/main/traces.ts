@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { Dictionary } from '../../infra/json/dictionary.ts';
-import { maxTracesPerRequest, requestDeletion, requestKeep } from '../../pipelines/retention/trace-changes.ts';
+import { maxTracesPerRequest, requestDeletion, requestKeep } from '../../pipelines/retention/request-changes.ts';
 import { optional, Text, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 import { normaliseIds } from './runs.ts';

@@ -13,7 +13,6 @@
  *   5. If the caller loses access, `failed` is called with the cause, its result is sent, and the body ends.
  *   6. If the client disconnects before the body ends, `left` is called once.
  */
-
 import { Readable } from 'node:stream';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 

@@ -6,8 +6,7 @@ import { readFileSync } from 'node:fs';
 import type { FastifyError, FastifyInstance, FastifyRequest } from 'fastify';
 import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { stripQuery, toCanonicalPath } from './canonical-url.ts';
-import type { Operation } from './operation.ts';
-import { buildRoutePath, maskParameters } from './operation.ts';
+import { buildRoutePath, maskParameters, type Operation } from './operation.ts';
 
 export interface Route {
   readonly method: string;

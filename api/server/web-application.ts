@@ -1,5 +1,4 @@
 /** Serves the built web application: a static page whose paths the application itself routes (history mode). */
-
 import { existsSync, readdirSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
 import { fileURLToPath } from 'node:url';

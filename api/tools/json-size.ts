@@ -2,7 +2,6 @@
  * Sizes of JSON texts as the original tool server counts them: Python's `json.dumps` with its default separators
  * (`, ` and `: `), in characters (Unicode code points).
  */
-
 import { PythonNumber } from './python-numbers.ts';
 
 /** `unicode`: other characters than ASCII count as they are; `ascii`: they count as escapes (`\uXXXX`). */

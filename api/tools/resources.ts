@@ -1,5 +1,4 @@
 /** Runs, prompts and datasets as resources of the protocol, and the prompts of the hub as prompts. */
-
 import {
   ErrorCode,
   type GetPromptResult,

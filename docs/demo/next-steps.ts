@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { settings } from '../../infra/config/settings.ts';
-import { generateKey } from '../../pipelines/tenants/keys.ts';
+import { generateKey } from '../../pipelines/tenants/key-format.ts';
 
 /** Next steps after the demo, as lines that can be pasted into a shell; `test/docs/demo.test.ts` runs them. */
 export function nextSteps(): string {

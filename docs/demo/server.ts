@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { generateKey } from '../../pipelines/tenants/keys.ts';
+import { generateKey } from '../../pipelines/tenants/key-format.ts';
 import { startChild } from './runlake-child.ts';
 
 export interface DemoServer {

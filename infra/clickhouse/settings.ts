@@ -1,27 +1,6 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 
 /**
- * How the tables are stored. This depends on RUNLAKE_CLICKHOUSE_CLUSTER and on the server:
- *   - `single`: no cluster is configured. There are plain tables on one server.
- *   - `cluster`: every server has local tables (`runs_local`) with a part of the rows, and Distributed tables (`runs`)
- *     over the local tables of all shards. The local tables are replicated if the servers have a Keeper.
- *   - `replicated`: the database itself is replicated, as in ClickHouse Cloud, so that a table which one server
- *     creates exists on all servers. There are replicated tables but no Distributed tables, because such a database
- *     has one shard.
- */
-export type Layout =
-  | { readonly kind: 'single' }
-  | {
-      readonly kind: 'cluster';
-      readonly cluster: string;
-      readonly shards: number;
-      /** Number of replicas of each shard. */
-      readonly replicas: number;
-      readonly hasKeeper: boolean;
-    }
-  | { readonly kind: 'replicated'; readonly replicas: number; readonly isShared: boolean };
-
-/**
  * The ClickHouse settings that Runlake depends on. Every statement is sent with one complete profile, because the
  * defaults of servers differ between releases and installations.
  */
@@ -176,6 +155,27 @@ export type CommandProfile = 'write' | 'mutation' | 'bulk';
 export function isReadProfile(profile: Profile): boolean {
   return 'readonly' in profiles[profile];
 }
+
+/**
+ * How the tables are stored. This depends on RUNLAKE_CLICKHOUSE_CLUSTER and on the server:
+ *   - `single`: no cluster is configured. There are plain tables on one server.
+ *   - `cluster`: every server has local tables (`runs_local`) with a part of the rows, and Distributed tables (`runs`)
+ *     over the local tables of all shards. The local tables are replicated if the servers have a Keeper.
+ *   - `replicated`: the database itself is replicated, as in ClickHouse Cloud, so that a table which one server
+ *     creates exists on all servers. There are replicated tables but no Distributed tables, because such a database
+ *     has one shard.
+ */
+export type Layout =
+  | { readonly kind: 'single' }
+  | {
+      readonly kind: 'cluster';
+      readonly cluster: string;
+      readonly shards: number;
+      /** Number of replicas of each shard. */
+      readonly replicas: number;
+      readonly hasKeeper: boolean;
+    }
+  | { readonly kind: 'replicated'; readonly replicas: number; readonly isShared: boolean };
 
 /**
  * Returns the settings with which a read from any replica returns every acknowledged row.

@@ -105,25 +105,28 @@ export interface DataFolder {
 }
 
 /**
- * Takes the lock of a folder that also processes of other containers may use.
+ * Locks a folder that processes of other containers may use, too.
  *
  * @returns a function that releases it.
- * @throws DATA_FOLDER_IN_USE with the process id of the holder, unless it is in another container; errors of the file system.
+ * @throws DATA_FOLDER_IN_USE, which names the process unless it is of another container; errors of the file system.
  */
-export async function holdFolder(folder: string): Promise<() => Promise<void>> {
-  const createError = (pid: number | string) => runlakeError('DATA_FOLDER_IN_USE', { folder, pid });
-  const invisible = 'one that is not visible here, such as that of another container';
+export async function lockSharedFolder(folder: string): Promise<() => Promise<void>> {
+  const createError = (holder: string) => runlakeError('DATA_FOLDER_IN_USE', { folder, holder });
+  const invisible = 'a process that is not visible here, such as one of another container';
   if (findHolder(folder) === undefined && (await isHeldByAny(folder))) throw createError(invisible);
-  const lock = lockFolder(folder);
-  if (typeof lock === 'number') throw createError(lock);
-  const stopListening = await listenAsHolder(folder);
-  if (stopListening === undefined) {
-    lock();
-    throw createError(invisible);
+  const unlock = lockFolder(folder);
+  if (typeof unlock === 'number') throw createError(`process ${unlock}`);
+  let stopListening: (() => Promise<void>) | undefined;
+  try {
+    stopListening = await listenAsHolder(folder);
+  } finally {
+    if (stopListening === undefined) unlock();
   }
+  if (stopListening === undefined) throw createError(invisible);
+  const stop = stopListening;
   return async () => {
-    await stopListening();
-    lock();
+    await stop();
+    unlock();
   };
 }
 
@@ -131,11 +134,11 @@ export async function holdFolder(folder: string): Promise<() => Promise<void>> {
  * Creates the folder if it is missing (mode 0700), and locks it for this process. The lock of a killed process is
  * ignored.
  *
- * @throws the errors of {@link holdFolder}; DATA_FOLDER_UNUSABLE if the folder cannot be created or written to.
+ * @throws the errors of {@link lockSharedFolder}; DATA_FOLDER_UNUSABLE if the folder cannot be created or written to.
  */
 export async function openDataFolder(path: string): Promise<DataFolder> {
   const folder = createFolder(resolve(path));
-  const release = await holdFolder(folder).catch((error: unknown) => {
+  const release = await lockSharedFolder(folder).catch((error: unknown) => {
     // Taking the lock is the first write to the folder, so errors such as a full disk are detected here.
     throw isRunlakeError(error) ? error : createUnusableError(folder, error);
   });

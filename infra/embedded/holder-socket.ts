@@ -8,8 +8,10 @@
  *   1. Before the lock is taken, look for a socket that accepts connections (`isHeldByAny`). If there is one, refuse the
  *      folder and leave the lock to its holder.
  *   2. Listen, then look again (`listenAsHolder`): of two processes that start at once, the later sees the earlier. Both
- *      may be refused. The socket gets its name when it accepts connections.
- * Each look deletes the sockets of dead processes.
+ *      may be refused, and the lock file may then be empty although one of them holds the folder.
+ *
+ * Each look deletes the sockets of dead processes. A socket is called `starting.<random>` until it accepts connections, so
+ * that no look deletes it. A process that is killed in between leaves it; it has no effect.
  *
  * This works for containers on one machine. On a file system without sockets only the lock protects the folder.
  */
@@ -20,7 +22,8 @@ import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { isSystemError } from './private-file.ts';
 
-const prefix = 'holder.';
+/** Error codes of `bind` on file systems without sockets. */
+const noSocketCodes = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'EINVAL', 'ENOSYS'];
 
 /** Whether a process of any container listens in the folder. */
 export function isHeldByAny(folder: string): Promise<boolean> {
@@ -31,35 +34,37 @@ export function isHeldByAny(folder: string): Promise<boolean> {
  * Listens in the folder.
  *
  * @returns a function that ends this; undefined if another process listens, too.
+ * @throws errors of the file system.
  */
 export async function listenAsHolder(folder: string): Promise<(() => Promise<void>) | undefined> {
   const id = randomBytes(6).toString('hex');
-  const own = `${prefix}${id}`;
+  const [starting, own] = [`starting.${id}`, `holder.${id}`];
   const server = createServer((socket) => socket.destroy()).unref();
   const close = async () => {
-    await new Promise((resolve) => server.close(resolve));
-    rmSync(join(folder, own), { force: true });
+    if (server.listening) await new Promise((resolve) => server.close(resolve));
+    for (const name of [starting, own]) rmSync(join(folder, name), { force: true });
   };
   return inFolder(folder, async (short) => {
     try {
-      const unnamed = join(short, `starting.${id}`);
-      await once(server.listen(unnamed), 'listening');
-      renameSync(unnamed, join(short, own));
-    } catch {
+      await once(server.listen(join(short, starting)), 'listening');
+      renameSync(join(short, starting), join(short, own));
+      const others = (await findLivingSockets(short)).filter((name) => name !== own);
+      if (others.length === 0) return close;
+      await close();
+      return undefined;
+    } catch (error) {
+      await close();
       // The file system has no sockets.
-      return async () => undefined;
+      if (noSocketCodes.some((code) => isSystemError(error, code))) return close;
+      throw error;
     }
-    const others = (await findLivingSockets(short)).filter((name) => name !== own);
-    if (others.length === 0) return close;
-    await close();
-    return undefined;
   });
 }
 
 /** Returns the names of the sockets that accept connections. Deletes those of dead processes. */
 async function findLivingSockets(folder: string): Promise<string[]> {
   const living: string[] = [];
-  for (const name of readdirSync(folder).filter((each) => each.startsWith(prefix))) {
+  for (const name of readdirSync(folder).filter((each) => each.startsWith('holder.'))) {
     const path = join(folder, name);
     const socket = connect(path);
     try {

@@ -9,7 +9,7 @@ export const startErrors = {
   ),
   DATA_FOLDER_IN_USE: terminal(
     500,
-    'The data folder {folder} is in use by another runlake process ({pid}).',
+    'The data folder {folder} is in use by another runlake process: {holder}.',
     'Stop that process, or set RUNLAKE_DATA_DIR to another folder. A new container can use the folder when the former one has stopped: with Kubernetes, set the strategy of the deployment to Recreate.',
   ),
   LOG_IN_USE: terminal(

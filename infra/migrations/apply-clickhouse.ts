@@ -11,7 +11,6 @@
  *   4. After the last statement, record the whole file as statement 0. Completed statements must not change. All other
  *      statements may change, so that a release can correct a failing migration.
  */
-
 import { getClickHouseCode } from '../clickhouse/clickhouse-error.ts';
 import type { ClickHouse } from '../clickhouse/client.ts';
 import type { Layout } from '../clickhouse/settings.ts';

@@ -111,13 +111,13 @@ export function createDestinationError(
 }
 
 /**
- * Returns true if a destination that has worked may work again without a change of its settings, although a caller caused the
- * error. An unknown host name or a web page instead of an S3 store comes from a store that is down, or its proxy. The S3 client
- * asks the metadata service of the machine for default credentials only once, for a second.
+ * Returns whether a call to a destination that has worked before may succeed later without a change of its settings. An
+ * unknown host name, or a web page instead of an S3 store, comes from a store that is down, or its proxy. The S3 client asks
+ * the metadata service of the machine for default credentials only once, for a second.
  */
-export function mayWorkAgain({ code, cause }: RunlakeError): boolean {
+export function isWorthRetrying({ class: kind, code, cause }: RunlakeError): boolean {
   const lacksCredentials = cause instanceof Error && cause.name === 'CredentialsProviderError';
-  return code === 'DESTINATION_ENDPOINT_INVALID' || lacksCredentials;
+  return kind !== 'caller' || code === 'DESTINATION_ENDPOINT_INVALID' || lacksCredentials;
 }
 
 /** Returns true if the error of a call means that the object does not exist. */

@@ -1,5 +1,4 @@
 /** Validation of what a deployment runs, in requests and again on the host that builds it. */
-
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { requireStorableJson } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';

@@ -9,7 +9,6 @@
  *
  * Each step may be repeated. Traces and usage stay. A deletion that fails is retried with backoff, and blocks no other.
  */
-
 import { LRUCache } from 'lru-cache';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';

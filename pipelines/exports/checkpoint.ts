@@ -6,9 +6,8 @@
  * has lost its lease, or whose export was cancelled, cannot change the row. A file and the cursor after it are recorded
  * in one transaction, so the recorded files always contain exactly the members up to the cursor.
  */
-
 import { formatWithRemedy, isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import { mayWorkAgain } from '../../infra/objects/object-store.ts';
+import { isWorthRetrying } from '../../infra/objects/object-store.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { type ClockDeps, type ExportDeps, readClock } from './export-deps.ts';
 import type { ExportCursor } from './members.ts';
@@ -239,7 +238,7 @@ export async function endAttempt(deps: EndAttemptDeps, run: ExportRunRecord, rea
   const { logger, limits } = deps;
   if (error.code === 'DRAINING') return release(deps, run);
   const about = { err: error, exportId: run.exportId, runId: run.id, retryNumber: run.retryNumber };
-  if ((error.class === 'caller' && !mayWorkAgain(error)) || run.retryNumber >= limits.exportRetries) {
+  if (!isWorthRetrying(error) || run.retryNumber >= limits.exportRetries) {
     logger.error(about, 'a bulk export run failed');
     return fail(deps, run, error);
   }

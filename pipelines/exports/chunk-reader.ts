@@ -85,6 +85,7 @@ export async function findChunk(
   const { untilMicrosExclusive } = scope.window;
   let chunk: ExportChunk | undefined;
   let begin = after;
+  const maxStoredRows = limits.storedRows ?? Number.POSITIVE_INFINITY;
   let storedRows = 0;
   let heavyBytes = 0;
   let from = scope.window.fromMicros;
@@ -95,7 +96,10 @@ export async function findChunk(
       heavyBytes: maxHeavyBytes - heavyBytes,
     };
     const range = { after: chunk?.last ?? begin, window: { fromMicros: from, untilMicrosExclusive } };
-    const probedRows = Math.max(missing.rows, Math.ceil(limits.rows / minProbeDivisor));
+    const probedRows = Math.min(
+      Math.max(missing.rows, Math.ceil(limits.rows / minProbeDivisor)),
+      maxStoredRows - storedRows,
+    );
     const rangeEnd = await probe(clickhouse, scope, range, probedRows, signal);
     if (rangeEnd === undefined) break;
     const probed = { ...range, window: { fromMicros: from, untilMicrosExclusive: rangeEnd } };
@@ -109,7 +113,7 @@ export async function findChunk(
     }
     from = rangeEnd;
     storedRows += probedRows;
-    if (storedRows < (limits.storedRows ?? Number.POSITIVE_INFINITY)) continue;
+    if (storedRows < maxStoredRows) continue;
     if (chunk !== undefined) break;
     begin = { startTimeMicros: rangeEnd - 1, traceId: lastUuid, runId: lastUuid };
     storedRows = 0;

@@ -7,7 +7,6 @@
  * the chunk, except for the ids of runs with feedback, and for the tokens and costs of runs with model calls among their
  * descendants.
  */
-
 import { createReadStream } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -25,7 +25,7 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
-import { mayWorkAgain, type ObjectStore } from '../../infra/objects/object-store.ts';
+import { isWorthRetrying, type ObjectStore } from '../../infra/objects/object-store.ts';
 import { counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { type Checkpoint, type ExportRunRecord, type PendingUpload, runColumns } from './checkpoint.ts';
 import type { ExportChunk } from './chunk-reader.ts';
@@ -262,7 +262,7 @@ export async function cleanUpRun(
     }
   } catch (err) {
     logger.warn({ err, runId: left.id }, 'cannot remove unrecorded objects of an export run from the bucket');
-    if (signal.aborted || (isRunlakeError(err) && (err.class === 'transient' || mayWorkAgain(err)))) return;
+    if (signal.aborted || (isRunlakeError(err) && err.class !== 'terminal' && isWorthRetrying(err))) return;
   }
   await database.execute(
     'UPDATE bulk_export_runs SET pending_upload = NULL WHERE id = $1 AND finished_at IS NOT NULL',

@@ -2,7 +2,7 @@ import { formatWithRemedy, isRunlakeError, type RunlakeError, runlakeError } fro
 import {
   createDestinationError,
   isMissingObjectError,
-  mayWorkAgain,
+  isWorthRetrying,
   type ObjectStore,
 } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
@@ -39,7 +39,7 @@ export async function completeExport(
       await store.close();
     }
   } catch (err) {
-    if (!isRunlakeError(err) || err.class !== 'caller' || mayWorkAgain(err)) throw err;
+    if (!isRunlakeError(err) || isWorthRetrying(err)) throw err;
     deps.logger.error({ err, exportId: of.id }, 'cannot write the manifest of a bulk export');
     await finishExport(deps, of.id, {
       to: 'FAILED',
@@ -272,7 +272,7 @@ async function checkFile(
       ? 'present'
       : 'it has other content';
   } catch (error) {
-    if (!isRunlakeError(error) || error.code !== 'DESTINATION_ACCESS_DENIED' || mayWorkAgain(error)) throw error;
+    if (!isRunlakeError(error) || error.code !== 'DESTINATION_ACCESS_DENIED' || isWorthRetrying(error)) throw error;
     // Without the permission to list objects, S3 denies access to a missing object instead of reporting it as missing.
     // A recorded ETag means that this file was readable when it was written.
     return file.etag === null ? 'unreadable' : 'it can no longer be read, and may be missing';
@@ -282,7 +282,7 @@ async function checkFile(
 /**
  * Confirms that a file is missing. A response to HEAD has no body, and status 404 may be that of a proxy whose store is down.
  *
- * @throws an error after which the check is repeated.
+ * @throws the error of any other response; DESTINATION_UNAVAILABLE if the object is there.
  */
 async function confirmMissing(
   { path }: RecordedFile,

@@ -5,8 +5,7 @@ import { joinKey } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { type ExportRunRecord, runColumns } from './checkpoint.ts';
 import type { DestinationConfig } from './destinations/destination.ts';
-import type { ExportStatus } from './record.ts';
-import { buildManifestKey, buildPartKey, type ExportRecord, exportColumns } from './record.ts';
+import { buildManifestKey, buildPartKey, type ExportRecord, type ExportStatus, exportColumns } from './record.ts';
 
 /** Progress of an export, summed over its export runs. */
 interface ExportProgress {

@@ -1,5 +1,5 @@
 /**
- * The states of exports and export runs, and the functions that end an export.
+ * The transitions between the states of exports and export runs, and the functions that end an export.
  *
  * Invariant: the rows alone determine which work is due. Queues only wake workers. Therefore a failure to queue is only
  * logged, and the sweep (`scheduler.ts`) queues the due work.

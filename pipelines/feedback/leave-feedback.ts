@@ -1,8 +1,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { requireMatchingValues } from './feedback-config.ts';
 import { deriveFeedbackId, type FeedbackGrant, openLink } from './feedback-links.ts';
-import type { FeedbackDeps } from './write-feedback.ts';
-import { createFeedback } from './write-feedback.ts';
+import { createFeedback, type FeedbackDeps } from './write-feedback.ts';
 
 /** Content of a feedback entry that is submitted with a token. */
 export interface SubmittedFeedback {

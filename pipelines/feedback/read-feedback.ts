@@ -1,6 +1,5 @@
 import type { Config } from '../../infra/config/settings.ts';
-import type { Sender } from '../ingest/accept/draft.ts';
-import { latestStorableMicros } from '../ingest/accept/draft.ts';
+import { latestStorableMicros, type Sender } from '../ingest/accept/draft.ts';
 import type { MemberReader } from '../ingest/accept/read-run.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { readAgentProject } from '../projects/agent-address.ts';

@@ -1,5 +1,4 @@
 /** Connections of agents with OAuth tokens: a connected agent uses these tokens before others. */
-
 import { randomUUID } from 'node:crypto';
 import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';

@@ -1,5 +1,4 @@
 /** Finds a token of a user, or starts an authentication that gets one. */
-
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';

@@ -2,7 +2,6 @@
  * Finds the authorization server of an MCP server and registers Runlake there as a client. Sources: MCP 2025-06-18,
  * "Authorization"; RFC 9728 (protected resource metadata), RFC 8414 (server metadata), RFC 7591 (registration).
  */
-
 import type { OAuthProtectedResourceMetadata } from '@modelcontextprotocol/sdk/shared/auth.js';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { OAuthDeps } from './oauth-deps.ts';

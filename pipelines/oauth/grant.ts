@@ -2,7 +2,6 @@
  * Requests of OAuth 2.0 (RFC 6749) to the authorization server of a provider: authorization code with PKCE (RFC 7636),
  * refresh and revocation (RFC 7009).
  */
-
 import * as oauth from 'oauth4webapi';
 import type { OAuthDeps } from './oauth-deps.ts';
 import { openClientSecret, type Provider, type ProviderType } from './provider.ts';

@@ -1,5 +1,4 @@
 /** OAuth providers of an organisation. */
-
 import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';

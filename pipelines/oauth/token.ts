@@ -1,5 +1,4 @@
 /** OAuth tokens of users, and their deletion. */
-
 import { internals } from '../../infra/config/internals.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';

@@ -5,8 +5,7 @@ import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { addTaggings, hasTaggings } from '../tags/taggings.ts';
 import { type ProjectRecord, type ProjectRow, projectColumns, toExtraColumns, toProjectRecord } from './project.ts';
-import type { ProjectResolver } from './resolve-project.ts';
-import { requireProjectQuota } from './resolve-project.ts';
+import { type ProjectResolver, requireProjectQuota } from './resolve-project.ts';
 
 interface NewProject {
   readonly id?: string | null | undefined;

@@ -1,5 +1,4 @@
 /** Prompts of the hub as messages: the templates of a manifest, filled with values. */
-
 import { parseTemplate, renderTemplate, type TemplateFormat } from '@langchain/core/prompts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { isJsonObject, type JsonObject } from '../../infra/json/json-value.ts';

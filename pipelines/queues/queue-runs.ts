@@ -10,7 +10,7 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { requestKeepInWorkspace } from '../retention/trace-changes.ts';
+import { requestKeepInWorkspace } from '../retention/request-changes.ts';
 import type { ThreadKey } from '../runs/threads.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { removeGoneRuns } from './remove-gone-runs.ts';

@@ -18,14 +18,13 @@
  * those that are handled for the second time, and the requests of a workspace to keep traces. Other groups are not
  * affected.
  */
-
 import { groupBy } from '../../infra/collections/group-by.ts';
 import { waitUntilStored } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import { deleteTraces } from './delete-traces.ts';
 import { keepTraces } from './keep-traces.ts';
-import type { ChangeDeps, TraceChange } from './trace-changes.ts';
+import type { ChangeDeps, TraceChange } from './request-changes.ts';
 
 /** Maximum number of requests of a kind per round. */
 const maxRequestsPerRound = 1_000;

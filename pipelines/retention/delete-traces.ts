@@ -13,7 +13,7 @@ import { removeFromQueues } from '../queues/remove-gone-runs.ts';
 import { toPlainText, toReadableJson } from '../runs/json-sql.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
 import { liveCondition, neverSeconds, traceTiers } from './lifetimes.ts';
-import type { ChangeDeps, TraceChange } from './trace-changes.ts';
+import type { ChangeDeps, TraceChange } from './request-changes.ts';
 
 const statementTimeoutMs = 3_600_000;
 const bulk = { profile: 'bulk' } as const;

@@ -14,7 +14,7 @@ import { markTracesContested, settleTrace } from '../ingest/sink/settle-traces.t
 import { locateRunsOfTenants } from '../runs/locate-run.ts';
 import { markHoursOfRunsDirty } from '../usage/mark-hours-dirty.ts';
 import { computeLifetime, defaultRetention, mergeLifetimes, readRetentions, traceTiers } from './lifetimes.ts';
-import type { ChangeDeps, TraceChange } from './trace-changes.ts';
+import type { ChangeDeps, TraceChange } from './request-changes.ts';
 
 const statementTimeoutMs = 3_600_000;
 

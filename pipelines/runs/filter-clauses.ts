@@ -2,8 +2,7 @@ import type { ClickHouseSettings } from '@clickhouse/client';
 import { liveCondition } from '../retention/lifetimes.ts';
 import { buildFilterSql } from './filter/run-filter.ts';
 import type { RunFilterConditions } from './filter/sql-terms.ts';
-import type { KeyCondition, RunScope } from './run-scope.ts';
-import { buildProjectsCondition } from './run-scope.ts';
+import { buildProjectsCondition, type KeyCondition, type RunScope } from './run-scope.ts';
 
 /** The parts of a query on `runs FINAL` that select the runs that match a filter. */
 export interface FilterClauses {

@@ -6,8 +6,7 @@ import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { readRuns } from './read-runs.ts';
 import type { RunExtras, RunKey } from './run-columns.ts';
-import type { Selection } from './write-runs.ts';
-import { JsonChunks, writeRun } from './write-runs.ts';
+import { JsonChunks, type Selection, writeRun } from './write-runs.ts';
 
 export interface ReadDeps {
   readonly clickhouse: ClickHouse;

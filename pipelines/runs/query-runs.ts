@@ -10,8 +10,7 @@ import { type LoadedRuns, readRuns } from './read-runs.ts';
 import type { Order, RunColumn, RunKey } from './run-columns.ts';
 import type { TracedRunRow } from './run-rows.ts';
 import type { RunFilter } from './run-scope.ts';
-import type { Selection } from './write-runs.ts';
-import { JsonChunks, writeRun } from './write-runs.ts';
+import { JsonChunks, type Selection, writeRun } from './write-runs.ts';
 
 export interface RunQuery {
   readonly tenantId: string;

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -6,13 +5,9 @@ import type { Database } from '../../infra/postgres/pool.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { parseUuid } from '../ingest/run-event/uuid.ts';
 import type { Caller, SignInSession } from './caller.ts';
+import { hashKey } from './key-format.ts';
 import { computeEffectivePermissions } from './permissions.ts';
 import { hashToken, readSession, readSessionById } from './sign-in-session.ts';
-
-/** Returns the hash that is stored instead of the key. */
-export function hashKey(key: string): Buffer {
-  return createHash('sha256').update(key).digest();
-}
 
 /** Credentials of a request; empty headers are omitted. A request has a key or a session. */
 export interface Credentials {

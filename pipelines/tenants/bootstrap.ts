@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { hashKey } from './authenticate.ts';
-import { generateKey } from './keys.ts';
+import { generateKey, hashKey } from './key-format.ts';
 import { deriveHandle, insertAdminKey, insertOrganization } from './organizations.ts';
 
 export type BootstrapOutcome =

@@ -1,31 +1,14 @@
-import { randomBytes, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import type { Authenticator } from './authenticate.ts';
-import { hashKey } from './authenticate.ts';
 import { type Caller, requirePermission } from './caller.ts';
 import { enforceLimit } from './enforce-limit.ts';
+import { generateKey, hashKey, toShortKey } from './key-format.ts';
 import { requireMemberQuota, type TenantLimits } from './members.ts';
 import { computeEffectivePermissions, type Permission } from './permissions.ts';
-
-const keyPrefix = 'rlk_';
-
-/** Generates an API key: the prefix and 256 random bits as 43 characters. */
-export function generateKey(): string {
-  return keyPrefix + randomBytes(32).toString('base64url');
-}
-
-/**
- * Returns the short form of a key that is stored and shown: its first and last characters. A short key shows fewer
- * characters.
- */
-export function toShortKey(key: string): string {
-  return key.length < 40
-    ? `${key.slice(0, 2)}...${key.slice(-2)}`
-    : `${key.slice(0, keyPrefix.length + 4)}...${key.slice(-4)}`;
-}
 
 /** An API key as the API returns it, without its secret. Times are ISO 8601 with microseconds. */
 export interface KeyRecord {

@@ -9,16 +9,16 @@ import { requireMemberQuota } from './members.ts';
 import { computeEffectivePermissions, EVERYTHING, permissions } from './permissions.ts';
 import type { SignInKey } from './sign-in-links.ts';
 
+/** From the most powerful to the least. */
+export const roles = ['admin', 'editor', 'viewer'] as const;
+export type Role = (typeof roles)[number];
+
 /** A member as the provider describes it. */
 export interface OidcMember {
   readonly email: string;
   readonly fullName: string | undefined;
   readonly role: Role;
 }
-
-/** From the most powerful to the least. */
-export const roles = ['admin', 'editor', 'viewer'] as const;
-export type Role = (typeof roles)[number];
 
 /** Permissions of the key of a role. An editor changes the content of workspaces, but no keys, secrets or deployments. */
 const permissionsByRole: Readonly<Record<Role, readonly string[]>> = {

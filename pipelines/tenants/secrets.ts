@@ -1,5 +1,4 @@
 /** Secrets of a workspace: encrypted, and never returned. */
-
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/pool.ts';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { operations } from '../../api/main/operations.ts';
-import { hashKey } from '../../pipelines/tenants/authenticate.ts';
+import { hashKey } from '../../pipelines/tenants/key-format.ts';
 import { runRollUp } from '../../pipelines/usage/rollup.ts';
 import { forSuite } from '../for-suite.ts';
 import { pickSome } from '../house/extent.ts';

@@ -1,5 +1,4 @@
 /** SIGKILL of everything at each transition of a revision: the next start continues, and each replica runs once. */
-
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { transitions } from '../../pipelines/deployments/states.ts';
 import { echoSource } from '../api/control-plane/deployment-client.ts';

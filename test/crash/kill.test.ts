@@ -60,7 +60,7 @@ test('kill -9 under load: every run that was acknowledged to the SDK is stored o
 test('no process outlives kill -9, and a second process on the data folder is refused with one sentence', async () => {
   const { dataDir } = instance.runlake;
   const second = startRunlake({ dataDir });
-  await expect(second).rejects.toThrow(/runlake ended with 1:\n.*is in use by another runlake process \(\d+\)/);
+  await expect(second).rejects.toThrow(/runlake ended with 1:\n.*is in use by another runlake process: process \d+/);
   await instance.runlake.kill();
   await expect.poll(() => listProcesses(dataDir), { timeout: 15_000 }).toEqual([]);
   await instance.restart();

@@ -1,5 +1,4 @@
 /** The stock SDK while Kafka is down: no run is lost as long as the SDK retries; later refusals are counted. */
-
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';

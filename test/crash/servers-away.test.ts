@@ -1,5 +1,4 @@
 /** Starts roles while servers are down: they wait, report it, and work once all servers are up. */
-
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';

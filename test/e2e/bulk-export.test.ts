@@ -1,5 +1,4 @@
 /** Runs a bulk export through the API, from the first request to the files. */
-
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -2,7 +2,6 @@
  * Template databases with this release's schema: the migrations create them once for a test run. Each test that needs
  * its own databases copies them, which takes only a fraction of the requests of the migrations.
  */
-
 import { randomBytes } from 'node:crypto';
 import { openClickHouse } from '../../infra/clickhouse/client.ts';
 import { migrate } from '../../infra/migrations/migrate.ts';

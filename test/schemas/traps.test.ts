@@ -1,5 +1,4 @@
 /** Properties of the schema without which ClickHouse or the log would silently lose or mix data. */
-
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';

@@ -3,7 +3,6 @@
  * `make test` runs it; the long suites on two shards are `test/infra/clickhouse/two-shards.test.ts`,
  * `test/crash/shards.test.ts` and `make shards`.
  */
-
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

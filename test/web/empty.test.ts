@@ -1,5 +1,4 @@
 /** What each screen says if it has nothing to show: that there is nothing, and what to do next. */
-
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

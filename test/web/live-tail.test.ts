@@ -1,5 +1,4 @@
 /** The live tail of projects with more runs than a page of the list. */
-
 import type { Page } from 'playwright-core';
 import { beforeAll, beforeEach, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';

@@ -1,5 +1,4 @@
 /** Prompts that another workspace of the installation published. */
-
 import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
 import { beforeEach, expect, it } from 'vitest';

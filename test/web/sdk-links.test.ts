@@ -1,5 +1,4 @@
 /** The links that the stock SDKs print and return open the screens of the dashboard. */
-
 import { Client, RunTree } from 'langsmith-0-12';
 import type { Page } from 'playwright-core';
 import { beforeEach, expect, it } from 'vitest';

@@ -14,7 +14,7 @@ import type { ThreadAccess } from '../../../pipelines/agents/runs/create-run.ts'
 
 export type Values = Readonly<Record<string, unknown>>;
 
-/** What the rules of a request have found about its caller. */
+/** The caller of a request, and what its rules restrict it to. */
 export interface CallerAccess {
   readonly user: AgentUser;
   /** Restricts the threads on which the request can start or stop runs. Unset: all threads. */

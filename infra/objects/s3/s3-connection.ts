@@ -8,7 +8,6 @@
  * 3. its timeout, which includes all attempts, the pauses between them and the lookup of credentials;
  * 4. `close` of the connection.
  */
-
 import {
   type $Command,
   type PutObjectCommand,

@@ -1,5 +1,4 @@
 /** An assistant, with its field names on the wire. Source: LangGraph Platform API, Assistant. */
-
 import { LRUCache } from 'lru-cache';
 import { v5 as uuidv5 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';

@@ -14,7 +14,6 @@
  * A crash at any step leaves the cron unchanged and due. If the run is refused with a caller error, a second
  * transaction executes the steps without step 4 and so skips this fire time. After any other error the cron stays due.
  */
-
 import { v7 as uuidv7 } from 'uuid';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ReadClock } from '../../../infra/postgres/clock.ts';

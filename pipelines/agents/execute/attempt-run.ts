@@ -31,7 +31,7 @@ import type { ChildRunTracer } from '../traces/child-runs.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import type { Chunk, RunJob, RunOutcome } from '../workers/messages.ts';
 import type { Leases } from './leases.ts';
-import { type PublishDeps, publishEnd } from './publish-end.ts';
+import { type PublishEndDeps, publishEnd } from './publish-end.ts';
 
 /**
  * Creates the first event of each attempt. Newer SDKs read `thread_id`. The event of a temporary run omits it, because
@@ -90,12 +90,14 @@ const retryPauseMs = 250;
 /** Maximum logged characters of a graph's error message; the trace of the run has the full message and the stack. */
 const maxLoggedCharacters = 500;
 
-export interface AttemptDeps extends PublishDeps {
+/** Services that every attempt uses. */
+export interface AttemptDeps extends PublishEndDeps {
   readonly pool: WorkerPool;
   readonly childRuns: Pick<ChildRunTracer, 'open'>;
   readonly runTimeoutMs: number;
 }
 
+/** What the executor tells and hears of one attempt. */
 interface AttemptCallbacks {
   /** Returns true if this process is shutting down. */
   isStopping(): boolean;

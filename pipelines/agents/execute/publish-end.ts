@@ -9,7 +9,8 @@ import { type RunEnd, type StreamPublisher, toStreamStart } from '../streams/str
 import type { TraceMarks } from '../traces/trace-order.ts';
 import type { TraceRun } from './trace-run.ts';
 
-export interface PublishDeps {
+/** What the end of a run needs after its commit. */
+export interface PublishEndDeps {
   readonly database: Database;
   readonly publisher: StreamPublisher;
   readonly deploymentId: string;
@@ -57,7 +58,7 @@ const publishTimeoutMs = 5_000;
  *
  * @throws errors of log and database; {@link publishLateEnds} then retries the run.
  */
-export async function publishEnd(deps: PublishDeps, run: EndedRun, marks?: TraceMarks): Promise<void> {
+export async function publishEnd(deps: PublishEndDeps, run: EndedRun, marks?: TraceMarks): Promise<void> {
   await deps.publisher.publishEnd({
     ...toStreamStart(run),
     data: encodeRunEnd(run, await deps.feedbackLinks?.(run)),
@@ -74,7 +75,7 @@ export async function publishEnd(deps: PublishDeps, run: EndedRun, marks?: Trace
  * @returns whether there may be more such ends.
  * @throws errors of the database.
  */
-export async function publishLateEnds(deps: PublishDeps): Promise<boolean> {
+export async function publishLateEnds(deps: PublishEndDeps): Promise<boolean> {
   const late = await claimUnpublishedEnds(deps.database, deps.deploymentId, publishTimeoutMs);
   // Publish all at the same time, because each end waits for the next flush of traces to the log.
   const publications = late.map((run) =>

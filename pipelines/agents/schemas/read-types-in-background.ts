@@ -9,7 +9,6 @@
  *      remaining graphs.
  *   3. The reason for each skipped graph is logged once.
  */
-
 import { EventEmitter, once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { Type } from 'typebox';

@@ -9,7 +9,6 @@
  *      that pointed to one of them advances and records whether the missed events are stored.
  *   3. A thread is removed when it has neither records nor cursors.
  */
-
 import { getFieldOffset, readFlagAt, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { LogPosition, LogRecord } from '../../../infra/event-log/event-log.ts';
 import { fixedWidthBytes, streamEvents } from '../../../schemas/topics.ts';

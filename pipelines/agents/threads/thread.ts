@@ -2,22 +2,22 @@
  * Types of a thread and its state, with the field names of the API. Source: LangGraph Platform API, Thread and
  * ThreadState.
  */
-
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import { toJsonbText } from '../checkpoints/stored-tuples.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import type { CheckpointReference } from '../runs/run.ts';
 
-export interface ThreadTtl {
-  readonly minutes: number;
-  readonly strategy: TtlStrategy;
-}
-
 export const threadStatuses = ['idle', 'busy', 'interrupted', 'error'] as const;
 export type ThreadStatus = (typeof threadStatuses)[number];
 
 export type TtlStrategy = 'delete' | 'keep_latest';
+
+/** When a thread expires, and what is then deleted. */
+export interface ThreadTtl {
+  readonly minutes: number;
+  readonly strategy: TtlStrategy;
+}
 
 export interface Interrupt {
   readonly id?: string;

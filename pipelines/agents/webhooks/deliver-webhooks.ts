@@ -16,7 +16,6 @@
  * After a crash between steps 1 and 3, any process claims the webhook again when it is due. Rows that are marked as
  * given up are deleted a day later.
  */
-
 import { createHmac, hkdfSync } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';

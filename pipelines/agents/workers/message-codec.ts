@@ -5,7 +5,6 @@
  * untrusted input. Decoding returns a message of the declared type or throws WORKER_PROTOCOL_VIOLATED. States, answers
  * and events are verified to be JSON text.
  */
-
 import { type TSchema, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { catalogue, type ErrorCode } from '../../../infra/errors/catalogue.ts';

@@ -1,7 +1,6 @@
 import { v5 as uuidv5 } from 'uuid';
 import { divideByMillion } from '../decimal.ts';
-import type { ModelKey } from '../price-map.ts';
-import { modelKeys } from '../price-map.ts';
+import { type ModelKey, modelKeys } from '../price-map.ts';
 
 /**
  * Token types in price details, by their names in the price lists. Clients use different names for the same type, so

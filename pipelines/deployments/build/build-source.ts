@@ -13,14 +13,13 @@
  *
  * A host that has no folder of a revision, for example after the loss of its disk, builds it again.
  */
-
 import { chmodSync, existsSync, mkdirSync, statSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { OpenedOnce } from '../../../infra/cache/opened-once.ts';
 import type { Config } from '../../../infra/config/settings.ts';
-import { holdFolder } from '../../../infra/embedded/data-folder.ts';
+import { lockSharedFolder } from '../../../infra/embedded/data-folder.ts';
 import { writePrivateFile } from '../../../infra/embedded/private-file.ts';
 import { createProcessFolder } from '../../../infra/embedded/process-identity.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -31,13 +30,14 @@ import {
 } from '../../../infra/isolation/process-accounts.ts';
 import { deleteTree } from '../../../infra/isolation/untrusted-tree.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
+import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { raceWithAbort } from '../../../infra/timeouts/with-timeout.ts';
 import { listPrivatePaths } from '../../agents/workers/front/graph-isolation.ts';
 import { parseUuid } from '../../ingest/run-event/uuid.ts';
 import type { NeededFolders } from '../replicas.ts';
+import type { SourceStore } from '../source-store.ts';
 import { BuildLimit, createBuildError } from './build-folder.ts';
 import {
-  type BuildDeps,
   type BuildOptions,
   type BuildRequest,
   fetchSource,
@@ -47,6 +47,22 @@ import {
 } from './build-steps.ts';
 import { checkBuild } from './check-build.ts';
 import { type PackageCache, PackageCaches } from './package-caches.ts';
+
+export interface BuildDeps {
+  readonly database: Database;
+  readonly logger: Logger;
+  readonly sourceStore: SourceStore;
+  readonly config: Pick<
+    Config,
+    | 'dataDir'
+    | 'agentsIsolation'
+    | 'allowPrivateEndpoints'
+    | 'deploymentsMaxSourceBytes'
+    | 'deploymentsBuildTimeoutMs'
+    | 'deploymentsBuildsAtOnce'
+    | 'deploymentsMaxBuildBytes'
+  >;
+}
 
 export interface Build {
   /** Path of the langgraph.json. */
@@ -89,7 +105,7 @@ async function openFolders(config: Pick<Config, 'dataDir'>): Promise<Folders> {
     for (const folder of [data, dirname(folders.builds), folders.builds, folders.caches])
       chmodSync(folder, statSync(folder).mode | 0o011);
   }
-  return { ...folders, unlock: await holdFolder(folders.builds) };
+  return { ...folders, unlock: await lockSharedFolder(folders.builds) };
 }
 
 /** Builds the sources of a host. */

@@ -5,7 +5,6 @@ import type { Config } from '../../../infra/config/settings.ts';
 import type { ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
 import { giveTree } from '../../../infra/isolation/untrusted-tree.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { SourceDescription } from '../deployment.ts';
 import type { SourceStore } from '../source-store.ts';
 import { readSource } from '../uploads.ts';
@@ -29,20 +28,10 @@ export interface BuildOptions {
   readonly onLog: (text: string) => void;
 }
 
-export interface BuildDeps {
+interface SourceDeps {
   readonly database: Database;
-  readonly logger: Logger;
   readonly sourceStore: SourceStore;
-  readonly config: Pick<
-    Config,
-    | 'dataDir'
-    | 'agentsIsolation'
-    | 'allowPrivateEndpoints'
-    | 'deploymentsMaxSourceBytes'
-    | 'deploymentsBuildTimeoutMs'
-    | 'deploymentsBuildsAtOnce'
-    | 'deploymentsMaxBuildBytes'
-  >;
+  readonly config: Pick<Config, 'allowPrivateEndpoints' | 'deploymentsMaxSourceBytes'>;
 }
 
 /** The unpacked source may be larger than the tarball by this factor. */
@@ -71,7 +60,7 @@ export const getConfigPath = ({ sourceRevisionConfig }: BuildRequest) =>
  */
 export async function fetchSource(
   { request, folder, account, home, signal, onLog }: RunningBuild,
-  deps: BuildDeps,
+  deps: SourceDeps,
 ): Promise<string | undefined> {
   const { source, deploymentId, sourceConfig, sourceRevisionConfig, gitToken } = request;
   const { config } = deps;

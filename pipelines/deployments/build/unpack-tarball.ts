@@ -7,7 +7,6 @@
  * The archive is decompressed here, in another thread and chunk by chunk. The `tar` library would decompress it at once
  * in this thread, and a small archive can become very large.
  */
-
 import { once } from 'node:events';
 import { posix } from 'node:path';
 import { Readable } from 'node:stream';

@@ -11,7 +11,6 @@
  *   3. The log of its pods is passed on. It is opened again when it ends, which it does with a container or a connection.
  *   4. To stop it, its objects are deleted. The cluster sends SIGTERM, and SIGKILL after the drain time.
  */
-
 import type {
   AppsV1Api,
   Configuration,

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import { createDestinationError } from '../../../infra/objects/object-store.ts';
+import { createDestinationError, type ObjectStore } from '../../../infra/objects/object-store.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import { type DestinationCredentials, type DestinationDeps, readDestination } from './destination.ts';
 import { connectDestination, type DestinationSettings, openDestination } from './open-destination.ts';

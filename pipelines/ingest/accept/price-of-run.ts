@@ -1,5 +1,4 @@
-import type { ModelKey, NamedModel, PriceMap } from '../../costs/price-map.ts';
-import { modelKeys } from '../../costs/price-map.ts';
+import { type ModelKey, modelKeys, type NamedModel, type PriceMap } from '../../costs/price-map.ts';
 import { findPath } from '../json/find.ts';
 import type { JsonRange } from '../json/scan.ts';
 import { parseRange } from '../json/scan-string.ts';

@@ -1,5 +1,4 @@
-import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { runInLaterTurn } from '../../../infra/timeouts/time-slices.ts';
 
 export interface DecoderOutput {

@@ -26,7 +26,7 @@ export class SpanContext {
   readonly written = new Set<string>();
   /** The usage object that was written, as JSON. */
   usage: Buffer | undefined;
-  /** Run ids of spans that set their own run id, by {@link buildOverrideKey}. */
+  /** Run ids of spans that set their own run id, by `buildOverrideKey` (`span-fields.ts`). */
   readonly overrides = new Map<string, string>();
   /** Number of inner nodes of the span's attribute trees. */
   treeNodes = 0;

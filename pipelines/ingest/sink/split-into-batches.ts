@@ -4,7 +4,7 @@ import type { TablePartition, Topic } from '../../../schemas/topics.ts';
 import type { Lifetime } from '../../retention/lifetimes.ts';
 
 /** Identity of an event, under which its version is stored. */
-export interface EventStamp {
+interface EventStamp {
   readonly digest: bigint;
   /** Time at which the event, or the event that it repeats, was accepted. */
   readonly receivedAtMicros: number;

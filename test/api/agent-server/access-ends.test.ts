@@ -1,6 +1,6 @@
 import { type CloseEvent, type MessageEvent, WebSocket } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { hashKey } from '../../../pipelines/tenants/authenticate.ts';
+import { hashKey } from '../../../pipelines/tenants/key-format.ts';
 import { addKey } from '../start-api.ts';
 import {
   type AgentServerUnderTest,

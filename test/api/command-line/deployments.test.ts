@@ -1,5 +1,4 @@
 /** `runlake deploy` and `runlake deployments` from the build, on an instance with embedded engines. */
-
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

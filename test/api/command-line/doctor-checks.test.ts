@@ -1,5 +1,4 @@
 /** Checks that `explainPart` names the first misconfiguration of each server, against real servers. */
-
 import { randomBytes } from 'node:crypto';
 import { Kafka, logLevel } from 'kafkajs';
 import { afterAll, describe, expect, it, vi } from 'vitest';

@@ -1,5 +1,4 @@
 /** Runs each role in its own process, on real servers: Kafka, registry, ClickHouse, Postgres. */
-
 import { randomBytes, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { authenticate } from '../../../pipelines/oauth/authenticate.ts';
 import { openOAuth } from '../../../pipelines/oauth/oauth-deps.ts';
-import { hashKey } from '../../../pipelines/tenants/authenticate.ts';
+import { hashKey } from '../../../pipelines/tenants/key-format.ts';
 import { forSuite } from '../../for-suite.ts';
 import { addKey } from '../start-api.ts';
 import { startOAuthFlow } from './oauth-flow.ts';

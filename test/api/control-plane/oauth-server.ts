@@ -1,5 +1,4 @@
 /** An OAuth server (oidc-provider) on a loopback port, and a user with a browser. */
-
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type Provider from 'oidc-provider';

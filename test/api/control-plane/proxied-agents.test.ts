@@ -1,5 +1,4 @@
 /** Agent servers behind the proxy of deployments, with the stock client. */
-
 import { Client } from '@langchain/langgraph-sdk';
 import { WebSocket } from 'undici';
 import { beforeAll, expect, it } from 'vitest';

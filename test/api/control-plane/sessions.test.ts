@@ -2,7 +2,6 @@
  * Sessions of the dashboard at the addresses of deployments: what they can do, and what an attacker can not. Agent
  * servers and their graph code are real; `captured` is a deployment whose replica only records what it gets.
  */
-
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';

@@ -1,5 +1,4 @@
 /** WebSockets through the proxy of deployments, with servers and clients of `ws`. */
-
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect } from 'node:net';

@@ -1,5 +1,4 @@
 /** Lists without pages, and the audit log: one tenant must not be able to fill the memory of the process with them. */
-
 import { randomUUID } from 'node:crypto';
 import { beforeEach, expect, it } from 'vitest';
 import { forSuite } from '../../for-suite.ts';

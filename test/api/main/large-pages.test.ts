@@ -2,7 +2,6 @@
  * Lists of records that may be large: a page that is too large for one response is refused before it is loaded into
  * memory.
  */
-
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';

@@ -1,5 +1,4 @@
 /** Limits per organisation on each kind of resource, also under concurrent creation. */
-
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';

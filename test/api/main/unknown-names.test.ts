@@ -1,5 +1,4 @@
 /** Names that the main API does not know: they are ignored and named in the response, so that newer clients keep working. */
-
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { operations } from '../../../api/main/operations.ts';

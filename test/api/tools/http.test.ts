@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { SUPPORTED_PROTOCOL_VERSIONS } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { hashKey } from '../../../pipelines/tenants/authenticate.ts';
+import { hashKey } from '../../../pipelines/tenants/key-format.ts';
 import { addKey, addOrganization } from '../start-api.ts';
 import { rootRun, sendRuns } from './send-runs.ts';
 import { startToolServer, type ToolsUnderTest } from './start-tools.ts';

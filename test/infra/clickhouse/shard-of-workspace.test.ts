@@ -1,5 +1,4 @@
 /** Queries of one workspace go to the shard that has its rows, and return the rows of the Distributed tables. */
-
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

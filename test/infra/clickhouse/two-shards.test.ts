@@ -1,5 +1,4 @@
 /** The same work has the same results on one ClickHouse server and on a cluster of two servers. */
-
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,7 +13,7 @@ import { nilUuid, type RunEvent } from '../../../pipelines/ingest/run-event/run-
 import { deleteProjectRuns } from '../../../pipelines/projects/delete-projects.ts';
 import { changeTraces } from '../../../pipelines/retention/change-traces.ts';
 import { readDiskUse } from '../../../pipelines/retention/disk-use.ts';
-import { requestDeletion, requestKeep } from '../../../pipelines/retention/trace-changes.ts';
+import { requestDeletion, requestKeep } from '../../../pipelines/retention/request-changes.ts';
 import { findPage } from '../../../pipelines/runs/find-page.ts';
 import { locateRuns } from '../../../pipelines/runs/locate-run.ts';
 import { buildUsageQuery } from '../../../pipelines/usage/report-query.ts';

@@ -35,7 +35,7 @@ describe('one process at a time', () => {
     const folder = await openDataFolder(path);
     const again = openDataFolder(path);
     await expect(again).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
-    await expect(again).rejects.toThrow(`${path} is in use by another runlake process (${process.pid})`);
+    await expect(again).rejects.toThrow(`${path} is in use by another runlake process: process ${process.pid}.`);
     expect(await holdFolder(path, 'nothing')).toMatchObject({ error: 'DATA_FOLDER_IN_USE' });
     await folder.close();
     await folder.close();
@@ -58,7 +58,7 @@ describe('one process at a time', () => {
     const path = temporaryFolder();
     const held = await holdFolder(path, 'nothing');
     expect(held.error).toBeUndefined();
-    await expect(openDataFolder(path)).rejects.toThrow(`process (${held.child.pid})`);
+    await expect(openDataFolder(path)).rejects.toThrow(`process ${held.child.pid}`);
     await kill(held.child, 'SIGKILL');
     await (await openDataFolder(path)).close();
   });
@@ -72,7 +72,7 @@ describe('one process at a time', () => {
     for (let attempt = 0; attempt < 2; attempt += 1) {
       const opened = openDataFolder(path);
       await expect(opened).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
-      await expect(opened).rejects.toThrow('in use by another runlake process (one that is not visible here');
+      await expect(opened).rejects.toThrow('in use by another runlake process: a process that is not visible here');
     }
     expect(readFileSync(join(path, 'lock.1'), 'utf8')).toBe(lock);
     await kill(held.child, 'SIGKILL');

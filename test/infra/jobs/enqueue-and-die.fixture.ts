@@ -2,7 +2,6 @@
  * Enqueues a delayed job and kills itself with SIGKILL as soon as the job is stored. Arguments: database address,
  * payload number, and Redis address or nothing.
  */
-
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import { logger } from '../../silent-logger.ts';
 import { testCatalogue } from './test-catalogue.ts';

@@ -1,5 +1,4 @@
 /** Queues in a Redis that is killed while workers use it. */
-
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';

@@ -1,5 +1,4 @@
 /** Real stores behind TLS: which setting trusts which authorities, and which connections are refused. */
-
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';

@@ -263,6 +263,20 @@ it.each(limitedFolders)('limits the disk space of a build, in %s', async (_what,
   await until('its files to be deleted', () => !existsSync(`/tmp/${shared}`) && !existsSync(`/dev/shm/${shared}`));
 });
 
+it('does not build in a folder in which a host of another container builds', async () => {
+  const deps = depsOf({ deploymentsBuildTimeoutMs: 60_000 });
+  const [by, other] = [new SourceBuilder(deps), new SourceBuilder(deps)];
+  await build({ files: echoSource('hi') }, { by });
+  // Its process id is unknown here, as that of a process of another container.
+  const lock = join(deps.config.dataDir, 'deployments', 'builds', 'lock.1');
+  writeFileSync(lock, JSON.stringify({ pid: 999_999_999, identity: 'of-another-container' }));
+  const built = build({ files: echoSource('hi') }, { by: other });
+  await expect(built).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
+  await by.close();
+  await expect(build({ files: echoSource('hi') }, { by: other })).resolves.toHaveProperty('agentsFile');
+  await other.close();
+});
+
 it('gives a build a home of its own, also without isolation, and deletes it', async () => {
   const by = new SourceBuilder(depsOf({ agentsIsolation: 'off' }));
   const command = 'touch "$HOME/.npmrc" "$TMPDIR/a" "$TMP/b" "$TEMP/c"; echo "$HOME" > home.txt';

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeAll, expect, it, vi } from 'vitest';
-import type { FeedbackDeps } from '../../../pipelines/feedback/write-feedback.ts';
-import { createFeedback, deleteFeedback } from '../../../pipelines/feedback/write-feedback.ts';
+import { createFeedback, deleteFeedback, type FeedbackDeps } from '../../../pipelines/feedback/write-feedback.ts';
 import { addOrganization, startApi } from '../../api/start-api.ts';
 import { forSuite } from '../../for-suite.ts';
 

@@ -1,5 +1,4 @@
 /** Queues that get the runs of an experiment of which another process has accepted runs that are not stored yet. */
-
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';

@@ -1,5 +1,4 @@
 /** The rows of a trace have one lifetime, also after it has moved, and after the retention of its project has changed. */
-
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';

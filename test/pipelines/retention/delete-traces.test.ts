@@ -1,5 +1,4 @@
 /** Which traces a deletion covers, and what it leaves, over its two executions. */
-
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { storeAttachmentSets } from '../../../pipelines/attachments/attachment-sets.ts';

@@ -1,5 +1,4 @@
 /** Runs of annotation queues after they have expired, or were deleted. */
-
 import { expect, it } from 'vitest';
 import { deleteProjectRuns, deleteProjects } from '../../../pipelines/projects/delete-projects.ts';
 import { forSuite } from '../../for-suite.ts';

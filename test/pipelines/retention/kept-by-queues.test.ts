@@ -1,5 +1,4 @@
 /** Adding runs to an annotation queue keeps their traces until they are reviewed. */
-
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { forSuite } from '../../for-suite.ts';

@@ -1,8 +1,7 @@
 /** Traces that move to another project or hour, and their retention. */
-
 import { expect, it } from 'vitest';
 import { changeTraces } from '../../../pipelines/retention/change-traces.ts';
-import { requestDeletion, requestKeep } from '../../../pipelines/retention/trace-changes.ts';
+import { requestDeletion, requestKeep } from '../../../pipelines/retention/request-changes.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { runEvents } from '../../../schemas/topics.ts';
 import { forSuite } from '../../for-suite.ts';

@@ -1,9 +1,8 @@
 /** Deletions of traces do not wait until many others are kept, or found by their metadata. */
-
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { changeTraces } from '../../../pipelines/retention/change-traces.ts';
-import { requestDeletion, requestKeep } from '../../../pipelines/retention/trace-changes.ts';
+import { requestDeletion, requestKeep } from '../../../pipelines/retention/request-changes.ts';
 import { forSuite } from '../../for-suite.ts';
 import { openRetention, retentionConfig, type SentTrace } from './retention-under-test.ts';
 

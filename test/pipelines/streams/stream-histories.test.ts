@@ -3,7 +3,6 @@
  * batches that fail and are redelivered with different boundaries. Pages of any size, read from any cursor, must equal
  * the model.
  */
-
 import { describe, expect, test } from 'vitest';
 import { computeRecordVersion, type LogRecord } from '../../../infra/event-log/event-log.ts';
 import {

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { hashKey } from '../../../pipelines/tenants/authenticate.ts';
-import { generateKey, toShortKey } from '../../../pipelines/tenants/keys.ts';
+import { generateKey, hashKey, toShortKey } from '../../../pipelines/tenants/key-format.ts';
 
 describe('keys', () => {
   it('are random and have one format', () => {

@@ -3,7 +3,6 @@
  * does after it has written a line: `loop` continues until SIGTERM; `hang-before-count`, `hang-within-count` and
  * `hang-after-count` block forever at that step.
  */
-
 import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';

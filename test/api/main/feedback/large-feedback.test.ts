@@ -1,5 +1,4 @@
 /** Feedback that is too large for one response, and feedback of many experiments. */
-
 import { randomUUID } from 'node:crypto';
 import { parse } from 'csv-parse/sync';
 import { beforeAll, expect, it } from 'vitest';

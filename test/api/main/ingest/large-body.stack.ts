@@ -1,5 +1,4 @@
 /** The largest accepted bodies, end to end over Kafka. */
-
 import { expect, test } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { askClickhouse } from '../../../infra/embedded/processes.ts';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { hashKey } from '../../../../pipelines/tenants/authenticate.ts';
+import { hashKey } from '../../../../pipelines/tenants/key-format.ts';
 import { loadOperator } from '../../../../pipelines/tenants/operator.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { type ApiUnderTest, addKey, addOrganization, startApi } from '../../start-api.ts';

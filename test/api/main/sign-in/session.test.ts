@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { createAuthenticator, hashKey } from '../../../../pipelines/tenants/authenticate.ts';
+import { createAuthenticator } from '../../../../pipelines/tenants/authenticate.ts';
+import { hashKey } from '../../../../pipelines/tenants/key-format.ts';
 import { findOperatorKey, type SignInKey } from '../../../../pipelines/tenants/sign-in-links.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { addKey, addOrganization, startApi } from '../../start-api.ts';

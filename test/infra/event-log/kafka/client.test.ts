@@ -1,5 +1,4 @@
 /** TLS and SASL on a real broker that requires them: correct settings work, wrong ones are reported. */
-
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { explainPart } from '../../../../api/command-line/explain-part.ts';

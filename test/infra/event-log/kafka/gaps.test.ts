@@ -1,5 +1,4 @@
 /** Offsets that are missing in what the Kafka client fetches. */
-
 import type { KafkaMessage } from 'kafkajs';
 import { expect, test } from 'vitest';
 import { PartitionConsumer } from '../../../../infra/event-log/kafka/partition-consumer.ts';

@@ -2,7 +2,6 @@
  * A sink that stops at a step of its first insert of runs and reports that to its parent. It then waits to be killed, or for a
  * message to continue. Argument: JSON with the log's configuration, the stores' addresses and the step.
  */
-
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
 import type { Config } from '../../../../infra/config/settings.ts';
 import { openKafkaLog } from '../../../../infra/event-log/kafka/kafka-log.ts';

@@ -2,7 +2,6 @@
  * The effects of a start on the topics, as requests to Kafka. The admin client is a test double, because a single
  * broker has no quorum.
  */
-
 import { createServer } from 'node:http';
 import kafkajs, { type Admin, type ITopicConfig } from 'kafkajs';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';

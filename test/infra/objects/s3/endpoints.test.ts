@@ -3,8 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { createServer as createSecureServer } from 'node:https';
 import { createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
-import { mayWorkAgain } from '../../../../infra/objects/object-store.ts';
+import { isWorthRetrying, type ObjectStore } from '../../../../infra/objects/object-store.ts';
 import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
 import { parseCertificates } from '../../../../infra/tls/trusted-authorities.ts';
@@ -167,7 +166,7 @@ describe('an endpoint with', () => {
       code: 'DESTINATION_ACCESS_DENIED',
       message: expect.stringContaining('no credentials'),
     });
-    expect(mayWorkAgain(error)).toBe(true);
+    expect(isWorthRetrying(error)).toBe(true);
   });
 
   it('a redirect is not followed', async () => {

@@ -19,8 +19,7 @@ import {
   startService,
   waitingPod,
 } from './kubernetes-exchanges.ts';
-import type { Exchange } from './recorded-api.ts';
-import { name, revisionId } from './recorded-api.ts';
+import { type Exchange, name, revisionId } from './recorded-api.ts';
 
 describe('a replica', () => {
   it('is a Secret, a Deployment with probes and limits, and a Service; it has started when it responds', async () => {

@@ -3,7 +3,6 @@
  * the APIs and the requests of the libraries; they were not recorded from a running server. So the tests show which
  * requests a driver sends and how it reacts to responses, and nothing about the behaviour of Docker or Kubernetes.
  */
-
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { expect } from 'vitest';

@@ -1,5 +1,4 @@
 /** The mapping from topic to table is data: an additional topic needs only one entry, one schema and its table. */
-
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
 import { AvroWriter, buildWirePrefix } from '../../../../infra/event-log/avro.ts';

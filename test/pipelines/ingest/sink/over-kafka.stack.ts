@@ -1,5 +1,4 @@
 /** The sink on Kafka: repeats what other suites test with the in-process log and with batches that the test defines. */
-
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import type { DeadLetterRecord } from '../../../../infra/event-log/event-log.ts';

@@ -1,5 +1,4 @@
 /** A client that did not receive the response sends its event again; the repeat must not override newer events. */
-
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';

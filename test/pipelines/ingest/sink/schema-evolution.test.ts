@@ -1,5 +1,4 @@
 /** One log with records of this release, of an older and of a newer release; the sink reads them all. */
-
 import { beforeAll, expect, test } from 'vitest';
 import { runEvents, streamEvents, type Topic } from '../../../../schemas/topics.ts';
 import { addColumns } from '../../../engines/on-stored-table.ts';

@@ -1,5 +1,4 @@
 /** Moves of traces that end early, that share the id of a run with others, or whose rows are stored late. */
-
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { locateRun } from '../../../../pipelines/runs/locate-run.ts';

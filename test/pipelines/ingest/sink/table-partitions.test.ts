@@ -1,5 +1,4 @@
 /** Batches and traces whose rows lie in more table partitions than ClickHouse accepts in one insert. */
-
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import { runEvents } from '../../../../schemas/topics.ts';

@@ -1,5 +1,4 @@
 /** Conditions on keys and values of metadata in Postgres, compared with a model. */
-
 import { expect, it } from 'vitest';
 import { statements } from '../../../../infra/postgres/list-page.ts';
 import { toJsonb } from '../../../../infra/postgres/value-types.ts';

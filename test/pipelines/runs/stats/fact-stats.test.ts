@@ -2,7 +2,6 @@
  * Statistics that are read from the facts of runs equal those that are read from the runs, after each step of a generated
  * history, for any hours that are dirty meanwhile. `read-stats.test.ts` compares the latter with an evaluator.
  */
-
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';

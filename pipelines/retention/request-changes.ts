@@ -122,6 +122,7 @@ export interface TraceChange {
   readonly isSecond: boolean;
 }
 
+/** What the job needs. */
 export interface ChangeDeps {
   readonly database: Database;
   readonly clickhouse: ClickHouse;
