@@ -203,7 +203,7 @@ export const agentErrors = {
   ),
   CLOCK_BEHIND: transient(
     503,
-    "The newest state of thread '{thread}' was written {seconds} s in the future, by the clock of this process.",
+    "The newest state of thread '{thread}' has a time {seconds} s ahead of the clock of this process.",
     'Synchronise the clocks of all hosts that run agent servers, and wait until the clock has passed that time.',
   ),
   STATE_NOT_OWN: terminal(

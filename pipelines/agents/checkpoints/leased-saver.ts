@@ -92,15 +92,20 @@ function readCheckpointTimeMs(checkpointId: string): number | undefined {
   return low === undefined ? undefined : Number(BigInt(`0x${high}${middle}${low}`) / 10_000n) - uuidEpochMs;
 }
 
+/** @throws CLOCK_BEHIND for a thread with a state that is `behindMs` ahead of the clock of this process. */
+function refuseBehind(key: string, behindMs: number): never {
+  const thread = splitThreadKey(key)?.threadId ?? key;
+  throw runlakeError('CLOCK_BEHIND', { thread, seconds: Math.ceil(behindMs / 1_000) });
+}
+
 /** Waits until the clock of this process is past the time of a checkpoint. @throws CLOCK_BEHIND */
-async function waitUntilPast({ checkpoint_id: id, thread_id: key }: StoredTuple): Promise<void> {
-  const behindMs = (readCheckpointTimeMs(id) ?? Number.NEGATIVE_INFINITY) - Date.now();
-  if (behindMs < 0) return;
-  if (behindMs > maxClockDifferenceMs) {
-    const thread = splitThreadKey(key)?.threadId ?? key;
-    throw runlakeError('CLOCK_BEHIND', { thread, seconds: Math.ceil(behindMs / 1_000) });
+async function waitUntilPast(key: string, checkpointId: string): Promise<void> {
+  const timeMs = readCheckpointTimeMs(checkpointId) ?? Number.NEGATIVE_INFINITY;
+  // The clock may be set back during the pause.
+  for (let behindMs = timeMs - Date.now(); behindMs >= 0; behindMs = timeMs - Date.now()) {
+    if (behindMs > maxClockDifferenceMs) refuseBehind(key, behindMs);
+    await pause(behindMs + 1);
   }
-  await pause(behindMs + 1);
 }
 
 /**
@@ -124,8 +129,9 @@ export function isLeaseLost(error: unknown): boolean {
  * statements of this saver find no row in step 1. Because a batch is one statement, a crash leaves no partial batch.
  *
  * The state of a thread is its checkpoint with the highest id, which begins with a time. If the clock of the process that
- * wrote it is ahead, a saver with a lease waits before it returns the checkpoint, because those that follow it would have
- * lower ids, and the state in them would be lost.
+ * wrote it is ahead, a saver with a lease waits before it returns this or an older checkpoint, because those that follow
+ * would have lower ids, and the state in them would be lost. For the same reason it refuses to write checkpoints if the
+ * clock was set back since it wrote the last one.
  *
  * A channel version is a number plus a random suffix. Without the suffix, two branches of a thread would use the same
  * versions, and the saver does not overwrite an existing blob.
@@ -136,8 +142,8 @@ export class LeasedSaver extends BaseCheckpointSaver {
   readonly #early: EarlyAckOptions | undefined;
   /** Writes by thread key. A lease is valid for one thread only. */
   readonly #writes = new Map<string, GatheredWrites>();
-  /** Highest id of a checkpoint that this saver has written. */
-  #newestId = '';
+  /** Highest id of a checkpoint that this saver has written, by namespace and thread. */
+  readonly #newestIds = new Map<string, string>();
 
   /** @param lease If undefined, the saver is read-only. */
   constructor(pool: pg.Pool, lease?: Lease, earlyAcks?: EarlyAckOptions) {
@@ -163,15 +169,18 @@ export class LeasedSaver extends BaseCheckpointSaver {
     await this.settled();
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
     const hasCheckpointId = Boolean(checkpoint_id);
-    const { rows } = await this.#query<StoredTuple>({
+    const { rows } = await this.#query<StoredTuple & { readonly newest_id?: string }>({
       name: hasCheckpointId ? 'agents_checkpoint' : 'agents_latest_checkpoint',
       text: hasCheckpointId
-        ? `${selectTuplesSql} WHERE thread_id = $1 AND checkpoint_ns = $2 AND checkpoint_id = $3`
+        ? `SELECT tuple.*, (SELECT max(checkpoint_id) FROM agents.checkpoints WHERE thread_id = $1 AND checkpoint_ns = $2) AS newest_id
+           FROM (${selectTuplesSql} WHERE thread_id = $1 AND checkpoint_ns = $2 AND checkpoint_id = $3) tuple`
         : `${selectTuplesSql} WHERE thread_id = $1 AND checkpoint_ns = $2 ORDER BY checkpoint_id DESC LIMIT 1`,
       values: hasCheckpointId ? [thread_id, checkpoint_ns, checkpoint_id] : [thread_id, checkpoint_ns],
     });
     if (rows[0] === undefined) return undefined;
-    if (this.#lease !== undefined && rows[0].checkpoint_id > this.#newestId) await waitUntilPast(rows[0]);
+    const newestId = rows[0].newest_id ?? rows[0].checkpoint_id;
+    const ownId = this.#newestIds.get(`${checkpoint_ns} ${thread_id}`) ?? '';
+    if (this.#lease !== undefined && newestId > ownId) await waitUntilPast(thread_id, newestId);
     return toTuple(this.serde, rows[0]);
   }
 
@@ -203,7 +212,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
     return rows[0]?.taken === true;
   }
 
-  /** Writes a checkpoint; with `early`, returns before it is written. @throws like {@link putWrites} */
+  /** Writes a checkpoint; with `early`, returns before it is written. @throws CLOCK_BEHIND; the errors of {@link putWrites} */
   override async put(
     config: RunnableConfig,
     checkpoint: Checkpoint,
@@ -212,6 +221,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
   ): Promise<RunnableConfig> {
     const { thread_id, checkpoint_ns = '', checkpoint_id } = config.configurable ?? {};
     const { lease, threadId } = this.#requireLease(thread_id);
+    this.#recordId(thread_id, checkpoint_ns, checkpoint.id);
     const { channel_values: values, ...stored } = checkpoint;
     const blobs = await Promise.all(
       Object.entries(newVersions).map(async ([channel, version]) => {
@@ -229,7 +239,6 @@ export class LeasedSaver extends BaseCheckpointSaver {
       blobs,
     };
     await this.#getWrites(thread_id).add({ checkpoints: [part], writes: [] });
-    if (checkpoint.id > this.#newestId) this.#newestId = checkpoint.id;
     return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } };
   }
 
@@ -259,6 +268,14 @@ export class LeasedSaver extends BaseCheckpointSaver {
     await this.settled();
     const { lease, deploymentId, threadId } = this.#requireLease(key);
     await this.#write('agents_delete_checkpoints', deleteThreadSql, key, [deploymentId, threadId, lease.leaseToken]);
+  }
+
+  /** Records the id of a checkpoint that is to be written. @throws CLOCK_BEHIND if it is older than the last one. */
+  #recordId(key: string, namespace: string, id: string): void {
+    const newestId = this.#newestIds.get(`${namespace} ${key}`) ?? '';
+    if (id > newestId) this.#newestIds.set(`${namespace} ${key}`, id);
+    const behindMs = (readCheckpointTimeMs(newestId) ?? 0) - (readCheckpointTimeMs(id) ?? Number.POSITIVE_INFINITY);
+    if (behindMs > 0) refuseBehind(key, behindMs);
   }
 
   #getWrites(key: string): GatheredWrites {
