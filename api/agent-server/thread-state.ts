@@ -120,10 +120,10 @@ export const updateThreadState = defineAgentOperation({
     }),
     response: { 200: Type.Object({ checkpoint: JsonObject({ description: 'Checkpoint of the new state.' }) }) },
   },
-  handler: async ({ params, body, services: { agents } }) => {
+  handler: async ({ params, body, services: { agents }, request }) => {
     const { values, as_node, checkpoint, checkpoint_id } = body;
     const from = { ...dropNullish({ checkpoint_id }), ...(checkpoint && removeNullFields(checkpoint)) };
-    const checkpointIds = await update(agents, params.thread_id, {
+    const checkpointIds = await update({ ...agents, logger: request.log }, params.thread_id, {
       updates: [[{ values: values ?? null, ...dropNullish({ as_node }) }]],
       ...(Object.keys(from).length > 0 && { checkpoint: from }),
     });

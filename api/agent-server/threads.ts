@@ -128,7 +128,7 @@ export const createThread = defineAgentOperation({
     }),
     response: { 200: Thread },
   },
-  handler: async ({ body, services: { agents } }) => {
+  handler: async ({ body, services: { agents }, request }) => {
     const thread = {
       metadata: body.metadata ?? {},
       ifExists: body.if_exists ?? 'raise',
@@ -140,7 +140,7 @@ export const createThread = defineAgentOperation({
         return { ...written, ...dropNullish({ as_node }) };
       }),
     );
-    return formatThread(await create(agents, thread, supersteps));
+    return formatThread(await create({ ...agents, logger: request.log }, thread, supersteps));
   },
 });
 

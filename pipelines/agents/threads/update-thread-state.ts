@@ -42,6 +42,8 @@ import { copyThread, createThread, type NewThread, resolveGraphThread, type Thre
 export interface ThreadLease {
   /** The `write_token` with which the saver writes. */
   readonly token: string;
+  /** Start number of the thread. It does not change until the lease ends, except by {@link recordThreadState}. */
+  readonly starts: number;
   release(): Promise<void>;
 }
 
@@ -67,35 +69,35 @@ export async function leaseThread(
   ms: number,
   waitMs = 0,
 ): Promise<ThreadLease> {
-  const token = await poll(() => takeLease(database, deploymentId, threadId, ms), {
+  const taken = await poll(() => takeLease(database, deploymentId, threadId, ms), {
     intervalMs: leaseRetryMs,
     timeoutMs: waitMs,
   });
-  if (token === undefined) throw runlakeError('THREAD_BUSY', { thread: threadId });
+  if (taken === undefined) throw runlakeError('THREAD_BUSY', { thread: threadId });
   return {
-    token,
+    ...taken,
     async release() {
       await database.query(
         `WITH released AS (
            UPDATE agents.threads SET write_token = NULL, write_until = NULL
            WHERE deployment_id = $1 AND thread_id = $2 AND write_token = $3
          ) SELECT pg_notify('agent_runs', $1::uuid::text)`,
-        [deploymentId, threadId, token],
+        [deploymentId, threadId, taken.token],
       );
     },
   };
 }
 
-/** Returns the token of a new lease; undefined if the thread has a valid one. @throws the errors of {@link leaseThread} */
+/** Takes a lease. @returns undefined if the thread has a valid one. @throws the errors of {@link leaseThread} */
 async function takeLease(
   database: Sql,
   deploymentId: string,
   threadId: string,
   ms: number,
-): Promise<string | undefined> {
-  const [row] = await database.query<{ write_token: string | null; busy: boolean }>(
+): Promise<Pick<ThreadLease, 'token' | 'starts'> | undefined> {
+  const [row] = await database.query<{ write_token: string | null; starts: number; busy: boolean }>(
     `WITH thread AS (
-       SELECT deployment_id, thread_id, status = 'busy' AS busy,
+       SELECT deployment_id, thread_id, starts, status = 'busy' AS busy,
          status <> 'busy' AND (write_until IS NULL OR write_until <= clock_timestamp()) AS free
        FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden FOR UPDATE
      ), held AS (
@@ -103,16 +105,16 @@ async function takeLease(
        FROM thread WHERE thread.free AND threads.deployment_id = thread.deployment_id AND threads.thread_id = thread.thread_id
        RETURNING write_token
      )
-     SELECT (SELECT write_token FROM held) AS write_token, busy FROM thread`,
+     SELECT (SELECT write_token FROM held) AS write_token, starts, busy FROM thread`,
     [deploymentId, threadId, ms],
   );
   if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
   if (row.busy) throw runlakeError('THREAD_BUSY', { thread: threadId });
-  return row.write_token ?? undefined;
+  return row.write_token === null ? undefined : { token: row.write_token, starts: row.starts };
 }
 
 /**
- * Writes values, interrupts and status to the row of a thread after its state was updated outside a run.
+ * Writes values, interrupts and status to the row of a thread after its state was updated outside a run. Idempotent.
  *
  * @returns the start number of the update, which its stream event needs (run starts and state updates share one
  *   sequence); 0 if nothing was written because the write lease has expired or the thread was deleted.
@@ -121,13 +123,13 @@ export async function recordThreadState(
   database: Sql,
   deploymentId: string,
   threadId: string,
-  threadLeaseToken: string,
+  lease: Pick<ThreadLease, 'token' | 'starts'>,
   state: NewestState,
 ): Promise<number> {
   const text = JSON.stringify(state.values ?? null);
   const restStatus = state.next.length > 0 || Object.keys(state.interrupts).length > 0 ? 'interrupted' : 'idle';
   const [row] = await database.query<{ starts: number }>(
-    `UPDATE agents.threads SET starts = starts + 1, values = $3, searchable_values = $4, interrupts = $5, rest_status = $6, error = NULL,
+    `UPDATE agents.threads SET starts = $8::bigint + 1, values = $3, searchable_values = $4, interrupts = $5, rest_status = $6, error = NULL,
        status = CASE WHEN status = 'busy' THEN status ELSE $6 END,
        expires_at = clock_timestamp() + ttl_minutes * interval '1 minute',
        updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
@@ -139,7 +141,8 @@ export async function recordThreadState(
       toSearchableText(text),
       JSON.stringify(state.interrupts),
       restStatus,
-      threadLeaseToken,
+      lease.token,
+      lease.starts,
     ],
   );
   return row?.starts ?? 0;
@@ -168,7 +171,7 @@ interface StateChange {
   readonly updates: readonly StateUpdate[][];
 }
 
-type UpdateDeps = ThreadDeps & { readonly publishState?: PublishState };
+type UpdateDeps = ThreadDeps & { readonly publishState?: PublishState; readonly logger: Pick<Logger, 'warn'> };
 
 /**
  * Applies `updates` to the state of a thread. Each inner list is one super-step. Concurrent updates of the thread are
@@ -209,6 +212,8 @@ async function updateGraphThread(
   const { threadId } = thread;
   const waitMs = Math.max(deadlineMs - performance.now(), 0);
   const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs, waitMs);
+  // If the lease is not released, it expires by itself.
+  const warn = (err: unknown) => deps.logger.warn({ err, threadId }, 'lease of a thread not released');
   try {
     const result = await pool.query({
       kind: 'update-state',
@@ -224,14 +229,16 @@ async function updateGraphThread(
     const { values, next } = state;
     // The update is stored. A client whose request fails repeats it, and it would be applied twice.
     const threadStart = await retryWhileUnavailable(() =>
-      recordThreadState(database, deploymentId, threadId, lease.token, { values, next, interrupts }),
+      recordThreadState(database, deploymentId, threadId, lease, { values, next, interrupts }),
     );
     if (threadStart > 0)
       await deps.publishState?.({ deploymentId, threadId, threadStart, updateId: lease.token, state });
+    await retryWhileUnavailable(() => lease.release()).catch(warn);
     return newCheckpoint;
-  } finally {
-    // Otherwise the lease expires.
-    await retryWhileUnavailable(() => lease.release()).catch(() => undefined);
+  } catch (error) {
+    // Do not delay the error by retries.
+    await lease.release().catch(warn);
+    throw error;
   }
 }
 
@@ -243,7 +250,7 @@ async function updateGraphThread(
  * @throws THREAD_TO_COPY_NOT_FOUND
  */
 export async function copyThreadWithState(
-  deps: ThreadDeps & { readonly logger: Pick<Logger, 'warn'> },
+  deps: UpdateDeps,
   threadId: string,
   metadata?: Readonly<Record<string, unknown>>,
 ): Promise<Thread> {
@@ -264,7 +271,7 @@ async function recordStoredState(deps: ThreadDeps, thread: Thread): Promise<Thre
   if (state === undefined) return thread;
   const lease = await leaseThread(database, deploymentId, threadId, threadLeaseMs);
   try {
-    await recordThreadState(database, deploymentId, threadId, lease.token, state);
+    await recordThreadState(database, deploymentId, threadId, lease, state);
   } finally {
     await lease.release();
   }
@@ -278,7 +285,7 @@ async function recordStoredState(deps: ThreadDeps, thread: Thread): Promise<Thre
  * @throws THREAD_EXISTS; the errors of {@link updateThreadState}.
  */
 export async function createThreadWithState(
-  deps: ThreadDeps,
+  deps: UpdateDeps,
   newThread: NewThread,
   supersteps: readonly (readonly StateUpdate[])[],
 ): Promise<Thread> {

@@ -98,7 +98,7 @@ it('a cron is created once', async () => {
 });
 
 it.each([
-  ['its result is written to the row of the thread', 'starts = starts + 1'],
+  ['its result is written to the row of the thread', 'state_updated_at = clock'],
   ['its lease is released', 'write_token = NULL'],
 ])('an update of the state is applied once, if the connection breaks when %s', async (_, statement) => {
   const { database } = stores;
@@ -113,11 +113,17 @@ it.each([
       return JSON.stringify({ checkpoint, state: { values: { n: updates }, next: [] }, interrupts: {} });
     },
   };
+  const publishedStarts: number[] = [];
+  const publishState = async ({ threadStart }: { readonly threadStart: number }) =>
+    void publishedStarts.push(threadStart);
   const lost = loseAnswer(statement);
-  const deps = { database: viaProxy, deploymentId, pool };
+  const deps = { database: viaProxy, deploymentId, pool, publishState, logger: createLogger('silent', 'test') };
   expect(await updateThreadState(deps, threadId, { updates: [[{ values: { n: 1 } }]] })).toEqual(checkpoint);
   await lost;
   expect(updates).toBe(1);
+  // Each start number is that of one update.
+  const rowsOfThread = await database.query('SELECT starts FROM agents.threads WHERE thread_id = $1', [threadId]);
+  expect([publishedStarts, rowsOfThread]).toEqual([[1], [{ starts: 1 }]]);
   expect(await readThread(database, deploymentId, threadId)).toMatchObject({ values: { n: 1 } });
   // The lease is released.
   await leaseThread(database, deploymentId, threadId, 60_000);

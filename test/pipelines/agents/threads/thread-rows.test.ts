@@ -39,7 +39,7 @@ const make = async (more: Partial<NewThread> = {}) =>
   createThread(database, org, { metadata: {}, ifExists: 'raise', ...more });
 async function recordState(threadId: string, state: Parameters<typeof recordThreadState>[4]): Promise<void> {
   const lease = await leaseThread(database, org, threadId, leaseMs);
-  await recordThreadState(database, org, threadId, lease.token, state);
+  await recordThreadState(database, org, threadId, lease, state);
   await lease.release();
 }
 const missing = { code: 'THREAD_NOT_FOUND', status: 404 };
@@ -129,7 +129,7 @@ describe('threads', () => {
     const { thread_id: id } = await make();
     const lease = await leaseThread(database, org, id, leaseMs);
     await expect(leaseThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
-    await recordThreadState(database, org, id, lease.token, { values: { n: 1 }, next: ['ask'], interrupts: {} });
+    await recordThreadState(database, org, id, lease, { values: { n: 1 }, next: ['ask'], interrupts: {} });
     expect(await readThread(database, org, id)).toMatchObject({ status: 'interrupted', values: { n: 1 } });
     const run = await rows.run(id, {}, org);
     expect(await claimRuns(database, org, { slots: 9, processId })).toEqual([]);
@@ -143,17 +143,17 @@ describe('threads', () => {
 
   it('keep the state recorded under the valid lease, and ignore writes under an expired one', async () => {
     const { thread_id: id } = await make();
-    const record = (token: string, n: number) =>
-      recordThreadState(database, org, id, token, { values: { n }, next: [], interrupts: {} });
+    const record = (lease: Awaited<ReturnType<typeof leaseThread>>, n: number) =>
+      recordThreadState(database, org, id, lease, { values: { n }, next: [], interrupts: {} });
     const expired = await leaseThread(database, org, id, 0);
-    await record(expired.token, 1);
+    await record(expired, 1);
     expect(await readThread(database, org, id)).toMatchObject({ values: null });
     const lease = await leaseThread(database, org, id, leaseMs);
-    await record(expired.token, 2);
+    await record(expired, 2);
     expect(await readThread(database, org, id)).toMatchObject({ values: null });
-    await record(lease.token, 3);
+    await record(lease, 3);
     await lease.release();
-    await record(lease.token, 4);
+    await record(lease, 4);
     expect(await readThread(database, org, id)).toMatchObject({ values: { n: 3 } });
   });
 
@@ -262,9 +262,9 @@ describe('threads with a time to live', () => {
     for (const id of [expired, deleted, pruned, other])
       for (const n of ['1', '2']) await rows.checkpoint(buildThreadKey(org, id!), n);
     await expireNow(expired!);
-    const limited = openDatabase({ url: rows.stores.databaseUrl, logger, timeoutMs: 1_500 });
+    const limited = openDatabase({ url: rows.stores.databaseUrl, logger, timeoutMs: 3_000 });
     try {
-      await onDeletion('agents.checkpoints', 'PERFORM pg_sleep(1)', async () => {
+      await onDeletion('agents.checkpoints', 'PERFORM pg_sleep(2)', async () => {
         const [count] = await Promise.all([
           expireThreads(limited, org),
           deleteThread(limited, org, deleted!),
