@@ -2,9 +2,10 @@ import type { Static } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isJsonObject } from '../../../infra/json/json-value.ts';
+import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
-import { isWaitingAfterRun, readRunEnd } from '../../../pipelines/agents/runs/published-ends.ts';
+import { isNewestStateOfRun, readRunEnd } from '../../../pipelines/agents/runs/published-ends.ts';
 import { findThreadOfRun, readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.ts';
 import type { Run } from '../../../pipelines/agents/runs/run.ts';
@@ -104,9 +105,9 @@ export async function readRunTask(
   if (assistantId !== undefined && run.assistant_id !== assistantId)
     throw runlakeError('RUN_NOT_FOUND', { run: ids.runId });
   const hasEnded = run.status !== 'pending' && run.status !== 'running';
-  const isWaiting = run.status === 'success' && (await isWaitingAfterRun(database, deploymentId, ids));
-  const lastState = hasEnded ? await readRunState(agents, ids, isWaiting) : undefined;
-  const needsInput = isWaiting && lastState !== undefined;
+  const leftNewestState = run.status === 'success' && (await isNewestStateOfRun(database, deploymentId, ids));
+  const lastState = hasEnded ? await readRunState(agents, ids, leftNewestState) : undefined;
+  const needsInput = leftNewestState && lastState !== undefined && lastState.next.length > 0;
   const task = { taskId: run.run_id, contextId: run.thread_id };
   const buildAgentMessage = (parts: readonly MessagePart[]): A2aMessage => ({
     ...{ kind: 'message', role: 'agent', parts, messageId: `${run.run_id}-status` },
@@ -134,21 +135,18 @@ export async function readRunTask(
   }
 }
 
-/**
- * Returns the last state that a run stored. If the thread waits for input since the run, this is its newest state: a run
- * that answers an interrupt and reaches the next one in the same step stores no state of its own.
- */
+/** Returns the state that a run left: the newest of the thread, or the last one that the run stored. */
 async function readRunState(
   agents: Agents,
   { threadId, runId }: TaskIds,
-  isWaiting: boolean,
+  leftNewestState: boolean,
 ): Promise<ThreadState | undefined> {
   const readNewestState = async (metadata?: object): Promise<ThreadState | undefined> =>
     JSON.parse(
       await readThreadHistory(agents, threadId, { limit: 1, ...(metadata && { metadata: { ...metadata } }) }),
     )[0];
   const newestState = await readNewestState();
-  if (isWaiting || newestState?.metadata.run_id === runId) return newestState;
+  if (leftNewestState || newestState?.metadata.run_id === runId) return newestState;
   return readNewestState({ run_id: runId });
 }
 
@@ -234,13 +232,18 @@ export async function startTask(
     if_not_exists: 'create' as const,
     stream_mode: ['messages-tuple'],
     ...(resumedTask
-      ? // If a concurrent reply has already started a run, this one is rejected: it would answer the next interrupt.
+      ? // Reject the reply if a concurrent one has created a run: it would answer the next interrupt.
         { command: { resume: buildResumeValue(content) }, multitask_strategy: 'reject' as const }
       : { input: buildInput(content, message) }),
   };
   const params = { thread_id: resumedTask ? resumedTask.threadId : (requestedContextId ?? uuidv7()) };
+  // For the same reason reject it if the run of a concurrent reply has already ended.
+  const check = async (tx: Sql) => {
+    if (!resumedTask || (await isNewestStateOfRun(tx, agents.deploymentId, resumedTask))) return;
+    throw new A2aError('invalidParams', `Task ${resumedTask.runId} no longer needs input. Omit taskId.`);
+  };
   const { run, reader } = await executeRequestPart(input.request, waitForRun, { params, body }, (part) =>
-    requestFollowedRun(agents, toRunRequest({ ...input, ...part })),
+    requestFollowedRun(agents, { ...toRunRequest({ ...input, ...part }), ...(resumedTask && { check }) }),
   );
   return { threadId: run.thread_id, runId: run.run_id, reader };
 }

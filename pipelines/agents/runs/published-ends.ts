@@ -4,6 +4,9 @@ import type { Interrupt } from '../threads/thread.ts';
 import type { RunStatus } from './run.ts';
 import { type EndedRow, type EndedRun, endedColumns, toEndedRun } from './run-row.ts';
 
+/** SQL condition: the row `run` is the last run of its thread, the row `thread`, and left it waiting for input. */
+const isLastAndWaiting = `run.status = 'success' AND thread.starts = run.thread_start AND thread.rest_status = 'interrupted'`;
+
 /** Maximum number of ends that a process claims at once. */
 export const maxClaimedEnds = 100;
 
@@ -32,8 +35,7 @@ export async function claimUnpublishedEnds(database: Sql, deploymentId: string, 
      )
      SELECT ${endedColumns},
        CASE WHEN thread.starts = run.thread_start AND NOT run.removed THEN thread.values::text END AS values_text,
-       CASE WHEN thread.starts = run.thread_start AND NOT run.removed AND run.status = 'success'
-         AND thread.rest_status = 'interrupted' THEN thread.interrupts END AS interrupts
+       CASE WHEN ${isLastAndWaiting} AND NOT run.removed THEN thread.interrupts END AS interrupts
      FROM run LEFT JOIN agents.threads thread USING (deployment_id, thread_id)
      ORDER BY run.ended_at`,
     [deploymentId, claimMs],
@@ -137,8 +139,7 @@ export async function readRunEnd(
     `SELECT run.status, run.error, CASE WHEN final.run_id IS NOT NULL THEN final.values::text
          WHEN run.status NOT IN ('pending', 'running') THEN thread.values::text END AS values,
        CASE WHEN final.run_id IS NOT NULL THEN final.interrupts
-         WHEN run.status = 'success' AND thread.starts = run.thread_start AND thread.rest_status = 'interrupted'
-         THEN thread.interrupts END AS interrupts
+         WHEN ${isLastAndWaiting} THEN thread.interrupts END AS interrupts
      FROM agents.runs run
      JOIN agents.threads thread USING (deployment_id, thread_id)
      LEFT JOIN agents.final_values final USING (deployment_id, run_id)
@@ -149,17 +150,32 @@ export async function readRunEnd(
   return rows[0];
 }
 
-/** Returns true if a run was the last one of its thread and left it waiting, at an interrupt or a breakpoint. */
-export async function isWaitingAfterRun(
+/**
+ * Returns true if the newest state of a thread is the one that a successful run left, so that the thread still waits for
+ * input if this state does. A later run that failed before it stored a state does not change that.
+ */
+export async function isNewestStateOfRun(
   sql: Sql,
   deploymentId: string,
-  run: { readonly threadId: string; readonly runId: string },
+  { threadId, runId }: { readonly threadId: string; readonly runId: string },
 ): Promise<boolean> {
+  // A run that answers an interrupt and reaches the next one in the same step stores no state of its own.
   const rows = await sql.query(
     `SELECT FROM agents.runs run JOIN agents.threads thread USING (deployment_id, thread_id)
-     WHERE run.deployment_id = $1 AND run.thread_id = $2 AND run.run_id = $3
-       AND run.status = 'success' AND thread.starts = run.thread_start AND thread.rest_status = 'interrupted'`,
-    [deploymentId, run.threadId, run.runId],
+     WHERE run.deployment_id = $1 AND run.thread_id = $2 AND run.run_id = $3 AND run.status = 'success' AND (
+       ${isLastAndWaiting}
+       OR NOT EXISTS (
+         SELECT FROM agents.runs later WHERE later.deployment_id = $1 AND later.thread_id = $2
+           AND later.thread_start > run.thread_start AND later.status = 'success'
+       ) AND EXISTS (
+         SELECT FROM (
+           SELECT metadata ->> 'run_id' AS run_id FROM agents.checkpoints
+           WHERE thread_id = $4 AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1
+         ) newest JOIN agents.runs writer ON writer.deployment_id = $1 AND writer.run_id = newest.run_id::uuid
+         WHERE writer.thread_id = $2 AND writer.thread_start <= run.thread_start
+       )
+     )`,
+    [deploymentId, threadId, runId, buildThreadKey(deploymentId, threadId)],
   );
   return rows.length > 0;
 }

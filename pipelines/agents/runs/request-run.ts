@@ -14,6 +14,7 @@ import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
 import { findThreadHead, type ThreadHead, type ThreadTtl } from '../threads/thread.ts';
 import { createRunIfAssistantUnchanged, type ThreadAccess } from './create-run.ts';
+import { lockThread } from './lock-thread.ts';
 import { findRun } from './read-run.ts';
 import type { Run } from './run.ts';
 import { type RunRequest, type RunRules, readRunRequest } from './run-request.ts';
@@ -49,6 +50,8 @@ export interface RequestedRun {
   readonly user?: AgentUser | undefined;
   /** The threads that the user may run on. Default: all. */
   readonly threadAccess?: ThreadAccess | undefined;
+  /** Called under the lock of the thread, in the transaction that creates the run, which is rolled back if this rejects. */
+  readonly check?: (tx: Sql) => Promise<void>;
 }
 
 export interface RequestedRunResult {
@@ -113,7 +116,16 @@ async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids
 /** Creates the run of a request for `assistant`. @returns undefined if the assistant has changed since `seenAt`. */
 async function createRunForAssistant(
   deps: RequestDeps,
-  { request, threadId, thread, sender, headers, user, threadAccess }: RequestedRun & { readonly thread?: ThreadHead },
+  {
+    request,
+    threadId,
+    thread,
+    sender,
+    headers,
+    user,
+    threadAccess,
+    check,
+  }: RequestedRun & { readonly thread?: ThreadHead },
   ids: NewIds,
   assistant: Assistant,
   seenAt?: string,
@@ -136,8 +148,15 @@ async function createRunForAssistant(
       ? endUser && { sender: endUser }
       : { sender: { ...sender, workspaceId, ...endUser } }),
   };
+  const create = (sql: Database | Sql) => createRunIfAssistantUnchanged(sql, deploymentId, newRun, seenAt);
+  const checkAndCreate = (checkRequest: (tx: Sql) => Promise<void>) =>
+    database.transaction(async (tx) => {
+      await lockThread(tx, deploymentId, ids.threadId);
+      await checkRequest(tx);
+      return create(tx);
+    });
   const run = await createOrFind<Run | undefined>(
-    () => createRunIfAssistantUnchanged(database, deploymentId, newRun, seenAt),
+    () => (check === undefined ? create(database) : checkAndCreate(check)),
     () => findRun(database, deploymentId, ids),
   );
   deps.wake();

@@ -2,6 +2,7 @@ import { type Message, Role, type StreamResponse, type Task, TaskState } from '@
 import { isLegacyAgentCard, LegacyJsonRpcTransport, parseLegacyAgentCard } from '@a2a-js/sdk/compat/v0_3/client';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { leaseThread } from '../../../pipelines/agents/threads/update-thread-state.ts';
+import { until } from '../../infra/until.ts';
 import { addOrganization } from '../start-api.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
@@ -118,6 +119,51 @@ describe('message/send', () => {
       status: { state: 'input-required', message: { parts: [{ data: { interrupts: [{ value: 'three?' }] } }] } },
     });
     expect(await agent.client.runs.list(contextId)).toHaveLength(3);
+  });
+
+  it('refuses a reply if the run of another reply ended meanwhile', async () => {
+    const { result: asked } = await rpc('inquiring', 'message/send', message([{ kind: 'data', data: {} }]));
+    const { contextId, id: taskId } = asked;
+    let reply: ReturnType<typeof rpc> | undefined;
+    await agent.database.transaction(async (tx) => {
+      await tx.execute('UPDATE agents.threads SET starts = starts + 1 WHERE thread_id = $1', [contextId]);
+      reply = rpc('inquiring', 'message/send', message(words('late'), { contextId, taskId }));
+      await until('the reply waits for the thread', async () => {
+        const waiting = await agent.database.query(
+          `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+        );
+        return waiting.length > 0;
+      });
+      await tx.execute(
+        `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, status, thread_start)
+         SELECT deployment_id, thread_id, gen_random_uuid(), assistant_id, graph_id, kwargs, status, thread_start + 1
+         FROM agents.runs WHERE run_id = $1`,
+        [taskId],
+      );
+    });
+    expect((await reply)?.error).toMatchObject({ code: -32602, message: expect.stringContaining('needs input') });
+    expect(await agent.client.runs.list(contextId)).toHaveLength(2);
+  });
+
+  it('still needs input after a reply that fails', async () => {
+    const { result: asked } = await rpc('inquiring', 'message/send', message([{ kind: 'data', data: {} }]));
+    const { contextId } = asked;
+    const getState = async (id: string) => (await rpc('inquiring', 'tasks/get', { id, contextId })).result.status;
+    const reply = async (taskId: string, word: string) =>
+      (await rpc('inquiring', 'message/send', message(words(word), { contextId, taskId }))).result;
+    const { id: taskId, status } = await reply(asked.id, 'yes');
+    expect(status.state).toBe('input-required');
+    for (const _ of [1, 2]) {
+      expect((await reply(taskId, 'fail')).status.state).toBe('failed');
+      expect(await getState(taskId)).toMatchObject({
+        state: 'input-required',
+        message: { parts: [{ data: { interrupts: [{ value: 'two?' }] } }] },
+      });
+      expect((await getState(asked.id)).state).toBe('completed');
+    }
+    // The state is changed without an answer.
+    await agent.client.threads.updateState(contextId, { values: { path: ['changed'] } });
+    expect((await getState(taskId)).state).toBe('completed');
   });
 
   it('responds at once in non-blocking mode', async () => {

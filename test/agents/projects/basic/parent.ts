@@ -51,7 +51,11 @@ export const resting = new StateGraph(State)
   .addEdge(['between', 'beside'], 'end')
   .compile();
 
-const ask = (question: string) => ({ path: [`${question} ${interrupt(question)}`] });
+function ask(question: string) {
+  const answer = interrupt(question);
+  if (answer === 'fail') throw new Error('The answer is fail.');
+  return { path: [`${question} ${answer}`] };
+}
 
 const questions = new StateGraph(State)
   .addNode('one', () => ask('one?'))
@@ -60,7 +64,7 @@ const questions = new StateGraph(State)
   .addEdge('one', 'two')
   .compile();
 
-/** Interrupts with four questions, one after the other: two in a subgraph, and two in one node. */
+/** Interrupts with four questions, one after the other: two in a subgraph, and two in one node. Fails if the answer is `fail`. */
 export const inquiring = new StateGraph(State)
   .addNode('questions', questions)
   .addNode('more', () => ({ path: [...ask('three?').path, ...ask('four?').path] }))
