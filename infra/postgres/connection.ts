@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import type { QueryOptions, Sql } from './database.ts';
-import { leavesConnectionUsable, toDatabaseError } from './database-error.ts';
+import { leavesConnectionUsable, toStatementError } from './database-error.ts';
 
 /** Postgres stops a statement at its timeout; the client waits this much longer for the error of the server. */
 const serverErrorGraceMs = 2_000;
@@ -50,7 +50,7 @@ export class Connection {
       return await this.#client.query(statement);
     } catch (raw) {
       if (!leavesConnectionUsable(raw)) this.#broken = true;
-      throw toDatabaseError(raw);
+      throw toStatementError(raw);
     }
   }
 }

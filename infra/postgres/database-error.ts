@@ -71,12 +71,23 @@ export async function retryWhileUnavailable<Result>(execute: () => Promise<Resul
   }
 }
 
+/** Errors of statements that were sent and whose answer did not arrive. */
+const unansweredErrors = new WeakSet<Error>();
+
+/** Converts the error of a statement that was sent to Postgres, like {@link toDatabaseError}. */
+export function toStatementError(raw: unknown): ReturnType<typeof toDatabaseError> {
+  const error = toDatabaseError(raw);
+  if (!leavesConnectionUsable(raw)) unansweredErrors.add(error);
+  return error;
+}
+
 /**
- * Creates a row whose id the caller has chosen. If the connection breaks during the commit, the outcome is unknown: then
- * returns what `find` finds, because a client that repeated the request would get a second row.
+ * Creates a row whose id the caller has chosen. If the connection breaks during the commit, the outcome is unknown, and a
+ * client that repeated the request would get a second row. This function then repeats `create`, because Postgres may
+ * still execute the first statement: the second one waits for it and fails if the row exists.
  *
  * @param find returns undefined if the row does not exist.
- * @throws the error of `create` if the row does not exist, or if Postgres stays unavailable.
+ * @throws the errors of `create` and `find`
  */
 export async function createOrFind<Result>(
   create: () => Promise<Result>,
@@ -85,30 +96,19 @@ export async function createOrFind<Result>(
   try {
     return await create();
   } catch (error) {
-    if (!isUnavailable(error) || !isOutcomeUnknown(error)) throw error;
-    const deadlineMs = performance.now() + retryTimeoutMs;
-    for (let attempt = 0; ; attempt++) {
+    if (!(error instanceof Error && unansweredErrors.has(error))) throw error;
+    const outcome = await retryWhileUnavailable(async () => {
       try {
-        const found = await find();
-        if (found === undefined) throw error;
-        return found;
+        return { result: (await create()) ?? ((await find()) as Result) };
       } catch (failure) {
-        if (failure === error || !isUnavailable(failure) || performance.now() > deadlineMs) throw error;
-        await pause(computeBackoffMs(attempt, 50, 1_000));
+        if (isRunlakeError(failure) && failure.code === 'DATABASE_UNAVAILABLE') throw failure;
+        const found = await find();
+        return found === undefined ? { failure } : { result: found };
       }
-    }
+    });
+    if ('failure' in outcome) throw outcome.failure;
+    return outcome.result;
   }
-}
-
-function isUnavailable(error: unknown): error is RunlakeError {
-  return isRunlakeError(error) && error.code === 'DATABASE_UNAVAILABLE';
-}
-
-/** Returns false if the statement was not sent, or if Postgres rolled it back. */
-function isOutcomeUnknown(error: RunlakeError): boolean {
-  const state = getSqlState(error);
-  if (state !== undefined) return state.startsWith('57P');
-  return (error.cause as NodeJS.ErrnoException | undefined)?.code !== 'ECONNREFUSED';
 }
 
 /** Returns true if Postgres refused the values or the form of a statement, so that it would refuse it again. */

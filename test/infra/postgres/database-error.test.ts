@@ -1,9 +1,11 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import {
+  createOrFind,
   getSqlState,
   getViolatedConstraint,
   leavesConnectionUsable,
   toDatabaseError,
+  toStatementError,
 } from '../../../infra/postgres/database-error.ts';
 
 const raw = (code: string) => Object.assign(new Error('text of the server'), { severity: 'ERROR', code });
@@ -62,5 +64,31 @@ describe('databaseError', () => {
     ['nothing', undefined],
   ])('%s is no unique violation', (_, error) => {
     expect(getViolatedConstraint(error)).toBeUndefined();
+  });
+});
+
+describe('createOrFind', () => {
+  const disconnected = new Error('Connection terminated unexpectedly');
+  it.each([
+    ['the wait for a connection', toDatabaseError(new Error('timeout exceeded when trying to connect'))],
+    ['a starting server', toDatabaseError(raw('57P03'))],
+    ['the timeout of the statement', toStatementError(raw('57014'))],
+    ['a violated constraint', toStatementError(raw('23505'))],
+  ])('does not repeat a statement that %s ends', async (_, error) => {
+    const create = vi.fn().mockRejectedValue(error);
+    const find = vi.fn();
+    await expect(createOrFind(create, find)).rejects.toBe(error);
+    expect([create.mock.calls.length, find.mock.calls.length]).toEqual([1, 0]);
+  });
+
+  it('returns the row that the repeated statement creates or finds, or its error', async () => {
+    const find = vi.fn().mockResolvedValue(undefined);
+    const fail = () => vi.fn().mockRejectedValueOnce(toStatementError(disconnected));
+    const duplicate = toStatementError(raw('23505'));
+    expect(await createOrFind(fail().mockResolvedValue('created'), find)).toBe('created');
+    await expect(createOrFind(fail().mockRejectedValue(duplicate), find)).rejects.toBe(duplicate);
+    find.mockResolvedValue('found');
+    expect(await createOrFind(fail().mockRejectedValue(duplicate), find)).toBe('found');
+    expect(await createOrFind(fail().mockResolvedValue(undefined), find)).toBe('found');
   });
 });

@@ -3,6 +3,7 @@ import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { RecentAssistants } from '../../../../pipelines/agents/assistants/assistant.ts';
 import { countCrons, createCron } from '../../../../pipelines/agents/crons/write-crons.ts';
+import { lockThread } from '../../../../pipelines/agents/runs/lock-thread.ts';
 import { listRuns } from '../../../../pipelines/agents/runs/read-run.ts';
 import { requestRun } from '../../../../pipelines/agents/runs/request-run.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
@@ -10,6 +11,7 @@ import { leaseThread, updateThreadState } from '../../../../pipelines/agents/thr
 import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
 import { type FaultProxy, openFaultProxy } from '../../../crash/fault-proxy.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { until } from '../../../infra/until.ts';
 import { makeAgentRows } from '../crons/agent-rows.ts';
 
 /** The connection to Postgres breaks after a commit, before its answer arrives. */
@@ -41,7 +43,7 @@ async function loseAnswer(text: string): Promise<void> {
   setTimeout(() => proxy.away(false), 100);
 }
 
-const startRun = (multitaskStrategy: 'enqueue' | 'interrupt') =>
+const startRun = (multitaskStrategy: 'enqueue' | 'interrupt' | 'reject') =>
   requestRun(
     {
       deploymentId: rows.deploymentId,
@@ -64,26 +66,54 @@ const startRun = (multitaskStrategy: 'enqueue' | 'interrupt') =>
     },
   );
 
-it.each(['enqueue', 'interrupt'] as const)('a run is created once, with the strategy %s', async (strategy) => {
-  const lost = loseAnswer('agents.add_run');
-  const { run } = await startRun(strategy);
-  await lost;
-  const listed = await listRuns(stores.database, rows.deploymentId, rows.threadId, { limit: 9, offset: 0 });
-  expect(listed).toEqual([run]);
-  expect(run).toMatchObject({ status: 'pending', kwargs: { input: { text: 'a' } } });
-});
+it.each(['enqueue', 'interrupt', 'reject'] as const)(
+  'a run is created once, with the strategy %s',
+  async (strategy) => {
+    const lost = loseAnswer('add_run');
+    const { run } = await startRun(strategy);
+    await lost;
+    expect(await list()).toEqual([run]);
+    expect(run).toMatchObject({ status: 'pending', kwargs: { input: { text: 'a' } } });
+  },
+);
 
-it('a run that was not created is refused', async () => {
+const list = () => listRuns(stores.database, rows.deploymentId, rows.threadId, { limit: 9, offset: 0 });
+
+it('a run whose statement does not arrive is created after the outage', async () => {
   const lost = proxy
-    .hold('before', (message) => message.includes('agents.add_run'))
+    .hold('before', (message) => message.includes('add_run'))
     .then(() => {
       proxy.away(true);
       setTimeout(() => proxy.away(false), 100);
     });
-  await expect(startRun('enqueue')).rejects.toMatchObject({ code: 'DATABASE_UNAVAILABLE', status: 503 });
+  const { run } = await startRun('enqueue');
   await lost;
-  expect(await listRuns(stores.database, rows.deploymentId, rows.threadId, { limit: 9, offset: 0 })).toEqual([]);
+  expect(await list()).toEqual([run]);
 });
+
+it.each(['enqueue', 'interrupt', 'reject'] as const)(
+  'a run is created once if the connection breaks while Postgres waits for the thread, with the strategy %s',
+  async (strategy) => {
+    const sent = proxy.hold('sent', (message) => message.includes('add_run'));
+    let created: ReturnType<typeof startRun> | undefined;
+    await stores.database.transaction(async (tx) => {
+      await lockThread(tx, rows.deploymentId, rows.threadId);
+      created = startRun(strategy);
+      await sent;
+      proxy.away(true);
+      proxy.away(false);
+      await until('the repeated statement waits', async () => {
+        const waiting = await stores.database.query(
+          `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+        );
+        return waiting.length === 2;
+      });
+    });
+    const run = (await created)?.run;
+    expect(run).toMatchObject({ status: 'pending' });
+    expect(await list()).toEqual([run]);
+  },
+);
 
 it('a cron is created once', async () => {
   const lost = loseAnswer('COMMIT');
