@@ -22,6 +22,8 @@ export interface AgentRowsDeps {
 
 /** Timeout of each statement, which may delete all rows of a deployment or a workspace. */
 export const deletionTimeoutMs = 3_600_000;
+/** The same for requests, which hold connections of their organisation and delay a shutdown. */
+export const requestDeletionTimeoutMs = 300_000;
 
 const deleteDeploymentRowsSql = (table: string) => `DELETE FROM agents.${table} WHERE deployment_id = ANY ($1::uuid[])`;
 const deleteStateRowsSql = (table: string) =>

@@ -1,9 +1,10 @@
 import { v7 as uuidv7 } from 'uuid';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { requireStorableJson } from '../../../infra/json/json-value.ts';
+import { readDatabaseClock } from '../../../infra/postgres/clock.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { enforceLimit } from '../../tenants/enforce-limit.ts';
-import { deletionTimeoutMs } from '../delete-agent-rows.ts';
+import { requestDeletionTimeoutMs } from '../delete-agent-rows.ts';
 import { removeRuns } from '../runs/delete-run.ts';
 import { updateThreadStatus } from '../runs/lock-thread.ts';
 import type { GraphConfig } from '../runs/run.ts';
@@ -177,8 +178,8 @@ export async function updateAssistant(
   });
 }
 
-/** Maximum number of threads whose runs one transaction removes: requests to these threads wait for the commit. */
-const maxThreadsPerTransaction = 100;
+/** Maximum number of runs whose threads one transaction locks: requests to these threads wait for the commit. */
+const maxRunsPerTransaction = 100;
 
 /**
  * Deletes an assistant with its versions and runs. With `deleteThreads` it also deletes the threads whose metadata
@@ -207,36 +208,41 @@ export async function deleteAssistant(
     const threadIds = threads.map(({ thread_id }) => thread_id);
     await pruneThreads(database, deploymentId, { threadIds, strategy: 'delete' });
   }
-  const removeSomeRuns = (tx: Sql) => removeAssistantRuns(tx, deploymentId, assistantId, maxThreadsPerTransaction);
-  while ((await database.transaction(removeSomeRuns)) > 0);
-  await database.transaction(
-    async (tx) => {
-      const deleted = await tx.execute('DELETE FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2', [
-        deploymentId,
-        assistantId,
-      ]);
-      if (deleted === 0) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistantId });
-      if (deleteThreads) {
-        const threadIds = await lockThreads(tx, deploymentId, 'metadata @> $2', { assistant_id: assistantId });
-        await removeThreads(tx, deploymentId, threadIds);
-      }
-      await removeAssistantRuns(tx, deploymentId, assistantId);
-      if (served !== undefined) await ensureSystemAssistant(tx, deploymentId, served);
-    },
-    { timeoutMs: deletionTimeoutMs },
-  );
+  // New runs of a busy assistant are removed together with it.
+  const createdBefore = await readDatabaseClock(database);
+  const some = { maxRuns: maxRunsPerTransaction, createdBefore };
+  const removeSomeRuns = (tx: Sql) => removeAssistantRuns(tx, deploymentId, assistantId, some);
+  const options = { timeoutMs: requestDeletionTimeoutMs };
+  while ((await database.transaction(removeSomeRuns, options)) > 0);
+  await database.transaction(async (tx) => {
+    const deleted = await tx.execute('DELETE FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2', [
+      deploymentId,
+      assistantId,
+    ]);
+    if (deleted === 0) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: assistantId });
+    if (deleteThreads) {
+      const threadIds = await lockThreads(tx, deploymentId, 'metadata @> $2', { assistant_id: assistantId });
+      await removeThreads(tx, deploymentId, threadIds);
+    }
+    await removeAssistantRuns(tx, deploymentId, assistantId);
+    if (served !== undefined) await ensureSystemAssistant(tx, deploymentId, served);
+  }, options);
 }
 
-/** Removes the runs of an assistant from all its threads, or from up to `maxThreads`. @returns the number of threads. */
+/**
+ * Removes the runs of an assistant from all its threads, or from the threads of up to `maxRuns` runs that were
+ * created before a time. @returns the number of threads.
+ */
 async function removeAssistantRuns(
   tx: Sql,
   deploymentId: string,
   assistantId: string,
-  maxThreads?: number,
+  some?: { readonly maxRuns: number; readonly createdBefore: number },
 ): Promise<number> {
-  const limit = maxThreads === undefined ? '' : `LIMIT ${maxThreads}`;
+  const restriction = some && `AND created_at < to_timestamp(${some.createdBefore} / 1000.0) LIMIT ${some.maxRuns}`;
   const used = `thread_id IN (
-    SELECT thread_id FROM agents.runs WHERE deployment_id = $1 AND assistant_id = $2 AND NOT removed ${limit})`;
+    SELECT thread_id FROM agents.runs
+    WHERE deployment_id = $1 AND assistant_id = $2 AND NOT removed ${restriction ?? ''})`;
   const threadIds = await lockThreads(tx, deploymentId, used, assistantId);
   await removeRuns(tx, deploymentId, threadIds, assistantId);
   for (const threadId of threadIds) await updateThreadStatus(tx, deploymentId, threadId);

@@ -1,7 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { buildThreadKey, deleteCheckpoints, keepLatestCheckpoint } from '../checkpoints/copy-checkpoints.ts';
-import { deletionTimeoutMs } from '../delete-agent-rows.ts';
+import { deletionTimeoutMs, requestDeletionTimeoutMs } from '../delete-agent-rows.ts';
 import { removeRuns } from '../runs/delete-run.ts';
 import { recordDeletedThreads } from './deleted-threads.ts';
 import type { TtlStrategy } from './thread.ts';
@@ -21,7 +21,7 @@ const threadsPerTransaction = 50;
 export async function deleteThread(database: Database, deploymentId: string, threadId: string): Promise<void> {
   // A client whose deletion fails repeats it, so it must not fail because the history is long.
   const deleted = await database.transaction((tx) => removeThreads(tx, deploymentId, [threadId]), {
-    timeoutMs: deletionTimeoutMs,
+    timeoutMs: requestDeletionTimeoutMs,
   });
   if (deleted === 0) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
 }
@@ -95,7 +95,7 @@ function pruneTogether(
     if (keys.length > 0) await keepLatestCheckpoint(tx, keys);
     return rows.length;
   };
-  return database.transaction(prune, { timeoutMs: deletionTimeoutMs });
+  return database.transaction(prune, { timeoutMs: requestDeletionTimeoutMs });
 }
 
 /**

@@ -21,6 +21,7 @@ import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/published-ends.ts';
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
+import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
 import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
 
 let rows: Rows;
@@ -164,7 +165,7 @@ describe('assistants', () => {
   });
 });
 
-it('an assistant with very many runs is deleted in transactions that lock few threads', async () => {
+it('an assistant with very many runs, and new ones meanwhile, is deleted in transactions that lock few threads', async () => {
   const deploymentId = await rows.newDeployment();
   const { assistant_id: id } = await createAssistant(
     ...[database, deploymentId, { graphId: 'agent', ifExists: 'raise' } as const, { maxAssistants: 9 }],
@@ -181,8 +182,11 @@ it('an assistant with very many runs is deleted in transactions that lock few th
   const locked: number[] = [];
   const counting: Database = {
     ...database,
-    transaction: (work, options) =>
-      database.transaction(async (tx) => {
+    transaction: async (work, options) => {
+      if (locked.length > 20) throw new Error('the deletion does not end');
+      const { thread_id: threadId } = await createThread(database, deploymentId, { metadata: {}, ifExists: 'raise' });
+      await rows.run(threadId, { assistant: { assistant_id: id, graph_id: 'agent' } }, deploymentId);
+      return database.transaction(async (tx) => {
         const result = await work(tx);
         const [held] = await tx.query<{ threads: number }>(
           'SELECT count(*) AS threads FROM agents.threads WHERE deployment_id = $1 AND xmin = pg_current_xact_id()::xid',
@@ -190,15 +194,16 @@ it('an assistant with very many runs is deleted in transactions that lock few th
         );
         locked.push(held!.threads);
         return result;
-      }, options),
+      }, options);
+    },
   };
   await deleteAssistant(counting, deploymentId, id);
   expect(Math.max(...locked)).toBeLessThanOrEqual(100);
-  expect(locked.reduce((sum, count) => sum + count)).toBe(250);
+  expect(locked.reduce((sum, count) => sum + count)).toBe(250 + locked.length);
   const left = (condition: string) =>
     database.query(`SELECT FROM agents.runs WHERE deployment_id = $1 AND ${condition}`, [deploymentId]);
   expect(await left('NOT removed')).toHaveLength(0);
-  expect(await left(`removed AND status = 'interrupted'`)).toHaveLength(250);
+  expect(await left(`removed AND status = 'interrupted'`)).toHaveLength(250 + locked.length);
   const busy = await database.query(`SELECT FROM agents.threads WHERE deployment_id = $1 AND status = 'busy'`, [
     deploymentId,
   ]);
