@@ -1,7 +1,9 @@
 /** Kills and restarts the servers that a bulk export uses while it runs; the test has its own servers. */
+
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
 import { freshStores } from '../engines/stores.ts';
+import { forSuite } from '../for-suite.ts';
 import { pickSome } from '../house/extent.ts';
 import { until } from '../infra/until.ts';
 import type { Death } from '../pipelines/exports/deaths.ts';
@@ -18,7 +20,7 @@ const at = day('2026-03-05');
 const rows = [34, 12, 5];
 
 describe.runIf(stackPart('redis'))('servers of a running export', () => {
-  let own: Awaited<ReturnType<typeof startServersByName<'clickhouse' | 'postgres' | 'redis'>>>;
+  const own = forSuite(() => startServersByName(['clickhouse', 'postgres', 'redis']));
   let shop: ExportsUnderTest;
   let ids: string[];
   let undisturbed: Map<string, string>;
@@ -26,7 +28,6 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
   const create = () => shop.create({ endTimeMicros: at + rows.length * dayMicros });
 
   beforeAll(async () => {
-    own = await startServersByName(['clickhouse', 'postgres', 'redis']);
     const { cluster } = own.clickhouse.values;
     const url = (name: 'clickhouse' | 'postgres' | 'redis') => own[name].values.url ?? '';
     const stores = await freshStores({
@@ -46,7 +47,6 @@ describe.runIf(stackPart('redis'))('servers of a running export', () => {
   afterEach(() => workers.end());
   afterAll(async () => {
     await shop?.close();
-    await own?.remove();
   });
 
   interface Killing {

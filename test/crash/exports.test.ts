@@ -1,8 +1,10 @@
 /** `kill -9` of the process that writes a bulk export, at each step of an export run; another process continues it. */
+
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { sweepExports } from '../../pipelines/exports/scheduler.ts';
+import { forSuite } from '../for-suite.ts';
 import { pickSome } from '../house/extent.ts';
 import { findStackS3, type StackS3 } from '../infra/objects/s3/s3-of-stack.ts';
 import type { StoreProxy } from '../infra/objects/s3/way-to-store.ts';
@@ -21,16 +23,14 @@ import { exportWorkers } from './export-worker.ts';
 vi.setConfig({ testTimeout: 180_000 });
 
 describe('kill -9 of the worker', () => {
-  let shop: ExportsUnderTest;
+  const shop = forSuite(() => openExportsUnderTest({ exportsPerWorkspace: 1_000 }));
   const workers = exportWorkers(() => shop);
   afterEach(() => workers.end());
-  afterAll(() => shop?.close());
 
   const at = day('2026-03-05');
   let ids: string[];
   let undisturbed: Map<string, string>;
   beforeAll(async () => {
-    shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000 });
     ids = await shop.store(34, at);
     const made = await shop.create();
     await shop.work();

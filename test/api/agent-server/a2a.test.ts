@@ -1,16 +1,13 @@
 import { type Message, Role, type StreamResponse, type Task, TaskState } from '@a2a-js/sdk';
 import { isLegacyAgentCard, LegacyJsonRpcTransport, parseLegacyAgentCard } from '@a2a-js/sdk/compat/v0_3/client';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { leaseThread } from '../../../pipelines/agents/threads/update-thread-state.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { addOrganization } from '../start-api.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let agent: AgentServerUnderTest;
-beforeAll(async () => {
-  agent = await startAgentServer();
-});
-afterAll(() => agent.close());
+const agent = forSuite(() => startAgentServer());
 
 /** Returns the official client, with its 0.3 wire format. */
 function createClient(assistant: string, key = agent.owner.adminKey): LegacyJsonRpcTransport {

@@ -1,21 +1,13 @@
 import { type CloseEvent, type MessageEvent, WebSocket } from 'undici';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { hashKey } from '../../../pipelines/tenants/key-format.ts';
+import { forSuite } from '../../for-suite.ts';
 import { addKey } from '../start-api.ts';
-import {
-  type AgentServerUnderTest,
-  createRequester,
-  readInBackground,
-  startAgentServer,
-} from './start-agent-server.ts';
+import { createRequester, readInBackground, startAgentServer } from './start-agent-server.ts';
 
 /** Open streams and sockets whose caller loses access. */
 
-let agents: AgentServerUnderTest;
-beforeAll(async () => {
-  agents = await startAgentServer();
-}, 120_000);
-afterAll(() => agents?.close());
+const agents = forSuite(() => startAgentServer());
 
 /** A generous bound for "within seconds" on a loaded machine; without the check the streams stay open for minutes. */
 const withTimeout = { timeout: 15_000, interval: 100 };

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { Client as McpClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
@@ -12,13 +13,11 @@ import { type AgentServerUnderTest, startAgentServer } from './start-agent-serve
 const limitBytes = 256 * 1024;
 const large = 'x'.repeat(160 * 1024);
 
-let server: AgentServerUnderTest;
+const server = forSuite(() => startAgentServer({ config: { maxPageBytes: limitBytes } }));
 let client: AgentServerUnderTest['client'];
 beforeAll(async () => {
-  server = await startAgentServer({ config: { maxPageBytes: limitBytes } });
   ({ client } = server);
 }, 120_000);
-afterAll(() => server?.close());
 
 const refused = { status: 422, message: expect.stringContaining('ANSWER_TOO_LARGE') };
 const runTwice = <Made>(make: () => Promise<Made>) => Promise.all([make(), make()]);

@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let agent: AgentServerUnderTest;
-beforeAll(async () => {
-  agent = await startAgentServer();
-}, 120_000);
-afterAll(() => agent.close());
+const agent = forSuite(() => startAgentServer());
 
 const create = (more: object = {}) => agent.client.assistants.create({ graphId: 'echo', ...more });
 const readErrorStatus = (promise: Promise<unknown>) =>

@@ -1,20 +1,19 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Malformed requests at the byte level: each gets a clear error, and afterwards no run is in progress. */
 
-let server: AgentServerUnderTest;
+const server = forSuite(() => startAgentServer());
 let threadId: string;
 let runId: string;
 beforeAll(async () => {
-  server = await startAgentServer();
   ({ thread_id: threadId } = await server.client.threads.create());
   const run = await server.client.runs.create(threadId, 'steps', { input: { steps: 1 } });
   runId = run.run_id;
   await server.client.runs.join(threadId, runId);
 }, 120_000);
-afterAll(() => server?.close());
 
 const missingId = randomUUID();
 const validBody = { assistant_id: 'steps', input: { steps: 1 } };

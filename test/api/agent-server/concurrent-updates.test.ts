@@ -1,21 +1,14 @@
 import { v6 as uuidv6 } from 'uuid';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { buildThreadKey } from '../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { leaseThread } from '../../../pipelines/agents/threads/update-thread-state.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Updates of the state of one thread at the same time, at two processes. */
 
-let server: AgentServerUnderTest;
-let other: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer();
-  other = await startAgentServer({ shareStoresWith: server });
-}, 120_000);
-afterAll(async () => {
-  await other?.close();
-  await server?.close();
-});
+const server = forSuite(() => startAgentServer());
+const other = forSuite(() => startAgentServer({ shareStoresWith: server }));
 
 it('are all applied, one after the other', async () => {
   const { thread_id: threadId } = await server.client.threads.create({ graphId: 'steps' });

@@ -1,18 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createCronRun, fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
+import { forSuite } from '../../for-suite.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** Crons through the stock client, whose types lack some of the fields that it sends and receives. */
 
-let agent: AgentServerUnderTest;
+const agent = forSuite(() => startAgentServer());
 let crons: AgentServerUnderTest['client']['crons'];
 beforeAll(async () => {
-  agent = await startAgentServer();
   ({ crons } = agent.client);
 }, 120_000);
-afterAll(() => agent?.close());
 
 const statusOf = (promise: Promise<unknown>) =>
   promise.then(

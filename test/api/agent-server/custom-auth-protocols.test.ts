@@ -4,18 +4,17 @@ import { Client } from '@langchain/langgraph-sdk';
 import { Client as McpClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { WebSocket } from 'undici';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { describe, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /**
  * MCP, A2A and the v2 protocol with custom authentication of a project, each through its official client, as the users
  * Ada and Ben.
  */
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer({ project: 'auth', config: { agentsCorsOrigins: 'https://ours.example' } });
-}, 120_000);
-afterAll(() => server?.close());
+const server = forSuite(() =>
+  startAgentServer({ project: 'auth', config: { agentsCorsOrigins: 'https://ours.example' } }),
+);
 
 const bearer = (name: string) => ({ authorization: `Bearer secret-${name}` });
 const clientOf = (name: string) =>

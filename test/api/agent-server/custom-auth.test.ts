@@ -2,15 +2,16 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /**
  * A project with custom authentication, through the stock client. Ada and Ben are its users; each has full access to
  * their own data. Everything of Ada contains the word `okapi`.
  */
-let agentServer: AgentServerUnderTest;
+const agentServer = forSuite(() => startAgentServer({ project: 'auth' }));
 let ada: Client;
 let ben: Client;
 const server = () => agentServer;
@@ -38,11 +39,9 @@ async function as(name: string, method: string, path: string, body?: unknown) {
 }
 
 beforeAll(async () => {
-  agentServer = await startAgentServer({ project: 'auth' });
   ada = clientOf('ada');
   ben = clientOf('ben');
 }, 120_000);
-afterAll(() => agentServer?.close());
 
 describe('authentication', () => {
   it.each([

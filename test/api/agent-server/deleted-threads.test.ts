@@ -1,24 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { endSeq } from '../../../pipelines/agents/streams/stream-types.ts';
 import { createDeletedThreadPurge } from '../../../pipelines/agents/threads/deleted-threads.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
 import { untilStored } from '../../engines/settling.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /** A new thread with the id of a deleted thread, under custom authentication: Ada deletes a thread, Ben reuses its id. */
 
-let front: AgentServerUnderTest;
-let otherFront: AgentServerUnderTest;
-beforeAll(async () => {
-  front = await startAgentServer({ project: 'auth' });
-  otherFront = await startAgentServer({ project: 'auth', shareStoresWith: front });
-}, 120_000);
-afterAll(async () => {
-  await otherFront?.close();
-  await front?.close();
-});
+const front = forSuite(() => startAgentServer({ project: 'auth' }));
+const otherFront = forSuite(() => startAgentServer({ project: 'auth', shareStoresWith: front }));
 
 type Name = 'ada' | 'ben';
 

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { ensureSystemAssistants } from '../../../pipelines/agents/assistants/write-assistants.ts';
 import { deleteWorkspaceData } from '../../../pipelines/tenants/delete-workspace-data.ts';
+import { forSuite } from '../../for-suite.ts';
 import { type AgentServerUnderTest, readInBackground, startAgentServer } from './start-agent-server.ts';
 
 /**
@@ -17,7 +18,7 @@ describe.each([
   },
   { project: 'closing', getAuthHeaders: () => ({ authorization: 'Bearer secret-ada' }) },
 ])('the project $project', ({ project, getAuthHeaders }) => {
-  let server: AgentServerUnderTest;
+  const server = forSuite(() => startAgentServer({ project }));
   let threadId: string;
   const ask = (method: string, path: string, body?: unknown) =>
     fetch(`${server.url}${path}`, {
@@ -51,10 +52,8 @@ describe.each([
   const none = { checkpoints: 0, 'clickhouse runs': 0, 'clickhouse stream_events': 0 };
 
   beforeAll(async () => {
-    server = await startAgentServer({ project });
     ({ thread_id: threadId } = (await (await ask('POST', '/threads', {})).json()) as { thread_id: string });
   }, 120_000);
-  afterAll(() => server?.close());
 
   it('ends its runs and streams, rejects requests, and adds no rows after the deletion', async () => {
     const input = { steps: 3, pauseMs: 60_000 };

@@ -3,20 +3,20 @@ import type { Client } from '@langchain/langgraph-sdk';
 import { WebSocket } from 'undici';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
+import { forSuite } from '../../for-suite.ts';
 import { type AgentServerUnderTest, createRequester, startAgentServer } from './start-agent-server.ts';
 
 /**
  * Two agent servers of one organisation, on the same stores: the default deployment in the first workspace, and another
  * deployment in the second. They have different graphs.
  */
-let first: AgentServerUnderTest;
+const first = forSuite(() => startAgentServer());
 let second: AgentServerUnderTest;
 /** Clients with the key of each workspace. */
 let firstClient: Client;
 let secondClient: Client;
 
 beforeAll(async () => {
-  first = await startAgentServer();
   const { owner, database } = first;
   const agentsDeployment = await addOrganizationDeployment(database, {
     organizationId: owner.id,
@@ -27,7 +27,6 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(async () => {
   await second?.close();
-  await first?.close();
 });
 
 async function ended(client: Client, threadId: string, runId: string): Promise<string> {

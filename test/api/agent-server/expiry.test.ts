@@ -1,16 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { createCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { readCron } from '../../../pipelines/agents/crons/write-crons.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** TTLs of threads and store items as set in langgraph.json. */
 
-let agents: AgentServerUnderTest;
-beforeAll(async () => {
-  agents = await startAgentServer({ project: 'store' });
-});
-afterAll(() => agents?.close());
+const agents = forSuite(() => startAgentServer({ project: 'store' }));
 
 const readTtl = async (threadId: string) => {
   const answer = await agents.ask('GET', `/threads/${threadId}?include=ttl`);

@@ -6,23 +6,22 @@ import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createCronRun, fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 import { all, type Part } from './stream-parts.ts';
 
 /** `feedback_keys`: links at the end of a stream, which accept feedback on the main API without a key. */
 
 const publicUrl = 'https://runlake.example/api/v1/';
-let agent: AgentServerUnderTest;
+const agent = forSuite(() => startAgentServer({ config: { publicUrl } }));
 let main: FastifyInstance;
 beforeAll(async () => {
-  agent = await startAgentServer({ config: { publicUrl } });
   const { answering: services } = agent;
   main = await buildServer({ config: services.config, services, logger: createLogger('silent', 'test'), operations });
 });
 afterAll(async () => {
   await main?.close();
-  await agent?.close();
 });
 
 type Links = Readonly<Record<string, string>>;

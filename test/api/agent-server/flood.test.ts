@@ -1,16 +1,13 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Graphs that stream a million events while a client reads. */
 
 const million = 1_000_000;
 const mebibyte = 1024 ** 2;
 
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer({ config: { agentsHeartbeatTimeoutMs: 5_000 } });
-}, 60_000);
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer({ config: { agentsHeartbeatTimeoutMs: 5_000 } }));
 
 /** Frames of server-sent events as they arrive, as text without comments. */
 async function* readFrames(response: Response): AsyncGenerator<string, void, undefined> {

@@ -1,16 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { formatDottedOrderSegment } from '../../../pipelines/ingest/run-event/dotted-order.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Graph code that writes runs into the pipe to the front process, as the tracer does. */
 
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer({ project: 'hostile' });
-}, 60_000);
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer({ project: 'hostile' }));
 
 it('accepts inner runs only for the trace and project of their own run', async () => {
   const micros = Date.now() * 1_000;

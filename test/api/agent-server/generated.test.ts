@@ -14,23 +14,23 @@
  *
  * `RUNLAKE_TEST_MORE_SEEDS` adds this number of seeds, the first of which is that of the run (`test/house/seed.ts`).
  */
+
 import { execFileSync } from 'node:child_process';
 import { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { groupByAttempt, readToEnd, written } from '../../crash/agent-reader.ts';
+import { forSuite } from '../../for-suite.ts';
 import { Random } from '../../histories/random.ts';
 import { seed as firstSeed } from '../../house/seed.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 import { all, type Part } from './stream-parts.ts';
 
-let server: AgentServerUnderTest;
+const server = forSuite(() => startAgentServer({ config: { agentsWorkers: 2 } }));
 let client: Client;
 beforeAll(async () => {
-  server = await startAgentServer({ config: { agentsWorkers: 2 } });
   // The client may retry a request for a graph whose process was killed.
   client = new Client({ apiUrl: server.url, apiKey: server.owner.adminKey, callerOptions: { maxRetries: 4 } });
 }, 60_000);
-afterAll(() => server?.close());
 
 type Strategy = 'enqueue' | 'reject' | 'interrupt' | 'rollback';
 type Action = 'interrupt' | 'rollback';

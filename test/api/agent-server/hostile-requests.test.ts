@@ -1,14 +1,11 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
+import { forSuite } from '../../for-suite.ts';
 import { isFullExtent, pickSome } from '../../house/extent.ts';
 import { listFailures } from '../send-hostile.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer();
-}, 120_000);
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer());
 
 it('responds to no hostile request with a 5xx', { timeout: 900_000 }, async () => {
   const { client, owner, url } = server;

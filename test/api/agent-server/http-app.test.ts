@@ -7,6 +7,7 @@ import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createRouteMatcher, listRoutes } from '../../../pipelines/agents/app/app-route.ts';
 import { openHttpApp } from '../../../pipelines/agents/app/http-app.ts';
 import { parseReference } from '../../../pipelines/agents/graphs/graphs-file.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { type AgentServerUnderTest, buildGraphsFilePath, startAgentServer } from './start-agent-server.ts';
 
@@ -210,11 +211,7 @@ describe('an app that fails', () => {
 });
 
 describe('with enable_custom_route_auth', () => {
-  let guardedServer: AgentServerUnderTest;
-  beforeAll(async () => {
-    guardedServer = await startAgentServer({ project: 'guarded' });
-  });
-  afterAll(() => guardedServer?.close());
+  const guardedServer = forSuite(() => startAgentServer({ project: 'guarded' }));
 
   it('admits only users that the project authenticates, and passes them to the app', async () => {
     const ask = (authorization: string) => fetch(`${guardedServer.url}/whoami`, { headers: { authorization } });

@@ -2,20 +2,17 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { inspectAgentPort } from '../../../api/command-line/inspect-port.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /**
  * `http` of langgraph.json on a running server. `graphs-file.test.ts` tests rejected settings, `http-app.test.ts` the
  * app.
  */
 
-let agent: AgentServerUnderTest;
-beforeAll(async () => {
-  agent = await startAgentServer({ project: 'web', config: { serveMetrics: true } });
-});
-afterAll(() => agent?.close());
+const agent = forSuite(() => startAgentServer({ project: 'web', config: { serveMetrics: true } }));
 
 describe('http.cors', () => {
   const shared = { 'access-control-allow-credentials': 'true', vary: 'origin' };

@@ -1,16 +1,13 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { readGraphsFile } from '../../../pipelines/agents/graphs/graphs-file.ts';
 import { openWorkerPool } from '../../../pipelines/agents/workers/front/worker-pool.ts';
 import { projectFile } from '../../agents/pool-under-test.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let agents: AgentServerUnderTest;
-beforeAll(async () => {
-  agents = await startAgentServer({ project: 'store' });
-});
-afterAll(() => agents?.close());
+const agents = forSuite(() => startAgentServer({ project: 'store' }));
 
 const findItems = async (graph: string, input: Record<string, unknown>) =>
   ((await agents.client.runs.wait(null, graph, { input })) as { found: { key: string; ranked: boolean }[] }).found;

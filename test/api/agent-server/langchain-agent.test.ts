@@ -1,14 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { expect, test } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Agents of the package `langchain`, which wrap a graph in their own class. */
 
-let server: AgentServerUnderTest;
-
-beforeAll(async () => {
-  server = await startAgentServer({ project: 'langchain' });
-}, 60_000);
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer({ project: 'langchain' }));
 
 const input = { messages: [{ role: 'user', content: 'How is it in Lyon?' }] };
 

@@ -1,19 +1,18 @@
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { beforeAll, expect, it, vi } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /**
  * The state of a thread can be tens of megabytes. Operations that do not return it do not read it into the process that
  * serves requests, because parsing it blocks the event loop.
  */
 
-let server: AgentServerUnderTest;
+const server = forSuite(() => startAgentServer());
 let threadId: string;
 beforeAll(async () => {
-  server = await startAgentServer();
   ({ thread_id: threadId } = await server.client.threads.create());
   await server.client.runs.wait(threadId, 'ask', { input: { question: 'Sure?' } });
 }, 120_000);
-afterAll(() => server?.close());
 
 const body = { assistant_id: 'ask', input: { question: 'Sure?' }, after_seconds: 3_600, multitask_strategy: 'enqueue' };
 const command = (method: string, params: object) => ({ id: 1, method, params });

@@ -1,11 +1,8 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let agent: AgentServerUnderTest;
-beforeAll(async () => {
-  agent = await startAgentServer();
-}, 120_000);
-afterAll(() => agent?.close());
+const agent = forSuite(() => startAgentServer());
 
 it('clients of many runs that are cancelled before they start do not wait for each other', {
   timeout: 120_000,

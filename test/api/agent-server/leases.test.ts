@@ -1,15 +1,12 @@
 import pg from 'pg';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Leases of runs while rows of one of them are locked for several lease durations. */
 
 const leaseMs = 1_500;
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer({ config: { agentsLeaseMs: leaseMs } });
-}, 120_000);
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer({ config: { agentsLeaseMs: leaseMs } }));
 
 const slowRun = { input: { steps: 20, pauseMs: 500 } };
 const readRunRows = (runIds: readonly string[]) =>

@@ -1,16 +1,13 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ErrorCode } from '@modelcontextprotocol/sdk/types.js';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { createAssistant } from '../../../pipelines/agents/assistants/write-assistants.ts';
+import { forSuite } from '../../for-suite.ts';
 import { addOrganization } from '../start-api.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let agent: AgentServerUnderTest;
-beforeAll(async () => {
-  agent = await startAgentServer();
-});
-afterAll(() => agent.close());
+const agent = forSuite(() => startAgentServer());
 
 /** Connects the official client; it is closed at the end of the test. */
 async function connect(path = '/mcp', key = agent.owner.adminKey): Promise<Client> {

@@ -2,17 +2,17 @@
  * Globals that LangChain's packages use in the processes of a project: a logger, and access to the server that runs the
  * project.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { describe, expect, it } from 'vitest';
 import { withFreePort } from '../../../infra/embedded/free-port.ts';
 import { createProjectLogger } from '../../../pipelines/agents/workers/child/project-globals.ts';
+import { forSuite } from '../../for-suite.ts';
 import { addKey } from '../start-api.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let agent: AgentServerUnderTest;
-beforeAll(async () => {
-  agent = await withFreePort((agentsPort) => startAgentServer({ project: 'inside', config: { agentsPort } }));
-}, 120_000);
-afterAll(() => agent?.close());
+const agent = forSuite(() =>
+  withFreePort((agentsPort) => startAgentServer({ project: 'inside', config: { agentsPort } })),
+);
 
 describe('new Client() without a URL', () => {
   it('reaches the own server from a graph, with the key that the graph sets', async () => {

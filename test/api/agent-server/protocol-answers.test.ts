@@ -1,15 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { expect, it, vi } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../../infra/deferred.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Replies to interrupts over the v2 protocol, with timing that the test controls. */
 
-let agents: AgentServerUnderTest;
-beforeAll(async () => {
-  agents = await startAgentServer();
-});
-afterAll(() => agents.close());
+const agents = forSuite(() => startAgentServer());
 
 it('uses a run as the reply to an interrupt if the interrupted run ends between two reads of the thread', async () => {
   const { database } = agents.services.agents;

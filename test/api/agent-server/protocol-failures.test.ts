@@ -1,16 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { WebSocket } from 'undici';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Errors in streams of the v2 protocol: missing events, and a stream that breaks. */
 
-let agents: AgentServerUnderTest;
-beforeAll(async () => {
-  agents = await startAgentServer();
-}, 120_000);
-afterAll(() => agents?.close());
+const agents = forSuite(() => startAgentServer());
 
 /** Creates a thread whose last run is in the state that its process leaves if the log did not accept all events. */
 async function createIncompleteThread(): Promise<string> {

@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { WebSocket } from 'undici';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
+import { forSuite } from '../../for-suite.ts';
 import { addOrganization } from '../start-api.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** A WebSocket of the v2 protocol, without the stock client. */
 
-let agents: AgentServerUnderTest;
-beforeAll(async () => {
-  agents = await startAgentServer();
-});
-afterAll(() => agents.close());
+const agents = forSuite(() => startAgentServer());
 
 /** Returns the received messages and how the socket closed. */
 function open(key: string = agents.owner.adminKey, threadId: string = randomUUID()) {

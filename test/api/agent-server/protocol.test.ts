@@ -2,14 +2,11 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
 import type { Event } from '@langchain/protocol';
 import { WebSocket } from 'undici';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { describe, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let agents: AgentServerUnderTest;
-beforeAll(async () => {
-  agents = await startAgentServer();
-});
-afterAll(() => agents.close());
+const agents = forSuite(() => startAgentServer());
 
 type Transport = 'sse' | 'websocket';
 

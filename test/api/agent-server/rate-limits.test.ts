@@ -1,12 +1,9 @@
 import { type MessageEvent, WebSocket } from 'undici';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let agents: AgentServerUnderTest;
-beforeAll(async () => {
-  agents = await startAgentServer({ config: { rateLimitPerKey: 3 } });
-}, 120_000);
-afterAll(() => agents?.close());
+const agents = forSuite(() => startAgentServer({ config: { rateLimitPerKey: 3 } }));
 
 it('counts each command on a WebSocket for the rate limits; the socket stays open', async () => {
   // The WebSocket opens even if the thread does not exist.

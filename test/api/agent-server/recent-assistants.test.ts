@@ -1,12 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { describe, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer();
-});
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer());
 
 /** Updates the assistant as another process does: this process gets no notification. */
 const updateAssistantInDatabase = (set: string, assistantId: string) =>

@@ -1,15 +1,12 @@
 import { Command, Send } from '@langchain/langgraph';
 import { RemoteGraph } from '@langchain/langgraph/remote';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** The library's client for a remote graph, as a graph uses it for a remote subgraph. */
 
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer();
-}, 60_000);
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer());
 
 const remote = (graphId: string) =>
   new RemoteGraph({ graphId, url: server.url, apiKey: server.owner.adminKey, streamResumable: true });

@@ -2,12 +2,14 @@
  * Configuration that a run gets in addition to that of its request: user id, and metadata of thread and assistant,
  * merged as the reference server does.
  */
-import type { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-let agent: AgentServerUnderTest;
+import type { Client } from '@langchain/langgraph-sdk';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
+
+const agent = forSuite(() => startAgentServer({ project: 'inside' }));
 let client: Client;
 const graphId = 'configured';
 const systemId = computeSystemAssistantId(graphId);
@@ -27,10 +29,8 @@ async function run(threadId: string | null, assistantId: string, payload: object
 const userId = (user_id: unknown) => ({ config: { configurable: { user_id } } });
 
 beforeAll(async () => {
-  agent = await startAgentServer({ project: 'inside' });
   client = agent.client;
 }, 120_000);
-afterAll(() => agent?.close(), 30_000);
 
 describe('the user id that a graph sees', () => {
   it('is taken from the client, then the thread, then the assistant, then the caller', async () => {

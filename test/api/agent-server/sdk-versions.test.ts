@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { Client } from '@langchain/langgraph-sdk';
 import type { StreamController } from '@langchain/langgraph-sdk/stream';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
 import { isFullExtent } from '../../house/extent.ts';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
 import { until } from '../../infra/until.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 import { all, listNumbers, numbers, type Part } from './stream-parts.ts';
 
 /**
@@ -30,11 +31,7 @@ const versions: Record<string, Version> = {
   '2.0': { load: () => import('langgraph-sdk-2-0') },
 };
 
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer();
-}, 120_000);
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer());
 
 const hello = { messages: [{ role: 'user', content: 'hello' }] };
 const statusOf = (promise: Promise<unknown>) =>

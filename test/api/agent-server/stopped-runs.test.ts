@@ -1,16 +1,15 @@
 import type { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** The state that a thread has after one of its runs was stopped. */
 
-let server: AgentServerUnderTest;
+const server = forSuite(() => startAgentServer({ config: { agentsRunTimeoutMs: 5_000 } }));
 let client: Client;
 beforeAll(async () => {
-  server = await startAgentServer({ config: { agentsRunTimeoutMs: 5_000 } });
   ({ client } = server);
 }, 120_000);
-afterAll(() => server?.close());
 
 const newThread = async () => (await client.threads.create()).thread_id;
 

@@ -1,11 +1,8 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let agents: AgentServerUnderTest;
-beforeAll(async () => {
-  agents = await startAgentServer();
-});
-afterAll(() => agents?.close());
+const agents = forSuite(() => startAgentServer());
 
 it('stores items for the stock client and finds them', async () => {
   const { store } = agents.client;

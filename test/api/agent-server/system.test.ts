@@ -1,12 +1,9 @@
 import { Value } from 'typebox/value';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
-let agent: AgentServerUnderTest;
-beforeAll(async () => {
-  agent = await startAgentServer({ project: 'faulty', config: { serveMetrics: true } });
-}, 120_000);
-afterAll(() => agent.close());
+const agent = forSuite(() => startAgentServer({ project: 'faulty', config: { serveMetrics: true } }));
 
 it('reports liveness without a key, and readiness by its database', async () => {
   for (const path of ['/ok', '/ok?check_db=1', '/ok/']) {

@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { createStreamPublisher } from '../../../pipelines/agents/streams/create-stream-publisher.ts';
+import { forSuite } from '../../for-suite.ts';
 import { chunk, makeRunEnd } from '../../pipelines/agents/streams/streams-under-test.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 import type { Part } from './stream-parts.ts';
 
 /** Event ids of the stream of a thread: a client that reconnects after any event has each event once. */
 
-let agents: AgentServerUnderTest;
-beforeAll(async () => {
-  agents = await startAgentServer();
-}, 120_000);
-afterAll(() => agents?.close());
+const agents = forSuite(() => startAgentServer());
 
 type Mode = 'run_modes' | 'lifecycle' | 'state_update';
 

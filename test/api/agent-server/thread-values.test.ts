@@ -1,14 +1,11 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { copyThreadWithState, leaseThread } from '../../../pipelines/agents/threads/update-thread-state.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** The values of a thread are those of its newest state, also if no run has reported them. */
 
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer();
-}, 60_000);
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer());
 
 const readLog = async (threadId: string) =>
   (await server.client.threads.getState<{ log?: string[] }>(threadId)).values.log ?? [];

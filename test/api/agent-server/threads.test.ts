@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
-let agent: AgentServerUnderTest;
+const agent = forSuite(() => startAgentServer());
 let threads: AgentServerUnderTest['client']['threads'];
 beforeAll(async () => {
-  agent = await startAgentServer();
   ({ threads } = agent.client);
 }, 120_000);
-afterAll(() => agent.close());
 
 const statusOf = (promise: Promise<unknown>) =>
   promise.then(

@@ -10,17 +10,19 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { Gate } from '../../crash/gate.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Inner runs of graph runs, read back through the main API by the stock client. */
 
-let agent: AgentServerUnderTest;
+const agent = forSuite(() =>
+  startAgentServer({ project: 'traced', config: { agentsTraceChildRuns: 40, maxRunBytes: 300_000 } }),
+);
 let main: Awaited<ReturnType<typeof buildServer>>;
 let mainUrl: string;
 let langsmith: LangSmith;
 
 beforeAll(async () => {
-  agent = await startAgentServer({ project: 'traced', config: { agentsTraceChildRuns: 40, maxRunBytes: 300_000 } });
   const logger = createLogger('silent', 'test');
   main = await buildServer({
     config: agent.services.agents.config as Config,
@@ -33,7 +35,6 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(async () => {
   await main?.drain();
-  await agent?.close();
 });
 
 async function read(filter: { traceId?: string; projectName?: string }): Promise<Run[]> {

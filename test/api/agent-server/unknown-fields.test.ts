@@ -1,19 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langgraph-sdk-1-15';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /**
  * The server never ignores a field that a client relies on: fields that clients know but this server does not implement
  * are rejected. Names unknown to all clients are ignored and named in the response, so that newer clients keep working.
  */
 
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer();
-}, 120_000);
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer());
 
 interface Refusal {
   readonly detail: readonly { readonly loc: readonly unknown[]; readonly msg: string }[];

@@ -1,23 +1,19 @@
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { json } from 'node:stream/consumers';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { afterAll, expect, test } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /**
  * Headers that Java's HTTP client sends with each request until it knows the protocol. `curl --http2` also sends them.
  */
 const upgrade = { connection: 'Upgrade, HTTP2-Settings', upgrade: 'h2c', 'http2-settings': 'AAEAAEAAAAIAAAAB' };
 
-let server: AgentServerUnderTest;
+const server = forSuite(() => startAgentServer());
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-
-beforeAll(async () => {
-  server = await startAgentServer();
-}, 60_000);
 afterAll(async () => {
   agent.destroy();
-  await server?.close();
 });
 
 async function ask(method: string, path: string, body?: object) {

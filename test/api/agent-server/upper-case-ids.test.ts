@@ -1,13 +1,10 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Ids in paths are UUIDs in upper or lower case. */
 
-let server: AgentServerUnderTest;
-beforeAll(async () => {
-  server = await startAgentServer();
-}, 120_000);
-afterAll(() => server?.close());
+const server = forSuite(() => startAgentServer());
 
 async function createThread() {
   const { thread_id: threadId } = await server.client.threads.create();

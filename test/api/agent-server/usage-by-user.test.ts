@@ -7,21 +7,20 @@ import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { type Cron, searchCrons } from '../../../pipelines/agents/crons/write-crons.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** With custom authentication of a project, usage by user counts its users separately. */
 
-let agent: AgentServerUnderTest;
+const agent = forSuite(() => startAgentServer({ project: 'auth' }));
 let main: Awaited<ReturnType<typeof buildServer>>;
 beforeAll(async () => {
-  agent = await startAgentServer({ project: 'auth' });
   const config = agent.services.agents.config as Config;
   const logger = createLogger('silent', 'test');
   main = await buildServer({ config, services: agent.answering, logger, operations });
 }, 120_000);
 afterAll(async () => {
   await main?.drain();
-  await agent?.close();
 });
 
 const clientOf = (name: string) => {

@@ -1,24 +1,23 @@
 import { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { WebhookReceiver } from '../../crash/webhook-receiver.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /**
  * The fields that `authenticate` adds to a user are for the graph, and may be tokens: here `plan`. Clients that
  * read runs and crons, and targets of webhooks, must not get them.
  */
-let agentServer: AgentServerUnderTest;
+const agentServer = forSuite(() => startAgentServer({ project: 'auth', config: { allowPrivateEndpoints: true } }));
 let ada: Client;
 
 const authorization = 'Bearer secret-ada';
 const user = { identity: 'ada', display_name: 'ADA', is_authenticated: true, permissions: ['is:ada'] };
 
 beforeAll(async () => {
-  agentServer = await startAgentServer({ project: 'auth', config: { allowPrivateEndpoints: true } });
   const { url: apiUrl } = agentServer;
   ada = new Client({ apiUrl, apiKey: null as never, defaultHeaders: { authorization } });
 }, 120_000);
-afterAll(() => agentServer?.close());
 
 /** Returns the user in the arguments of a run. */
 const findUser = (record: object) =>

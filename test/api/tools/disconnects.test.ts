@@ -1,21 +1,20 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { rootRun, sendRuns } from './send-runs.ts';
 import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
 
 /** Calls whose client disconnects or cancels, while ClickHouse executes a query of the call. */
-let server: ToolsUnderTest;
+const server = forSuite(() => startToolServer());
 /** Sends queries of the test, which are not slowed down. */
 let query: ClickHouse['query'];
 beforeAll(async () => {
-  server = await startToolServer();
   query = server.api.services.clickhouse.query.bind(server.api.services.clickhouse);
   await sendRuns(server, [rootRun('slow')]);
   await server.api.settled();
 });
-afterAll(() => server.close());
 
 /** The comment by which the query of the current test is found in `system.processes`. */
 let marker: string;

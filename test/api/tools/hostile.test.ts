@@ -1,16 +1,15 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { tools } from '../../../api/tools/tool-server.ts';
+import { forSuite } from '../../for-suite.ts';
 import { addKey } from '../start-api.ts';
 import { rootRun, sendRuns } from './send-runs.ts';
-import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
+import { startToolServer } from './start-tools.ts';
 
-let server: ToolsUnderTest;
+const server = forSuite(() => startToolServer({ config: { rateLimitPerKey: 1_000_000 } }));
 beforeAll(async () => {
-  server = await startToolServer({ config: { rateLimitPerKey: 1_000_000 } });
   await sendRuns(server, [rootRun('hostile')]);
   await server.api.settled();
 });
-afterAll(() => server.close());
 
 const hostile: readonly unknown[] = [
   [],

@@ -1,12 +1,13 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { CallSlots, callTool } from '../../../api/tools/call-tool.ts';
 import { openMainApi } from '../../../api/tools/main-api.ts';
 import { fetchRuns } from '../../../api/tools/runs.ts';
 import { defineTool, type Tool, type ToolContext } from '../../../api/tools/tool.ts';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { rootRun, sendRuns } from './send-runs.ts';
-import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
+import { startToolServer } from './start-tools.ts';
 
 const limits = { timeoutMs: 10_000, maxAnswerBytes: 1_000, callsPerKey: 2, waitingPerKey: 3 };
 
@@ -190,13 +191,11 @@ it('a response of the main API that is too large is refused before it fills the 
 });
 
 describe('over HTTP', () => {
-  let server: ToolsUnderTest;
-  beforeAll(async () => {
-    server = await startToolServer({
+  const server = forSuite(() =>
+    startToolServer({
       config: { toolsMaxAnswerBytes: 20_000, toolsCallsPerKey: 2, toolsWaitingPerKey: 1_000 },
-    });
-  });
-  afterAll(() => server.close());
+    }),
+  );
 
   it('a result that is too large is an error', async () => {
     // Text and structured content together are larger than the limit.

@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
 import { rootRun, sendRuns } from './send-runs.ts';
-import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
+import { startToolServer } from './start-tools.ts';
 
-let server: ToolsUnderTest;
-beforeAll(async () => {
-  server = await startToolServer();
-});
-afterAll(() => server.close());
+const server = forSuite(() => startToolServer());
 
 const ask = (url: string, payload: object) => server.ask('POST', url, payload);
 

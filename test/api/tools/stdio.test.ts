@@ -3,25 +3,24 @@ import { promisify } from 'node:util';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { builtProgram } from '../../built-program.ts';
 import { nodeProgram, releases } from '../../docs/node-releases.ts';
+import { forSuite } from '../../for-suite.ts';
 import { installLocked } from '../../locked-packages.ts';
 import { rootRun, sendRuns } from './send-runs.ts';
-import { readResult, startToolServer, type ToolsUnderTest } from './start-tools.ts';
+import { readResult, startToolServer } from './start-tools.ts';
 
 /** `runlake tools --stdio`, and stock clients that start it or connect over HTTP. */
-let server: ToolsUnderTest;
+const server = forSuite(() => startToolServer());
 let endpoint: string;
 let key: string;
 beforeAll(async () => {
-  server = await startToolServer();
   endpoint = await server.api.server.listen({ host: '127.0.0.1', port: 0 });
   [key] = server.owner.workspaceKeys;
   await sendRuns(server, [rootRun('stdio', { inputs: { text: 'grüße 😀' } })]);
   await server.api.settled();
 });
-afterAll(() => server.close());
 
 const variables = () => ({ LANGSMITH_API_KEY: key, LANGSMITH_ENDPOINT: `${endpoint}/api/v1` });
 

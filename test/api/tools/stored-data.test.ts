@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { ChatPromptTemplate } from '@langchain/core/prompts';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
+import { forSuite } from '../../for-suite.ts';
 import { addExport } from '../add-export.ts';
 import { addKey } from '../start-api.ts';
 import { rootRun, sendRuns } from './send-runs.ts';
 import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
 
-let server: ToolsUnderTest;
-beforeAll(async () => {
-  server = await startToolServer();
-});
-afterAll(() => server.close());
+const server = forSuite(() => startToolServer());
 
 const ask = (...request: Parameters<ToolsUnderTest['ask']>) => server.ask(...request);
 const call = (name: string, args: Record<string, unknown> = {}) => server.call(name, args);

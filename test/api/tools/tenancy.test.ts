@@ -1,21 +1,21 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { tools } from '../../../api/tools/tool-server.ts';
+import { forSuite } from '../../for-suite.ts';
 import { addExport } from '../add-export.ts';
 import { addKey, addOrganization } from '../start-api.ts';
 import { childRun, rootRun, sendRuns } from './send-runs.ts';
-import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
+import { startToolServer } from './start-tools.ts';
 
 /**
  * No tool, resource or prompt gives access to another workspace. Everything of the victim, the first workspace of the
  * owner, contains the word `okapi`. The strangers, the admin of another organisation and the key of the second workspace,
  * call every tool with the victim's names and ids.
  */
-let server: ToolsUnderTest;
+const server = forSuite(() => startToolServer());
 let strangers: readonly string[];
 let victim: Readonly<Record<'runId' | 'projectId' | 'datasetId' | 'exampleId' | 'workspaceId', string>>;
 
 beforeAll(async () => {
-  server = await startToolServer();
   const { api, owner } = server;
   const [key] = owner.workspaceKeys;
   const ask = async (url: string, payload: object) => (await api.ask(key, 'POST', url, payload)).body;
@@ -37,7 +37,6 @@ beforeAll(async () => {
   const other = await addOrganization(api.database, 'other');
   strangers = [other.adminKey, owner.workspaceKeys[1]];
 });
-afterAll(() => server.close());
 
 const range = { starting_on: '2020-01-01', ending_before: '2100-01-01' };
 const granular = { start_time: '2026-01-01T00:00:00Z', end_time: '2100-01-01T00:00:00Z' };

@@ -1,12 +1,9 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
 import { childRun, rootRun, type SentRun, sendRuns } from './send-runs.ts';
-import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
+import { startToolServer } from './start-tools.ts';
 
-let server: ToolsUnderTest;
-beforeAll(async () => {
-  server = await startToolServer();
-});
-afterAll(() => server.close());
+const server = forSuite(() => startToolServer());
 
 const inThread = (key: string, id: string) => ({ extra: { metadata: { [key]: id } } });
 const history = (args: Record<string, unknown>) =>

@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
 import { childRun, rootRun, sendRuns } from './send-runs.ts';
 import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
 
-let server: ToolsUnderTest;
-beforeAll(async () => {
-  server = await startToolServer();
-});
-afterAll(() => server.close());
+const server = forSuite(() => startToolServer());
 
 const ask = (...request: Parameters<ToolsUnderTest['ask']>) => server.ask(...request);
 const call = (name: string, args: Record<string, unknown> = {}) => server.call(name, args);

@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { openDeployment, watchDeployment } from '../../../pipelines/agents/open-deployment.ts';
 import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 
-let stores: Awaited<ReturnType<typeof freshStores>>;
+const stores = forSuite(() => freshStores());
 const organizations: { id: string; workspaceId: string }[] = [];
 beforeAll(async () => {
-  stores = await freshStores();
   const { database } = stores;
   for (const name of ['first', 'second']) {
     const [id, workspaceId] = [randomUUID(), randomUUID()];
@@ -24,7 +24,6 @@ beforeAll(async () => {
     organizations.push({ id, workspaceId });
   }
 });
-afterAll(() => stores?.close());
 
 const opened = async (agentsDeployment?: string) => {
   const { deploymentId, operator } = await openDeployment(stores.database, { agentsDeployment });

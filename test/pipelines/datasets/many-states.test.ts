@@ -1,21 +1,18 @@
 /** Examples that were changed very many times, and that have very many attachments. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { hardDeleteExamples } from '../../../pipelines/datasets/delete-examples.ts';
 import { createDataset, type ExamplePart, sendExampleParts } from '../../api/main/datasets/dataset-requests.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { forSuite } from '../../for-suite.ts';
 
 const states = 500;
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let owner: OrganizationUnderTest;
 let key: string;
 let datasetId: string;
-
-beforeAll(async () => {
-  api = await startApi();
-});
-afterAll(() => api?.close());
 beforeEach(async () => {
   owner = await addOrganization(api.database, randomUUID());
   key = owner.adminKey;

@@ -1,4 +1,5 @@
 /** Examples that copy a run of which another process has accepted events that are not stored yet. */
+
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
@@ -8,13 +9,14 @@ import { readAttachment } from '../../../pipelines/attachments/read-attachment.t
 import { createExamples, type NewExample } from '../../../pipelines/datasets/write-examples.ts';
 import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
 import { attachmentEvents, runEvents, topics } from '../../../schemas/topics.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { addOrganization, startApi } from '../../api/start-api.ts';
 import { wrapCommands } from '../../engines/on-stored-table.ts';
 import { untilStored } from '../../engines/settling.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../../infra/deferred.ts';
 
-let api: ApiUnderTest;
-let owner: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const owner = forSuite(() => addOrganization(api.database, 'acme'));
 let datasetId: string;
 /** The log of another process, whose events are not stored until {@link storing} is resolved. */
 let log: EventLog;
@@ -23,8 +25,6 @@ let storing = deferred();
 const notStored = { code: 'NOT_STORED_YET', status: 503, retryAfterSeconds: 2 };
 
 beforeAll(async () => {
-  api = await startApi();
-  owner = await addOrganization(api.database, 'acme');
   datasetId = (await api.ask(owner.workspaceKeys[0], 'POST', '/datasets', { name: 'copies' })).body.id;
   const { clickhouse } = api.services;
   const logger = createLogger('silent', 'test');
@@ -39,7 +39,6 @@ beforeEach(() => {
 });
 afterAll(async () => {
   await log?.close();
-  await api?.close();
 });
 
 const sender = () => ({ workspaceId: owner.workspaceIds[0], userId: owner.userId, keyId: randomUUID() });

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { expect, it } from 'vitest';
+import { addOrganization, startApi } from '../../api/start-api.ts';
+import { forSuite } from '../../for-suite.ts';
 import fc from '../../house/fast-check.ts';
 
 /**
@@ -8,13 +9,8 @@ import fc from '../../house/fast-check.ts';
  * concurrent writes.
  */
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
-});
-afterAll(() => api?.close());
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE', url: string, payload?: object) =>
   api.ask(acme.adminKey, method, url, payload);

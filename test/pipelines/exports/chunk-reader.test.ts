@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { type ChunkLimits, type ExportChunk, findChunk } from '../../../pipelines/exports/chunk-reader.ts';
 import { buildMembersCondition, countMembers, type ExportCursor } from '../../../pipelines/exports/members.ts';
@@ -6,7 +6,8 @@ import type { ExportScope } from '../../../pipelines/exports/record.ts';
 import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { Random } from '../../histories/random.ts';
 import { seed as firstSeed } from '../../house/seed.ts';
 import {
@@ -20,13 +21,11 @@ import {
 } from '../runs/run-events.ts';
 import { wholeDay } from './exporting.ts';
 
-let stores: FreshStores;
+const stores = forSuite(() => freshStores());
 let clickhouse: ClickHouse;
 beforeAll(async () => {
-  stores = await freshStores();
   clickhouse = stores.clickhouse;
 });
-afterAll(() => stores?.close());
 
 const madeMicros = noonMicros + 86_400_000_000;
 const scope: ExportScope = { ...wholeDay, membersUntilMicros: madeMicros };

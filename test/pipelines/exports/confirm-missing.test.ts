@@ -1,17 +1,16 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
-import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
+import { forSuite } from '../../for-suite.ts';
+import { day, openExportsUnderTest } from './exports-under-test.ts';
 
 /** A store whose responses only look as if a file of an export was missing, before the manifest is written. */
 
-let shop: ExportsUnderTest;
+const shop = forSuite(() => openExportsUnderTest());
 beforeAll(async () => {
-  shop = await openExportsUnderTest();
   await shop.store(1, day('2026-03-05'));
 });
-afterAll(() => shop?.close());
 
 const place = { step: 'read', reason: 'r', where: 'w' };
 const page = runlakeError('DESTINATION_ENDPOINT_INVALID', place);

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
 import { countMembers } from '../../../pipelines/exports/members.ts';
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { exportFields } from '../../../schemas/parquet/run-columns.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deriveUuid, insertEvents, noonMicros, runEvent, tenantId } from '../runs/run-events.ts';
 import {
-  type ExportFixture,
   everything,
   exportAllChunks,
   metadataOf,
@@ -17,11 +17,7 @@ import {
   wholeDay,
 } from './exporting.ts';
 
-let exporting: ExportFixture;
-beforeAll(async () => {
-  exporting = await openExporting();
-});
-afterAll(() => exporting?.close());
+const exporting = forSuite(() => openExporting());
 
 interface Feedback {
   readonly runId: string;

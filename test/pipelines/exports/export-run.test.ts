@@ -1,21 +1,18 @@
 import { readdir } from 'node:fs/promises';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { finishExport } from '../../../pipelines/exports/states.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
+import { forSuite } from '../../for-suite.ts';
 import { pickSome } from '../../house/extent.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { createDyingDeps, type Death, deaths } from './deaths.ts';
 import { failureParams } from './disturbed.ts';
-import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
+import { day, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: ExportsUnderTest;
-beforeAll(async () => {
-  shop = await openExportsUnderTest({ exportRetryDelayMs: 0, exportsPerWorkspace: 1_000 });
-});
-afterAll(() => shop?.close());
+const shop = forSuite(() => openExportsUnderTest({ exportRetryDelayMs: 0, exportsPerWorkspace: 1_000 }));
 beforeEach(() => {
   shop.jobs.length = 0;
 });

@@ -1,15 +1,15 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { ExportFormat, ExportScope } from '../../../pipelines/exports/record.ts';
 import type { RunEvent, RunValues } from '../../../pipelines/ingest/run-event/run-event.ts';
 import { parseTime } from '../../../pipelines/ingest/run-event/times.ts';
 import { exportFields } from '../../../schemas/parquet/run-columns.ts';
+import { forSuite } from '../../for-suite.ts';
 import { type Draft, days, makeHistory } from '../../histories/histories.ts';
 import { Random } from '../../histories/random.ts';
 import { seed } from '../../house/seed.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import {
   dayMicros,
-  type ExportFixture,
   exportAllChunks,
   openExporting,
   queryExpectedRows,
@@ -19,11 +19,7 @@ import {
 } from './exporting.ts';
 import { readRowsWithClickhouse, readRowsWithDuckdb } from './other-readers.ts';
 
-let exporting: ExportFixture;
-beforeAll(async () => {
-  exporting = await openExporting();
-});
-afterAll(() => exporting?.close());
+const exporting = forSuite(() => openExporting());
 
 const versions: readonly ExportFormat['version'][] = ['v1', 'v2_beta'];
 const compressions: readonly ExportFormat['compression'][] = ['none', 'gzip', 'snappy', 'zstandard'];

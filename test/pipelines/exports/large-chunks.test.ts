@@ -1,26 +1,15 @@
 import { readdir } from 'node:fs/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { FileMetaData } from 'hyparquet';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { findChunk, readChunk } from '../../../pipelines/exports/chunk-reader.ts';
 import { encodeChunk } from '../../../pipelines/exports/parquet-writer.ts';
 import type { ExportScope } from '../../../pipelines/exports/record.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deriveUuid, insertEvents, runEvent } from '../runs/run-events.ts';
-import {
-  type ExportFixture,
-  everything,
-  exportAllChunks,
-  makePart,
-  metadataOf,
-  openExporting,
-  wholeDay,
-} from './exporting.ts';
+import { everything, exportAllChunks, makePart, metadataOf, openExporting, wholeDay } from './exporting.ts';
 
-let exporting: ExportFixture;
-beforeAll(async () => {
-  exporting = await openExporting();
-});
-afterAll(() => exporting?.close());
+const exporting = forSuite(() => openExporting());
 
 const buildScope = (name: string): ExportScope => ({ ...wholeDay, projectId: deriveUuid(name) });
 const never = new AbortController().signal;

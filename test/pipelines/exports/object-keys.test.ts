@@ -1,15 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { DestinationConfig } from '../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
 import { buildManifestKey, buildPartKey } from '../../../pipelines/exports/record.ts';
-import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: ExportsUnderTest;
-beforeAll(async () => {
-  shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000 });
-});
-afterAll(() => shop?.close());
+const shop = forSuite(() => openExportsUnderTest({ exportsPerWorkspace: 1_000 }));
 
 const credentials = JSON.stringify({ access_key_id: 'some-id', secret_access_key: 'some-secret' });
 

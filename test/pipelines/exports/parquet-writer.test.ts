@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { exportFields } from '../../../schemas/parquet/run-columns.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deriveUuid, insertEvents, json, noonMicros, runEvent } from '../runs/run-events.ts';
 import {
-  type ExportFixture,
   everything,
   exportAllChunks,
   metadataOf,
@@ -12,11 +12,7 @@ import {
   wholeDay,
 } from './exporting.ts';
 
-let exporting: ExportFixture;
-beforeAll(async () => {
-  exporting = await openExporting();
-});
-afterAll(() => exporting?.close());
+const exporting = forSuite(() => openExporting());
 
 describe('unusual values', () => {
   const text = (value: string) => Buffer.from(value);

@@ -1,25 +1,19 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { formatProgress } from '../../../api/command-line/export/watch.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { Checkpoint, type ClaimedExportRun, claimRun, endAttempt } from '../../../pipelines/exports/checkpoint.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { computeCompletedShare, type ExportWithProgress } from '../../../pipelines/exports/queries.ts';
 import { buildPartKey } from '../../../pipelines/exports/record.ts';
 import { advanceExport } from '../../../pipelines/exports/scheduler.ts';
+import { forSuite } from '../../for-suite.ts';
 import { Random } from '../../histories/random.ts';
-import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
+import { day, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: ExportsUnderTest;
-let store: ObjectStore;
-beforeAll(async () => {
-  shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, exportRetries: 1_000, exportRetryDelayMs: 0 });
-  store = await shop.openStore(shop);
-});
-afterAll(async () => {
-  await store?.close();
-  await shop?.close();
-});
+const shop = forSuite(() =>
+  openExportsUnderTest({ exportsPerWorkspace: 1_000, exportRetries: 1_000, exportRetryDelayMs: 0 }),
+);
+const store = forSuite(() => shop.openStore(shop));
 
 /** Expected state of a day, and the worker that processes it. */
 interface Day {

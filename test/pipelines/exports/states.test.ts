@@ -1,16 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { Checkpoint, claimRun, endAttempt } from '../../../pipelines/exports/checkpoint.ts';
 import { type ExportStatus, exportStatuses } from '../../../pipelines/exports/record.ts';
 import { finishExport, isFinished, transitions } from '../../../pipelines/exports/states.ts';
-import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: ExportsUnderTest;
-beforeAll(async () => {
-  shop = await openExportsUnderTest({ exportsPerWorkspace: 10_000, exportRetries: 0 });
-});
-afterAll(() => shop?.close());
+const shop = forSuite(() => openExportsUnderTest({ exportsPerWorkspace: 10_000, exportRetries: 0 }));
 
 const ends = ['COMPLETED', 'FAILED', 'CANCELLED', 'TIMEDOUT'] as const;
 const allowed = (what: string, from: ExportStatus, to: ExportStatus) =>

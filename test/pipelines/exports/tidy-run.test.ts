@@ -1,18 +1,17 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { forSuite } from '../../for-suite.ts';
 import { untilAborted } from '../../infra/deferred.ts';
 import { failingDeps } from './disturbed.ts';
-import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
+import { day, openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: ExportsUnderTest;
+const shop = forSuite(() => openExportsUnderTest({ exportsPerWorkspace: 1_000 }));
 beforeAll(async () => {
-  shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000 });
   await shop.store(12, day('2026-03-05'));
 });
-afterAll(() => shop?.close());
 
 const failing = () => failingDeps(shop.deps, 'upload', 'DESTINATION_UNAVAILABLE');
 const runOf = async (exportId: string) => {

@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
-import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
+import { forSuite } from '../../for-suite.ts';
+import { openExportsUnderTest } from './exports-under-test.ts';
 
-let shop: ExportsUnderTest;
-beforeAll(async () => {
-  shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000 });
-});
-afterAll(() => shop?.close());
+const shop = forSuite(() => openExportsUnderTest({ exportsPerWorkspace: 1_000 }));
 
 const bucket = {
   bucket_name: 'some-bucket',

@@ -1,32 +1,33 @@
 import { randomUUID } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
 import { exportErrors } from '../../../infra/errors/export-errors.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { forSuite } from '../../for-suite.ts';
 import { deferred, untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { createDisturbedDeps, type Disturbance, failingDeps, failureParams, type Step } from './disturbed.ts';
-import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
+import { day, openExportsUnderTest } from './exports-under-test.ts';
 
 const dayMicros = 86_400_000_000;
 const at = day('2026-03-05');
 const retries = 2;
 const delayMs = 30_000;
 
-let shop: ExportsUnderTest;
-let ids: string[];
-beforeAll(async () => {
-  shop = await openExportsUnderTest({
+const shop = forSuite(() =>
+  openExportsUnderTest({
     exportRetries: retries,
     exportRetryDelayMs: delayMs,
     exportsPerWorkspace: 1_000,
-  });
+  }),
+);
+let ids: string[];
+beforeAll(async () => {
   ids = await shop.store(34, at);
 });
-afterAll(() => shop?.close());
 beforeEach(() => {
   shop.jobs.length = 0;
 });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { nilUuid } from '../../../pipelines/ingest/run-event/run-event.ts';
 import {
   generateUsageRows,
@@ -13,14 +13,11 @@ import { buildUsageQuery, type Grouping, groupings } from '../../../pipelines/us
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { planBuckets, type UsageRange } from '../../../pipelines/usage/rollup-query.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import fc from '../../house/fast-check.ts';
 import { hourMicros, ingestRuns, type RunRow, runRow, uuidOf } from './trace-rows.ts';
 
-let stores: Awaited<ReturnType<typeof freshStores>>;
-beforeAll(async () => {
-  stores = await freshStores();
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores());
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;

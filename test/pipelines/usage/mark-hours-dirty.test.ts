@@ -1,13 +1,10 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { markHoursDirty } from '../../../pipelines/usage/mark-hours-dirty.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { uuidOf } from './trace-rows.ts';
 
-let stores: Awaited<ReturnType<typeof freshStores>>;
-beforeAll(async () => {
-  stores = await freshStores();
-});
-afterAll(() => stores?.close());
+const stores = forSuite(() => freshStores());
 
 const dirtyHours = () =>
   stores.database.query<{ tenant_id: string; hour: string }>(

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
@@ -7,19 +7,18 @@ import { hasDirtyHours, type RollUpOptions, startRollUp } from '../../../pipelin
 import type { RollUp } from '../../../pipelines/usage/rollup-loop.ts';
 import { wrapCommands } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { emptyUsageTables, hourMicros, ingestRuns, type RunRow, readTraceCount, runRow } from './trace-rows.ts';
 
 const logger = createLogger('silent', 'test');
-let stores: Awaited<ReturnType<typeof freshStores>>;
+const stores = forSuite(() => freshStores());
 let clickhouse: ClickHouse;
 let database: Database;
 let rollUp: RollUp | undefined;
 
 beforeAll(async () => {
-  stores = await freshStores();
   ({ clickhouse, database } = stores);
 });
-afterAll(() => stores?.close());
 beforeEach(() => emptyUsageTables(stores));
 afterEach(async () => {
   await rollUp?.stop();

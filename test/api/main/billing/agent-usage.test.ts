@@ -1,16 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { parse } from 'csv-parse/sync';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { addOrganizationDeployment } from '../../../agents/add-deployment.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { Random } from '../../../histories/random.ts';
 import { seed } from '../../../house/seed.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 /** Granular usage with `kind=langsmith_deployments`. */
 
-let api: ApiUnderTest;
-let ours: OrganizationUnderTest;
-let theirs: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const ours = forSuite(() => addOrganization(api.database, 'ours'));
+const theirs = forSuite(() => addOrganization(api.database, 'theirs'));
 let deploymentId: string;
 let projectId: string;
 
@@ -28,9 +29,6 @@ async function add(deployment: string, at: string, { project, userId, runs = 0, 
 }
 
 beforeAll(async () => {
-  api = await startApi();
-  ours = await addOrganization(api.database, 'ours');
-  theirs = await addOrganization(api.database, 'theirs');
   const deploy = ({ id, workspaceIds }: OrganizationUnderTest) =>
     addOrganizationDeployment(api.database, { organizationId: id, workspaceId: workspaceIds[0]! });
   deploymentId = await deploy(ours);
@@ -41,7 +39,6 @@ beforeAll(async () => {
   await add(deploymentId, '2026-03-02T00:00:00Z', { project: 'gone', userId: randomUUID(), runs: 2, nodes: 0 });
   await add(deploymentId, '2026-03-02T00:30:00Z', { seconds: 1_800 });
 });
-afterAll(() => api.close());
 
 const path = '/api/v1/orgs/current/billing/granular-usage';
 const range = 'start_time=2026-03-01&end_time=2026-03-03&kind=langsmith_deployments';

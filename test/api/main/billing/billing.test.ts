@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { markHoursDirty } from '../../../../pipelines/usage/mark-hours-dirty.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { insertRuns, runRow, toDirtyHours } from '../../../pipelines/usage/trace-rows.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 
 const path = '/api/v1/orgs/current/billing';
 const header =
@@ -25,15 +26,12 @@ const evilNames = [
   'ünïcode ✓',
 ];
 
-let api: ApiUnderTest;
-let ours: OrganizationUnderTest;
-let otherOrganization: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const ours = forSuite(() => addOrganization(api.database, 'ours'));
+const otherOrganization = forSuite(() => addOrganization(api.database, 'theirs'));
 const projects = evilNames.map((name) => ({ id: randomUUID(), name }));
 
 beforeAll(async () => {
-  api = await startApi();
-  ours = await addOrganization(api.database, 'ours');
-  otherOrganization = await addOrganization(api.database, 'theirs');
   for (const { id, name } of projects) {
     await api.database.execute('INSERT INTO projects (id, workspace_id, name) VALUES ($1, $2, $3)', [
       id,
@@ -61,7 +59,6 @@ beforeAll(async () => {
   await markHoursDirty(api.database, toDirtyHours(rows));
   await runRollUp(api.services);
 });
-afterAll(() => api?.close());
 
 type Query = Record<string, string | readonly string[]>;
 const marchRange = { start_time: '2026-03-01T00:00:00Z', end_time: '2026-03-31T00:00:00Z' };

@@ -1,18 +1,19 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { parse } from 'csv-parse/sync';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { runFactRollUp } from '../../../../pipelines/runs/stats/count-facts.ts';
 import type { GranularUsageRequest } from '../../../../pipelines/usage/report.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
 import { readTokenUsage } from '../../../../pipelines/usage/token-usage.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 
 /** Granular usage with `kind=tokens`. */
 
-let api: ApiUnderTest;
-let ours: OrganizationUnderTest;
-let theirs: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const ours = forSuite(() => addOrganization(api.database, 'ours'));
+const theirs = forSuite(() => addOrganization(api.database, 'theirs'));
 
 interface Call {
   readonly at: string;
@@ -46,9 +47,6 @@ async function sendTrace(key: string, project: string, at: string, calls: readon
 }
 
 beforeAll(async () => {
-  api = await startApi();
-  ours = await addOrganization(api.database, 'ours');
-  theirs = await addOrganization(api.database, 'theirs');
   const [first, second] = ours.workspaceKeys;
   // The second call begins in another hour and on another day than the root.
   await sendTrace(first, 'bot', '2026-03-01T23:59:59Z', [
@@ -66,7 +64,6 @@ beforeAll(async () => {
   ]);
   await api.settled();
 });
-afterAll(() => api?.close());
 
 const path = '/api/v1/orgs/current/billing/granular-usage';
 const workspaces = () => `workspace_ids=${[...ours.workspaceIds, theirs.workspaceIds[0]].join(',')}`;
@@ -150,9 +147,8 @@ describe.each(['before', 'after'])('tokens %s the facts are counted', (when) => 
 });
 
 describe('a trace with several roots', () => {
-  let org: OrganizationUnderTest;
+  const org = forSuite(() => addOrganization(api.database, 'several roots'));
   beforeAll(async () => {
-    org = await addOrganization(api.database, 'several roots');
     const [key] = org.workspaceKeys;
     const second = await addKey({
       ...{ database: api.database, organizationId: org.id, userId: org.userId },

@@ -1,20 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { settlesBeforeTimeout } from '../../../../infra/timeouts/with-timeout.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
 import { UsageLimits } from '../../../../pipelines/usage/usage-limits.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { deferred } from '../../../infra/deferred.ts';
 import { until } from '../../../infra/until.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
 let acme: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0 } });
-});
-afterAll(() => api.close());
 beforeEach(async () => {
   acme = await addOrganization(api.database, `acme ${randomUUID()}`);
 });

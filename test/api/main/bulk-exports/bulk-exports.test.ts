@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { exportFields } from '../../../../schemas/parquet/run-columns.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { addExport } from '../../add-export.ts';
 import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let org: OrganizationUnderTest;
 let projectId: string;
 let destinationId: string;
@@ -12,7 +13,6 @@ const enqueued: unknown[] = [];
 const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);
 
 beforeAll(async () => {
-  api = await startApi();
   Object.assign(api.services.exports, {
     jobs: { enqueue: async (...job: unknown[]) => void enqueued.push(job) },
   });
@@ -21,7 +21,6 @@ beforeAll(async () => {
   const [workspaceId] = org.workspaceIds;
   ({ destinationId } = await addExport(api.database, { workspaceId, projectId, word: 'seeded' }));
 });
-afterAll(() => api?.close());
 beforeEach(() => {
   enqueued.length = 0;
 });

@@ -1,23 +1,22 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { addExport } from '../../add-export.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let org: OrganizationUnderTest;
 let projectId: string;
 let destinationId: string;
 const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);
 
 beforeAll(async () => {
-  api = await startApi();
   Object.assign(api.services.exports, { jobs: { enqueue: async () => undefined } });
   org = await addOrganization(api.database, 'exports');
   projectId = (await ask(org.adminKey, 'POST', '/sessions', { name: 'p' })).body.id;
   const [workspaceId] = org.workspaceIds;
   ({ destinationId } = await addExport(api.database, { workspaceId, projectId, word: 'seeded' }));
 });
-afterAll(() => api?.close());
 
 describe('the runs of an export', () => {
   it('report the files written and the errors', async () => {

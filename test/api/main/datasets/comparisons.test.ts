@@ -3,13 +3,14 @@ import { Client } from 'langsmith';
 import { evaluate, evaluateComparative } from 'langsmith/evaluation';
 import type { Example, Run } from 'langsmith/schemas';
 import { traceable } from 'langsmith/traceable';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Comparative experiments, and examples with their runs in version 2 of the API. */
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let client: Client;
 let datasetId: string;
 let experiments: Awaited<ReturnType<typeof evaluate>>[];
@@ -17,8 +18,6 @@ let names: string[];
 let ids: [string, string];
 
 beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: acme.adminKey });
   const dataset = await client.createDataset(`sums ${randomUUID()}`);
@@ -38,7 +37,6 @@ beforeAll(async () => {
   const projects = await Promise.all(names.map((projectName) => client.readProject({ projectName })));
   ids = projects.map(({ id }) => id) as [string, string];
 });
-afterAll(() => api.close());
 
 // biome-ignore lint/suspicious/noExplicitAny: each operation has its own response type.
 type Body = any;

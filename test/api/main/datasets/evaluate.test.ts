@@ -2,22 +2,20 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { evaluate } from 'langsmith/evaluation';
 import type { KVMap } from 'langsmith/schemas';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Experiments of the stock SDK: `evaluate()` unmodified. */
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let client: Client;
 
 beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: acme.adminKey });
 });
-afterAll(() => api.close());
 
 const ask = (method: 'GET' | 'POST', url: string, payload?: object) => api.ask(acme.adminKey, method, url, payload);
 

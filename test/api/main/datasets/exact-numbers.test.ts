@@ -1,19 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 import { createDataset, sendExampleParts } from './dataset-requests.ts';
 
 /** Numbers that JavaScript would change, as Python writes them. */
 const exact = '{"id":1234567890123456789,"list":[98765432109876543210],"float":1.0,"huge":1e400}';
 
 const maxRunBytes = 100_000;
-let api: ApiUnderTest;
+const api = forSuite(() => startApi({ config: { maxRunBytes } }));
 let key: string;
 beforeAll(async () => {
-  api = await startApi({ config: { maxRunBytes } });
   ({ adminKey: key } = await addOrganization(api.database, 'acme'));
 });
-afterAll(() => api.close());
 
 async function send(method: 'GET' | 'POST' | 'PATCH', url: string, payload?: string) {
   const headers = { 'x-api-key': key, ...(payload && { 'content-type': 'application/json' }) };

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** The parameter `filter` of lists of examples. */
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let client: Client;
 let key: string;
 let datasetId: string;
@@ -21,7 +22,6 @@ const examples = {
 };
 
 beforeAll(async () => {
-  api = await startApi();
   const acme = await addOrganization(api.database, 'acme');
   key = acme.adminKey;
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
@@ -34,7 +34,6 @@ beforeAll(async () => {
     expect((await api.ask(key, 'POST', '/examples', payload)).status).toBe(200);
   }
 });
-afterAll(() => api.close());
 
 async function find(filter: string): Promise<string> {
   const found: string[] = [];

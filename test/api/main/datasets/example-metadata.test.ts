@@ -1,22 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith-0-12';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Requests that only newer stock SDKs send: changes of metadata, and dataset lists of version 2 of the API. */
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi({ config: { maxRunBytes: 100_000 } }));
 let client: Client;
 let key: string;
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxRunBytes: 100_000 } });
   const acme = await addOrganization(api.database, 'acme');
   key = acme.adminKey;
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey: key, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
 });
-afterAll(() => api.close());
 
 async function addDataset() {
   const { id } = await client.createDataset(randomUUID());

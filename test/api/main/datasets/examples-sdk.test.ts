@@ -1,24 +1,23 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import type { Example, ExampleCreate } from 'langsmith/schemas';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { collect } from '../../collect.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Examples through the stock SDK. */
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let client: Client;
 let address: { readonly apiUrl: string; readonly apiKey: string };
 
 beforeAll(async () => {
-  api = await startApi();
   const acme = await addOrganization(api.database, 'acme');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   address = { apiUrl, apiKey: acme.adminKey };
   client = new Client({ ...address, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
 });
-afterAll(() => api.close());
 
 const list = (query: Parameters<typeof client.listExamples>[0]) => collect(client.listExamples(query));
 const inputs = (examples: readonly Example[]) => examples.map((example) => example.inputs.n).sort();

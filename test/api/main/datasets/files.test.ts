@@ -1,23 +1,22 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { getTenantContext } from '../../../../infra/fairness/tenant-context.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Datasets as files: uploads of CSV and JSONL, and downloads. */
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi({ config: { maxRunBytes: 200_000 } }));
 let client: Client;
 let address: { readonly apiUrl: string; readonly apiKey: string };
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxRunBytes: 200_000 } });
   const acme = await addOrganization(api.database, 'acme');
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   address = { apiUrl, apiKey: acme.adminKey };
   client = new Client({ ...address, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
 });
-afterAll(() => api.close());
 
 interface Answer {
   readonly status: number;

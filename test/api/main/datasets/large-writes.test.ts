@@ -1,17 +1,17 @@
 /** Small requests that would write, or read for a write, much more than they send. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 const maxBodyBytes = 1_000_000;
-let api: ApiUnderTest;
+const api = forSuite(() => startApi({ config: { maxRunBytes: 100_000, maxBodyBytes } }));
 let key: string;
 
 beforeAll(async () => {
-  api = await startApi({ config: { maxRunBytes: 100_000, maxBodyBytes } });
   key = (await addOrganization(api.database, 'acme')).adminKey;
 });
-afterAll(() => api?.close());
 
 type Ask = readonly [method: 'POST' | 'PATCH' | 'PUT', url: string, body: object];
 

@@ -1,17 +1,18 @@
 /** Changes of the splits and the metadata of very many examples. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { measureLongestTurn } from '../../../infra/longest-turn.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 const examples = 10_000;
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let key: string;
 let dataset: string;
 let ids: string[];
 
 beforeAll(async () => {
-  api = await startApi();
   const { adminKey, workspaceIds } = await addOrganization(api.database, 'acme');
   key = adminKey;
   dataset = (await api.ask(key, 'POST', '/datasets', { name: 'large' })).body.id;
@@ -25,7 +26,6 @@ beforeAll(async () => {
   );
   ids = added.map(({ id }) => id);
 });
-afterAll(() => api?.close());
 
 const readMetadata = async (id: string | undefined) => (await api.ask(key, 'GET', `/examples/${id}`)).body.metadata;
 

@@ -1,31 +1,30 @@
 import { randomUUID } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Sql } from '../../../../infra/postgres/database.ts';
 import { deleteAttachmentSets } from '../../../../pipelines/attachments/attachment-sets.ts';
 import { cloneExamples } from '../../../../pipelines/datasets/clone-examples.ts';
 import { hardDeleteExamples } from '../../../../pipelines/datasets/delete-examples.ts';
 import { writeVersionInTransaction } from '../../../../pipelines/datasets/versions.ts';
 import { wrapCommands } from '../../../engines/on-stored-table.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Attachments of examples whose write failed. */
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let client: Client;
 let workspaceId: string;
 let datasetId: string;
 
 beforeAll(async () => {
-  api = await startApi();
   const { adminKey: apiKey, workspaceIds } = await addOrganization(api.database, 'acme');
   [workspaceId] = workspaceIds;
   const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   client = new Client({ apiUrl, apiKey, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
 });
-afterAll(() => api.close());
 beforeEach(async () => {
   datasetId = (await client.createDataset(randomUUID())).id;
 });

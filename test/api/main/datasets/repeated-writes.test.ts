@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** The stock SDKs repeat a request if the connection ends before the response. */
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi({ config: { retentionLonglivedDays: 400 } }));
 let apiUrl: string;
 let client: Client;
 let key: string;
@@ -13,7 +14,6 @@ let key: string;
 let lostResponses = 0;
 
 beforeAll(async () => {
-  api = await startApi({ config: { retentionLonglivedDays: 400 } });
   ({ adminKey: key } = await addOrganization(api.database, 'acme'));
   apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   const fetchImplementation: typeof fetch = async (input, init) => {
@@ -24,7 +24,6 @@ beforeAll(async () => {
   };
   client = new Client({ apiUrl, apiKey: key, fetchImplementation });
 });
-afterAll(() => api.close());
 
 const ask = (url: string, body: object) => api.ask(key, 'POST', url, body);
 

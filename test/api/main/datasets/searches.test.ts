@@ -1,25 +1,25 @@
 /** Searches that take long, here because the table of examples is locked. An organisation may hold ten connections. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { deferred } from '../../../infra/deferred.ts';
 import { until } from '../../../infra/until.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let key: string;
 let dataset: string;
 let token: string;
 
 beforeAll(async () => {
-  api = await startApi();
   key = (await addOrganization(api.database, 'acme')).adminKey;
   dataset = (await api.ask(key, 'POST', '/datasets', { name: randomUUID() })).body.id;
   const example = { dataset_id: dataset, inputs: {}, metadata: { a: { b: 'x' } } };
   expect((await api.ask(key, 'POST', '/examples', example)).status).toBe(200);
   token = (await api.ask(key, 'PUT', `/datasets/${dataset}/share`, {})).body.share_token;
 });
-afterAll(() => api?.close());
 
 const filter = encodeURIComponent('and(eq(metadata_key, "a.b"), eq(metadata_value, "x"))');
 

@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Experiments on a dataset that is shared by a token, and the feedback of a shared trace. */
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let datasetId: string;
 let [experimentId, secondId, projectId] = ['', '', ''];
 let [token, closedToken] = ['', ''];
@@ -52,8 +53,6 @@ async function addRun(name: string, session_id: string, more: object = {}) {
 }
 
 beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0 } });
-  acme = await addOrganization(api.database, 'acme');
   const make = async (url: string, payload: object) => (await ask('POST', url, payload)).body.id as string;
   datasetId = await make('/datasets', { name: 'shared' });
   const closed = await make('/datasets', { name: 'without experiments' });
@@ -78,7 +77,6 @@ beforeAll(async () => {
   token = (await ask('PUT', `/datasets/${datasetId}/share?share_projects=true`, {})).body.share_token;
   closedToken = (await ask('PUT', `/datasets/${closed}/share`, {})).body.share_token;
 });
-afterAll(() => api.close());
 
 const names = ({ body }: { body: Body }) => body.runs.map(({ name }: { name: string }) => name);
 

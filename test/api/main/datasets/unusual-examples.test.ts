@@ -1,16 +1,13 @@
 /** Names, times and schemas that are valid, but have a meaning of their own in JavaScript or in a library. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 import { createDataset, type ExamplePart, sendExampleParts } from './dataset-requests.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-beforeAll(async () => {
-  api = await startApi();
-  acme = await addOrganization(api.database, 'acme');
-});
-afterAll(() => api.close());
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 const ask = (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object) =>
   api.ask(acme.workspaceKeys[0], method, url, payload);

@@ -1,18 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 import { createDataset, type ExamplePart, sendExampleParts } from './dataset-requests.ts';
 
 /** `POST /v1/platform/examples/multipart`, which creates and changes examples; older Python SDKs call it. */
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi({ config: { maxRunBytes: 100_000, maxParts: 50 } });
-  acme = await addOrganization(api.database, 'acme');
-});
-afterAll(() => api?.close());
+const api = forSuite(() => startApi({ config: { maxRunBytes: 100_000, maxParts: 50 } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 const ask = (method: 'GET' | 'POST' | 'DELETE', url: string, payload?: object) =>
   api.ask(acme.adminKey, method, url, payload);

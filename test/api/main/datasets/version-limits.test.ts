@@ -1,17 +1,17 @@
 /** Limits on the versions and tags of a dataset. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 import { createDataset } from './dataset-requests.ts';
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let key: string;
 
 beforeAll(async () => {
-  api = await startApi();
   key = (await addOrganization(api.database, 'acme')).adminKey;
 });
-afterAll(() => api?.close());
 
 const ask = (method: Parameters<ApiUnderTest['ask']>[1], url: string, body?: object) => api.ask(key, method, url, body);
 

@@ -1,24 +1,24 @@
 /** Requests that wait for the locks of datasets. An organisation may hold ten connections. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { deferred } from '../../../infra/deferred.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
 const requests = 12;
-let api: ApiUnderTest;
+const api = forSuite(() => startApi());
 let key: string;
 let otherKey: string;
 const targets: string[] = [];
 
 beforeAll(async () => {
-  api = await startApi();
   key = (await addOrganization(api.database, 'acme')).adminKey;
   otherKey = (await addOrganization(api.database, 'other')).adminKey;
   for (let n = 0; n < requests; n++) targets.push((await addDataset()).dataset);
 });
-afterAll(() => api?.close());
 
 type Method = Parameters<ApiUnderTest['ask']>[1];
 

@@ -1,24 +1,23 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { forSuite } from '../../../for-suite.ts';
 import { request, span } from '../../../pipelines/ingest/otlp/requests.ts';
-import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 import { multipart, Wire } from '../ingest/wire.ts';
 
-let api: ApiUnderTest;
+const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
 let wire: Wire;
 let client: Client;
 let strangerKey: string;
 
 beforeAll(async () => {
-  api = await startApi({ config: { patchWaitMs: 0 } });
   const acme = await addOrganization(api.database, 'acme');
   strangerKey = acme.workspaceKeys[1];
   await api.server.listen({ port: 0, host: '127.0.0.1' });
   wire = new Wire(api.server, acme.workspaceKeys[0]);
   client = new Client({ apiUrl: wire.url, apiKey: wire.key, autoBatchTracing: false });
 });
-afterAll(() => api.close());
 
 const toUuid = (hex: string) => hex.padStart(32, '0').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../../infra/postgres/database.ts';
 import { type Assistant, resolveAssistant } from '../../../../pipelines/agents/assistants/assistant.ts';
 import {
@@ -22,16 +22,15 @@ import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/publishe
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
-import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { leaseMs, openRows, processId } from '../runs/run-rows.ts';
 
-let rows: Rows;
+const rows = forSuite(() => openRows());
 let database: Database;
 let org: string;
 beforeAll(async () => {
-  rows = await openRows();
   ({ database } = rows);
 });
-afterAll(async () => rows?.stores.close());
 
 const make = (more: Partial<NewAssistant> = {}) =>
   createAssistant(database, org, { graphId: 'agent', ifExists: 'raise', ...more }, { maxAssistants: 1_000 });

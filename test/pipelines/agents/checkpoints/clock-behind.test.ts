@@ -1,14 +1,11 @@
 import { v6 as uuidv6 } from 'uuid';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { configOf, makeCheckpoint, put } from './put-checkpoints.ts';
-import { openThreads, type Threads } from './threads.ts';
+import { openThreads } from './threads.ts';
 
-let threads: Threads;
-beforeAll(async () => {
-  threads = await openThreads();
-});
-afterAll(() => threads?.close());
+const threads = forSuite(() => openThreads());
 
 const begin = async () => threads.startRun(await threads.newThread());
 

@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { HumanMessage } from '@langchain/core/messages';
 import { PostgresSaver } from '@langchain/langgraph-checkpoint-postgres';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { isLeaseLost, LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { beginEarly, configOf, makeCheckpoint, metadata, put } from './put-checkpoints.ts';
-import { type ActiveRun, openThreads, type Threads } from './threads.ts';
+import { type ActiveRun, openThreads } from './threads.ts';
 
-let threads: Threads;
-beforeAll(async () => {
-  threads = await openThreads();
-});
-afterAll(() => threads?.close());
+const threads = forSuite(() => openThreads());
 
 const begin = async () => threads.startRun(await threads.newThread());
 test('the checkpoint tables match those the library would create', async () => {

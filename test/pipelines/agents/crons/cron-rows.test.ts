@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { Sql } from '../../../../infra/postgres/database.ts';
 import {
   type CronFilter,
@@ -13,17 +13,13 @@ import {
 } from '../../../../pipelines/agents/crons/write-crons.ts';
 import { expireThreads } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { makeAgentRows } from './agent-rows.ts';
 
-let stores: FreshStores;
+const stores = forSuite(() => freshStores());
 let rows: Awaited<ReturnType<typeof makeAgentRows>>;
 const nowMs = Date.parse('2026-04-22T10:00:30Z');
-
-beforeAll(async () => {
-  stores = await freshStores();
-});
-afterAll(() => stores?.close());
 beforeEach(async () => {
   rows = await makeAgentRows(stores.database);
 });

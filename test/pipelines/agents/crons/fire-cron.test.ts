@@ -18,10 +18,11 @@ import {
   readCron,
   updateCron,
 } from '../../../../pipelines/agents/crons/write-crons.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { makeAgentRows } from './agent-rows.ts';
 
-let stores: FreshStores;
+const stores = forSuite(() => freshStores());
 let other: Database;
 let rows: Awaited<ReturnType<typeof makeAgentRows>>;
 let clock: Date;
@@ -31,12 +32,10 @@ const at = (text: string) => new Date(text);
 const iso = (text: string) => at(text).toISOString();
 
 beforeAll(async () => {
-  stores = await freshStores();
   other = openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 10_000 });
 });
 afterAll(async () => {
   await other?.close();
-  await stores?.close();
 });
 beforeEach(async () => {
   rows = await makeAgentRows(stores.database);

@@ -1,20 +1,15 @@
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { createTraceRun } from '../../../../pipelines/agents/execute/trace-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import type { EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../../api/start-api.ts';
+import { addOrganization, startApi } from '../../../api/start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { kwargs as defaultKwargs } from '../runs/run-rows.ts';
 
-let api: ApiUnderTest;
-let owner: OrganizationUnderTest;
-
-beforeAll(async () => {
-  api = await startApi({ config: { maxRunBytes: 20_000 } });
-  owner = await addOrganization(api.database, 'owner');
-});
-afterAll(() => api.close());
+const api = forSuite(() => startApi({ config: { maxRunBytes: 20_000 } }));
+const owner = forSuite(() => addOrganization(api.database, 'owner'));
 
 function ended(kwargs: Partial<RunKwargs> = {}, rest: Partial<EndedRun> = {}): EndedRun {
   return {

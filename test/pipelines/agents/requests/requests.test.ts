@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { GraphRequest } from '../../../../pipelines/agents/workers/messages.ts';
-import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { forSuite } from '../../../for-suite.ts';
 
-let under: PoolUnderTest;
-beforeAll(async () => {
-  under = await openPoolUnderTest('basic');
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openPoolUnderTest('basic'));
 
 const ask = async (request: GraphRequest) => JSON.parse(await under.pool.query(request));
 const threadOf = (threadId: string, graphId: string) => ({

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../../infra/postgres/database.ts';
 import { encodeRunEnd } from '../../../../pipelines/agents/execute/publish-end.ts';
 import { awaitRunEnd } from '../../../../pipelines/agents/runs/await-run-end.ts';
@@ -10,22 +10,21 @@ import type { ClaimedRun, EndedRun } from '../../../../pipelines/agents/runs/run
 import type { StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
-import { openStreams, type StreamsUnderTest } from '../streams/streams-under-test.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { openStreams } from '../streams/streams-under-test.ts';
 import { newRun, processId } from './run-rows.ts';
 
 const large = 'x'.repeat(1024 * 1024);
-let under: StreamsUnderTest;
+const under = forSuite(() => openStreams());
 let database: Database;
 let deploymentId: string;
 let hub: StreamHub;
 
 beforeAll(async () => {
-  under = await openStreams();
   ({ database } = under.stores);
   deploymentId = await addDeployment(database);
   hub = await under.hub({ deploymentId });
 });
-afterAll(() => under?.close());
 
 async function startRun(threadId: string | undefined, temporary = false): Promise<ClaimedRun> {
   await createRun(database, deploymentId, newRun(threadId, { temporary }));

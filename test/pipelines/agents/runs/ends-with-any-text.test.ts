@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../../infra/postgres/database.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
@@ -9,19 +9,18 @@ import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
-import { kwargs, newRun, openRows, processId, type Rows } from './run-rows.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { kwargs, newRun, openRows, processId } from './run-rows.ts';
 
 /** No text that a run contains can prevent its end, and no run can prevent the end of others. */
 
-let rows: Rows;
+const rows = forSuite(() => openRows());
 let org: string;
 let database: Database;
 
 beforeAll(async () => {
-  rows = await openRows();
   ({ org, database } = rows);
 });
-afterAll(async () => rows?.stores.close());
 
 async function claim(runId: string): Promise<ClaimedRun> {
   const claimed = (await claimRuns(database, org, { slots: 100, processId })).find((run) => run.runId === runId);

@@ -1,17 +1,15 @@
 /** How a claim shares slots between callers: first single cases, then random steps against a model. */
+
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { type ClaimCapacity, claimRuns, getMsToNextRun } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun, releaseRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
-import { newRun, openRows, processId, type Rows } from './run-rows.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { newRun, openRows, processId } from './run-rows.ts';
 
-let rows: Rows;
-beforeAll(async () => {
-  rows = await openRows();
-});
-afterAll(async () => rows?.stores.close());
+const rows = forSuite(() => openRows());
 
 /** Opens a deployment whose callers and runs have names. A run gets the name of its caller. */
 async function openCallers() {

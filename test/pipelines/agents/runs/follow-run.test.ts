@@ -1,31 +1,22 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { followRun } from '../../../../pipelines/agents/runs/await-run-end.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { endSeq, type RunReadStart, type StreamHub } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
-import {
-  all,
-  chunk,
-  idOf,
-  makeRunEnd,
-  newRun as newStream,
-  openStreams,
-  type StreamsUnderTest,
-} from '../streams/streams-under-test.ts';
+import { all, chunk, idOf, makeRunEnd, newRun as newStream, openStreams } from '../streams/streams-under-test.ts';
 import { kwargs, newRun, processId } from './run-rows.ts';
 
-let under: StreamsUnderTest;
+const under = forSuite(() => openStreams());
 let hub: StreamHub;
 let deploymentId: string;
 beforeAll(async () => {
-  under = await openStreams();
   deploymentId = await addDeployment(under.stores.database);
   hub = await under.hub({ deploymentId });
 });
-afterAll(() => under?.close());
 
 test('follows an ended run to its unpublished end in the log, without reading its row again', async () => {
   const { database } = under.stores;

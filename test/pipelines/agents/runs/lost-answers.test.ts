@@ -10,18 +10,18 @@ import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseThread, updateThreadState } from '../../../../pipelines/agents/threads/update-thread-state.ts';
 import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
 import { type FaultProxy, openFaultProxy } from '../../../crash/fault-proxy.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
 import { makeAgentRows } from '../crons/agent-rows.ts';
 
 /** The connection to Postgres breaks after a commit, before its answer arrives. */
 
-let stores: FreshStores;
+const stores = forSuite(() => freshStores());
 let proxy: FaultProxy;
 let viaProxy: ReturnType<typeof openDatabase>;
 let rows: Awaited<ReturnType<typeof makeAgentRows>>;
 beforeAll(async () => {
-  stores = await freshStores();
   const url = new URL(stores.databaseUrl);
   proxy = await openFaultProxy([{ host: url.hostname, port: Number(url.port) }]);
   url.port = String(proxy.ports[0]);
@@ -30,7 +30,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await viaProxy?.close();
   await proxy?.close();
-  await stores?.close();
 });
 beforeEach(async () => {
   rows = await makeAgentRows(stores.database);

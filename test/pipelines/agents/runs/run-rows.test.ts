@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Database, Sql } from '../../../../infra/postgres/database.ts';
 import { deleteAssistant } from '../../../../pipelines/agents/assistants/write-assistants.ts';
 import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
@@ -15,17 +15,16 @@ import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseThread } from '../../../../pipelines/agents/threads/update-thread-state.ts';
-import { assistant, kwargs, leaseMs, newRun, openRows, processId, type Rows } from './run-rows.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { assistant, kwargs, leaseMs, newRun, openRows, processId } from './run-rows.ts';
 
-let rows: Rows;
+const rows = forSuite(() => openRows());
 let org: string;
 let database: Database;
 
 beforeAll(async () => {
-  rows = await openRows();
   ({ org, database } = rows);
 });
-afterAll(async () => rows?.stores.close());
 
 async function claim(runId: string): Promise<ClaimedRun> {
   const claims = await claimRuns(database, org, { slots: 100, processId });

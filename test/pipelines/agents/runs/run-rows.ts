@@ -42,6 +42,7 @@ export async function openRows() {
   await renewHeartbeat(database, { deploymentId: org, processId }, 3_600_000);
   return {
     stores,
+    close: stores.close,
     database,
     org,
     foreignOrg,
@@ -77,5 +78,3 @@ export async function openRows() {
       ).map(({ checkpoint_id }) => checkpoint_id),
   };
 }
-
-export type Rows = Awaited<ReturnType<typeof openRows>>;

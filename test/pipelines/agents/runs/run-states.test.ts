@@ -2,7 +2,8 @@
  * Rows of runs, compared with a model: first with one operation at a time, exactly; then with several processes at
  * once, by invariants.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { describe, expect, it } from 'vitest';
 import { cancelRun } from '../../../../pipelines/agents/runs/cancel-run.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
@@ -12,13 +13,10 @@ import { claimUnpublishedEnds, markEndsPublished } from '../../../../pipelines/a
 import { multitaskStrategies } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { leaseThread, type ThreadLease } from '../../../../pipelines/agents/threads/update-thread-state.ts';
-import { leaseMs, newRun, openRows, processId, type Rows } from './run-rows.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { leaseMs, newRun, openRows, processId } from './run-rows.ts';
 
-let rows: Rows;
-beforeAll(async () => {
-  rows = await openRows();
-});
-afterAll(async () => rows?.stores.close());
+const rows = forSuite(() => openRows());
 
 /** Returns a generator of deterministic random integers from 0 to `below` - 1. */
 function createRandom(seed: number) {

@@ -1,19 +1,16 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { AgentStore, loadEmbedder } from '../../../../pipelines/agents/store/agent-store.ts';
 import { getItems } from '../../../../pipelines/agents/store/read-items.ts';
 import type { Embedder, StoreConfig } from '../../../../pipelines/agents/store/store-item.ts';
 import { deleteExpiredItems, putItems } from '../../../../pipelines/agents/store/write-items.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
-import { openThreads, type Threads } from '../checkpoints/threads.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { openThreads } from '../checkpoints/threads.ts';
 
-let threads: Threads;
-beforeAll(async () => {
-  threads = await openThreads();
-});
-afterAll(() => threads?.close());
+const threads = forSuite(() => openThreads());
 
 const plain: StoreConfig = { refreshOnRead: true };
 const newDeployment = () => addDeployment(threads.database);

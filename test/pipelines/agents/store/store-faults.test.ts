@@ -4,19 +4,18 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { AgentStore } from '../../../../pipelines/agents/store/agent-store.ts';
 import type { StoreConfig } from '../../../../pipelines/agents/store/store-item.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
-import { openThreads, type Threads } from '../checkpoints/threads.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { openThreads } from '../checkpoints/threads.ts';
 
 const plain: StoreConfig = { refreshOnRead: true };
-let threads: Threads;
+const threads = forSuite(() => openThreads());
 let pool: pg.Pool;
 beforeAll(async () => {
-  threads = await openThreads();
   pool = new pg.Pool({ ...threads.pool.options, application_name: 'store under test' });
   pool.on('error', () => undefined);
 });
 afterAll(async () => {
   await pool?.end();
-  await threads?.close();
 });
 
 test('lost connections to Postgres only delay operations', { timeout: 60_000 }, async () => {

@@ -1,27 +1,16 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { EventLog } from '../../../../infra/event-log/event-log.ts';
 import type { RunStreamStart, StreamReader } from '../../../../pipelines/agents/streams/stream-types.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
-import {
-  chunk,
-  idOf,
-  iterateReader,
-  makeRunEnd,
-  newRun,
-  openStreams,
-  type StreamsUnderTest,
-} from './streams-under-test.ts';
+import { chunk, idOf, iterateReader, makeRunEnd, newRun, openStreams } from './streams-under-test.ts';
 
 /**
  * A process leaves a gap if it is killed after the log lost a placed batch, and before it sends the batch again. The
  * store timeout of readers exceeds the test timeout here: the tests pass only if readers do not wait for a final gap.
  */
 
-let under: StreamsUnderTest;
-beforeAll(async () => {
-  under = await openStreams();
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openStreams());
 
 const openHub = () => under.hub({ storeTimeoutMs: 600_000 });
 

@@ -1,16 +1,13 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import type { StreamHubOptions } from '../../../../pipelines/agents/streams/stream-hub.ts';
 import type { StreamedEvent, StreamReader } from '../../../../pipelines/agents/streams/stream-types.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
 import { deriveUuid } from '../../runs/run-events.ts';
-import { all, chunk, idOf, makeRunEnd, newRun, openStreams, type StreamsUnderTest } from './streams-under-test.ts';
+import { all, chunk, idOf, makeRunEnd, newRun, openStreams } from './streams-under-test.ts';
 
-let under: StreamsUnderTest;
-beforeAll(async () => {
-  under = await openStreams();
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openStreams());
 
 /** Reads all events in the background. */
 function reading(reader: StreamReader) {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { Database } from '../../../../infra/postgres/database.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
@@ -22,18 +22,17 @@ import {
   type NewThread,
   updateThread,
 } from '../../../../pipelines/agents/threads/write-threads.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
-import { leaseMs, openRows, processId, type Rows } from '../runs/run-rows.ts';
+import { leaseMs, openRows, processId } from '../runs/run-rows.ts';
 
 const logger = createLogger('silent', 'test');
-let rows: Rows;
+const rows = forSuite(() => openRows());
 let database: Database;
 let org: string;
 beforeAll(async () => {
-  rows = await openRows();
   ({ database } = rows);
 });
-afterAll(async () => rows?.stores.close());
 
 const make = async (more: Partial<NewThread> = {}) =>
   createThread(database, org, { metadata: {}, ifExists: 'raise', ...more });

@@ -1,23 +1,19 @@
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { createChildRunTracer } from '../../../../pipelines/agents/traces/child-runs.ts';
 import type { ChildRun } from '../../../../pipelines/agents/traces/trace-order.ts';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../../api/start-api.ts';
+import { addOrganization, startApi } from '../../../api/start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { kwargs } from '../runs/run-rows.ts';
 
 /** Child runs as graph code can forge them. */
 
-let api: ApiUnderTest;
-let owner: OrganizationUnderTest;
-beforeAll(async () => {
-  api = await startApi();
-  owner = await addOrganization(api.database, 'owner');
-});
-afterAll(() => api?.close());
+const api = forSuite(() => startApi());
+const owner = forSuite(() => addOrganization(api.database, 'owner'));
 
 const claimedRun = (): ClaimedRun => ({
   deploymentId: owner.id,

@@ -19,7 +19,8 @@ import {
   startWebhooks,
 } from '../../../../pipelines/agents/webhooks/deliver-webhooks.ts';
 import { buildWebhookRules, recordWebhook } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { makeAgentRows } from '../crons/agent-rows.ts';
 
 interface ReceivedRequest {
@@ -30,7 +31,7 @@ interface ReceivedRequest {
 
 const logger = createLogger('silent', 'test');
 const secret = deriveWebhookSecret('the key of this test', randomUUID());
-let stores: FreshStores;
+const stores = forSuite(() => freshStores());
 let other: Database;
 let receiver: Server;
 let received: ReceivedRequest[];
@@ -40,7 +41,6 @@ let clock: Date;
 let closers: (() => void)[];
 
 beforeAll(async () => {
-  stores = await freshStores();
   other = openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 10_000 });
   receiver = createServer(async (request, response) => {
     const parts: Buffer[] = [];
@@ -54,7 +54,6 @@ afterAll(async () => {
   receiver?.closeAllConnections();
   receiver?.close();
   await other?.close();
-  await stores?.close();
 });
 beforeEach(async () => {
   rows = await makeAgentRows(stores.database);

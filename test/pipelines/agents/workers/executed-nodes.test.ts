@@ -1,13 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { describe, expect, test } from 'vitest';
+import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { forSuite } from '../../../for-suite.ts';
 
 /** The number of executed nodes that workers report, and the number of nodes whose results are stored. */
 
-let under: PoolUnderTest;
-beforeAll(async () => {
-  under = await openPoolUnderTest('basic');
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openPoolUnderTest('basic'));
 
 async function countStored({ threadId, runId }: { threadId: string; runId: string }): Promise<number> {
   const { database, deploymentId } = under.threads;

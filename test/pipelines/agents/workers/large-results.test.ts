@@ -1,18 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { Outbox } from '../../../../pipelines/agents/workers/child/outbox.ts';
 import { computeWorkerFrameLimits, FrameReader } from '../../../../pipelines/agents/workers/frames.ts';
 import { decodeMessage } from '../../../../pipelines/agents/workers/message-codec.ts';
 import type { MessageFromWorker } from '../../../../pipelines/agents/workers/messages.ts';
-import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { deferred } from '../../../infra/deferred.ts';
 
 /** Ordinary results that the parent process does not accept end at most their own run, never the worker. */
 
-let under: PoolUnderTest;
-beforeAll(async () => {
-  under = await openPoolUnderTest('hostile');
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openPoolUnderTest('hostile'));
 
 /** Executes `attempt` beside another run in the same worker. @throws if the other run does not finish. */
 async function besideAnotherRun<Result>(attempt: () => Promise<Result>): Promise<Result> {

@@ -1,13 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type JobUnderTest, openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { expect, test } from 'vitest';
+import { type JobUnderTest, openPoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { forSuite } from '../../../for-suite.ts';
 
 /** Attempts after an attempt that died at an interrupt: after its last write and before its run was ended. */
 
-let under: PoolUnderTest;
-beforeAll(async () => {
-  under = await openPoolUnderTest('basic');
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openPoolUnderTest('basic'));
 
 /**
  * Runs two attempts of a run; the second one starts as the executor starts it.

@@ -1,12 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { describe, expect, test, vi } from 'vitest';
+import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { forSuite } from '../../../for-suite.ts';
 
-let under: PoolUnderTest;
-beforeAll(async () => {
-  under = await openPoolUnderTest('basic', { maxEventBytes: 100_000 });
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openPoolUnderTest('basic', { maxEventBytes: 100_000 }));
 
 const waitOptions = { timeout: 20_000 };
 const userMessage = (text: string) => ({ messages: [{ role: 'user', content: text }] });

@@ -1,13 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { expect, test } from 'vitest';
+import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { forSuite } from '../../../for-suite.ts';
 
 /** Graphs with thousands of tasks in one step do not block the event loop of the worker. */
 
-let under: PoolUnderTest;
-beforeAll(async () => {
-  under = await openPoolUnderTest('hostile', { heartbeatTimeoutMs: 60_000 });
-});
-afterAll(() => under?.close());
+const under = forSuite(() => openPoolUnderTest('hostile', { heartbeatTimeoutMs: 60_000 }));
 
 test.each([undefined, 1_999])(
   'four runs with 2,000 tasks each do not block the event loop (max_concurrency: %s)',

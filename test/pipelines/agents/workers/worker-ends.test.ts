@@ -4,20 +4,19 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { forSuite } from '../../../for-suite.ts';
 
 const waitOptions = { timeout: 30_000, interval: 20 };
 const slots = 2;
 
-let under: PoolUnderTest;
-beforeAll(async () => {
-  under = await openPoolUnderTest('basic', {
+const under = forSuite(() =>
+  openPoolUnderTest('basic', {
     workers: 2,
     runsPerWorker: slots,
     heartbeatTimeoutMs: 2_000,
     heapMegabytes: 192,
-  });
-});
-afterAll(() => under?.close());
+  }),
+);
 
 const misbehave = (input: object, job = {}) =>
   under.start('misbehave', { input, kwargs: { stream_mode: ['custom'] }, job });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import { resealColumns } from '../../../../infra/sealing/reseal.ts';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
@@ -8,14 +8,14 @@ import {
   sealedCredentialsColumn,
 } from '../../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
-import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
 
-let stores: FreshStores;
+const stores = forSuite(() => freshStores());
 const workspaceId = randomUUID();
 const logger = createLogger('silent', 'test');
 
 beforeAll(async () => {
-  stores = await freshStores();
   const organizationId = randomUUID();
   await stores.database.execute("INSERT INTO organizations (id, display_name) VALUES ($1, 'acme')", [organizationId]);
   await stores.database.execute("INSERT INTO workspaces (id, organization_id, display_name) VALUES ($1, $2, 'one')", [
@@ -23,7 +23,6 @@ beforeAll(async () => {
     organizationId,
   ]);
 });
-afterAll(() => stores.close());
 
 const deps = (secretKey: string, formerSecretKeys?: string) =>
   createDestinationDeps({ ...loadConfig({}).config, formerSecretKeys }, stores.database, secretKey);

@@ -3,13 +3,14 @@ import { OTLPTraceExporter as JsonExporter } from '@opentelemetry/exporter-trace
 import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { resourceFromAttributes } from '@opentelemetry/resources';
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { type OtlpRuns, readOtlp } from '../../../../pipelines/ingest/otlp/read-otlp.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { runToCompletion } from '../run-to-completion.ts';
-import { type Collector, startCollector } from './collector.ts';
+import { startCollector } from './collector.ts';
 import { maxBytes, metadataOf, texts } from './requests.ts';
 
-let collector: Collector;
+const collector = forSuite(() => startCollector());
 let fromProtobuf: OtlpRuns;
 let fromJson: OtlpRuns;
 let ids: { trace: string; root: string; model: string; tool: string };
@@ -61,7 +62,6 @@ function record(provider: BasicTracerProvider): typeof ids {
 }
 
 beforeAll(async () => {
-  collector = await startCollector();
   const { url } = collector;
   const exporters: SpanExporter[] = [new ProtobufExporter({ url }), new JsonExporter({ url })];
   const provider = new BasicTracerProvider({
@@ -78,8 +78,6 @@ beforeAll(async () => {
   fromProtobuf = read('application/x-protobuf');
   fromJson = read('application/json');
 });
-
-afterAll(() => collector?.close());
 
 test('both exporters produce the same runs, none rejected', () => {
   const readable = ({ drafts, rejected }: OtlpRuns) => ({
