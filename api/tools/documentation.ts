@@ -50,6 +50,7 @@ client.push_prompt("my-prompt", object=prompt, description="Answers questions", 
 
 \`\`\`ts
 import { ChatPromptTemplate } from '@langchain/core/prompts';
+import { Client } from 'langsmith';
 
 const prompt = ChatPromptTemplate.fromMessages([['system', 'You are a helpful assistant.'], ['user', '{question}']]);
 await new Client().pushPrompt('my-prompt', { object: prompt, description: 'Answers questions' });
@@ -89,6 +90,7 @@ client.create_examples(
 \`\`\`
 
 \`\`\`ts
+import { Client } from 'langsmith';
 
 const client = new Client();
 const { id } = await client.createDataset('questions', { description: 'Questions with answers' });
@@ -124,7 +126,7 @@ client.delete_example(examples[0].id)
 \`\`\`
 
 \`\`\`ts
-import { Client, Client, Client } from 'langsmith';
+import { Client } from 'langsmith';
 
 const client = new Client();
 const updates = [];

@@ -67,8 +67,11 @@ export async function cloneExamples(
     batch = [];
     characters = 0;
   };
-  // The chunks of the response are about as large. Memory for them is reserved now: a refusal after the commit would be wrong.
-  const readSource = await openVersion(database, workspaceId, source, choice, createChunkReserver());
+  let largestChunkBytes = 0;
+  const reserve = createChunkReserver();
+  const readSource = await openVersion(database, workspaceId, source, choice, (bytes) => {
+    largestChunkBytes = Math.max(largestChunkBytes, bytes);
+  });
   for await (const { id, inputs, outputs } of readSource()) {
     batch.push({ id, inputs, outputs });
     characters += inputs.length + (outputs?.length ?? 0);
@@ -106,9 +109,11 @@ export async function cloneExamples(
       return copied;
     });
   };
-  const made = await queueForDatasets([sourceId, targetId], () =>
-    database.transaction(write, { timeoutMs: writeTimeoutMs }),
-  );
+  const made = await queueForDatasets([sourceId, targetId], () => {
+    // The chunks of the response are about as large. Reserve memory for them before the commit: a later refusal would be wrong.
+    reserve(largestChunkBytes);
+    return database.transaction(write, { timeoutMs: writeTimeoutMs });
+  });
   const target = { datasetId: targetId, asOf: made };
   const readCopies = await openVersion(database, workspaceId, target, { changedAt: made });
   async function* generateList() {

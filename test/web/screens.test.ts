@@ -248,8 +248,9 @@ async function writeImage(page: Page, file: string): Promise<void> {
 
 /** The title of the page, in tabs and in the history, is the heading of the screen. */
 async function expectTitle(page: Page): Promise<void> {
-  const heading = await page.getByRole('heading', { level: 1 }).textContent();
-  await eventually(() => page.title()).toBe(`${heading} · Runlake`);
+  // Both change when a page has read its data.
+  const read = async () => [await page.getByRole('heading', { level: 1 }).textContent(), await page.title()] as const;
+  await eventually(() => read().then(([heading, title]) => title === `${heading} · Runlake`)).toBe(true);
 }
 
 /** Returns what does not fit: the page, which does not scroll (tables do), or a head that covers what is below it. */

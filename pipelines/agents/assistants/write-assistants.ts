@@ -180,6 +180,8 @@ export async function updateAssistant(
 
 /** Maximum number of runs whose threads one transaction locks: requests to these threads wait for the commit. */
 const maxRunsPerTransaction = 100;
+/** Number of times that all runs which were created meanwhile are removed before the assistant. Each round usually takes less time. */
+const maxRemovalRounds = 3;
 
 /**
  * Deletes an assistant with its versions and runs. With `deleteThreads` it also deletes the threads whose metadata
@@ -208,12 +210,13 @@ export async function deleteAssistant(
     const threadIds = threads.map(({ thread_id }) => thread_id);
     await pruneThreads(database, deploymentId, { threadIds, strategy: 'delete' });
   }
-  // New runs of a busy assistant are removed together with it.
-  const createdBefore = await readDatabaseClock(database);
-  const some = { maxRuns: maxRunsPerTransaction, createdBefore };
-  const removeSomeRuns = (tx: Sql) => removeAssistantRuns(tx, deploymentId, assistantId, some);
   const options = { timeoutMs: requestDeletionTimeoutMs };
-  while ((await database.transaction(removeSomeRuns, options)) > 0);
+  // The last runs of a busy assistant are removed together with it.
+  for (let round = 0; round < maxRemovalRounds; round++) {
+    const some = { maxRuns: maxRunsPerTransaction, createdBefore: await readDatabaseClock(database) };
+    const removeSomeRuns = (tx: Sql) => removeAssistantRuns(tx, deploymentId, assistantId, some);
+    while ((await database.transaction(removeSomeRuns, options)) > 0);
+  }
   await database.transaction(async (tx) => {
     const deleted = await tx.execute('DELETE FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2', [
       deploymentId,

@@ -142,7 +142,7 @@ export class LeasedSaver extends BaseCheckpointSaver {
   readonly #early: EarlyAckOptions | undefined;
   /** Writes by thread key. A lease is valid for one thread only. */
   readonly #writes = new Map<string, GatheredWrites>();
-  /** Highest id of a checkpoint that this saver has written, by namespace and thread. */
+  /** Highest id of a checkpoint that this saver has read or written, by namespace and thread. */
   readonly #newestIds = new Map<string, string>();
 
   /** @param lease If undefined, the saver is read-only. */
@@ -180,7 +180,10 @@ export class LeasedSaver extends BaseCheckpointSaver {
     if (rows[0] === undefined) return undefined;
     const newestId = rows[0].newest_id ?? rows[0].checkpoint_id;
     const ownId = this.#newestIds.get(`${checkpoint_ns} ${thread_id}`) ?? '';
-    if (this.#lease !== undefined && newestId > ownId) await waitUntilPast(thread_id, newestId);
+    if (this.#lease !== undefined && newestId > ownId) {
+      await waitUntilPast(thread_id, newestId);
+      this.#newestIds.set(`${checkpoint_ns} ${thread_id}`, newestId);
+    }
     return toTuple(this.serde, rows[0]);
   }
 

@@ -152,7 +152,7 @@ export async function readRunEnd(
 
 /**
  * Returns true if the newest state of a thread is the one that a successful run left, so that the thread still waits for
- * input if this state does. A later run that failed before it stored a state does not change that.
+ * input if this state does. A later run that failed before it stored a state does not change that; one that is running does.
  */
 export async function isNewestStateOfRun(
   sql: Sql,
@@ -166,7 +166,7 @@ export async function isNewestStateOfRun(
        ${isLastAndWaiting}
        OR NOT EXISTS (
          SELECT FROM agents.runs later WHERE later.deployment_id = $1 AND later.thread_id = $2
-           AND later.thread_start > run.thread_start AND later.status = 'success'
+           AND later.thread_start > run.thread_start AND later.status IN ('running', 'success')
        ) AND EXISTS (
          SELECT FROM (
            SELECT metadata ->> 'run_id' AS run_id FROM agents.checkpoints

@@ -236,8 +236,8 @@ async function updateGraphThread(
     await retryWhileUnavailable(() => lease.release()).catch(warn);
     return newCheckpoint;
   } catch (error) {
-    // Do not delay the error by retries.
-    await lease.release().catch(warn);
+    // Retries must not delay the error. Until the release no run of the thread starts.
+    void retryWhileUnavailable(() => lease.release()).catch(warn);
     throw error;
   }
 }

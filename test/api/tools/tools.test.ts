@@ -141,6 +141,8 @@ describe('the tools', () => {
       expect(result).toContain('LANGSMITH_ENDPOINT=http://main.example:1984');
       expect(result).toMatch(/```python[\s\S]*```ts/);
       expect(result).not.toMatch(/langchain\.com/);
+      for (const [, code] of result.matchAll(/```ts\n([\s\S]*?)```/g))
+        expect(code.match(/^import \{ (?:Client|evaluate) \} from 'langsmith(?:\/evaluation)?';$/gm)).toHaveLength(1);
     },
   );
 });

@@ -16,7 +16,7 @@ const notify = (channel: string, payload: string) =>
 const listeners = () =>
   stores.database.query<{ pid: number }>(
     `SELECT pid FROM pg_stat_activity
-     WHERE datname = current_database() AND query = 'LISTEN "one"; LISTEN "Two"' OR query = 'SELECT 1'`,
+     WHERE datname = current_database() AND query IN ('LISTEN "one"; LISTEN "Two"', 'SELECT 1')`,
   );
 
 async function startListening() {
@@ -52,8 +52,9 @@ it('reports every channel after a lost connection, and listens again', async () 
   heard.length = 0;
   const [session] = await listeners();
   await stores.database.query('SELECT pg_terminate_backend($1, 5000)', [session?.pid]);
+  // The listener may be back already: Postgres reports the end of a process up to 100 ms later.
   await notify('one', 'missed');
-  await vi.waitFor(() => expect(heard).toEqual(['one ', 'Two ']), { timeout: 10_000 });
+  await vi.waitFor(() => expect(heard).toEqual(expect.arrayContaining(['one ', 'Two '])), { timeout: 10_000 });
   await notify('one', 'c');
   await vi.waitFor(() => expect(heard.at(-1)).toBe('one c'));
   await listener.close();
