@@ -2,7 +2,6 @@ import { Client } from 'langsmith';
 import type { Page } from 'playwright-core';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { forSuite } from '../for-suite.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   eventually,
   expectAccessible,
@@ -17,13 +16,11 @@ const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 const bidi = 'safe\u202etxt.exe\u200b';
 
 const signedIn = forSuite(() => startSignedIn());
-let runlake: RunlakeProcess;
 let client: Client;
 let page: Page;
 let problems: string[];
 beforeAll(async () => {
-  ({ runlake } = signedIn);
-  client = new Client({ apiUrl: runlake.url, apiKey: runlake.apiKey });
+  client = new Client({ apiUrl: signedIn.runlake.url, apiKey: signedIn.runlake.apiKey });
 });
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
@@ -141,8 +138,8 @@ describe('the examples of a dataset', () => {
     await field('Outputs').fill('{"even": 0.5}');
     await page.getByRole('button', { name: 'Save' }).click();
     await detail().getByText('0.5').waitFor();
-    const stored = await fetch(`${runlake.url}/api/v1/examples?dataset=${id}`, {
-      headers: { 'x-api-key': runlake.apiKey },
+    const stored = await fetch(`${signedIn.runlake.url}/api/v1/examples?dataset=${id}`, {
+      headers: { 'x-api-key': signedIn.runlake.apiKey },
     });
     const [example] = await stored.json();
     expect(example).toMatchObject({
@@ -209,8 +206,8 @@ describe('the examples of a dataset', () => {
 describe('the versions of a dataset', () => {
   it('are listed with tags, chosen, and compared', async () => {
     const id = await addDataset('versions', 3);
-    const listed = await fetch(`${runlake.url}/api/v1/examples?dataset=${id}&order=id`, {
-      headers: { 'x-api-key': runlake.apiKey },
+    const listed = await fetch(`${signedIn.runlake.url}/api/v1/examples?dataset=${id}&order=id`, {
+      headers: { 'x-api-key': signedIn.runlake.apiKey },
     });
     const [first, second] = await listed.json();
     await client.updateExample({ id: first.id, dataset_id: id, outputs: { answer: script } });
@@ -265,7 +262,7 @@ describe('the links of a dataset', () => {
     await page.getByRole('button', { name: 'Share' }).click();
     await page.getByRole('button', { name: 'Create a public link' }).click();
     const link = await page.getByRole('textbox', { name: 'Public link' }).inputValue();
-    const stranger = await openContext(signedIn.browser, runlake.url);
+    const stranger = await openContext(signedIn.browser, signedIn.runlake.url);
     const other = await stranger.newPage();
     const watched = watchPage(other);
     await other.goto(link);

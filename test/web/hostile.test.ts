@@ -2,7 +2,6 @@ import type { Page } from 'playwright-core';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, startSignedIn } from './browser.ts';
 import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
@@ -13,15 +12,13 @@ const hostile = `${script}${bidi}`;
 const long = `${'lorem ipsum '.repeat(87_400)}${hostile}`;
 
 const signedIn = forSuite(() => startSignedIn());
-let runlake: RunlakeProcess;
 let page: Page;
 let problems: string[];
 let trace: readonly SentRun[];
 
-const post = (path: string, body: object) => askRunlake(runlake, path, { body });
+const post = (path: string, body: object) => askRunlake(signedIn.runlake, path, { body });
 
 beforeAll(async () => {
-  ({ runlake } = signedIn);
   const values = { [hostile]: long, list: [hostile, { [hostile]: hostile }] };
   trace = buildTrace(hostile, Date.now() - 60_000, {
     name: hostile,
@@ -41,7 +38,7 @@ beforeAll(async () => {
       { name: hostile.repeat(5), run_type: 'llm', from: 1, until: 40, inputs: { prompt: hostile }, outputs: values },
     ],
   }).map((run) => ({ ...run, events: [{ name: hostile, time: new Date().toISOString(), [hostile]: hostile }] }));
-  await sendRuns(runlake.url, runlake.apiKey, trace);
+  await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, trace);
   await post('/feedback', { run_id: trace[0]?.id, key: 'hostile', value: hostile, comment: long.slice(-9000) });
   await post('/api-key', { description: hostile });
   await post('/orgs/current/members', { email: 'ada@example.com', full_name: hostile });
@@ -60,7 +57,7 @@ async function expectOnlyText(): Promise<void> {
   expect(problems).toEqual([]);
 }
 async function findProject(): Promise<string> {
-  const [project] = await askRunlake(runlake, '/sessions?limit=1');
+  const [project] = await askRunlake(signedIn.runlake, '/sessions?limit=1');
   return project.id;
 }
 const found = () => page.getByRole('main').getByText('alert(1)').first();
@@ -135,7 +132,7 @@ describe('hostile values of clients', () => {
       until: 50,
       inputs: { messages: [...messages, ['hasOwnProperty', 'says nothing']] },
     });
-    await sendRuns(runlake.url, runlake.apiKey, run ? [run] : []);
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, run ? [run] : []);
     await page.goto(`/runs/${run?.id}`);
     const shown = page.getByRole('region', { name: 'Input' }).getByRole('listitem');
     await eventually(() => shown.count()).toBe(5);
@@ -149,7 +146,7 @@ describe('hostile values of clients', () => {
   it('are shown as they are spelt, with the joiners of their script', async () => {
     const name = 'می\u200cخواهم क्\u200cष 👩\u200d🚀 pay\u200cpal \u200cمن';
     const [run] = buildTrace('spelling', Date.now() - 60_000, { name, until: 50 });
-    await sendRuns(runlake.url, runlake.apiKey, run ? [run] : []);
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, run ? [run] : []);
     await page.goto(`/runs/${run?.id}`);
     await page.getByRole('tree', { name: 'Runs' }).waitFor();
     const heading = await page.getByRole('heading', { level: 1 }).textContent();
@@ -169,7 +166,7 @@ describe('hostile values of clients', () => {
         tool_calls: list('call', (name) => ({ name, args: {} })),
       },
     });
-    await sendRuns(runlake.url, runlake.apiKey, run ? [run] : []);
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, run ? [run] : []);
     await page.goto(`/runs/${run?.id}`);
     const input = page.getByRole('region', { name: 'Input' });
     await input.getByText('message 0.').waitFor();

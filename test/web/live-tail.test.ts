@@ -1,19 +1,14 @@
 /** The live tail of projects with more runs than a page of the list. */
 import type { Page } from 'playwright-core';
-import { beforeAll, beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, startSignedIn } from './browser.ts';
 import { buildTrace, type RunTemplate, sendRuns } from './send-traces.ts';
 
 const signedIn = forSuite(() => startSignedIn());
-let runlake: RunlakeProcess;
 let page: Page;
 let problems: string[];
-beforeAll(async () => {
-  ({ runlake } = signedIn);
-});
 beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });
@@ -23,12 +18,12 @@ const rows = () => table().getByRole('row');
 const count = async () => Number(await table().getAttribute('aria-rowcount')) - 1;
 
 const polls = '**/api/v2/runs/query';
-const ask = (path: string, body?: object) => askRunlake(runlake, path, { body });
+const ask = (path: string, body?: object) => askRunlake(signedIn.runlake, path, { body });
 /** Sends traces of one run, and waits until the project has `total` runs. */
 const send = async (project: string, runCount: number, root: RunTemplate, total = runCount) => {
   const now = Date.now();
   const traces = Array.from({ length: runCount }, (_, index) => buildTrace(project, now + index, root));
-  await sendRuns(runlake.url, runlake.apiKey, traces.flat());
+  await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, traces.flat());
   const [session] = await ask(`/sessions?name=${project}`);
   const readCount = async () => (await ask('/runs/stats', { session: [session.id], select: ['run_count'] })).run_count;
   await eventually(readCount).toBe(total);
@@ -51,7 +46,7 @@ it('shows runs that have ended no longer', async () => {
   await eventually(count).toBe(100);
   await page.waitForResponse(polls);
   const ended = runs.slice(-30).map((run) => ({ ...run, end_time: new Date().toISOString() }));
-  await sendRuns(runlake.url, runlake.apiKey, ended, 'patch');
+  await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, ended, 'patch');
   await eventually(async () => {
     await page.locator('.virtual-scroll').evaluate((element) => element.scrollTo(0, element.scrollHeight));
     return page.getByText('these are all.').count();

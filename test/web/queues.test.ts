@@ -3,7 +3,6 @@ import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
 import { deferred } from '../infra/deferred.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import {
   createKey,
   eventually,
@@ -17,11 +16,9 @@ import {
 import { buildTrace, sendRuns } from './send-traces.ts';
 
 const signedIn = forSuite(() => startSignedIn());
-let runlake: RunlakeProcess;
 let page: Page;
 let problems: string[];
 beforeAll(async () => {
-  ({ runlake } = signedIn);
   const config = (key: string, feedback_config: object) =>
     ask('feedback-configs', { feedback_key: key, feedback_config });
   const categories = [
@@ -36,8 +33,8 @@ beforeEach(async () => {
   ({ page, problems } = await signedIn.openPage());
 });
 
-const ask = (path: string, body?: unknown, apiKey = runlake.apiKey) =>
-  askRunlake({ url: runlake.url, apiKey }, `/api/v1/${path}`, { body });
+const ask = (path: string, body?: unknown, apiKey = signedIn.runlake.apiKey) =>
+  askRunlake({ url: signedIn.runlake.url, apiKey }, `/api/v1/${path}`, { body });
 
 async function sendRun(name: string): Promise<string> {
   const runs = buildTrace('reviewed', Date.now() - 1000, {
@@ -46,7 +43,7 @@ async function sendRun(name: string): Promise<string> {
     inputs: { messages: [{ role: 'user', content: `Question of ${name}` }] },
     outputs: { role: 'assistant', content: `Answer of ${name}` },
   });
-  await sendRuns(runlake.url, runlake.apiKey, runs);
+  await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, runs);
   return runs[0]?.id ?? '';
 }
 
@@ -261,8 +258,8 @@ describe('annotation queues', () => {
       return items[0].reserved_by.length;
     }).toBe(1);
     await ask('orgs/current/members', { email: 'second@example.com', full_name: 'Second' });
-    const { key } = await createKey(runlake, { description: 'second', user_email: 'second@example.com' });
-    const context = await openContext(signedIn.browser, runlake.url);
+    const { key } = await createKey(signedIn.runlake, { description: 'second', user_email: 'second@example.com' });
+    const context = await openContext(signedIn.browser, signedIn.runlake.url);
     const other = await context.newPage();
     await signIn(other, key, `/queues/${queueId}`);
     await other.getByText('Question of right').waitFor();
@@ -303,7 +300,7 @@ describe('annotation queues', () => {
       inputs: { text: 'Part of a thread' },
       metadata: { thread_id: 'a/b' },
     });
-    await sendRuns(runlake.url, runlake.apiKey, turns);
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, turns);
     const [{ id: projectId }] = await ask('sessions?name=threads');
     const { queueId } = await createQueue('of threads', []);
     const items = [{ thread_id: 'a/b', project_id: projectId }];

@@ -3,25 +3,19 @@ import type { BrowserContext, Page, Route } from 'playwright-core';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import { createKey, eventually, expectAccessible, openContext, signIn, startSignedIn, watchPage } from './browser.ts';
 import { buildAgentTrace, sendRuns } from './send-traces.ts';
 
 const signedIn = forSuite(() =>
   startSignedIn(({ url, apiKey }) => sendRuns(url, apiKey, buildAgentTrace('agent', Date.now() - 60_000, 1))),
 );
-let runlake: RunlakeProcess;
 let context: BrowserContext;
 let first: Page;
 let second: Page;
-
-beforeAll(async () => {
-  ({ runlake } = signedIn);
-});
 beforeEach(async () => {
-  context = await openContext(signedIn.browser, runlake.url);
+  context = await openContext(signedIn.browser, signedIn.runlake.url);
   [first, second] = [await context.newPage(), await context.newPage()];
-  await signIn(first, runlake.apiKey, '/projects');
+  await signIn(first, signedIn.runlake.apiKey, '/projects');
   await second.goto('/settings');
   await second.getByRole('heading', { name: 'Settings' }).waitFor();
 });
@@ -29,7 +23,7 @@ afterEach(() => context?.close());
 
 /** Ends every session at once, as time does. */
 async function expireSessions(): Promise<void> {
-  const database = new Client({ connectionString: runlake.stores().databaseUrl });
+  const database = new Client({ connectionString: signedIn.runlake.stores().databaseUrl });
   await database.connect();
   await database.query("UPDATE sign_in_sessions SET expires_at = now() - interval '1 second'");
   await database.end();
@@ -45,7 +39,7 @@ describe('two tabs', () => {
     await second.getByText('This page needs a session').waitFor();
     expect(await second.getByRole('row').count()).toBe(0);
     // A sign-in in one of them leads the other back to its page.
-    await first.getByLabel('API key').fill(runlake.apiKey);
+    await first.getByLabel('API key').fill(signedIn.runlake.apiKey);
     await first.getByRole('button', { name: 'Sign in' }).click();
     await first.getByRole('navigation', { name: 'Screens' }).waitFor();
     await second.getByRole('heading', { name: 'Settings' }).waitFor();
@@ -53,7 +47,7 @@ describe('two tabs', () => {
   });
 
   it('have the session of the key with which one of them signs in', async () => {
-    const { key } = await createKey(runlake, { description: 'another', permissions: ['api-keys:read'] });
+    const { key } = await createKey(signedIn.runlake, { description: 'another', permissions: ['api-keys:read'] });
     await second.getByRole('button', { name: 'Create a key' }).waitFor();
     await first.getByRole('button', { name: 'Sign out' }).click();
     await first.getByLabel('API key').fill(key);
@@ -62,7 +56,7 @@ describe('two tabs', () => {
     await second.getByRole('row').filter({ hasText: 'another' }).waitFor();
     expect(await second.getByRole('button', { name: 'Create a key' }).count()).toBe(0);
     await first.getByRole('button', { name: 'Sign out' }).click();
-    await first.getByLabel('API key').fill(runlake.apiKey);
+    await first.getByLabel('API key').fill(signedIn.runlake.apiKey);
     await first.getByRole('button', { name: 'Sign in' }).click();
     // The tab changes something with the CSRF token of the new session.
     await second.getByLabel('Description').fill('of the second tab');
@@ -106,7 +100,7 @@ describe('a session that expires while a screen is open', () => {
     await first.getByRole('table', { name: 'Runs' }).waitFor();
     await expireSessions();
     await first.getByText('This page needs a session').waitFor();
-    await first.getByLabel('API key').fill(runlake.apiKey);
+    await first.getByLabel('API key').fill(signedIn.runlake.apiKey);
     await first.getByRole('button', { name: 'Sign in' }).click();
     await first.getByRole('table', { name: 'Runs' }).waitFor();
     expect(first.url()).toBe(address);
@@ -117,7 +111,7 @@ describe('a session that expires while a screen is open', () => {
     await second.getByLabel('Description').fill('too late');
     await second.getByRole('button', { name: 'Create a key' }).click();
     await second.getByText('This page needs a session').waitFor();
-    await second.getByLabel('API key').fill(runlake.apiKey);
+    await second.getByLabel('API key').fill(signedIn.runlake.apiKey);
     await second.getByRole('button', { name: 'Sign in' }).click();
     await second.getByRole('region', { name: 'Keys' }).waitFor();
     expect(await second.getByRole('row').filter({ hasText: 'too late' }).count()).toBe(0);
@@ -130,8 +124,8 @@ describe('a key with several workspaces', () => {
 
   let own: string | null;
   beforeAll(async () => {
-    const { id } = await askRunlake(runlake, '/workspaces', { body: { display_name: 'Beta' } });
-    await askRunlake(runlake, '/sessions', { body: { name: 'of beta' }, workspaceId: id });
+    const { id } = await askRunlake(signedIn.runlake, '/workspaces', { body: { display_name: 'Beta' } });
+    await askRunlake(signedIn.runlake, '/sessions', { body: { name: 'of beta' }, workspaceId: id });
   });
   beforeEach(async () => {
     for (const page of [first, second]) {

@@ -1,8 +1,7 @@
 import type { Page } from 'playwright-core';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, startSignedIn } from './browser.ts';
 
 describe('the settings screen', () => {
@@ -14,18 +13,14 @@ describe('the settings screen', () => {
       },
     }),
   );
-  let runlake: RunlakeProcess;
   let page: Page;
   let problems: string[];
-  beforeAll(async () => {
-    ({ runlake } = signedIn);
-  });
   beforeEach(async () => {
     ({ page, problems } = await signedIn.openPage());
     await page.goto('/settings');
   });
   const statusOf = async (key: string) =>
-    (await fetch(`${runlake.url}/api/v1/sessions`, { headers: { 'x-api-key': key } })).status;
+    (await fetch(`${signedIn.runlake.url}/api/v1/sessions`, { headers: { 'x-api-key': key } })).status;
 
   it('creates a key that is shown once, and revokes it after a question', async () => {
     await page.getByLabel('Description').fill('robot <b>1</b>');
@@ -68,7 +63,7 @@ describe('the settings screen', () => {
     expect(problems).toEqual([]);
   });
 
-  const ask = (path: string, body?: object) => askRunlake(runlake, path, { body });
+  const ask = (path: string, body?: object) => askRunlake(signedIn.runlake, path, { body });
 
   it('creates, renames and deletes workspaces, the last after the name is typed', async () => {
     await page.getByRole('tab', { name: 'Workspaces' }).click();

@@ -1,7 +1,6 @@
 import type { Page } from 'playwright-core';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../for-suite.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, openWithPermissions, startSignedIn } from './browser.ts';
 import { buildTrace, sendRuns } from './send-traces.ts';
 
@@ -10,16 +9,14 @@ const poison = 'poison <b>name</b>';
 
 describe('the system screen', () => {
   const signedIn = forSuite(() => startSignedIn());
-  let runlake: RunlakeProcess;
   let page: Page;
   let problems: string[];
   beforeAll(async () => {
-    ({ runlake } = signedIn);
     ({ page, problems } = await signedIn.openPage());
   });
 
   async function alterRuns(change: string): Promise<void> {
-    const { origin, pathname, username, password } = new URL(runlake.stores().clickhouseUrl);
+    const { origin, pathname, username, password } = new URL(signedIn.runlake.stores().clickhouseUrl);
     const answer = await fetch(`${origin}/?database=${pathname.slice(1)}`, {
       method: 'POST',
       body: `ALTER TABLE runs ${change}`,
@@ -30,7 +27,8 @@ describe('the system screen', () => {
     expect(answer.status, await answer.text()).toBe(200);
   }
   const statusOf = async (runId: string) =>
-    (await fetch(`${runlake.url}/api/v1/runs/${runId}`, { headers: { 'x-api-key': runlake.apiKey } })).status;
+    (await fetch(`${signedIn.runlake.url}/api/v1/runs/${runId}`, { headers: { 'x-api-key': signedIn.runlake.apiKey } }))
+      .status;
 
   it('shows a record that ClickHouse refused, and replays it after the cause is gone', async () => {
     await page.goto('/system');
@@ -40,7 +38,7 @@ describe('the system screen', () => {
     await page.getByRole('region', { name: 'Freshness' }).getByText('Usage is behind by').waitFor();
     await alterRuns(`ADD CONSTRAINT web CHECK toUInt8(if(substring(ranked_name, 9) = '${poison}', 'x', '1')) = 1`);
     const traces = [poison, 'good'].map((name) => buildTrace('agent', Date.now() - 1000, { name, until: 10 }));
-    await sendRuns(runlake.url, runlake.apiKey, traces.flat());
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, traces.flat());
     const [refused, stored] = traces.map(([run]) => run?.id ?? '') as [string, string];
     await eventually(() => statusOf(stored)).toBe(200);
 

@@ -1,9 +1,8 @@
 import type { Page } from 'playwright-core';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { readTurn } from '../../web/src/screens/threads/turn-messages.ts';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, openWithPermissions, startSignedIn } from './browser.ts';
 import { buildTrace, type RunTemplate, sendAgentTraces, sendRuns } from './send-traces.ts';
 
@@ -43,12 +42,8 @@ describe('a turn', () => {
 
 describe('the threads screen', () => {
   const signedIn = forSuite(() => startSignedIn(sendAgentTraces));
-  let runlake: RunlakeProcess;
   let page: Page;
   let problems: string[];
-  beforeAll(async () => {
-    ({ runlake } = signedIn);
-  });
   beforeEach(async () => {
     ({ page, problems } = await signedIn.openPage());
   });
@@ -70,7 +65,9 @@ describe('the threads screen', () => {
     const traces = templates.map((template, index) =>
       buildTrace(project, start + 1000 * index, { name: 'turn', metadata: { thread_id: threadId }, ...template }),
     );
-    return sendRuns(runlake.url, runlake.apiKey, traces.flat()).then(() => traces.map(([root]) => root?.id ?? ''));
+    return sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, traces.flat()).then(() =>
+      traces.map(([root]) => root?.id ?? ''),
+    );
   };
 
   it('lists the threads of a project with figures, the one with the newest turn first', async () => {
@@ -173,7 +170,7 @@ describe('the threads screen', () => {
     await turns().nth(1).getByText('Still there?').waitFor();
     await turns().nth(1).getByText('The turn has not ended.').waitFor();
     const body = { end_time: new Date().toISOString(), outputs: assistant('Of course.') };
-    await askRunlake(runlake, `/runs/${begun}`, { method: 'PATCH', body });
+    await askRunlake(signedIn.runlake, `/runs/${begun}`, { method: 'PATCH', body });
     await turns().nth(1).getByText('Of course.').waitFor();
     await eventually(() => figure('Turns')).toBe('2');
     await turns().nth(1).getByRole('button', { name: 'Feedback' }).click();
@@ -210,8 +207,8 @@ describe('the threads screen', () => {
 
   it('says that there are no threads, that loading failed, and which permission is missing', async () => {
     await sendRuns(
-      runlake.url,
-      runlake.apiKey,
+      signedIn.runlake.url,
+      signedIn.runlake.apiKey,
       buildTrace('no-threads', Date.now() - 1000, { name: 'alone', until: 10 }),
     );
     await openThreads('no-threads');

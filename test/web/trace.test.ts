@@ -1,19 +1,14 @@
 import type { Page } from 'playwright-core';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import { eventually, expectAccessible, loseResponse, openContext, startSignedIn, watchPage } from './browser.ts';
 import { buildAgentTrace, buildLargeTrace, buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 describe('the trace screen', () => {
   const signedIn = forSuite(() => startSignedIn());
-  let runlake: RunlakeProcess;
   let page: Page;
   let problems: string[];
-  beforeAll(async () => {
-    ({ runlake } = signedIn);
-  });
   beforeEach(async () => {
     ({ page, problems } = await signedIn.openPage());
   });
@@ -22,7 +17,7 @@ describe('the trace screen', () => {
   const detail = () => page.getByRole('region', { name: 'Run', exact: true });
 
   async function open(runs: readonly SentRun[], path = `/runs/${runs[0]?.id}`): Promise<void> {
-    await sendRuns(runlake.url, runlake.apiKey, runs);
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, runs);
     await page.goto(path);
     await tree().waitFor();
   }
@@ -89,7 +84,7 @@ describe('the trace screen', () => {
     const [run] = buildTrace('details', Date.now() - 60_000, {
       ...{ name: 'call', run_type: 'llm', until: 10, outputs: { usage_metadata: usage } },
     });
-    await sendRuns(runlake.url, runlake.apiKey, run ? [run] : []);
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, run ? [run] : []);
     await page.goto(`/runs/${run?.id}?tab=Metadata`);
     for (const name of ['Details of tokens in', 'Details of tokens out'])
       await page.getByRole('region', { name, exact: true }).waitFor();
@@ -107,8 +102,8 @@ describe('the trace screen', () => {
     add(`post.${run?.id}`, JSON.stringify(run), 'application/json');
     add(`attachment.${run?.id}.plot`, png, 'image/png');
     add(`attachment.${run?.id}.page`, '<script>alert(1)</script>', 'text/html');
-    const headers = { 'x-api-key': runlake.apiKey };
-    const sent = await fetch(`${runlake.url}/api/v1/runs/multipart`, { method: 'POST', headers, body: form });
+    const headers = { 'x-api-key': signedIn.runlake.apiKey };
+    const sent = await fetch(`${signedIn.runlake.url}/api/v1/runs/multipart`, { method: 'POST', headers, body: form });
     expect(sent.status).toBe(202);
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
     await page.goto(`/runs/${run?.id}`);
@@ -125,7 +120,9 @@ describe('the trace screen', () => {
       return page.evaluate(() => navigator.clipboard.readText());
     };
     expect(JSON.parse(await copy('Run as JSON'))).toMatchObject({ id: run?.id, outputs: { exact: 1 } });
-    expect(await copy('curl')).toBe(`curl -H "x-api-key: $LANGSMITH_API_KEY" '${runlake.url}/api/v1/runs/${run?.id}'`);
+    expect(await copy('curl')).toBe(
+      `curl -H "x-api-key: $LANGSMITH_API_KEY" '${signedIn.runlake.url}/api/v1/runs/${run?.id}'`,
+    );
     expect(await copy('JavaScript SDK')).toContain(`readRun('${run?.id}')`);
     expect(await copy('Python SDK')).toContain(`read_run("${run?.id}")`);
     expect(problems).toEqual([]);
@@ -133,10 +130,10 @@ describe('the trace screen', () => {
 
   it('opens the links of the SDKs', async () => {
     const runs = buildAgentTrace('agent', Date.now() - 60_000, 2);
-    await sendRuns(runlake.url, runlake.apiKey, runs);
-    const run = await askRunlake(runlake, `/runs/${runs[1]?.id}`);
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, runs);
+    const run = await askRunlake(signedIn.runlake, `/runs/${runs[1]?.id}`);
     const query = `project_id=${run.session_id}&trace_id=${run.trace_id}`;
-    const { url } = await askRunlake(runlake, `/api/v2/runs/${run.id}/url?${query}`);
+    const { url } = await askRunlake(signedIn.runlake, `/api/v2/runs/${run.id}/url?${query}`);
     for (const address of [run.app_path as string, url as string]) {
       await page.goto(address);
       await eventually(() => selected().textContent()).toContain('retrieve context');
@@ -167,11 +164,11 @@ describe('the trace screen', () => {
     await open([begun]);
     await page.getByText('running').waitFor();
     await detail().getByText('The run has not ended.').waitFor();
-    await sendRuns(runlake.url, runlake.apiKey, children.slice(0, 2));
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, children.slice(0, 2));
     await eventually(() => page.getByRole('treeitem').count()).toBe(3);
-    await sendRuns(runlake.url, runlake.apiKey, children.slice(2));
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, children.slice(2));
     const body = { end_time, outputs, trace_id: root.id, dotted_order: root.dotted_order };
-    await askRunlake(runlake, `/runs/${root.id}`, { method: 'PATCH', body });
+    await askRunlake(signedIn.runlake, `/runs/${root.id}`, { method: 'PATCH', body });
     await eventually(() => page.getByRole('treeitem').count()).toBe(5);
     await detail().getByText('Here is what I found').waitFor();
     await eventually(() => page.getByText('running', { exact: true }).count()).toBe(0);
@@ -235,9 +232,9 @@ describe('the trace screen', () => {
       outputs: { id: 'EXACT', note: '\u00000\u0000' },
     });
     const body = JSON.stringify({ post: [run], patch: [] }).replace('"EXACT"', `[${numbers}]`);
-    const sent = await fetch(`${runlake.url}/api/v1/runs/batch`, {
+    const sent = await fetch(`${signedIn.runlake.url}/api/v1/runs/batch`, {
       method: 'POST',
-      headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+      headers: { 'x-api-key': signedIn.runlake.apiKey, 'content-type': 'application/json' },
       body,
     });
     expect(sent.status).toBe(202);
@@ -267,7 +264,7 @@ describe('the trace screen', () => {
     await page.getByRole('button', { name: 'Share' }).click();
     await page.getByRole('button', { name: 'Create a public link' }).click();
     const link = await page.getByRole('textbox', { name: 'Public link' }).inputValue();
-    const stranger = await openContext(signedIn.browser, runlake.url);
+    const stranger = await openContext(signedIn.browser, signedIn.runlake.url);
     const other = await stranger.newPage();
     const watched = watchPage(other);
     await other.goto(link);

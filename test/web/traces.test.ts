@@ -1,5 +1,5 @@
 import type { Page } from 'playwright-core';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { operatorsByType, runFilterFields } from '../../pipelines/runs/filter/fields.ts';
 import {
   completeFilter,
@@ -10,7 +10,6 @@ import {
 } from '../../web/src/screens/traces/filter-language.ts';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
 import { countQueries, eventually, expectAccessible, startSignedIn } from './browser.ts';
 import { buildTrace, sendAgentTraces, sendRuns } from './send-traces.ts';
 
@@ -36,12 +35,8 @@ describe('the filter language of the bar', () => {
 
 describe('the traces screen', () => {
   const signedIn = forSuite(() => startSignedIn(sendAgentTraces));
-  let runlake: RunlakeProcess;
   let page: Page;
   let problems: string[];
-  beforeAll(async () => {
-    ({ runlake } = signedIn);
-  });
   beforeEach(async () => {
     ({ page, problems } = await signedIn.openPage());
     await page.goto('/projects');
@@ -177,7 +172,11 @@ describe('the traces screen', () => {
 
   it('shows new traces while live tail is on', async () => {
     await page.getByRole('button', { name: 'Live' }).click();
-    await sendRuns(runlake.url, runlake.apiKey, buildTrace('support-agent', Date.now(), { name: 'just now' }));
+    await sendRuns(
+      signedIn.runlake.url,
+      signedIn.runlake.apiKey,
+      buildTrace('support-agent', Date.now(), { name: 'just now' }),
+    );
     await rows().filter({ hasText: 'just now' }).filter({ hasText: 'runs' }).waitFor();
   });
 
@@ -189,7 +188,7 @@ describe('the traces screen', () => {
       const runs = Array.from({ length: 60 }, (_, index) =>
         buildTrace('support-agent', now + index, { name: `batch ${batch}`, until: 10 }),
       );
-      await sendRuns(runlake.url, runlake.apiKey, runs.flat());
+      await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, runs.flat());
       await eventually(count).toBe(before + 60 * batch);
     }
   });
@@ -204,7 +203,7 @@ describe('the traces screen', () => {
     const runs = Array.from({ length: 150 }, (_, index) =>
       buildTrace('support-agent', now + index, { name: 'unseen', until: 10 }),
     );
-    await sendRuns(runlake.url, runlake.apiKey, runs.flat());
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, runs.flat());
     await page.unroute(polls);
     const newest = rows().nth(1);
     await eventually(() => newest.textContent()).toContain('unseen');
@@ -219,11 +218,11 @@ describe('the traces screen', () => {
     const [root] = buildTrace('support-agent', Date.now(), { name: 'not ended yet' });
     await page.getByRole('button', { name: 'Not ended' }).click();
     await page.getByRole('button', { name: 'Live' }).click();
-    await sendRuns(runlake.url, runlake.apiKey, root ? [root] : []);
+    await sendRuns(signedIn.runlake.url, signedIn.runlake.apiKey, root ? [root] : []);
     const row = rows().filter({ hasText: 'not ended yet' });
     await row.waitFor();
     const body = { end_time: new Date().toISOString() };
-    await askRunlake(runlake, `/runs/${root?.id}`, { method: 'PATCH', body });
+    await askRunlake(signedIn.runlake, `/runs/${root?.id}`, { method: 'PATCH', body });
     await eventually(() => row.count()).toBe(0);
   });
 
