@@ -5,12 +5,11 @@ import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } 
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, PagesState, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, NewerRuns, PagesState, Permitted } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { VirtualTable } from '../../components/virtual-table.tsx';
 import { readColumnChoice, runColumns, storeColumnChoice } from './columns.tsx';
 import { FilterBar } from './filter-bar.tsx';
-import { NewerRuns } from './newer-runs.tsx';
 import { Figures, ProjectHead, useProject } from './project-head.tsx';
 import { QuickFilters } from './quick-filters.tsx';
 import { RangeMenu } from './range-menu.tsx';
