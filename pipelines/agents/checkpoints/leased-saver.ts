@@ -131,7 +131,7 @@ export function isLeaseLost(error: unknown): boolean {
  * The state of a thread is its checkpoint with the highest id, which begins with a time. If the clock of the process that
  * wrote it is ahead, a saver with a lease waits before it returns this or an older checkpoint, because those that follow
  * would have lower ids, and the state in them would be lost. For the same reason it refuses to write checkpoints if the
- * clock was set back since it wrote the last one.
+ * clock was set back since it read or wrote the last one.
  *
  * A channel version is a number plus a random suffix. Without the suffix, two branches of a thread would use the same
  * versions, and the saver does not overwrite an existing blob.
@@ -276,7 +276,10 @@ export class LeasedSaver extends BaseCheckpointSaver {
   /** Records the id of a checkpoint that is to be written. @throws CLOCK_BEHIND if it is older than the last one. */
   #recordId(key: string, namespace: string, id: string): void {
     const newestId = this.#newestIds.get(`${namespace} ${key}`) ?? '';
-    if (id > newestId) this.#newestIds.set(`${namespace} ${key}`, id);
+    if (id >= newestId) {
+      this.#newestIds.set(`${namespace} ${key}`, id);
+      return;
+    }
     const behindMs = (readCheckpointTimeMs(newestId) ?? 0) - (readCheckpointTimeMs(id) ?? Number.POSITIVE_INFINITY);
     if (behindMs > 0) refuseBehind(key, behindMs);
   }
