@@ -116,18 +116,17 @@ export async function lockSharedFolder(folder: string): Promise<() => Promise<vo
   if (findHolder(folder) === undefined && (await isHeldByAny(folder))) throw createError(invisible);
   const unlock = lockFolder(folder);
   if (typeof unlock === 'number') throw createError(`process ${unlock}`);
-  let stopListening: (() => Promise<void>) | undefined;
   try {
-    stopListening = await listenAsHolder(folder);
-  } finally {
-    if (stopListening === undefined) unlock();
-  }
-  if (stopListening === undefined) throw createError(invisible);
-  const stop = stopListening;
-  return async () => {
-    await stop();
+    const stopListening = await listenAsHolder(folder);
+    if (stopListening === undefined) throw createError(invisible);
+    return async () => {
+      await stopListening();
+      unlock();
+    };
+  } catch (error) {
     unlock();
-  };
+    throw error;
+  }
 }
 
 /**
