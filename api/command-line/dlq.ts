@@ -91,10 +91,16 @@ export async function replayDeadLetters(
     const heads = found.slice(0, limit);
     const selectedIds = ids.length > 0 ? ids : heads.map(({ id }) => id).reverse();
     if (selectedIds.length === 0) return console.log('No matching dead-letter records.');
-    let left = 0;
-    for (const id of selectedIds) if (!(await replayRecord(id, access, selectionOptions.force === true))) left++;
-    console.log(`${selectedIds.length - left} replayed, ${left} not replayed.`);
-    if (left > 0) process.exitCode = 1;
+    const missing = new Set(selectedIds);
+    const selected = missing.size;
+    let replayed = 0;
+    await access.deadLetters.read(selectedIds, async (deadLetter) => {
+      missing.delete(deadLetter.id);
+      if (await replayRecord(deadLetter, access, selectionOptions.force === true)) replayed++;
+    });
+    for (const id of missing) console.log(`${id}: not replayed: no such record.`);
+    console.log(`${replayed} replayed, ${selected - replayed} not replayed.`);
+    if (replayed < selected) process.exitCode = 1;
     printOlder(found, limit);
   });
 }
@@ -111,12 +117,8 @@ function printOlder(found: readonly DeadLetterHead[], limit: number): void {
   else console.log(`More than ${limit} records have the time ${time}: use a larger --limit.`);
 }
 
-async function replayRecord(id: string, access: DeadLetterAccess, force: boolean): Promise<boolean> {
-  const deadLetter = await access.deadLetters.find(id);
-  if (deadLetter === undefined) {
-    console.log(`${id}: not replayed: no such record.`);
-    return false;
-  }
+async function replayRecord(deadLetter: DeadLetterRecord, access: DeadLetterAccess, force: boolean): Promise<boolean> {
+  const { id } = deadLetter;
   const { database } = access.stores;
   const replayResult = await replayDeadLetter(deadLetter, { ...access, database }, { force });
   if (replayResult.outcome === 'replayed') console.log(`${id}: replayed.`);

@@ -249,6 +249,12 @@ export interface DeadLetterQueue {
   countUnreplayed(topic: Topic): Promise<number>;
   /** Finds a record by id. Returns `undefined` if no record has this id or the record no longer exists. */
   find(id: string): Promise<DeadLetterRecord | undefined>;
+  /**
+   * Calls `use` with the records that have these ids, each once, one after the other. Omits ids without a record.
+   *
+   * @throws the errors of `use` as well; it is then not called again.
+   */
+  read(ids: readonly string[], use: (record: DeadLetterRecord) => Promise<void>): Promise<void>;
   close(): Promise<void>;
 }
 

@@ -31,7 +31,7 @@ const idPattern = /^([\w.-]+)\/(\d{1,15})$/;
 
 /** Opens the dead-letter queue for reading. */
 export function openPostgresDeadLetterQueue(database: Database): DeadLetterQueue {
-  return {
+  const queue: DeadLetterQueue = {
     async list({ topics, step, sinceMs, untilMs }, limit) {
       const rows = await database.query<HeadRow>(
         `SELECT ${headColumns} FROM dead_letters
@@ -63,8 +63,15 @@ export function openPostgresDeadLetterQueue(database: Database): DeadLetterQueue
       );
       return row && { ...toHead(row), value: row.value, headers: row.headers };
     },
+    async read(ids, use) {
+      for (const id of new Set(ids)) {
+        const record = await queue.find(id);
+        if (record !== undefined) await use(record);
+      }
+    },
     close: async () => undefined,
   };
+  return queue;
 }
 
 function toHead(row: HeadRow): DeadLetterHead {

@@ -95,7 +95,7 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
   async list(filter: DeadLetterFilter, limit: number): Promise<DeadLetterHead[]> {
     const ranges = await this.#admin.call((admin) => this.#chooseRanges(admin, filter, limit));
     const newest: DeadLetterHead[] = [];
-    await this.#read(ranges, (topic, partition, message) => {
+    await this.#read(ranges, async (topic, partition, message) => {
       const { value: _value, headers: _headers, ...head } = toDeadLetter(topic, partition, message);
       if (!matchesFilter(head, filter)) return;
       newest.push(head);
@@ -113,18 +113,20 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
   }
 
   async find(id: string): Promise<DeadLetterRecord | undefined> {
-    const [, name, partition, offset] = idPattern.exec(id) ?? [];
-    const topic = this.#options.topics.find((known) => known.name === name);
-    if (topic === undefined) return undefined;
-    const range = { topic, partition: Number(partition), from: Number(offset), end: Number(offset) + 1 };
-    const offsets = await this.#admin.call((admin) => fetchOffsets(admin, this.#names.deadLetterTopic(topic)));
-    const bounds = offsets?.find((each) => each.partition === range.partition);
-    if (bounds === undefined || range.from < bounds.low || range.end > bounds.high) return undefined;
     let found: DeadLetterRecord | undefined;
-    await this.#read([range], (_topic, _partition, message) => {
-      if (Number(message.offset) === range.from) found = toDeadLetter(topic, range.partition, message);
+    await this.read([id], async (record) => {
+      found = record;
     });
     return found;
+  }
+
+  async read(ids: readonly string[], use: (record: DeadLetterRecord) => Promise<void>): Promise<void> {
+    const wanted = new Set(ids);
+    const ranges = await this.#admin.call((admin) => this.#chooseRangesOf(admin, wanted));
+    await this.#read(ranges, async (topic, partition, message) => {
+      // If Kafka reassigns the partition, it is read again from the start of its range.
+      if (wanted.delete(formatId(topic, partition, message.offset))) await use(toDeadLetter(topic, partition, message));
+    });
   }
 
   async close(): Promise<void> {
@@ -147,10 +149,30 @@ class KafkaDeadLetterQueue implements DeadLetterQueue {
     return ranges;
   }
 
+  /** Step 1 of the header comment: chooses, for each partition, the smallest offset range with all its records in `ids`. */
+  async #chooseRangesOf(admin: Admin, ids: ReadonlySet<string>): Promise<TopicRange[]> {
+    const ranges: TopicRange[] = [];
+    const positions = [...ids].map((id) => idPattern.exec(id) ?? []);
+    for (const topic of this.#options.topics) {
+      const ofTopic = positions.filter(([, name]) => name === topic.name);
+      if (ofTopic.length === 0) continue;
+      const bounds = (await fetchOffsets(admin, this.#names.deadLetterTopic(topic))) ?? [];
+      for (const { partition, low, high } of bounds) {
+        const offsets = ofTopic
+          .filter(([, , number]) => Number(number) === partition)
+          .map(([, , , offset]) => Number(offset))
+          .filter((offset) => offset >= low && offset < high);
+        if (offsets.length === 0) continue;
+        ranges.push({ topic, partition, from: Math.min(...offsets), end: Math.max(...offsets) + 1 });
+      }
+    }
+    return ranges;
+  }
+
   /** Steps 2 to 4 of the header comment: reads the offset ranges in a temporary consumer group. */
   async #read(
     ranges: readonly TopicRange[],
-    onMessage: (topic: Topic, partition: number, message: KafkaMessage) => void,
+    onMessage: (topic: Topic, partition: number, message: KafkaMessage) => Promise<void>,
   ): Promise<void> {
     if (ranges.length === 0) return;
     const { config, logger } = this.#options;
@@ -188,7 +210,7 @@ function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): D
   const value = message.value ?? Buffer.alloc(0);
   const readHeader = (name: keyof typeof deadLetterHeaders) => headers[deadLetterHeaders[name]]?.toString();
   const record = {
-    id: `${topic.name}/${partition}/${offset}`,
+    id: formatId(topic, partition, offset),
     topic: topic.name,
     key: key?.toString() ?? '',
     sizeBytes: value.length,
@@ -214,6 +236,8 @@ function toDeadLetter(topic: Topic, partition: number, message: KafkaMessage): D
     ),
   };
 }
+
+const formatId = ({ name }: Topic, partition: number, offset: string) => `${name}/${partition}/${offset}`;
 
 function matchesFilter(head: DeadLetterHead, { step, sinceMs, untilMs }: DeadLetterFilter): boolean {
   return (
@@ -250,7 +274,7 @@ const maxFetchBytes = 4 * 1024 * 1024;
 async function readOffsets(
   { address, logger, groupId }: { readonly address: KafkaAddress; readonly logger: Logger; readonly groupId: string },
   ranges: readonly OffsetRange[],
-  onMessage: (topic: string, partition: number, message: KafkaMessage) => void,
+  onMessage: (topic: string, partition: number, message: KafkaMessage) => Promise<void>,
 ): Promise<void> {
   const client = openKafkaClient(address, requestTimeoutMs, logger);
   const consumer = client.kafka.consumer({
@@ -291,14 +315,24 @@ async function readOffsets(
     await consumer.run({
       autoCommit: false,
       eachBatchAutoResolve: true,
-      eachBatch: async ({ batch }) => {
+      eachBatch: async ({ batch, heartbeat }) => {
         lastProgressMs = performance.now();
         const { topic, partition } = batch;
         const range = openRanges.get(formatPartitionKey({ topic, partition }));
         if (range === undefined) return;
         for (const message of batch.messages) {
           const offset = Number(message.offset);
-          if (offset >= range.from && offset < range.end) onMessage(topic, partition, message);
+          if (offset < range.from || offset >= range.end) continue;
+          try {
+            await onMessage(topic, partition, message);
+          } catch (error) {
+            // The library would repeat the batch.
+            openRanges.clear();
+            finish(error);
+            return;
+          }
+          lastProgressMs = performance.now();
+          await heartbeat();
         }
         // Use the last offset of the batch, not of its messages: a batch may end with a control record, not a message.
         if (Number(batch.lastOffset()) + 1 < range.end) return;

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import {
   type DeadLetterQueue,
   type DeadLetterStep,
@@ -119,6 +120,31 @@ export function deadLettersContract(name: string, open: () => Promise<DeadLetter
       const [newest] = await underTest.deadLetters.list(all, 1);
       const deadLetter = await underTest.deadLetters.find(String(newest?.id));
       expect(deadLetter).toEqual({ ...newest, value: bytes, headers: { n: '3', [versionHeader]: '4' } });
+    });
+
+    it('reads each of several ids once, and omits those without a record', async () => {
+      const ids = (await underTest.deadLetters.list(all, 10)).map(({ id }) => id);
+      const unknown = ['', 'run-events/999999', 'run-events/0/999999', 'other/0/1'];
+      const read: string[] = [];
+      await underTest.deadLetters.read([...unknown, ids[0]!, ids[0]!, ids[2]!, ids[1]!], async (record) => {
+        expect(record).toEqual(await underTest.deadLetters.find(record.id));
+        read.push(record.id);
+      });
+      expect(read.sort()).toEqual(ids.slice(0, 3).sort());
+      await underTest.deadLetters.read(unknown, async ({ id }) => expect.unreachable(id));
+      await underTest.deadLetters.read([], async ({ id }) => expect.unreachable(id));
+    });
+
+    it('stops reading at the first error of the caller', async () => {
+      const ids = (await underTest.deadLetters.list(all, 10)).map(({ id }) => id);
+      let calls = 0;
+      const failure = runlakeError('REPLAY_UNCONFIRMED', { deadLetter: 'one', limitMs: 1 });
+      const failing = underTest.deadLetters.read(ids, async () => {
+        calls++;
+        throw failure;
+      });
+      await expect(failing).rejects.toBe(failure);
+      expect(calls).toBe(1);
     });
 
     it.each([
