@@ -4,7 +4,7 @@
  * Invariant: each request to the auth process ends exactly once, and only its answer can grant access.
  *
  *   1. A request fails at once if the process is not ready or has too many requests in flight.
- *   2. A request times out after two seconds.
+ *   2. A request times out after two seconds. If too many that timed out are unanswered, the process is replaced.
  *   3. If the process exits, its requests fail and the worker handle starts another process.
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -42,6 +42,7 @@ interface PendingRequest {
 }
 
 const requestTimeoutMs = 2_000;
+/** Maximum number of requests that wait for an answer, and of those that timed out and are still unanswered. */
 const maxConcurrentRequests = 512;
 
 /**
@@ -109,6 +110,8 @@ export async function openAuthProcess(options: {
     if (json !== timedOut) return JSON.parse(json) as unknown;
     pending.delete(key);
     timedOutKeys.add(key);
+    if (timedOutKeys.size >= maxConcurrentRequests)
+      worker.kill('external', `${timedOutKeys.size} requests did not end`);
     throw runlakeError('AUTH_UNAVAILABLE', { reason: `it did not answer within ${requestTimeoutMs / 1_000} s` });
   }
 
