@@ -4,10 +4,14 @@ import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { openDataFolder } from '../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../infra/embedded/start.ts';
+import { createLogger } from '../../infra/telemetry/logger.ts';
 import { loadStackSettings } from '../stack/stack-settings.ts';
 import { startDedicatedShards } from './own-shards.ts';
 import { type EngineAddresses, serveAddresses } from './serve-addresses.ts';
 import { makeTemplate } from './template.ts';
+
+/** Says why an engine crashed, which fails the tests of other suites. */
+const logger = createLogger('error', 'test-engines');
 
 /**
  * Starts one real ClickHouse and one real Postgres for the test run when the first test requests them. With
@@ -32,7 +36,7 @@ async function startEngines() {
     const folder = await openDataFolder(path);
     const { clickhouseShards } = loadStackSettings();
     const shards =
-      clickhouseShards > 1 ? await startDedicatedShards(join(path, 'shards'), clickhouseShards) : undefined;
+      clickhouseShards > 1 ? await startDedicatedShards(join(path, 'shards'), clickhouseShards, logger) : undefined;
     const {
       clickhouseUrl = '',
       databaseUrl = '',
@@ -43,6 +47,7 @@ async function startEngines() {
       // Without this option, a DROP DATABASE spends five times as long on disk syncs as in Postgres, and every suite
       // drops one database.
       disableFsync: true,
+      logger,
     });
     const engines = { clickhouseUrl, databaseUrl, ...shards?.addresses };
     const template = await makeTemplate(engines);

@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { getServerFiles } from '../../infra/embedded/clickhouse/server-files.ts';
 import { withFreePorts } from '../../infra/embedded/free-port.ts';
-import { logger } from '../silent-logger.ts';
+import type { Logger } from '../../infra/telemetry/logger.ts';
+import { logger as silentLogger } from '../silent-logger.ts';
 import type { LaunchOptions } from '../stack/part.ts';
 import { clickhouse, shardFolder } from '../stack/parts/clickhouse.ts';
 import type { EngineAddresses } from './serve-addresses.ts';
@@ -16,7 +17,11 @@ export interface DedicatedShards {
 }
 
 /** Starts the ClickHouse servers of the native stack with this number of shards, with data in `folder`. */
-export async function startDedicatedShards(folder: string, shards: number): Promise<DedicatedShards> {
+export async function startDedicatedShards(
+  folder: string,
+  shards: number,
+  logger: Logger = silentLogger,
+): Promise<DedicatedShards> {
   const password = randomBytes(24).toString('base64url');
   const options = (ports: readonly number[]): LaunchOptions => ({
     ...{ folder, ports, installation: { shards: String(shards) }, secret: () => password },

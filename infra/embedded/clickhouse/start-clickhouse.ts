@@ -205,10 +205,15 @@ async function runQuery(
 
 const maxLineCharacters = 500;
 
-/** Returns the last error in ClickHouse's error log if the log was written after `sinceMs` (Unix time in ms). */
+/**
+ * Returns the last error in ClickHouse's error log if the log was written after `sinceMs` (Unix time in ms). Of a crash, that
+ * is the description of the signal: its last lines are those of the stack.
+ */
 function readLastError(path: string, sinceMs: number): string | undefined {
   const modifiedAtMs = statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
   if (modifiedAtMs < sinceMs) return undefined;
-  const line = readErrorLog(path).findLast((line) => /<(Error|Fatal|Critical)>/.test(line));
-  return line?.slice(0, maxLineCharacters);
+  const lines = readErrorLog(path).filter((line) => /<(Error|Fatal|Critical)>/.test(line));
+  const last = lines.at(-1);
+  const signal = last?.includes('<Fatal>') && lines.findLast((line) => line.includes('Signal description: '));
+  return (signal || last)?.slice(0, maxLineCharacters);
 }

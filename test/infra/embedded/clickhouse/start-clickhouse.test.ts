@@ -137,6 +137,19 @@ it('restarts on the same address with its data after a crash', async () => {
   await expect.poll(() => serverPid(folder)).not.toBe(crashed);
 });
 
+it('reports the signal that ended it, not a line of its stack', async () => {
+  const folder = temporaryFolder();
+  const failed = vi.fn();
+  const logger = { ...createLogger('silent', 'test'), error: failed } as unknown as Logger;
+  engine = await startClickhouse({ folder, logger });
+  const running = askClickhouse(engine.url, 'SELECT\n  sleepEachRow(1)\nFROM numbers(30)').catch(() => undefined);
+  process.kill(serverPid(folder), 'SIGSEGV');
+  await expect
+    .poll(() => failed.mock.calls[0]?.[0], { timeout: 20_000 })
+    .toMatchObject({ engine: 'ClickHouse', reason: expect.stringMatching(/Signal description: Segmentation fault$/) });
+  await running;
+});
+
 describe('a server that does not respond is restarted on the same address with its data', () => {
   it.each([
     ['it stopped listening', () => askClickhouse(engine?.url ?? '', 'SYSTEM STOP LISTEN HTTP')],
