@@ -26,9 +26,10 @@ export interface DeploymentHostDeps {
 /** Makes this process a host of deployments: it builds revisions and runs their replicas. */
 export async function startDeployments(deps: DeploymentHostDeps, shutdown: ShutdownSteps): Promise<void> {
   const { config, logger, addresses, services } = deps;
+  const isOnlyHost = config.kafkaBrokers === undefined;
   const host = await startHost(
     { ...services, logger, config, builder: new SourceBuilder({ ...services, logger }), driver: createDriver(deps) },
-    { isOnlyHost: config.kafkaBrokers === undefined },
+    { isOnlyHost },
   );
   shutdown.add('deployments', () => host.stop());
   const notices = await listen({
@@ -39,6 +40,8 @@ export async function startDeployments(deps: DeploymentHostDeps, shutdown: Shutd
     logger,
   });
   shutdown.add('notices of deployments', () => notices.close());
+  // Added last, so that it ends first.
+  if (isOnlyHost) shutdown.add('requests to deployments', () => services.replicas.stop());
 }
 
 /** Returns the driver of the settings. Its code is loaded when the first replica starts. */

@@ -7,7 +7,7 @@ import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import type { HealthCheck } from '../../infra/telemetry/telemetry-server.ts';
 import type { PriceMaps } from '../../pipelines/costs/load-price-maps.ts';
-import type { ReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
+import type { OwnReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
 import type { SourceReceiver } from '../../pipelines/deployments/receive-source.ts';
 import type { SourceStore } from '../../pipelines/deployments/source-store.ts';
 import type { DestinationDeps } from '../../pipelines/exports/destinations/destination.ts';
@@ -78,7 +78,7 @@ export interface Services {
   /** Receives the bodies of uploads of sources. */
   readonly sourceReceiver: SourceReceiver;
   /** Finds the replicas of deployments. */
-  readonly replicas: ReplicaFinder;
+  readonly replicas: OwnReplicaFinder;
   /** Health checks of the dependencies that this process needs to serve requests. `/ready` lists them. */
   readonly healthChecks: readonly HealthCheck[];
   /** Enqueues the deletion of the runs of a deleted project. */

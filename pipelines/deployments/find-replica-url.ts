@@ -12,12 +12,21 @@ export interface ReplicaFinder {
    * deployment that is asleep, and waits for its replica, also if another request has woken it.
    *
    * @param options `avoid`: addresses of replicas that did not respond. If it is set, the addresses are read again.
-   * @throws NOT_FOUND; DEPLOYMENT_NOT_SERVING if no other replica responds; the reason of the signal
+   * @throws NOT_FOUND; DEPLOYMENT_NOT_SERVING if no other replica responds; DRAINING; the reason of the signal
    */
   find(
     slug: string,
     options?: { readonly avoid?: ReadonlySet<string> | undefined; readonly signal?: AbortSignal | undefined },
   ): Promise<ReplicaAddress>;
+}
+
+/** The finder of a process. */
+export interface OwnReplicaFinder extends ReplicaFinder {
+  /**
+   * Refuses all requests with DRAINING, also those that wait for a replica. Call it before the replicas stop, if no other
+   * host can start them: otherwise requests would wait for replicas that never start, and delay the shutdown.
+   */
+  stop(): void;
 }
 
 /** Maximum age of an address. It is shorter than the time for which a replaced replica accepts requests. */
@@ -28,10 +37,11 @@ const useIntervalMs = 15_000;
 const wakeTimeoutMs = 60_000;
 const wakePollMs = 100;
 
-export function createReplicaFinder(database: Database): ReplicaFinder {
+export function createReplicaFinder(database: Database): OwnReplicaFinder {
   const cache = new LRUCache<string, readonly ReplicaAddress[]>({ max: maxCachedSlugs, ttl: cacheMs });
   const used = new LRUCache<string, true>({ max: maxCachedSlugs, ttl: useIntervalMs });
   const waking = new Map<string, Promise<readonly ReplicaAddress[]>>();
+  const stopping = new AbortController();
   let next = 0;
 
   async function read(slug: string): Promise<readonly ReplicaAddress[]> {
@@ -60,7 +70,10 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
       const addresses = await read(slug);
       return addresses.length > 0 ? addresses : undefined;
     };
-    return (await poll(attempt, { intervalMs: wakePollMs, timeoutMs: wakeTimeoutMs })) ?? [];
+    const timing = { intervalMs: wakePollMs, timeoutMs: wakeTimeoutMs, signal: stopping.signal };
+    const addresses = await poll(attempt, timing);
+    stopping.signal.throwIfAborted();
+    return addresses ?? [];
   }
 
   /** Requests that arrive while a deployment wakes wait together. */
@@ -75,6 +88,7 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
 
   return {
     async find(slug, { avoid, signal } = {}) {
+      stopping.signal.throwIfAborted();
       let addresses = (avoid?.size ? undefined : cache.get(slug)) ?? (await read(slug));
       if (addresses.length === 0) addresses = await raceWithAbort(wakeOnce(slug), signal);
       else await recordUse(slug);
@@ -84,5 +98,6 @@ export function createReplicaFinder(database: Database): ReplicaFinder {
       if (address === undefined) throw runlakeError('DEPLOYMENT_NOT_SERVING', { deployment: slug });
       return address;
     },
+    stop: () => stopping.abort(runlakeError('DRAINING', {}, { retryAfterSeconds: 1 })),
   };
 }

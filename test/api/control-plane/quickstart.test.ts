@@ -177,6 +177,29 @@ it('restores every deployment after a SIGKILL', async () => {
   expect(await invoke(await findReplica(before.resources.at(-1).id), 'hello')).toMatchObject({ status: 200 });
 }, 120_000);
 
+it('after SIGTERM, refuses new requests to deployments at once, and finishes those in flight', async () => {
+  const made = await client.deploy('stopping', echoSource('answered'));
+  await client.awaitDeployed(made.id, made.latest_revision_id);
+  const url = made.source_config.custom_url;
+  let hasEnded = false;
+  const slow = invoke(url, 'slow').finally(() => {
+    hasEnded = true;
+  });
+  const database = openDatabase({ url: runlake.stores().databaseUrl, logger, timeoutMs: 10_000 });
+  const isRunning = async () => (await database.query(`SELECT FROM agents.runs WHERE status = 'running'`)).length > 0;
+  await until('the run', isRunning).finally(() => database.close());
+  const stopped = runlake.stop();
+  await until('a refusal', async () => {
+    const response = await fetch(`${url}/info`);
+    return !response.ok && ((await response.json()) as { code?: string }).code === 'DRAINING';
+  });
+  expect(hasEnded).toBe(false);
+  expect(await slow).toMatchObject({ status: 200, body: { reply: 'answered' } });
+  expect(await stopped).toBe(0);
+  runlake = await runlake.restart();
+  client = new DeploymentClient(runlake.url, runlake.apiKey);
+}, 60_000);
+
 it('ends after SIGTERM, although a revision could not start', async () => {
   const { body } = await client.ask('GET', '/v2/deployments');
   const [{ id }] = body.resources;

@@ -61,6 +61,23 @@ it('a deployment of an image does not sleep, because its runs and crons are in i
   await until('the image to wake', async () => !(await isAsleep()));
 });
 
+it('a finder that stops refuses requests, also those that wait for a replica', async () => {
+  await under.addHost('one', { config: building });
+  const { slug, latestRevisionId } = await under.createBuilt('stopping');
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.database.execute('UPDATE deployments SET is_asleep = true');
+  await until('it to sleep', () => under.running('stopping').length === 0);
+  const starting = deferred();
+  under.recording.startable = starting.promise;
+  const finder = createReplicaFinder(under.database);
+  const found = finder.find(slug);
+  await until('it to wake', async () => (await requireSlug(under.database, slug)).isAsleep === false);
+  finder.stop();
+  await expect(found).rejects.toMatchObject({ code: 'DRAINING' });
+  await expect(finder.find(slug)).rejects.toMatchObject({ code: 'DRAINING' });
+  starting.resolve();
+});
+
 it('an update of a deployment that sleeps is deployed', async () => {
   await under.addHost('one', { config: building });
   const { id, slug, latestRevisionId } = await under.createBuilt('updated asleep');
