@@ -112,7 +112,13 @@ export async function serveRole(parts: RoleDeps): Promise<ServedRole> {
   }
   const operatorKey = role === 'all' ? await findOperatorKey(database) : undefined;
   // This step is added before the agents, so that the main API ends after them.
-  if (mainApi) shutdown.add('HTTP', () => listener.drain());
+  if (mainApi) {
+    shutdown.add('HTTP', () => {
+      // Requests that wait for a replica would delay the drain.
+      services?.replicas.stop();
+      return listener.drain();
+    });
+  }
   const lines: string[] = [];
   let graphCode: string | undefined;
   if (services && agents && config.agentsFile !== undefined) {

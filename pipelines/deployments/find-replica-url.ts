@@ -23,8 +23,8 @@ export interface ReplicaFinder {
 /** The finder of a process. */
 export interface OwnReplicaFinder extends ReplicaFinder {
   /**
-   * Refuses all requests with DRAINING, also those that wait for a replica. Call it before the replicas stop, if no other
-   * host can start them: otherwise requests would wait for replicas that never start, and delay the shutdown.
+   * Refuses all requests with DRAINING, also those that wait for a replica. Call it when the process drains; if no other
+   * host can start the replicas, before they stop, because requests would wait for them and delay the shutdown.
    */
   stop(): void;
 }

@@ -32,7 +32,7 @@ import {
   reconcileSleep,
   renewReplicas,
 } from './replicas.ts';
-import { type ReplicaDeps, type RunningReplica, runReplica } from './run-replica.ts';
+import { type ReplicaDeps, type RunningReplica, runReplica, type StopReason } from './run-replica.ts';
 import type { RevisionClaim } from './states.ts';
 import { deleteUnusedUploads } from './uploads.ts';
 
@@ -58,11 +58,12 @@ const cleanUpFailure = 'host of deployments could not clean up; retrying';
 /** @param options `isOnlyHost`: no other process can be a host, so leases of killed processes are void. */
 export async function startHost(deps: HostDeps, { isOnlyHost }: { readonly isOnlyHost: boolean }): Promise<Host> {
   if (isOnlyHost) await freeAllLeases(deps.database);
-  return new Host(deps);
+  return new Host(deps, isOnlyHost ? 'shutdown' : 'handover');
 }
 
 export class Host {
   readonly #deps: HostDeps;
+  readonly #stopReason: StopReason;
   readonly #lease: HostLease;
   readonly #revisions = new Set<RevisionInProgress>();
   readonly #replicas = new Set<RunningReplica>();
@@ -73,9 +74,10 @@ export class Host {
   readonly #cleanUps: Repeater;
   #buildSlots: number;
 
-  constructor(deps: HostDeps) {
+  constructor(deps: HostDeps, stopReason: StopReason) {
     const { config, logger } = deps;
     this.#deps = deps;
+    this.#stopReason = stopReason;
     this.#lease = { hostId: randomUUID(), leaseMs: config.deploymentsLeaseMs };
     this.#deletions = createDeletions(deps, this.#stopping.signal);
     this.#buildSlots = config.deploymentsBuildsAtOnce;
@@ -96,7 +98,7 @@ export class Host {
   async stop(): Promise<void> {
     this.#stopping.abort(runlakeError('DRAINING'));
     await this.#search.stop();
-    for (const replica of this.#replicas) replica.stop('shutdown');
+    for (const replica of this.#replicas) replica.stop(this.#stopReason);
     await Promise.all([...this.#revisions, ...this.#replicas].map(({ done }) => done));
     await this.#renewals.stop();
     await Promise.all([this.#deletions.settle(), this.#cleanUps.stop()]);

@@ -287,7 +287,10 @@ export interface AddressedDeployment {
   readonly id: string;
   readonly workspaceId: string;
   readonly isAsleep: boolean;
-  /** Whether it was used in the last minute, and its replica has not failed: it has been woken, or moves to another host. */
+  /**
+   * Whether its replica has not failed, and a host starts or drains it, or the deployment was used in the last minute: it
+   * has been woken, or moves to another host.
+   */
   readonly isStarting: boolean;
 }
 
@@ -295,8 +298,8 @@ export interface AddressedDeployment {
 export async function requireSlug(database: Sql, slug: string): Promise<AddressedDeployment> {
   const [deployment] = await database.query<AddressedDeployment>(
     `SELECT id, workspace_id AS "workspaceId", is_asleep AS "isAsleep",
-       last_used_at > now() - interval '1 minute' AND EXISTS (SELECT FROM deployment_replicas
-         WHERE revision_id = active_revision_id AND failures = 0) AS "isStarting"
+       EXISTS (SELECT FROM deployment_replicas WHERE revision_id = active_revision_id AND failures = 0
+         AND (last_used_at > now() - interval '1 minute' OR lease_until > clock_timestamp())) AS "isStarting"
      FROM deployments WHERE slug = $1 AND deletion_requested_at IS NULL`,
     [slug],
   );

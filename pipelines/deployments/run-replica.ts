@@ -9,7 +9,8 @@
  *      address; then drain and release it. If it cannot be stopped, it stays claimed and is stopped again after a delay, so
  *      that its deployment is not deleted before.
  *   5. When the host shuts down or has lost the lease, leave a replica that outlives its host to the host that takes it
- *      over (`StartedReplica.detach`). Drain any other at a shutdown, and end it at once if the lease was lost.
+ *      over (`StartedReplica.detach`). Drain any other at a shutdown, as in step 4 if another host takes over, and end it
+ *      at once if the lease was lost.
  */
 import type { Config } from '../../infra/config/settings.ts';
 import { formatWithRemedy, isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
@@ -45,8 +46,12 @@ export interface ReplicaDeps {
   >;
 }
 
-/** How a replica is stopped: `unwanted` drains after the switch, `shutdown` drains at once or detaches, `lost` does not drain. */
-export type StopReason = 'unwanted' | 'shutdown' | 'lost';
+/**
+ * How a replica is stopped. One that does not outlive its host drains after the switch if it is `unwanted`, and at a
+ * `handover`: until then it creates runs for proxies that have its address, and no run that only the next host could execute.
+ * At a `shutdown` without another host it drains at once, and does not drain if it is `lost`.
+ */
+export type StopReason = 'unwanted' | 'handover' | 'shutdown' | 'lost';
 
 /** A replica that this host runs. */
 export interface RunningReplica {
@@ -89,7 +94,7 @@ export function runReplica(deps: ReplicaDeps, claim: ClaimedReplica): RunningRep
 interface Stopping {
   readonly starting: AbortSignal;
   readonly stopped: AbortSignal;
-  /** Aborted by `shutdown` and `lost`, after which the replica is the concern of another host. */
+  /** Aborted by all reasons but `unwanted`, after which the replica is the concern of another host. */
   readonly leaving: AbortSignal;
   readonly getStopReason: () => StopReason | undefined;
 }
@@ -126,7 +131,7 @@ async function run(deps: ReplicaDeps, claim: ClaimedReplica, stopping: Stopping)
   }
   const reason = stopping.getStopReason();
   if (reason !== undefined) {
-    if (replica && reason === 'unwanted') {
+    if (replica && (reason === 'unwanted' || (reason === 'handover' && !replica.detach))) {
       await recordStopping(database, claim).catch((err: unknown) =>
         logger.warn({ err, ...fields }, 'replica may still be found while it stops'),
       );
@@ -183,7 +188,7 @@ async function stopOrLeave(
     try {
       // A shutdown or a lost lease may follow while the replica drains.
       const reason = getStopReason();
-      if (reason === 'lost' || (reason === 'shutdown' && replica?.detach)) await leave(replica);
+      if (reason === 'lost' || (reason !== 'unwanted' && replica?.detach)) await leave(replica);
       else await replica?.stop(config.drainTimeoutMs);
       return;
     } catch (err) {

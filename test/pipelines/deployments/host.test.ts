@@ -185,6 +185,29 @@ it('a host that stops keeps its leases until its replicas have drained', async (
   await until('the other host to run it', () => under.running('draining')[0]?.host === 'two');
 });
 
+it('requests wait for the next host while a replica drains because its host stops', async () => {
+  const one = await under.addHost('one');
+  const { slug, latestRevisionId } = await under.create('handed over');
+  await under.awaitStatus(latestRevisionId, 'DEPLOYED');
+  await under.database.execute(`UPDATE deployments SET last_used_at = now() - interval '1 hour'`);
+  const draining = deferred();
+  recording.drained = draining.promise;
+  await under.addHost('two');
+  const stopped = one.stop();
+  await until('it to drain', () => started[0]?.drainedMs !== undefined);
+  let reads = 0;
+  const query: typeof under.database.query = (...parameters) => {
+    reads += 1;
+    return under.database.query(...parameters);
+  };
+  const found = createReplicaFinder(Object.assign(Object.create(under.database), { query })).find(slug);
+  found.catch(() => undefined);
+  // Without an address, it reads the deployment, and then the addresses again.
+  await until('it to wait', () => reads > 2).finally(draining.resolve);
+  expect((await found).url).toContain('two.example');
+  await stopped;
+});
+
 it('deletes a deployment after its replica has drained', async () => {
   await under.addHost('one');
   const { id, slug, latestRevisionId, tracingProjectId } = await under.create('deleted', {
