@@ -120,8 +120,10 @@ export function checkRepositoryUrl(url: string | null | undefined): URL {
   const parsed = new URL(text);
   if (!['https:', 'http:', 'ssh:'].includes(parsed.protocol))
     throw createError(field, `the scheme ${parsed.protocol} is not allowed; use https, http or ssh`);
-  // Hosts of URLs with the scheme ssh may contain any character; git passes the host to a shell.
-  if (!/^(?:[a-z0-9_][\w.-]*|\[[\da-f:.]+\])$/i.test(parsed.hostname)) throw createError(field, 'it has no valid host');
+  // Hosts of URLs with the scheme ssh may contain any character; git passes the host to a shell. Versions of curl before 7.82
+  // remove a dot at the end, and then look the host up again, so that its address would be another than the checked one.
+  if (!/^(?:[a-z0-9_](?:[\w.-]*[\w-])?|\[[\da-f:.]+\])$/i.test(parsed.hostname))
+    throw createError(field, 'it has no valid host');
   if (parsed.username.startsWith('-') || parsed.pathname.length < 2) throw createError(field, 'it has no valid path');
   if (parsed.password !== '' || (parsed.username !== '' && parsed.protocol !== 'ssh:'))
     throw createError(field, 'it must not contain credentials; put a token into the secret GIT_TOKEN');

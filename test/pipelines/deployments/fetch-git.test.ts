@@ -119,6 +119,8 @@ it.each([
   '/srv/repo',
   'https://example.com',
   'https://exa mple.com/repo',
+  'https://example.com./repo',
+  'git@example.com.:repo',
   '',
 ])('refuses the URL %j', (bad) => {
   expect(() => checkRepositoryUrl(bad)).toThrowError(expect.objectContaining({ code: 'DEPLOYMENT_INVALID' }));
