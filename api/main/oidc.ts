@@ -11,6 +11,7 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 import { buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { buildPendingCookie, buildSessionCookie, pendingCookieName, readCookie } from '../server/session-cookie.ts';
+import { limitSignIn } from './sign-in.ts';
 
 /** Context to which the cookie is sealed. */
 const cookieRow = 'oidc sign-in';
@@ -54,7 +55,9 @@ const finishOidcSignIn = defineOperation({
     if (services.oidc === undefined) throw runlakeError('OIDC_NOT_CONFIGURED');
     const forgotten = buildPendingCookie(undefined, request, config);
     try {
-      const token = await signInMember(services, services.oidc, request);
+      const { oidc } = services;
+      // A client can repeat the request with any code, and each code is sent to the provider, which may block Runlake.
+      const token = await limitSignIn(services, request.ip, () => signInMember(services, oidc, request));
       return redirect('/', [forgotten, buildSessionCookie(token, request, config)]);
     } catch (error) {
       return redirectToReason(error, request, [forgotten]);

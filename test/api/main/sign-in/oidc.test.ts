@@ -177,6 +177,19 @@ describe('a sign-in fails', () => {
     expect((await comeBack(back, cookie)).headers.location).toBe('/signin?error=OAUTH_PROVIDER_REFUSED');
   });
 
+  it('after too many failures of an address, without a request to the provider', async () => {
+    const { url, cookie } = await start();
+    const back = await provider.visit(url);
+    const attempt = async (remoteAddress: string) => {
+      const sent = { url: back.pathname + back.search, headers: { cookie }, remoteAddress };
+      return (await api.server.inject(sent)).headers.location;
+    };
+    expect(await attempt('192.0.2.4')).toBe('/');
+    for (let i = 0; i < 20; i++) expect(await attempt('192.0.2.4')).toBe('/signin?error=OAUTH_PROVIDER_REFUSED');
+    expect(await attempt('192.0.2.4')).toBe('/signin?error=SIGN_IN_LIMITED');
+    expect(await attempt('192.0.2.5')).toBe('/signin?error=OAUTH_PROVIDER_REFUSED');
+  });
+
   it('while the provider is down', async () => {
     const down = await startApi({ config: configure('http://127.0.0.1:9') });
     const answer = await down.server.inject('/api/v1/session/oidc');
