@@ -3,6 +3,7 @@ import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
+import { nilUuid } from '../ingest/run-event/run-event.ts';
 import type { Authenticator } from './authenticate.ts';
 import { type Caller, requirePermission } from './caller.ts';
 import { enforceLimit } from './enforce-limit.ts';
@@ -64,7 +65,7 @@ const countKeysSql = `SELECT count(*) AS count FROM api_keys AS k WHERE k.organi
  * Creates an API key and returns it; it is not shown again. The key never exceeds the caller's workspaces, permissions
  * and expiry.
  *
- * @throws FORBIDDEN, WORKSPACE_FORBIDDEN, BAD_REQUEST, LIMIT_REACHED.
+ * @throws FORBIDDEN, WORKSPACE_FORBIDDEN, BAD_REQUEST, LIMIT_REACHED, API_KEY_INVALID, SESSION_INVALID.
  */
 export async function createKey(
   database: Database,
@@ -107,9 +108,24 @@ export async function createKey(
       what: 'API keys',
       hint: 'Revoke those that are not needed',
     });
+    await requireValidKey(tx, caller);
     const [record] = await tx.query<KeyRecord>(`SELECT ${keyColumns} FROM ${keyTables} WHERE k.id = $1`, [id]);
     return { ...record!, key };
   });
+}
+
+/**
+ * Checks that the key of the caller is not revoked. Another process may have done that some seconds ago, for example
+ * because its user has a lower role now; a key that is created after that would keep the former permissions. A revocation
+ * that follows waits for the transaction.
+ *
+ * @throws API_KEY_INVALID, SESSION_INVALID
+ */
+async function requireValidKey(tx: Sql, { keyId, session }: Caller): Promise<void> {
+  // The operator on the command line has no key.
+  if (keyId === nilUuid) return;
+  const valid = await tx.query('SELECT FROM api_keys WHERE id = $1 AND revoked_at IS NULL FOR SHARE', [keyId]);
+  if (valid.length === 0) throw runlakeError(session === undefined ? 'API_KEY_INVALID' : 'SESSION_INVALID');
 }
 
 /** Returns the workspaces that the new key is valid for; null means the whole organisation. */

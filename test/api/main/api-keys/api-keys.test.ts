@@ -132,6 +132,15 @@ describe('a key cannot grant more than it has', () => {
     expect((await ask(key, 'POST', '/api-key', { expires_at: sooner })).status).toBe(200);
   });
 
+  it('a key that another process has just revoked creates no keys', async () => {
+    const key = await addKey({ ...owner(), permissions: ['*'] });
+    expect((await ask(key, 'POST', '/orgs/current/service-keys', {})).status).toBe(200);
+    // This process still has the key in its cache.
+    await api.database.execute(`UPDATE api_keys SET revoked_at = now() WHERE hash = sha256($1::bytea)`, [key]);
+    const { status, body } = await ask(key, 'POST', '/orgs/current/service-keys', {});
+    expect([status, body.code]).toEqual([401, 'API_KEY_INVALID']);
+  });
+
   it('a read-only key creates no keys', async () => {
     const { body } = await ask(acme.adminKey, 'POST', '/api-key', { read_only: true });
     expect((await ask(body.key, 'GET', '/sessions')).status).toBe(200);
