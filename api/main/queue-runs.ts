@@ -17,6 +17,7 @@ import {
 import {
   isStoredRun,
   listStoredQueueRuns,
+  readQueuePage,
   readQueueRuns,
   requireThreads,
 } from '../../pipelines/queues/read-queue-runs.ts';
@@ -32,7 +33,8 @@ import { createRunExtras } from './run-extras.ts';
 
 /** Operations on the runs of annotation queues. */
 
-const maxRunsPerRequest = 1_000;
+/** The stock SDKs send all runs in one request. */
+const maxRunsPerRequest = 10_000;
 
 const QueueRunParams = Type.Object({ ...QueueParams.properties, queue_run_id: Uuid() });
 
@@ -133,6 +135,7 @@ export const addQueueRuns = defineOperation({
   path: '/annotation-queues/:queue_id/runs',
   summary: 'Add runs to an annotation queue',
   description: 'All or none. Runs that are in the queue stay as they are.',
+  maxBodyBytes: 200 * maxRunsPerRequest,
   schema: {
     params: QueueParams,
     query: ExtendQuery,
@@ -152,6 +155,8 @@ export const addQueueRunsByKey = defineOperation({
   path: '/annotation-queues/:queue_id/runs/by-key',
   summary: 'Add runs to an annotation queue by their keys',
   description: 'All or none. `session_id` and `start_time` are accepted; Runlake needs only the ids of the runs.',
+  // The SDKs send about 160 characters for a run.
+  maxBodyBytes: 400 * maxRunsPerRequest,
   schema: {
     params: QueueParams,
     query: ExtendQuery,
@@ -198,10 +203,9 @@ export const listQueueRuns = defineOperation({
     const listed = await listStoredQueueRuns(services, caller, params.queue_id, wanted);
     const deps = { ...services, extras: createRunExtras(services, request) };
     const page = listed.slice(query.offset, query.offset + query.limit);
-    const runs = await readQueueRuns(deps, caller.workspaceId, page);
     return new RawResponse({
       headers: { 'x-pagination-total': String(listed.length) },
-      body: Buffer.from(`[${runs.join(',')}]`),
+      body: await readQueuePage(deps, caller.workspaceId, page),
     });
   },
 });
@@ -223,7 +227,8 @@ export const getQueueRun = defineOperation({
     const listed = await listStoredQueueRuns(services, caller, params.queue_id, ['needs_my_review']);
     const index = Number(params.index);
     const deps = { ...services, extras: createRunExtras(services, request) };
-    const [run] = await readQueueRuns(deps, caller.workspaceId, listed.slice(index, index + 1));
+    const runs = readQueueRuns(deps, caller.workspaceId, listed.slice(index, index + 1));
+    const { value: [run] = [] } = await runs.next();
     if (run === undefined) throw runlakeError('NOT_FOUND', { what: 'Run of the queue' });
     return new RawResponse({ body: Buffer.from(run) });
   },

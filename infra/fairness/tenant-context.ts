@@ -1,4 +1,4 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 
 /**
  * The organisation for which the current work is done. The context follows the work through promises, timers and
@@ -77,6 +77,31 @@ export function runWithMemory<Result>(reserve: ReserveMemory, work: () => Result
  */
 export function reserveMemory(heapBytes: number, bufferBytes = 0): void {
   memoryStorage.getStore()?.(heapBytes, bufferBytes);
+}
+
+/** Runs work that reserves memory for one of several chunks. */
+export type RunInChunk = <Result>(work: () => Result) => Result;
+
+/**
+ * For chunks that are in memory one after the other, also after the handler of the current request has ended: the request
+ * reserves as much as the chunk that needs most, and not their sum.
+ */
+export function createChunkMemory(): RunInChunk {
+  const reserve = AsyncResource.bind(reserveMemory);
+  const reserved = { heapBytes: 0, bufferBytes: 0 };
+  return (work) => {
+    const needed = { heapBytes: 0, bufferBytes: 0 };
+    return runWithMemory((heapBytes, bufferBytes = 0) => {
+      needed.heapBytes += heapBytes;
+      needed.bufferBytes += bufferBytes;
+      const missingHeap = Math.max(0, needed.heapBytes - reserved.heapBytes);
+      const missingBuffer = Math.max(0, needed.bufferBytes - reserved.bufferBytes);
+      if (missingHeap + missingBuffer === 0) return;
+      reserve(missingHeap, missingBuffer);
+      reserved.heapBytes += missingHeap;
+      reserved.bufferBytes += missingBuffer;
+    }, work);
+  };
 }
 
 /** Size of stored texts for which a request does not reserve memory. */

@@ -1,7 +1,7 @@
 /** Exports the completed runs of a queue as CSV. */
 import type { Readable } from 'node:stream';
 import { formatCsv } from '../../infra/csv/format-csv.ts';
-import { readForTenant } from '../../infra/fairness/tenant-context.ts';
+import { createChunkMemory, readForTenant } from '../../infra/fairness/tenant-context.ts';
 import { readMembers } from '../datasets/files/download-dataset.ts';
 import { readAllFeedback } from '../feedback/list-feedback.ts';
 import type { ReadDeps } from '../runs/locate-run.ts';
@@ -28,23 +28,28 @@ export function exportQueueRuns(
   items: readonly StoredQueueRun[],
   withReviewers: boolean,
 ): Readable {
+  const runInChunk = createChunkMemory();
   async function* generateRows(): AsyncGenerator<(string | undefined)[]> {
     for (let at = 0; at < items.length; at += runBatchSize) {
       const batch = items.slice(at, at + runBatchSize);
-      const feedback = withReviewers ? await readFeedbackByRun(deps, tenantId, batch) : undefined;
-      for (const json of await readQueueRuns(deps, tenantId, batch)) {
-        const run = JSON.parse(json) as Json;
-        // Use the text of each JSON value, because numbers may have more digits than JavaScript can represent.
-        const texts = readMembers(json);
-        const cells = [...runColumns, ...queueColumns].map((column) => (run[column] == null ? '' : texts.get(column)));
-        yield feedback
-          ? [...cells, texts.get('completed_by'), JSON.stringify(feedback.get(String(run.id)) ?? [])]
-          : [...cells, run.feedback_stats == null ? '' : texts.get('feedback_stats')];
+      const feedback = withReviewers ? await runInChunk(() => readFeedbackByRun(deps, tenantId, batch)) : undefined;
+      for await (const runs of readQueueRuns(deps, tenantId, batch, runInChunk)) {
+        for (const json of runs) yield formatRun(json, feedback);
       }
     }
   }
   const more = withReviewers ? ['completed_by', 'feedback'] : ['feedback_stats'];
   return formatCsv([...runColumns, ...queueColumns, ...more], readForTenant(generateRows()));
+}
+
+function formatRun(json: string, feedback: ReadonlyMap<string, readonly Json[]> | undefined): (string | undefined)[] {
+  const run = JSON.parse(json) as Json;
+  // Use the text of each JSON value, because numbers may have more digits than JavaScript can represent.
+  const texts = readMembers(json);
+  const cells = [...runColumns, ...queueColumns].map((column) => (run[column] == null ? '' : texts.get(column)));
+  return feedback
+    ? [...cells, texts.get('completed_by'), JSON.stringify(feedback.get(String(run.id)) ?? [])]
+    : [...cells, run.feedback_stats == null ? '' : texts.get('feedback_stats')];
 }
 
 /** All feedback of some runs by run, newest first, with the names of the users. */

@@ -1,7 +1,9 @@
+import { Readable } from 'node:stream';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { findAccepted } from '../../infra/event-log/find-accepted.ts';
+import { type RunInChunk, readForTenant } from '../../infra/fairness/tenant-context.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { AcceptSingleDeps } from '../ingest/accept/accept-single.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
@@ -12,7 +14,7 @@ import {
   readLiveProjectIds,
   requireProjects,
 } from '../runs/locate-run.ts';
-import { readEachRun } from '../runs/query-runs.ts';
+import { readRunsInChunks } from '../runs/query-runs.ts';
 import { selectFields } from '../runs/run-select.ts';
 import { findStoredThreads, type ThreadKey } from '../runs/threads.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
@@ -150,23 +152,51 @@ export async function requireThreads(
 }
 
 /**
- * Reads runs of a queue as a list of JSON objects: the run, with the fields of {@link QueueRun}.
+ * Reads runs of a queue as JSON objects: the run, with the fields of {@link QueueRun}. Large runs are read in several chunks.
  *
- * @throws BAD_REQUEST if the runs are too large for one response; errors of the stores.
+ * @throws errors of `readRunsInChunks`.
  */
-export async function readQueueRuns(
+export async function* readQueueRuns(
   deps: ReadDeps,
   tenantId: string,
   listed: readonly StoredQueueRun[],
-): Promise<string[]> {
-  const runIds = listed.map((run) => run.run_id);
-  if (runIds.length === 0) return [];
-  const query = { tenantId, runIds, filter: {}, selected: selectFields(undefined), order: 'asc' } as const;
-  const runs = new Map((await readEachRun(deps, query)).map(({ row, json }) => [row.key.runId, json]));
-  return listed.flatMap((item) => {
-    const json = runs.get(item.run_id);
-    return json === undefined ? [] : [`${json.slice(0, -1)},${JSON.stringify(pickQueueFields(item)).slice(1)}`];
-  });
+  runInChunk?: RunInChunk,
+): AsyncGenerator<string[]> {
+  const items = new Map(listed.map((item) => [item.run_id, item]));
+  const query = { tenantId, runIds: [...items.keys()], selected: selectFields(undefined) };
+  for await (const runs of readRunsInChunks(deps, query, runInChunk)) {
+    yield runs.map(
+      ([runId, json]) => `${json.slice(0, -1)},${JSON.stringify(pickQueueFields(items.get(runId)!)).slice(1)}`,
+    );
+  }
+}
+
+/**
+ * Reads a page of runs of a queue as a JSON array. A page of large runs is read and sent in chunks. A page is never cut
+ * short because of its size, because clients take a page that is shorter than the limit as the last one.
+ *
+ * @throws errors of {@link readQueueRuns}.
+ */
+export async function readQueuePage(
+  deps: ReadDeps,
+  tenantId: string,
+  listed: readonly StoredQueueRun[],
+): Promise<Readable> {
+  const chunks = readQueueRuns(deps, tenantId, listed);
+  // After the first chunk, an error can only cut the response off.
+  const first = await chunks.next();
+  async function* generateList() {
+    let separator = '[';
+    for (let chunk = first; !chunk.done; chunk = await chunks.next()) {
+      // All runs of a chunk may have been deleted since they were found.
+      for (const run of chunk.value) {
+        yield separator + run;
+        separator = ',';
+      }
+    }
+    yield separator === '[' ? '[]' : ']';
+  }
+  return Readable.from(readForTenant(generateList()));
 }
 
 function pickQueueFields(item: StoredQueueRun): Omit<QueueRun, 'run_id'> {

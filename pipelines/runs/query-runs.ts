@@ -1,6 +1,12 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { reserveTexts, runWithMemory } from '../../infra/fairness/tenant-context.ts';
+import {
+  createChunkMemory,
+  type RunInChunk,
+  reserveTexts,
+  runWithMemory,
+} from '../../infra/fairness/tenant-context.ts';
+import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { findRequiredId } from './filter/run-filter.ts';
 import { findPage } from './find-page.ts';
 import type { FoundRun, PageRequest } from './key-query.ts';
@@ -166,6 +172,45 @@ export async function readEachRun(
     }
     if (last === undefined) return runs;
     request = { ...request, after: last };
+  }
+}
+
+/** Maximum stored size of the runs that {@link readRunsInChunks} has in memory. */
+const maxChunkBytes = 16 * 1024 * 1024;
+
+/**
+ * Reads runs with their JSON texts, in the order of `runIds`. If they are large, reads them in several chunks, each as the
+ * caller asks for it. Reserves as much memory as the largest chunk needs, before the first.
+ *
+ * @throws OVERLOADED if there is no memory for the largest chunk; errors of the stores.
+ */
+export async function* readRunsInChunks(
+  deps: ReadDeps,
+  { tenantId, runIds, selected }: Pick<RunQuery, 'tenantId' | 'selected'> & { readonly runIds: readonly string[] },
+  runInChunk: RunInChunk = createChunkMemory(),
+): AsyncGenerator<(readonly [runId: string, json: string])[]> {
+  const query = { tenantId, runIds, filter: {}, order: 'asc', limitRows: runIds.length, selected } as const;
+  const found = new Map(
+    (await findPage(deps.clickhouse, await buildPageRequest(deps, query))).map((run) => [run.runId, run]),
+  );
+  const chunks = splitIntoChunks(
+    runIds.flatMap((runId) => found.get(runId) ?? []),
+    maxChunkBytes,
+  );
+  const largestBytes = Math.max(0, ...chunks.map((chunk) => chunk.reduce((sum, { bytes }) => sum + bytes, 0)));
+  for (const chunk of chunks) {
+    const { rows, related } = await runInChunk(() => {
+      reserveTexts(largestBytes);
+      return readRuns(deps, tenantId, chunk, selected);
+    });
+    const rowsById = new Map(rows.map((row) => [row.key.runId, row]));
+    yield chunk.flatMap(({ runId }) => {
+      const row = rowsById.get(runId);
+      if (row === undefined) return [];
+      const json = new JsonChunks();
+      writeRun(json, row, selected, related);
+      return [[runId, json.toBuffer().toString('utf8')] as const];
+    });
   }
 }
 

@@ -142,10 +142,31 @@ describe('while there is no memory for it', () => {
     }
   });
 
-  async function takeMemory(work: () => Promise<void>): Promise<void> {
+  it('exports many runs of a queue, of which only a part is in memory', async () => {
+    const runIds = Array.from({ length: 80 }, () => randomUUID());
+    for (const id of runIds) {
+      const run = { id, name: 'run', run_type: 'chain', inputs: { text: 'x'.repeat(300_000) }, session_id: projectId };
+      expect(await ask('POST', '/runs', { ...run, start_time: new Date().toISOString() })).toBe(202);
+    }
+    await api.settled();
+    const { id } = (await api.ask(key, 'POST', '/annotation-queues', { name: name() })).body as { id: string };
+    const added = (await api.ask(key, 'POST', `/annotation-queues/${id}/runs`, runIds)).body as { id: string }[];
+    for (const run of added)
+      expect(await ask('POST', `/annotation-queues/status/${run.id}`, { status: 'completed' })).toBe(200);
+    // Each batch of 20 runs needs 12 MB.
+    await takeMemory(async () => {
+      const answer = await api.server.inject({
+        ...{ method: 'POST', url: `/annotation-queues/${id}/export`, payload: {} },
+        headers: { 'x-api-key': key },
+      });
+      expect(answer.body.split('\r\n')).toHaveLength(82);
+    }, 30_000_000);
+  });
+
+  async function takeMemory(work: () => Promise<void>, leftBytes = smallBytes): Promise<void> {
     const share = getBodyBudget(api.services.config).open(organizationId, () => undefined);
     try {
-      share.take(api.services.config.maxCollectingBytes - smallBytes);
+      share.take(api.services.config.maxCollectingBytes - leftBytes);
       await work();
     } finally {
       share.close();

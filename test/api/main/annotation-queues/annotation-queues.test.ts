@@ -151,6 +151,30 @@ describe('runs of a queue', () => {
     expect((await ask('GET', `/annotation-queues/${runs[0]!.id}/queues`)).body).toMatchObject([{ id, total_runs: 2 }]);
   });
 
+  it('are added by the stock SDK in one request, as many as the queue holds', { timeout: 60_000 }, async () => {
+    const session_id = (await ask('POST', '/sessions', { name: 'many' })).body.id as string;
+    const start_time = new Date().toISOString();
+    const ids = Array.from({ length: 10_000 }, () => randomUUID());
+    for (let at = 0; at < ids.length; at += 5_000) {
+      const post = ids.slice(at, at + 5_000).map((id) => ({
+        ...{ id, trace_id: id, dotted_order: `${start_time.replace(/[-:.]/g, '').replace('Z', '000Z')}${id}` },
+        ...{ name: 'run', run_type: 'chain', session_id, start_time },
+      }));
+      expect((await ask('POST', '/runs/batch', { post })).status).toBe(202);
+    }
+    await api.settled();
+    const { id } = await client.createAnnotationQueue({ name: 'many' });
+    await client.addRunsToAnnotationQueue(id, ids);
+    expect(await client.getSizeFromAnnotationQueue(id)).toEqual({ size: 10_000 });
+    // Python formats times with an offset.
+    const startTime = start_time.replace('Z', '000+00:00');
+    await client.addRunsToAnnotationQueue(
+      id,
+      ids.map((runId) => ({ runId, sessionId: session_id, startTime })),
+    );
+    expect(await client.getSizeFromAnnotationQueue(id)).toEqual({ size: 10_000 });
+  });
+
   it('that were deleted are left out', async () => {
     const { url } = await addQueue(2);
     const [gone] = await addRuns(1, 'to delete');

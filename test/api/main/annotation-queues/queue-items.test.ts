@@ -341,6 +341,25 @@ describe('export', () => {
     expect(archived.body).toEqual({ size: 0 });
   });
 
+  it('contains large runs too, as the list of the stock SDK does', { timeout: 60_000 }, async () => {
+    const queueId = await addQueue();
+    const runIds = Array.from({ length: 5 }, () => randomUUID());
+    const start_time = new Date().toISOString();
+    for (const [n, id] of runIds.entries()) {
+      const run = { id, name: `run ${n}`, run_type: 'chain', session_name: 'large', start_time };
+      expect((await ask('POST', '/runs', { ...run, inputs: { text: 'x'.repeat(14 * 1024 ** 2) } })).status).toBe(202);
+    }
+    await api.settled();
+    await client.addRunsToAnnotationQueue(queueId, runIds);
+    const listed = [];
+    for await (const run of client.listRunsFromAnnotationQueue(queueId)) listed.push(run);
+    expect(listed.map(({ id }) => id)).toEqual(runIds);
+    for (const { queue_run_id } of listed as unknown as { queue_run_id: string }[])
+      await ask('POST', `/annotation-queues/status/${queue_run_id}`, { status: 'completed' });
+    const rows = (await exportCsv(queueId)).rows();
+    expect(rows.map(({ id, inputs }) => [id, inputs?.length])).toEqual(runIds.map((id) => [id, 14 * 1024 ** 2 + 11]));
+  });
+
   it('needs the queue and the permissions for what it contains', async () => {
     const queueId = await addQueue();
     const permissions = ['annotation-queues:read', 'runs:read'];
