@@ -26,6 +26,8 @@ export const comparisonFields = {
   modified_at: Timestamp(),
 };
 
+const maxExperiments = 100;
+
 /** Fields that lists of comparative experiments add to {@link comparisonFields}. */
 export const comparisonResults = {
   experiments_info: Type.Array(Type.Object({ id: Uuid(), name: Type.String() })),
@@ -59,9 +61,10 @@ export const createComparison = defineOperation({
   schema: {
     body: Type.Object({
       id: optional(Uuid()),
-      experiment_ids: Type.Array(Uuid(), { minItems: 1, maxItems: 100 }),
+      experiment_ids: Type.Array(Uuid(), { minItems: 1, maxItems: maxExperiments }),
       reference_dataset_id: optional(Uuid({ description: 'Default: the dataset of the experiments.' })),
-      name: optional(Text({ maxLength: maxNameLength })),
+      // The stock SDKs join the names of the experiments.
+      name: optional(Text({ maxLength: maxExperiments * (maxNameLength + 10) })),
       description: optional(Text({ maxLength: 100_000 })),
       extra: optional(JsonObject()),
       created_at: optional(Timestamp()),

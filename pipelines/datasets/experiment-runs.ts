@@ -1,12 +1,13 @@
 import { Readable } from 'node:stream';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { createChunkMemory } from '../../infra/fairness/tenant-context.ts';
 import type { PageRequest } from '../../infra/postgres/list-page.ts';
 import { readAverageScores } from '../feedback/feedback-stats.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
 import type { RunCondition } from '../runs/filter/sql-terms.ts';
 import type { ReadDeps } from '../runs/locate-run.ts';
-import { readAllRuns, readEachRun, v2Envelope } from '../runs/query-runs.ts';
+import { readAllRuns, readEachRun, tryReadEachRun, v2Envelope } from '../runs/query-runs.ts';
 import { selectFields, selectV2Fields } from '../runs/run-select.ts';
 import { buildMatchingRuns } from '../runs/stats/matching-runs.ts';
 import type { Selection } from '../runs/write-runs.ts';
@@ -53,7 +54,7 @@ interface ExampleSelection {
  * name the example in the runs below.
  *
  * @throws NOT_FOUND for an unknown dataset, or for a project that is not an experiment on it; BAD_REQUEST if the runs
- *   of the page are too large, or if several experiments are to be sorted; errors of the stores.
+ *   of one example are too large, or if several experiments are to be sorted; errors of the stores.
  */
 export async function readExamplesWithRuns(
   deps: ReadDeps,
@@ -101,8 +102,9 @@ async function readPage(
     sort === undefined
       ? ({ ...page, order: 'recent' } as const)
       : await findSortedPage(deps, tenantId, { ...page, projectIds: experimentIds }, sort);
+  const runInChunk = createChunkMemory();
   return readExamples(deps.database, tenantId, { ...listed, fields }, links, (exampleIds) =>
-    readRunsByExample(deps, { tenantId, projectIds: experimentIds, exampleIds }, selected),
+    runInChunk(() => readRunsByExample(deps, { tenantId, projectIds: experimentIds, exampleIds }, selected)),
   );
 }
 
@@ -228,15 +230,23 @@ interface ExampleRunsScope {
   readonly exampleIds: readonly string[];
 }
 
-/** Returns the JSON text `,"runs":[…]` for each example, by example id. */
+/**
+ * Returns the JSON text `,"runs":[…]` for each example, by example id; undefined if the runs of several examples are too
+ * large together.
+ *
+ * @throws BAD_REQUEST if the runs of one example are too large; errors of the stores.
+ */
 async function readRunsByExample(
   deps: ReadDeps,
   { tenantId, projectIds, exampleIds }: ExampleRunsScope,
   selected: Selection,
-): Promise<ReadonlyMap<string, string>> {
+): Promise<ReadonlyMap<string, string> | undefined> {
   const filter = { isRoot: true, referenceExampleIds: exampleIds };
+  const query = { tenantId, projectIds, filter, selected, order: 'asc' } as const;
+  const read = await (exampleIds.length > 1 ? tryReadEachRun : readEachRun)(deps, query);
+  if (read === undefined) return undefined;
   const runs = new Map<string, string[]>(exampleIds.map((id) => [id, []]));
-  for (const { row, json } of await readEachRun(deps, { tenantId, projectIds, filter, selected, order: 'asc' })) {
+  for (const { row, json } of read) {
     runs.get(row.text('referenceExampleId') ?? '')?.push(json);
   }
   return new Map([...runs].map(([id, list]) => [id, `,"runs":[${list.join(',')}]`]));

@@ -155,15 +155,18 @@ export async function readContent(database: Sql, keys: readonly ExampleKey[]): P
 /** Maximum size of the content that is held in memory for one response. */
 export const maxChunkBytes = 16 * 1024 * 1024;
 
-/** Additional JSON members for each example, by example id; see `formatExample`. */
-export type ExtraMembersReader = (exampleIds: readonly string[]) => Promise<ReadonlyMap<string, string>>;
+/**
+ * Reads additional JSON members for each example, by example id; see `formatExample`. Returns undefined if those of several
+ * examples are too large together; they are then read in parts.
+ */
+export type ExtraMembersReader = (exampleIds: readonly string[]) => Promise<ReadonlyMap<string, string> | undefined>;
 
 /**
  * Reads a page of examples as a JSON array. A page with large examples is read and sent in chunks. A page is never cut
  * short because of its size, because clients take a page that is shorter than the limit as the last one.
  *
  * @throws BAD_REQUEST if neither a dataset nor ids are given; NOT_FOUND for an unknown dataset or tag; OVERLOADED if there
- *   is no memory for the page; errors of {@link runSearch}.
+ *   is no memory for the page; errors of {@link runSearch} and of `readExtraMembers`.
  */
 export async function readExamples(
   database: Database,
@@ -173,24 +176,31 @@ export async function readExamples(
   readExtraMembers?: ExtraMembersReader,
 ): Promise<Buffer | Readable> {
   const keys = await findExampleKeys(database, workspaceId, query);
-  const chunks = splitIntoChunks(keys, maxChunkBytes);
-  reserveTexts(Math.max(0, ...chunks.map(sumBytes)));
-  const readChunk = async (chunk: readonly ExampleKey[]) => {
-    const rows = await readContent(database, chunk);
-    const more = await readExtraMembers?.(rows.map(({ id }) => id));
-    return runInTimeSlices(
-      formatRows(rows, (row) => formatExample(workspaceId, row, query.fields, links, more?.get(row.id))),
-    );
+  const pending = splitIntoChunks(keys, maxChunkBytes);
+  reserveTexts(Math.max(0, ...pending.map(sumBytes)));
+  /** Returns an empty text if no chunk is left. */
+  const readNext = async (): Promise<string> => {
+    for (let chunk = pending.shift(); chunk !== undefined; chunk = pending.shift()) {
+      const rows = await readContent(database, chunk);
+      const more = readExtraMembers && (await readExtraMembers(rows.map(({ id }) => id)));
+      if (readExtraMembers && more === undefined) {
+        const half = Math.ceil(chunk.length / 2);
+        pending.unshift(chunk.slice(0, half), chunk.slice(half));
+        continue;
+      }
+      const text = await runInTimeSlices(
+        formatRows(rows, (row) => formatExample(workspaceId, row, query.fields, links, more?.get(row.id))),
+      );
+      // All examples of a chunk may have been deleted since they were found.
+      if (text !== '') return text;
+    }
+    return '';
   };
-  const [first, ...others] = chunks;
-  const start = first === undefined ? '' : await readChunk(first);
-  if (others.length === 0) return Buffer.from(`[${start}]`);
+  const start = await readNext();
+  if (pending.length === 0) return Buffer.from(`[${start}]`);
   async function* generateList() {
     let separator = '[';
-    for (const chunk of [undefined, ...others]) {
-      const text = chunk === undefined ? start : await readChunk(chunk);
-      // All examples of a chunk may have been deleted since they were found.
-      if (text === '') continue;
+    for (let text = start; text !== ''; text = await readNext()) {
       yield separator + text;
       separator = ',';
     }

@@ -143,21 +143,33 @@ export async function listRuns(
   return json.toBuffer();
 }
 
-/** Maximum total size of the runs that {@link readEachRun} keeps in memory. */
+/** Maximum total size of the runs that {@link tryReadEachRun} keeps in memory. */
 const maxReadBytes = 64 * 1024 * 1024;
 
+interface ReadRun {
+  readonly row: TracedRunRow;
+  readonly json: string;
+}
+
 /**
- * Reads all matching runs, each with its JSON text. Intended for the runs of one page of a queue or of examples.
+ * Reads all matching runs, each with its JSON text. Intended for the runs of one page of examples.
  *
  * @throws BAD_REQUEST if the runs are too large for one response; errors of the stores.
  */
-export async function readEachRun(
+export async function readEachRun(deps: ReadDeps, query: Omit<RunQuery, 'limitRows' | 'cursor'>): Promise<ReadRun[]> {
+  const runs = await tryReadEachRun(deps, query);
+  if (runs !== undefined) return runs;
+  throw runlakeError('BAD_REQUEST', { reason: 'The runs of this page are too large; send a smaller limit.' });
+}
+
+/** Like {@link readEachRun}, but returns undefined if the runs are too large. */
+export async function tryReadEachRun(
   deps: ReadDeps,
   query: Omit<RunQuery, 'limitRows' | 'cursor'>,
-): Promise<{ readonly row: TracedRunRow; readonly json: string }[]> {
+): Promise<ReadRun[] | undefined> {
   const { selected } = query;
   let request = await buildPageRequest(deps, { ...query, limitRows: rowsPerListRead });
-  const runs: { row: TracedRunRow; json: string }[] = [];
+  const runs: ReadRun[] = [];
   for (let bytes = 0; ; ) {
     const { found, last } = await readPage(deps, request, query);
     for (const row of found.rows) {
@@ -165,9 +177,7 @@ export async function readEachRun(
       writeRun(json, row, selected, found.related);
       const text = json.toBuffer();
       bytes += text.length;
-      if (bytes > maxReadBytes) {
-        throw runlakeError('BAD_REQUEST', { reason: 'The runs of this page are too large; send a smaller limit.' });
-      }
+      if (bytes > maxReadBytes) return undefined;
       runs.push({ row, json: text.toString('utf8') });
     }
     if (last === undefined) return runs;

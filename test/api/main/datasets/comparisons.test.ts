@@ -101,6 +101,23 @@ it('evaluateComparative of the stock SDK takes the results of two evaluations, w
   expect(nested).toEqual(Array.from({ length: 6 }, () => ['add']));
 });
 
+it('evaluateComparative of the stock SDK names a comparison after all its experiments', async () => {
+  const long = ['a', 'b'].map((letter) => `${letter.repeat(500)} ${randomUUID().slice(0, 8)}`);
+  const [example] = (await ask('GET', `/examples?dataset=${datasetId}`)).body;
+  for (const projectName of long) {
+    const { id: session_id } = await client.createProject({ projectName, referenceDatasetId: datasetId });
+    const times = { start_time: new Date().toISOString(), end_time: new Date().toISOString() };
+    const run = { name: 'run', run_type: 'chain', inputs: {}, session_id, reference_example_id: example.id, ...times };
+    expect((await ask('POST', '/runs', run)).status).toBe(202);
+  }
+  await api.settled();
+  const none = () => ({ key: 'none', scores: {} });
+  const { experimentName } = await evaluateComparative(long as [string, string], { client, evaluators: [none] });
+  expect(experimentName.slice(0, long.join(' vs. ').length)).toBe(long.join(' vs. '));
+  const { body } = await ask('GET', `/datasets/${datasetId}/comparative?name=${encodeURIComponent(experimentName)}`);
+  expect(body).toHaveLength(1);
+});
+
 describe('a comparative experiment', () => {
   it('is created with the dataset of its experiments, listed, and deleted', async () => {
     const word = randomUUID();

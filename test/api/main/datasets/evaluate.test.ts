@@ -160,6 +160,20 @@ it('pages examples of several experiments, and refuses bad input', async () => {
   expect((await readExamplesWithRuns(dataset.id, { session_ids: [other.id] })).status).toBe(404);
 });
 
+it('reads the large runs of a page in parts, because clients cannot choose its size', { timeout: 60_000 }, async () => {
+  const dataset = await addDataset();
+  const examples = (await ask('GET', `/examples?dataset=${dataset.id}`)).body as { id: string }[];
+  const { body: experiment } = await ask('POST', '/sessions', { name: randomUUID(), reference_dataset_id: dataset.id });
+  const times = { start_time: new Date().toISOString(), end_time: new Date().toISOString() };
+  const run = { name: 'run', run_type: 'chain', inputs: { text: 'x'.repeat(24_000_000) }, ...times };
+  for (const { id: reference_example_id } of examples)
+    expect((await ask('POST', '/runs', { ...run, session_id: experiment.id, reference_example_id })).status).toBe(202);
+  await api.settled();
+  const { status, examples: found } = await readExamplesWithRuns(dataset.id, { session_ids: [experiment.id] });
+  expect(status).toBe(200);
+  expect(found.map(({ id, runs }) => [id, runs.length])).toEqual(examples.map(({ id }) => [id, 1]));
+});
+
 it('lists the root run of each trace, also if runs below it name the example, as in the guide to evaluation by HTTP', async () => {
   const dataset = await addDataset();
   const examples = (await ask('GET', `/examples?dataset=${dataset.id}&order=id`)).body as { id: string }[];
