@@ -154,6 +154,8 @@ const contentFields = {
 };
 
 const exactDocuments = ['inputs', 'outputs', 'metadata'];
+/** Larger examples are sent as multipart, which is not parsed as a whole. */
+const maxJsonBytes = 16 * 1024 ** 2;
 
 const NewExampleBody = Type.Object({
   dataset_id: Uuid(),
@@ -211,6 +213,7 @@ export const createExample = defineOperation({
   unsupported: { body: ['use_legacy_message_format'], flags: ['use_legacy_message_format'] },
   errors: exampleCreateErrors,
   exactFields: exactDocuments,
+  maxBodyBytes: maxJsonBytes,
   schema: { body: NewExampleBody, response: { 200: Example }, produces: jsonMediaType },
   handler: async ({ caller, body, services, request }) => {
     const example = toNewExample(body);
@@ -234,6 +237,7 @@ export const createExamples = defineOperation({
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   errors: exampleCreateErrors,
   exactFields: exactDocuments,
+  maxBodyBytes: maxJsonBytes,
   schema: {
     body: Type.Array(NewExampleBody, { minItems: 1, maxItems: maxExamples }),
     response: { 200: Type.Array(Example) },
@@ -302,6 +306,7 @@ export const updateExample = defineOperation({
   unsupported: { body: ['overwrite'], flags: ['overwrite'] },
   errors: exampleWriteErrors,
   exactFields: exactDocuments,
+  maxBodyBytes: maxJsonBytes,
   schema: { params: ExampleParams, body: ExampleChangeBody, response: { 200: Example }, produces: jsonMediaType },
   handler: async ({ caller, params, body, services, request }) => {
     const { workspaceId } = caller;
@@ -327,6 +332,7 @@ export const updateExamples = defineOperation({
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
   errors: exampleWriteErrors,
   exactFields: exactDocuments,
+  maxBodyBytes: maxJsonBytes,
   schema: {
     body: Type.Array(Type.Interface([ExampleChangeBody], { id: Uuid() }), { minItems: 1, maxItems: maxExamples }),
     response: { 200: Type.Object({ message: Type.String(), count: Type.Integer(), as_of: Timestamp() }) },

@@ -135,6 +135,8 @@ export function registerJsonParser(
       tenantId: caller?.organizationId ?? '',
       onOpen: (share) => (request.bodyShare = share),
     });
+    // The texts of a large body are on the heap twice: as they are parsed, and as they are formatted again.
+    if (ownLimit !== undefined && body.length > config.maxJsonBodyBytes) request.bodyShare?.takePage(2 * body.length);
     const encoding = headers['content-encoding'] ?? 'identity';
     if (encoding !== 'identity')
       throw runlakeError('UNSUPPORTED_ENCODING', { encoding: encoding.slice(0, 64), accepted: 'plain' });

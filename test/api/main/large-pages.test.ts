@@ -198,6 +198,12 @@ describe('while there is no memory for it', () => {
     expect(await read()).toBe(200);
   });
 
+  it('refuses a large example as JSON, whose texts are in memory twice', async () => {
+    const create = () => ask('POST', '/examples', { dataset_id: datasetId, inputs: { text: text + text } });
+    await takeMemory(async () => expect(await create()).toBe(503), 10_000_000);
+    expect(await create()).toBe(200);
+  });
+
   it('answers a request for few fields of large runs', () =>
     takeMemory(async () => {
       expect(await ask('POST', '/runs/query', { session: [projectId], select: ['name'] })).toBe(200);

@@ -34,6 +34,22 @@ async function addDataset(count: number) {
 }
 
 describe('examples', () => {
+  it('may be large as JSON too, which the asynchronous client of Python sends', async () => {
+    const { id: dataset_id } = await client.createDataset(randomUUID());
+    const text = 'é'.repeat(4_000_000);
+    const ask = async (method: 'POST' | 'PATCH', path: string, body: object) => {
+      const answer = await api.ask(address.apiKey, method, path, body);
+      expect(answer.status).toBe(200);
+      return answer.body;
+    };
+    const [id, other] = [randomUUID(), randomUUID()];
+    expect((await ask('POST', '/examples', { id, dataset_id, inputs: { text } })).inputs).toEqual({ text });
+    await ask('POST', '/examples/bulk', [{ id: other, dataset_id, inputs: { text } }]);
+    await ask('PATCH', `/examples/${id}`, { outputs: { text } });
+    await ask('PATCH', '/examples/bulk', [{ id: other, outputs: { text } }]);
+    for (const each of [id, other]) expect((await client.readExample(each)).outputs).toEqual({ text });
+  });
+
   it('are created, read, changed, listed and deleted', async () => {
     const { id: datasetId } = await client.createDataset(randomUUID());
     const made = await client.createExample({
