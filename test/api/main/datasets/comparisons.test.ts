@@ -102,7 +102,7 @@ it('evaluateComparative of the stock SDK takes the results of two evaluations, w
 });
 
 it('evaluateComparative of the stock SDK names a comparison after all its experiments', async () => {
-  const long = ['a', 'b'].map((letter) => `${letter.repeat(500)} ${randomUUID().slice(0, 8)}`);
+  const long = ['a', 'b'].map((text) => `${text.repeat(500)} ${randomUUID().slice(0, 8)}`);
   const [example] = (await ask('GET', `/examples?dataset=${datasetId}`)).body;
   for (const projectName of long) {
     const { id: session_id } = await client.createProject({ projectName, referenceDatasetId: datasetId });
