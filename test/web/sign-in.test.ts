@@ -70,6 +70,8 @@ describe('sign-in', () => {
     const { problems } = watchPage(page);
     await signIn(page, runlake.apiKey);
     await page.getByRole('heading', { name: 'Send the first trace' }).waitFor();
+    await page.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Projects' }).click();
+    await page.waitForURL('**/projects');
     await page.getByRole('button', { name: 'Create a key for these lines' }).click();
     await page.getByText('It is shown only now').waitFor();
     const lines = await page.getByRole('region', { name: 'JavaScript lines' }).textContent();
@@ -83,6 +85,14 @@ describe('sign-in', () => {
     await sendRuns(runlake.url, key, buildAgentTrace('first', Date.now() - 5000, 0));
     await page.getByRole('tree', { name: 'Runs' }).waitFor();
     expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('triage agent');
+    // The list that was empty must not lead back to the trace.
+    const projects = page.getByRole('region', { name: 'Projects' });
+    await page.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Projects' }).click();
+    await projects.waitFor();
+    await page.goBack();
+    await page.getByRole('tree', { name: 'Runs' }).waitFor();
+    await page.getByRole('link', { name: 'Runlake', exact: true }).click();
+    await projects.waitFor();
     expect(problems).toEqual([]);
     await context.close();
   });

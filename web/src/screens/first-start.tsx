@@ -5,7 +5,7 @@ import { call } from '../api/client.ts';
 import { usePermission } from '../api/session.ts';
 import { CodeBlock } from '../components/copy-button.tsx';
 import { Heading } from '../components/heading.tsx';
-import { Permitted, Problem, QueryState } from '../components/states.tsx';
+import { LoadingState, Permitted, Problem, QueryState } from '../components/states.tsx';
 import { Tabs } from '../components/tabs.tsx';
 
 const pollMs = 2000;
@@ -25,6 +25,8 @@ function ProjectsOrFirstStart() {
     queryFn: ({ signal }) => call('get', '/api/v1/sessions', { query: { limit: 1 }, signal }),
     staleTime: 0,
   });
+  // A list that was read before the first trace arrived would lead back to that trace.
+  if (projects.data?.length === 0 && !projects.isFetchedAfterMount) return <LoadingState isPage />;
   return (
     <QueryState query={projects} isPage>
       {(found) => (found.length > 0 ? <Navigate to="/projects" replace /> : <FirstStart />)}

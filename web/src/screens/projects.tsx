@@ -14,7 +14,7 @@ import {
 import { Heading } from '../components/heading.tsx';
 import { PlainTable } from '../components/plain-table.tsx';
 import { SearchField } from '../components/search-field.tsx';
-import { EmptyState, MoreButton, PagesState, PartProblem, Permitted } from '../components/states.tsx';
+import { EmptyState, LoadingState, MoreButton, PagesState, PartProblem, Permitted } from '../components/states.tsx';
 import { Time, Value } from '../components/text.tsx';
 import { FirstStart } from './first-start.tsx';
 
@@ -74,10 +74,13 @@ function ProjectList() {
       }),
     ...offsetPages(pageSize),
     placeholderData: keepPreviousData,
+    refetchOnMount: ({ state }) => (state.data?.pages[0]?.length === 0 ? 'always' : true),
   });
   const rows = projects.data?.pages.flat() ?? [];
   const counts = useTracesByDay(rows.length > 0 && rows.length < pageSize);
-  if (projects.isSuccess && rows.length === 0 && name === '' && wanted === '') return <FirstStart />;
+  if (projects.isSuccess && rows.length === 0 && name === '' && wanted === '')
+    // A list that was read before the first trace arrived would lead back to that trace.
+    return projects.isFetchedAfterMount ? <FirstStart /> : <LoadingState isPage label="Loading projects" />;
   return (
     <>
       <header className="page-head">
