@@ -124,6 +124,35 @@ describe('destinations', () => {
 });
 
 describe('an export', () => {
+  it('has a form that is filled with the keyboard', async () => {
+    await page.goto('/exports/new');
+    const filter = page.getByLabel('Only runs that match');
+    await filter.pressSequentially('gt(, 2)');
+    for (const _ of ', 2)') await filter.press('ArrowLeft');
+    await filter.pressSequentially('latency');
+    expect(await filter.inputValue()).toBe('gt(latency, 2)');
+    const columns = page.getByLabel('Columns');
+    await columns.pressSequentially('name');
+    await columns.press('Home');
+    await columns.pressSequentially('id, ');
+    expect(await columns.inputValue()).toBe('id, name');
+    await page.getByLabel('Repeat').selectOption('schedule');
+    const interval = page.getByLabel('Interval in hours');
+    await interval.press('ControlOrMeta+a');
+    await interval.press('Delete');
+    await interval.pressSequentially('48');
+    expect(await interval.inputValue()).toBe('48');
+    await eventually(() => new URL(page.url()).searchParams.get('every')).toBe('48');
+    const from = page.getByLabel('From, UTC');
+    await from.focus();
+    await page.keyboard.type('030120260000AM');
+    expect(await from.inputValue()).toBe('2026-03-01T00:00');
+    await page.reload();
+    await eventually(() => from.inputValue()).toBe('2026-03-01T00:00');
+    expect(await filter.inputValue()).toBe('gt(latency, 2)');
+    expect(problems).toEqual([]);
+  });
+
   it('is previewed, created, watched until it is complete, and read with the snippets', async () => {
     await fillExport('lake');
     await page.getByLabel('Only runs that match').fill('eq(nam, "run 1")');

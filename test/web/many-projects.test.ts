@@ -84,7 +84,11 @@ describe('100,000 projects', () => {
     await page.getByText('No runs match').waitFor();
     await page.goBack();
     expect(await search().inputValue()).toBe('099999');
-    await search().fill('agent 1');
+    await search().fill('100000');
+    await page.getByRole('link', { name: 'agent 100000' }).waitFor();
+    await search().press('Home');
+    await search().pressSequentially('agent ');
+    expect(await search().inputValue()).toBe('agent 100000');
     await page.getByRole('link', { name: 'agent 100000' }).waitFor();
     expect(problems).toEqual([]);
   });

@@ -96,7 +96,7 @@ function Filter() {
         className="input agents-find"
         label="Id or metadata"
         placeholder="Id, or key=value of the metadata"
-        defaultValue={search.find}
+        value={search.find}
       />
       <select
         className="input"

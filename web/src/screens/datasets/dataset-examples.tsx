@@ -137,7 +137,7 @@ function ExampleFilters({
           name="text"
           label="Find in inputs and outputs"
           size={26}
-          defaultValue={text}
+          value={text}
           maxLength={1000}
         />
       </form>

@@ -7,6 +7,7 @@ import { maxLocalTime } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
+import { useAddressValue } from '../../components/use-address-value.ts';
 import { toExpression } from '../traces/filter-language.ts';
 import { ExportPreview } from './export-preview.tsx';
 import type { Destination } from './paths.ts';
@@ -62,6 +63,9 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
   const change = (changes: NewExportSearch) =>
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   const range = readRange(search);
+  const from = useAddressValue(range.from);
+  const until = useAddressValue(range.until);
+  const every = useAddressValue(search.every);
   const destination = destinations.find(({ id }) => id === search.destination) ?? (destinations[0] as Destination);
   const filter = toExpression(search.filter ?? '');
   const request = {
@@ -122,7 +126,7 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
             type="datetime-local"
             max={maxLocalTime}
             required
-            value={range.from}
+            {...from}
             onChange={({ target }) => change({ from: target.value || undefined })}
           />
         </label>
@@ -134,7 +138,7 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
               type="datetime-local"
               max={maxLocalTime}
               required
-              value={range.until}
+              {...until}
               onChange={({ target }) => change({ until: target.value || undefined })}
             />
           </label>
@@ -147,7 +151,7 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
               required
               min={1}
               max={168}
-              value={search.every}
+              {...every}
               onChange={({ target }) => change({ every: target.valueAsNumber || 1 })}
             />
           </label>
@@ -182,6 +186,8 @@ function FormatFields({
   readonly search: NewExportSearch;
   readonly onChange: (changes: NewExportSearch) => void;
 }) {
+  const filter = useAddressValue(search.filter);
+  const columns = useAddressValue(search.columns);
   return (
     <>
       <label className="field">
@@ -215,7 +221,7 @@ function FormatFields({
         Only runs that match
         <input
           className="input mono"
-          value={search.filter ?? ''}
+          {...filter}
           placeholder="All runs. Text to search, or an expression such as gt(latency, 2)"
           onChange={({ target }) => onChange({ filter: target.value || undefined })}
         />
@@ -224,7 +230,7 @@ function FormatFields({
         Columns
         <input
           className="input mono"
-          value={search.columns ?? ''}
+          {...columns}
           placeholder="All columns, or names such as id, name, total_tokens"
           onChange={({ target }) => onChange({ columns: target.value || undefined })}
         />
