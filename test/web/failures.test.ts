@@ -148,3 +148,15 @@ it('a screen that has loaded keeps its data while the API fails, and is up to da
   await failed.getByRole('button', { name: 'Try again' }).click();
   await eventually(() => failed.count()).toBe(0);
 });
+
+it('a part of the dashboard that does not load is loaded when the viewer tries again', async () => {
+  const parts = '**/assets/share-button*';
+  await page.route(parts, (route) => route.fulfill({ status: 404 }));
+  await page.goto(`/runs/${trace[0]?.id}`);
+  const again = page.getByRole('alert').getByRole('button', { name: 'Try again' });
+  await again.waitFor();
+  await page.unroute(parts);
+  await again.click();
+  await page.getByRole('tree', { name: 'Runs' }).waitFor();
+  await page.getByRole('button', { name: 'Share' }).waitFor();
+});

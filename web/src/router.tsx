@@ -9,6 +9,7 @@ import {
   Outlet,
   redirect,
 } from '@tanstack/react-router';
+import { ApiError } from './api/client.ts';
 import { watchReturns } from './api/read-time.ts';
 import { openWorkspace, sessionQuery } from './api/session.ts';
 import { EmptyState, ErrorState, LoadingState } from './components/states.tsx';
@@ -306,7 +307,10 @@ export function createAppRouter(queries: QueryClient) {
     context: { queries },
     defaultPreload: 'intent',
     defaultPendingComponent: () => <LoadingState isPage />,
-    defaultErrorComponent: ({ error, reset }) => <ErrorState isPage error={error} onRetry={reset} />,
+    // A part of the dashboard that did not load, for example after an upgrade, loads only in a new page.
+    defaultErrorComponent: ({ error, reset }) => (
+      <ErrorState isPage error={error} onRetry={error instanceof ApiError ? reset : () => window.location.reload()} />
+    ),
     scrollRestoration: true,
   });
   watchReturns(router.history);
