@@ -187,6 +187,38 @@ describe('hostile values of clients', () => {
     expect(problems).toEqual([]);
   });
 
+  it.each([3_000, 4_900])('are shown in part if they are nested %i levels deep', async (levels) => {
+    const thread_id = `deep ${levels}`;
+    const [run] = buildTrace('deep', Date.now() - 60_000, {
+      name: 'deep',
+      until: 50,
+      inputs: { deep: 'NESTED' },
+      metadata: { thread_id },
+    });
+    const [other] = buildTrace('deep', Date.now() - 50_000, {
+      name: 'other',
+      until: 50,
+      inputs: { question: 'Is the other turn shown?' },
+      metadata: { thread_id },
+    });
+    // JSON.stringify cannot format such values, either.
+    const nested = `${'[{"deep":'.repeat(levels / 2)}"the end"${'}]'.repeat(levels / 2)}`;
+    const body = JSON.stringify({ post: [run, other], patch: [] }).replace('"NESTED"', nested);
+    const headers = { 'x-api-key': signedIn.runlake.apiKey, 'content-type': 'application/json' };
+    const sent = await fetch(`${signedIn.runlake.url}/runs/batch`, { method: 'POST', headers, body });
+    expect(sent.status).toBe(202);
+    await page.goto(`/runs/${run?.id}`);
+    const input = page.getByRole('region', { name: 'Input' });
+    for (const form of ['JSON', 'Text']) await input.getByRole('button', { name: form, exact: true }).click();
+    await input.locator('pre').getByText('"deep": [').waitFor();
+    await page.goto(`/runs/${run?.id}?tab=Raw`);
+    await page.getByRole('tabpanel').getByText('the end').waitFor();
+    const [{ id }] = await askRunlake(signedIn.runlake, '/sessions?name=deep');
+    await page.goto(`/projects/${id}/threads?${new URLSearchParams({ thread: thread_id })}`);
+    await page.getByText('Is the other turn shown?').waitFor();
+    expect(problems).toEqual([]);
+  });
+
   it('can be typed to delete a deployment with such a name', async () => {
     const name = ` agent${bidi} ${'n'.repeat(490)}`;
     const deployment = { source: 'internal_source', source_config: {}, source_revision_config: {}, secrets: [] };

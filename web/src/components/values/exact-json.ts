@@ -31,6 +31,35 @@ export function parseExact(text: string): unknown {
   return JSON.parse(text, revive as (key: string, value: unknown) => unknown);
 }
 
+/** The API accepts deeper values, but browsers cannot format or show them. */
+const maxShownLevels = 1_000;
+
+/**
+ * Parses JSON that is only shown: like {@link parseExact}, but what is nested deeper than {@link maxShownLevels} levels
+ * becomes a text. The digits of values that are nested too deep for {@link parseExact} may be lost.
+ */
+export function parseToShow(text: string): unknown {
+  let value: unknown;
+  try {
+    value = parseExact(text);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    value = JSON.parse(text);
+  }
+  return cutBelow(value, maxShownLevels);
+}
+
+function cutBelow(value: unknown, levels: number): unknown {
+  if (typeof value !== 'object' || value === null || value instanceof ExactNumber) return value;
+  if (levels === 0) return `… (nested deeper than ${maxShownLevels} levels)`;
+  for (const [name, field] of Object.entries(value)) {
+    const cut = cutBelow(field, levels - 1);
+    // An assignment would not change a field named `__proto__`.
+    if (cut !== field) Object.defineProperty(value, name, { value: cut });
+  }
+  return value;
+}
+
 /** Smallest number that a JavaScript number holds with all its digits. */
 const minNormal = 2 ** -1022;
 

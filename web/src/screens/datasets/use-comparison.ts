@@ -2,7 +2,7 @@ import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-qu
 import { useEffect, useMemo } from 'react';
 import { type Answer, call, fillPath, send } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
-import { parseExact } from '../../components/values/exact-json.ts';
+import { parseToShow } from '../../components/values/exact-json.ts';
 import { compareExample, type ExampleWithRuns } from './comparison.ts';
 import type { CompareSearch } from './search.ts';
 
@@ -102,7 +102,7 @@ export function useComparison(
         cursor: pageParam,
         ...(comparativeExperiment === undefined ? {} : { comparative_experiment_id: comparativeExperiment }),
       };
-      return parseExact(await (await send('post', url, { body, signal })).text()) as ComparisonPage;
+      return parseToShow(await (await send('post', url, { body, signal })).text()) as ComparisonPage;
     },
     initialPageParam: null as string | null,
     getNextPageParam: ({ next_cursor }) => next_cursor,

@@ -6,7 +6,7 @@ import { formatCompact, formatCost, formatCount, formatSeconds } from '../../com
 import { Status } from '../../components/run-marks.tsx';
 import { ErrorState, LoadingState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
-import { parseExact } from '../../components/values/exact-json.ts';
+import { parseToShow } from '../../components/values/exact-json.ts';
 import { LongText } from '../../components/values/json-tree.tsx';
 import { Conversation, ValueView } from '../../components/values/value-view.tsx';
 import { describeFeedback } from '../traces/columns.tsx';
@@ -55,7 +55,7 @@ function useTurnValues(projectId: string, turns: readonly NumberedTurn[]) {
           },
           signal,
         });
-        const page = parseExact(text) as RunPage;
+        const page = parseToShow(text) as RunPage;
         for (const item of page.items) values.set(item.id ?? '', item);
         cursor = page.next_cursor;
       } while (cursor !== null);

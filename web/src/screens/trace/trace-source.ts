@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { type Answer, call, callText, throwNotFound } from '../../api/client.ts';
-import { parseExact } from '../../components/values/exact-json.ts';
+import { parseToShow } from '../../components/values/exact-json.ts';
 import { buildTree, type TreeRun, treeSelects } from './tree.ts';
 
 const livePollMs = 2000;
@@ -116,7 +116,7 @@ export function useFullRun(source: TraceSource, runId: string) {
     queryKey: ['run', source.key, runId],
     queryFn: async ({ signal }): Promise<FullRun> => {
       const text = await source.readRun(runId, signal);
-      return { text, run: parseExact(text) as Run };
+      return { text, run: parseToShow(text) as Run };
     },
     gcTime: keptMs,
     refetchInterval: ({ state }) => (state.data?.run.status === 'pending' ? livePollMs : false),
