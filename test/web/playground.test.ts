@@ -110,3 +110,22 @@ it('the second question of a node does not begin with the answer to the first on
   await page.getByRole('region', { name: 'State' }).getByText('Bergen').waitFor();
   expect(problems).toEqual([]);
 });
+
+it('after back, the thread before is shown, not the run of the next one', async () => {
+  await openPlayground('support');
+  const message = page.getByRole('textbox', { name: 'Message' });
+  const state = page.getByRole('region', { name: 'State' });
+  const send = async (text: string) => {
+    await message.fill(text);
+    await run();
+    await page.getByText('The run has ended').waitFor();
+    await state.getByText(text).first().waitFor();
+  };
+  await send('Thread one');
+  await page.getByRole('button', { name: 'New thread' }).click();
+  await send('Thread two');
+  await page.goBack();
+  await state.getByText('Thread one').first().waitFor();
+  expect(await state.getByText('Thread two').count()).toBe(0);
+  expect(problems).toEqual([]);
+});

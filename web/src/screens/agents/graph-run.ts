@@ -6,6 +6,7 @@ import { formatExact, isJsonObject } from '../../components/values/exact-json.ts
  */
 export interface RunView {
   readonly phase: 'idle' | 'running' | 'reconnecting' | 'ended';
+  readonly threadId?: string | undefined;
   readonly runId?: string | undefined;
   /** The last state that arrived. */
   readonly values?: unknown;

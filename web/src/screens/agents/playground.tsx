@@ -9,7 +9,7 @@ import { JsonTree } from '../../components/values/json-tree.tsx';
 import { ValueView } from '../../components/values/value-view.tsx';
 import { useAgentClient } from './agent-client.ts';
 import { useAssistantOfThread, useAssistants, useThreadRuns, useThreadState } from './agent-queries.ts';
-import { type RunView, type Step, withPartialMessages } from './graph-run.ts';
+import { idleRun, type RunView, type Step, withPartialMessages } from './graph-run.ts';
 import { Interrupts } from './interrupts.tsx';
 import { RunInput } from './run-input.tsx';
 import { useDeploymentSearch } from './use-deployment-search.ts';
@@ -49,7 +49,10 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
     assistants[0]
   )?.id;
   const refresh = () => queries.invalidateQueries({ queryKey: [...client.key, 'thread'] });
-  const { view, start, join, cancel, reset } = useGraphRun(refresh);
+  const { view: latest, start, join, cancel, reset } = useGraphRun(refresh);
+  // The address may name another thread than that of the run, for example after back.
+  const isOther = latest.threadId !== undefined && latest.threadId !== thread;
+  const view = isOther ? idleRun : latest;
   const state = useThreadState(thread, checkpoint);
   const [problem, setProblem] = useState<string>();
   const [isStarting, setStarting] = useState(false);

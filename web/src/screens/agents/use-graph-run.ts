@@ -21,12 +21,12 @@ export function useGraphRun(onEnd: () => Promise<unknown>) {
   whenEnded.current = onEnd;
   useEffect(() => () => following.current?.abort(), []);
 
-  const follow = async (open: (signal: AbortSignal) => ReturnType<AgentClient['stream']>) => {
+  const follow = async (threadId: string, open: (signal: AbortSignal) => ReturnType<AgentClient['stream']>) => {
     following.current?.abort();
     const abort = new AbortController();
     following.current = abort;
     const show = createPainter(setView, abort.signal);
-    show({ ...idleRun, phase: 'running' });
+    show({ ...idleRun, phase: 'running', threadId });
     let hasBegun = false;
     const begin = async (signal: AbortSignal) => {
       const stream = await open(signal);
@@ -47,7 +47,7 @@ export function useGraphRun(onEnd: () => Promise<unknown>) {
   return {
     view,
     start: (threadId: string, body: object) =>
-      follow((signal) =>
+      follow(threadId, (signal) =>
         client.stream('post', `/threads/${threadId}/runs/stream`, {
           body: {
             stream_mode: ['values', 'messages-tuple', 'updates', 'custom'],
@@ -59,7 +59,7 @@ export function useGraphRun(onEnd: () => Promise<unknown>) {
         }),
       ),
     join: (threadId: string, runId: string) =>
-      follow((signal) =>
+      follow(threadId, (signal) =>
         client.stream('get', `/threads/${threadId}/runs/${runId}/stream`, { lastEventId: firstEvent, signal }),
       ),
     cancel: (threadId: string, runId: string) =>
