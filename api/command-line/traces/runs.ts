@@ -136,14 +136,15 @@ async function listUnprinted(
 /** Returns the body of a query for runs. @throws BAD_REQUEST if there is no such project. */
 async function buildQuery(client: MainApiClient, options: RunListOptions) {
   const { project, filter, errors, children, since } = options;
-  if (since !== undefined) parseTimeOption('--since', since);
+  // The API takes no days without a time.
+  const start = since === undefined ? undefined : new Date(Math.floor(parseTimeOption('--since', since) / 1_000));
   return {
     select: listedFields,
     ...(project !== undefined && { session: [await findProject(client, project)] }),
     ...(filter !== undefined && { filter }),
     ...(errors === true && { error: true }),
     ...(children !== true && { is_root: true }),
-    ...(since !== undefined && { start_time: since }),
+    ...(start !== undefined && { start_time: start.toISOString() }),
   };
 }
 

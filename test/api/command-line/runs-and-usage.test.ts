@@ -66,6 +66,13 @@ it('lists runs, newest first, with filters', async () => {
   expect((await run('runs', 'list', '--limit', '1', '--json')).output.trim().split('\n')).toHaveLength(1);
 });
 
+it('lists the runs since a day', async () => {
+  const days = ['2999-01-01', '2020-01-01'].map((day) => run('runs', 'list', '--since', day, '--json'));
+  const [later, earlier] = await Promise.all(days);
+  expect(later).toEqual({ code: 0, output: '' });
+  expect(parseLines(earlier?.output ?? '')).toHaveLength(2);
+});
+
 it('names the options of an empty range of usage', async () => {
   const { code, output } = await run('usage', '--start', '2030-01-01');
   expect(output).toContain('--start must be before --end');
