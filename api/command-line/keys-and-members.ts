@@ -14,7 +14,7 @@ import { loadOperator } from '../../pipelines/tenants/operator.ts';
 import { listOrganizations } from '../../pipelines/tenants/organizations.ts';
 import { EVERYTHING } from '../../pipelines/tenants/permissions.ts';
 import { withStores } from './open-stores.ts';
-import { findWorkspaces, pickByNameOrId } from './pick-named.ts';
+import { findWorkspaces, isId, pickByNameOrId } from './pick-named.ts';
 import { printTable } from './print-table.ts';
 
 export interface OrganizationOptions {
@@ -77,8 +77,7 @@ export async function createKey(options: CreateKeyOptions): Promise<void> {
 
 /** Runs `runlake keys revoke <id>`. */
 export async function revokeKey(id: string, options: OrganizationOptions): Promise<void> {
-  if (!/^[0-9a-f-]{36}$/i.test(id))
-    throw runlakeError('BAD_REQUEST', { reason: `'${id}' is not a key id. See \`runlake keys list\`.` });
+  if (!isId(id)) throw runlakeError('BAD_REQUEST', { reason: `'${id}' is not a key id. See \`runlake keys list\`.` });
   await withOperator('keys', options, async (access) => {
     const ended = await endKey(access, access.operator, id, null);
     console.log(`Key ${ended.short_key} is revoked.`);

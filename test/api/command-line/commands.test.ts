@@ -65,6 +65,7 @@ describe('runlake', () => {
 
   it.each([
     ['keys revoke mine', "runlake: 'mine' is not a key id. See `runlake keys list`.\n"],
+    [`keys revoke ${'a'.repeat(36)}`, `runlake: '${'a'.repeat(36)}' is not a key id. See \`runlake keys list\`.\n`],
     ['dlq list --limit 0', "runlake: --limit must be a number from 1 to 1000, not '0'.\n"],
     ['export list --source mine', "runlake: --source must be the id of a schedule, not 'mine'.\n"],
   ])('%s reports what to correct, without the remedy of a request', async (words, text) => {
