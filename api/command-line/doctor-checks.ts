@@ -1,4 +1,4 @@
-import { accessSync, constants, statSync } from 'node:fs';
+import { accessSync, constants, statfsSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { readLayout, requireServersOfCluster } from '../../infra/clickhouse/layout.ts';
@@ -44,7 +44,7 @@ export interface ServerCheck extends CheckedServer {
  */
 const maxClockDifferenceMs = 5_000;
 
-/** Minimum free space of the disks of ClickHouse. */
+/** Minimum free space of the disks of ClickHouse, and of the data folder. */
 const minFreePercent = 1;
 
 /** Returns a check for every server with a known address, in the order in which startup connects to the servers. */
@@ -169,11 +169,15 @@ function describeLayout(layout: Layout): string {
 /** @throws PART_UNUSABLE if the disk of a ClickHouse server is full. */
 async function inspectDisk(server: ClickHouse): Promise<string> {
   const percent = await readDiskFreePercent(server);
-  if (percent >= minFreePercent) return `${Math.floor(percent)} % of its disk free`;
+  requireSpace('ClickHouse', percent, ' Meanwhile, requests that send runs get 503; Runlake then continues by itself.');
+  return `${Math.floor(percent)} % of its disk free`;
+}
+
+function requireSpace(owner: string, percent: number, consequence = ''): void {
+  if (percent >= minFreePercent) return;
   throw runlakeError('PART_UNUSABLE', {
-    reason: `The disk of ClickHouse is full: ${percent.toFixed(1)} % is free`,
-    remedy:
-      'Free disk space, or enlarge the disk. Meanwhile, requests that send runs get 503; Runlake then continues by itself.',
+    reason: `The disk of ${owner} is full: ${percent.toFixed(1)} % is free`,
+    remedy: `Free disk space, or enlarge the disk.${consequence}`,
   });
 }
 
@@ -242,7 +246,7 @@ export function readLastEngineLines(config: Config): { readonly path: string; re
 const isOfPostgresShutdown = (line: string) =>
   /FATAL: {2}(terminating connection due to administrator command|the database system is shutting down)/.test(line);
 
-/** Checks the data folder without creating it. @throws DATA_FOLDER_UNUSABLE */
+/** Checks the data folder without creating it. @throws DATA_FOLDER_UNUSABLE, PART_UNUSABLE if its disk is full */
 function inspectFolder(folder: string): string {
   const folderStats = statSync(folder, { throwIfNoEntry: false });
   if (folderStats !== undefined && !folderStats.isDirectory()) {
@@ -259,5 +263,8 @@ function inspectFolder(folder: string): string {
       { cause: error },
     );
   }
+  const { bavail, blocks } = statfsSync(path);
+  // File systems without a size have no blocks.
+  if (blocks > 0) requireSpace('the data folder', (bavail / blocks) * 100);
   return folderStats === undefined ? `${folder} does not exist yet; a start creates it` : `${folder} is writable`;
 }

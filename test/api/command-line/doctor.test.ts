@@ -211,6 +211,10 @@ test.runIf(isLinuxRoot('a full disk'))('reports a full disk', async () => {
       expect((await doctor(dataDir)).text).toMatch(
         /error {2}ClickHouse: The disk of ClickHouse is full: 0\.\d % is free/,
       );
+      await runlake.kill();
+      expect((await doctor(dataDir)).text).toMatch(
+        /error {2}Data folder: The disk of the data folder is full: 0\.\d % is free/,
+      );
     } finally {
       await runlake.remove();
     }
