@@ -261,6 +261,22 @@ describe('the traces screen', () => {
     await page.evaluate(() => localStorage.removeItem('runlake.trace-columns'));
   });
 
+  it('opens its panels within the window of a phone', async () => {
+    await page.setViewportSize({ width: 390, height: 844 });
+    for (const name of ['Columns', 'Name ▾']) {
+      const button = page.getByRole('button', { name });
+      await button.click();
+      const isInWindow = () =>
+        page.locator('.popover-panel').evaluate((panel) => {
+          const { left, right } = panel.getBoundingClientRect();
+          return left >= 0 && right <= window.innerWidth;
+        });
+      await eventually(isInWindow).toBe(true);
+      await button.click();
+    }
+    expect(problems).toEqual([]);
+  });
+
   it('shows times in the zone of the viewer, and UTC as the tooltip', async () => {
     const time = rows().nth(1).getByRole('time');
     const [shown, utc] = [await time.textContent(), await time.getAttribute('title')];

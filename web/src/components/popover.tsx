@@ -48,7 +48,26 @@ export function Popover({
       >
         {label}
       </button>
-      {isOpen && <div className={end ? 'popover-panel end' : 'popover-panel'}>{children(() => setOpen(false))}</div>}
+      {isOpen && (
+        <div ref={keepInWindow} className={end ? 'popover-panel end' : 'popover-panel'}>
+          {children(() => setOpen(false))}
+        </div>
+      )}
     </div>
   );
+}
+
+const edge = 12;
+
+/** Moves a panel that exceeds the window to the left or right, also when its content changes its width. */
+function keepInWindow(panel: HTMLElement | null) {
+  if (!panel) return;
+  const observer = new ResizeObserver(() => {
+    panel.style.translate = 'none';
+    const { left, right } = panel.getBoundingClientRect();
+    const excess = Math.max(0, right - (document.documentElement.clientWidth - edge));
+    panel.style.translate = `${Math.max(edge - left, 0) - excess}px`;
+  });
+  observer.observe(panel);
+  return () => observer.disconnect();
 }
