@@ -15,6 +15,8 @@ export interface Statement {
   readonly table?: string;
 }
 
+const memoryLimitCode = 241;
+
 /**
  * ClickHouse error numbers of temporary conditions: a retry may succeed. Source: src/Common/ErrorCodes.cpp of
  * ClickHouse. The meaning of a number never changes.
@@ -30,7 +32,7 @@ const transientCodes = new Set([
   210, // NETWORK_ERROR
   225, // NO_ZOOKEEPER
   236, // ABORTED: the server is shutting down
-  241, // MEMORY_LIMIT_EXCEEDED
+  memoryLimitCode, // MEMORY_LIMIT_EXCEEDED
   242, // TABLE_IS_READ_ONLY: a replica without its keeper
   243, // NOT_ENOUGH_SPACE
   252, // TOO_MANY_PARTS; see {@link isTooManyPartitions}
@@ -131,6 +133,13 @@ export function toClickHouseError(
     },
     { cause: raw, ...(code === 'CLICKHOUSE_UNAVAILABLE' ? { retryAfterSeconds: 1 } : {}) },
   );
+}
+
+/**
+ * Returns whether a statement needed more memory than the server has at the moment. An insert of fewer rows may succeed.
+ */
+export function exceedsMemory(error: unknown): boolean {
+  return getClickHouseCode(error) === memoryLimitCode;
 }
 
 /** Returns the ClickHouse error number in the cause of an error. Returns undefined if there is none. */

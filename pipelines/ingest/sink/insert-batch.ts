@@ -4,14 +4,15 @@
  * Invariant: an insert may be repeated, in whole or in part, and in any order with others: merged reads return the same
  * rows. The roll-up counts the affected hours again after the last insert that touched them.
  *
- *   1. Insert the rows and the versions of their events (`event-versions.ts`). If ClickHouse refuses the data, bisect the
- *      batch. An insert that fails for another reason may have stored a part of its rows; the log delivers the batch
- *      again.
+ *   1. Insert the rows and the versions of their events (`event-versions.ts`). If ClickHouse refuses the data, or has too
+ *      little memory for the batch, bisect it. An insert that fails for another reason may have stored a part of its rows;
+ *      the log delivers the batch again.
  *   2. Send the refused records to the dead-letter queue. All inserts of the batch have succeeded, so that a batch that is
  *      delivered again after a failed insert does not write a dead-letter record each time.
  *   3. Mark the hours dirty. If the process crashes before this step, the log delivers the batch again.
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import { exceedsMemory } from '../../../infra/clickhouse/clickhouse-error.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { AvroContainer, getFieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { DirtyHour, EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
@@ -136,11 +137,25 @@ async function insertOrBisect(
   deps: PartDeps,
 ): Promise<RefusedPart[]> {
   const { bisection } = deps;
-  const refusal = await insertPart(insert, records, deps);
+  let refusal: RunlakeError | undefined;
+  try {
+    refusal = await insertPart(insert, records, deps);
+  } catch (error) {
+    if (records.length === 1 || !exceedsMemory(error)) throw error;
+    return insertHalves(insert, records, deps);
+  }
   if (refusal === undefined) return [];
   const minRecords = bisection.insertsLeft > 0 ? 1 : bisection.minRecords;
   if (records.length <= minRecords) return [{ records, refusal }];
   bisection.insertsLeft -= 2;
+  return insertHalves(insert, records, deps);
+}
+
+async function insertHalves(
+  insert: BatchInsert,
+  records: readonly ValidRecord[],
+  deps: PartDeps,
+): Promise<RefusedPart[]> {
   const middle = Math.ceil(records.length / 2);
   const refused = await insertOrBisect(insert, records.slice(0, middle), deps);
   return refused.concat(await insertOrBisect(insert, records.slice(middle), deps));
