@@ -14,6 +14,7 @@
  */
 import type { ClickHouse } from '../../clickhouse/clickhouse.ts';
 import { runOnEachShard } from '../../clickhouse/layout.ts';
+import { RowBinaryReader } from '../../clickhouse/row-binary.ts';
 import type { Layout } from '../../clickhouse/settings.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { endSlice } from '../../timeouts/time-slices.ts';
@@ -33,16 +34,6 @@ const schema = buildContainerSchema(JSON.stringify(recordSchema), prefix);
 /** Records of a container begin with a schema id, which is removed. */
 const noSchema = buildWirePrefix(0);
 const columns = [...prefix, ...fields];
-
-interface Row {
-  readonly topic: string;
-  readonly organization_id: string;
-  readonly partition: number;
-  readonly offset: number;
-  readonly key: string;
-  readonly headers: string;
-  readonly encoded: string;
-}
 
 /** Records of a topic from one request. */
 export interface LoggedRecords {
@@ -186,18 +177,27 @@ export class LogTable {
     return rows.map(({ segment }) => segment);
   }
 
+  /** Reads bytes: a segment may have more of them than a string can have. The values are views of the response. */
   async #readSegment(segment: number): Promise<RemainingRecord[]> {
-    const rows = await this.#clickhouse.query<Row>({
+    const response = await this.#clickhouse.queryText({
       name: 'read-log-segment',
-      sql: `SELECT topic, organization_id, log_partition AS partition, log_offset AS offset, key, headers, base64Encode(value) AS encoded
+      sql: `SELECT topic, organization_id, toInt64(log_partition), toInt64(log_offset), key, headers, value
         FROM ${table} WHERE segment = {segment:UInt64} ORDER BY log_offset`,
       params: { segment },
+      format: 'RowBinary',
     });
-    return rows.map(({ topic, organization_id: tenantId, headers, encoded, ...row }) => ({
-      topic,
-      tenantId: tenantId === '' ? undefined : tenantId,
-      record: { ...row, headers: JSON.parse(headers) as LogRecord['headers'], value: Buffer.from(encoded, 'base64') },
-    }));
+    const reader = new RowBinaryReader(response);
+    const readText = () => reader.text().toString('utf8');
+    const records: RemainingRecord[] = [];
+    while (!reader.isAtEnd) {
+      const [topic, tenantId] = [readText(), readText()];
+      const position = { partition: reader.int64(), offset: reader.int64() };
+      const key = readText();
+      const headers = JSON.parse(readText()) as LogRecord['headers'];
+      const record = { ...position, key, headers, value: reader.text() };
+      records.push({ topic, tenantId: tenantId === '' ? undefined : tenantId, record });
+    }
+    return records;
   }
 
   async #dropSegment(segment: number): Promise<void> {

@@ -3,7 +3,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { feedbackEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
-import { limits, listRows, message, openInProcess } from './in-process-under-test.ts';
+import { limits, listRows, message, openInProcess, storeRemaining } from './in-process-under-test.ts';
 
 test('the table is empty when all events are stored', async () => {
   const under = await openInProcess();
@@ -127,5 +127,22 @@ test('the event loop runs while a request with many events is encoded', async ()
   };
   await Promise.all([published, countTurns()]);
   expect(turnsBeforeInsert).toBeGreaterThan(5);
+  await under.close();
+});
+
+test('a segment with more bytes than a string can have is delivered after a restart', async () => {
+  const under = await openInProcess({ maxPendingBytes: 2 ** 30 });
+  // Of a later process than the first, which would drop it.
+  const segment = 8_000_000_000_000_000;
+  await under.clickhouse.command({
+    name: 'test',
+    sql: `INSERT INTO event_log SELECT ${segment}, '${runEvents.name}', '', 0, number, 'key', '{"some": "header"}',
+      repeat(repeat(char(0, 255), 1000), 12500) FROM numbers(17) SETTINGS max_block_size = 1`,
+  });
+  const stored = await storeRemaining(await under.reopened());
+  const expected = Array.from({ length: 17 }, (_, offset) => ({ offset, key: 'key', headers: { some: 'header' } }));
+  expect(stored.map(({ offset, key, headers }) => ({ offset, key, headers }))).toEqual(expected);
+  const bytes = Buffer.alloc(25_000_000, Buffer.from([0, 255]));
+  expect(stored.every(({ value }) => value.equals(bytes))).toBe(true);
   await under.close();
 });
