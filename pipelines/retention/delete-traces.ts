@@ -116,8 +116,14 @@ async function deleteMarkedTraces(
   const store = (sql: string) => storeDeletionKeys(clickhouse, { sql, ...rest });
   const markedTracesSql = `SELECT DISTINCT trace_id AS id FROM trace_marks WHERE tenant_id = {tenant:UUID} AND ${requestTimeCondition}`;
   const traces = await store(markedTracesSql);
+  // A sink may have moved marked traces to other projects since.
+  const projects = await store(
+    `SELECT DISTINCT session_id AS id FROM trace_locations WHERE tenant_id = {tenant:UUID} AND trace_id IN (${markedTracesSql})
+     UNION DISTINCT SELECT {project:UUID}`,
+  );
+  const projectsCondition = `tenant_id = {tenant:UUID} AND session_id IN ${projects}`;
   const runs = await store(
-    `SELECT DISTINCT id FROM runs WHERE ${projectCondition} AND trace_id IN (${markedTracesSql})`,
+    `SELECT DISTINCT id FROM runs WHERE ${projectsCondition} AND trace_id IN (${markedTracesSql})`,
   );
   await clickhouse.command({
     name: 'mark-deleted-runs',
@@ -128,7 +134,7 @@ async function deleteMarkedTraces(
   await deleteUnstoredEvents({ clickhouse, database }, tenantId, { sql: markedTracesSql, params });
   await removeFromQueues({ clickhouse, database }, tenantId, runs);
   const tenantCondition = 'tenant_id = {tenant:UUID}';
-  const tracesCondition = `${projectCondition} AND trace_id IN ${traces}`;
+  const tracesCondition = `${projectsCondition} AND trace_id IN ${traces}`;
   // The second time, runs that are deleted already have a mark. A root run has the same id as its trace.
   const runCondition = `(run_id IN ${runs} OR run_id IN ${traces})`;
   // Delete runs last, because a repeated deletion needs them to find their attachments and feedback.
@@ -159,7 +165,7 @@ async function deleteMarkedTraces(
       ...rest,
     },
   );
-  const factsCondition = `${projectCondition} AND arrayExists(trace -> trace IN ${traces}, \`runs.trace_id\`)`;
+  const factsCondition = `${projectsCondition} AND arrayExists(trace -> trace IN ${traces}, \`runs.trace_id\`)`;
   await deleteRows(clickhouse, {
     name: 'delete-traces-run_facts',
     table: 'run_facts',

@@ -34,6 +34,7 @@ export const inEachRun: Readonly<Record<string, number>> = {
   'test/pipelines/ingest/sink/sink.test.ts': 21,
   'test/pipelines/ingest/sink/stored-once.test.ts': 5,
   'test/pipelines/retention/expiry.test.ts': 4,
+  'test/pipelines/retention/moved-traces.test.ts': 5,
   'test/pipelines/retention/project-retention.test.ts': 4,
   'test/pipelines/runs/filter/run-filter.test.ts': 15,
   'test/pipelines/runs/filtered-traces.test.ts': 4,

@@ -7,7 +7,7 @@ import { runEvents } from '../../../schemas/topics.ts';
 import { forSuite } from '../../for-suite.ts';
 import { openDrivenSink, toRecordsAtOffset } from '../ingest/sink/driven-sink.ts';
 import { toLogMessage } from '../ingest/sink/sink-under-test.ts';
-import { otherProjectId, projectId, runEvent, tenantId } from '../runs/run-events.ts';
+import { json, otherProjectId, projectId, runEvent, tenantId } from '../runs/run-events.ts';
 import { retentionConfig } from './retention-under-test.ts';
 import { openTwoTiers, storedLog } from './two-tiers.ts';
 
@@ -143,4 +143,33 @@ it('a trace that a sink moves while its rows are copied is counted once', async 
   await sink.close();
   expect(moves).toBe(1);
   expect([await readHours(root.traceId), await countTraces()]).toEqual([[hour / 1e6], counted + 1]);
+});
+
+it('a trace that a sink moves to another project while it is deleted is deleted there', async () => {
+  const root = runEvent({ projectId: otherProjectId, traceTimeMicros, startTimeMicros: traceTimeMicros });
+  const times = { traceTimeMicros, startTimeMicros: traceTimeMicros };
+  const child = runEvent({ projectId, traceId: root.traceId, ...times, values: { inputs: json({ text: 'secret' }) } });
+  const sink = await openDrivenSink({ stores, isShared: true, config: retentionConfig });
+  await sink.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(child)]));
+  await requestDeletion(stores.database, tenantId, { projectId, traceIds: [root.traceId] });
+  const { clickhouse } = stores;
+  let moves = 0;
+  const command: typeof clickhouse.command = async (given) => {
+    await clickhouse.command(given);
+    if (given.name !== 'mark-deleted-traces' || moves > 0) return;
+    moves += 1;
+    // Was accepted first, so that the trace belongs to its project.
+    await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(root)]));
+  };
+  for (const _ of ['first', 'second']) {
+    await changeTraces({ ...stores, clickhouse: { ...clickhouse, command }, log: storedLog, config: retentionConfig });
+    await stores.database.execute('UPDATE trace_changes SET due_at = now()');
+  }
+  await sink.close();
+  const rows = await clickhouse.query({
+    name: 'test',
+    sql: 'SELECT id, session_id FROM runs FINAL WHERE trace_id = {trace:UUID} AND isNotNull(inputs)',
+    params: { trace: root.traceId },
+  });
+  expect([moves, rows]).toEqual([1, []]);
 });
