@@ -15,7 +15,11 @@ export interface Statement {
   readonly table?: string;
 }
 
-const memoryLimitCode = 241;
+/** Error numbers of statements that may succeed with fewer rows. */
+const limitCodes: ReadonlySet<number | undefined> = new Set([
+  159, // TIMEOUT_EXCEEDED
+  241, // MEMORY_LIMIT_EXCEEDED
+]);
 
 /**
  * ClickHouse error numbers of temporary conditions: a retry may succeed. Source: src/Common/ErrorCodes.cpp of
@@ -32,7 +36,7 @@ const transientCodes = new Set([
   210, // NETWORK_ERROR
   225, // NO_ZOOKEEPER
   236, // ABORTED: the server is shutting down
-  memoryLimitCode, // MEMORY_LIMIT_EXCEEDED
+  241, // MEMORY_LIMIT_EXCEEDED
   242, // TABLE_IS_READ_ONLY: a replica without its keeper
   243, // NOT_ENOUGH_SPACE
   252, // TOO_MANY_PARTS; see {@link isTooManyPartitions}
@@ -136,10 +140,11 @@ export function toClickHouseError(
 }
 
 /**
- * Returns whether a statement needed more memory than the server has at the moment. An insert of fewer rows may succeed.
+ * Returns whether a server gave up a statement because it took too long, or needed more memory than there is at the moment.
+ * An insert of fewer rows may succeed.
  */
-export function exceedsMemory(error: unknown): boolean {
-  return getClickHouseCode(error) === memoryLimitCode;
+export function exceedsLimit(error: unknown): boolean {
+  return limitCodes.has(getClickHouseCode(error));
 }
 
 /** Returns the ClickHouse error number in the cause of an error. Returns undefined if there is none. */

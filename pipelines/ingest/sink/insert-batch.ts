@@ -5,14 +5,14 @@
  * rows. The roll-up counts the affected hours again after the last insert that touched them.
  *
  *   1. Insert the rows and the versions of their events (`event-versions.ts`). If ClickHouse refuses the data, or has too
- *      little memory for the batch, bisect it. An insert that fails for another reason may have stored a part of its rows;
+ *      little time or memory for the batch, bisect it. An insert that fails for another reason may have stored a part of its rows;
  *      the log delivers the batch again.
  *   2. Send the refused records to the dead-letter queue. All inserts of the batch have succeeded, so that a batch that is
  *      delivered again after a failed insert does not write a dead-letter record each time.
  *   3. Mark the hours dirty. If the process crashes before this step, the log delivers the batch again.
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { exceedsMemory } from '../../../infra/clickhouse/clickhouse-error.ts';
+import { exceedsLimit } from '../../../infra/clickhouse/clickhouse-error.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { AvroContainer, getFieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { DirtyHour, EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
@@ -62,6 +62,7 @@ interface BatchInsert {
 interface BisectionBudget {
   /** Remaining number of inserts. When it is used up, parts of `minRecords` or fewer are no longer halved. */
   insertsLeft: number;
+  /** Parts of so many records or fewer are not halved because they take too much time or memory. */
   readonly minRecords: number;
 }
 
@@ -85,7 +86,7 @@ interface InsertDeps {
 
 /**
  * Inserts one batch. If ClickHouse refuses its data, bisects the batch until the refused records are isolated, and
- * writes these records to the dead-letter queue.
+ * writes these records to the dead-letter queue. Also bisects a batch for which ClickHouse has too little time or memory.
  *
  * The number of inserts is bounded: if ClickHouse refuses many records, the remaining records are bisected down to
  * small parts only, and a refused part goes to the dead-letter queue as a whole, including its valid records. A replay
@@ -141,7 +142,7 @@ async function insertOrBisect(
   try {
     refusal = await insertPart(insert, records, deps);
   } catch (error) {
-    if (records.length === 1 || !exceedsMemory(error)) throw error;
+    if (records.length <= bisection.minRecords || !exceedsLimit(error)) throw error;
     return insertHalves(insert, records, deps);
   }
   if (refusal === undefined) return [];

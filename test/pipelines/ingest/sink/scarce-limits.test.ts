@@ -1,0 +1,52 @@
+/** Batches that take more memory or time than ClickHouse has for an insert. */
+import { randomUUID } from 'node:crypto';
+import { expect, it } from 'vitest';
+import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
+import { runEvents } from '../../../../schemas/topics.ts';
+import { freshStores } from '../../../engines/stores.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { json, runEvent } from '../../runs/run-events.ts';
+import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
+import { toLogMessage } from './sink-under-test.ts';
+
+const stores = forSuite(() => freshStores());
+const MiB = 1024 ** 2;
+const micros = Date.now() * 1_000;
+
+type Insert = Parameters<ClickHouse['insertBody']>[0];
+
+/** Returns events of 1 MiB each. */
+function createEvents() {
+  const metadata = Object.fromEntries(Array.from({ length: 100_000 }, (_, index) => [index.toString(36), 1]));
+  return Array.from({ length: 8 }, () =>
+    runEvent({
+      ...{ runId: randomUUID(), startTimeMicros: micros, traceTimeMicros: micros },
+      values: { name: 'run', extra: json({ metadata }) },
+    }),
+  );
+}
+
+it.each([
+  ['memory', ({ settings }: Insert) => ({ settings: { ...settings, max_memory_usage: String(160 * MiB) } })],
+  ['time', ({ body }: Insert) => (body.length > 4 * MiB ? { timeoutMs: 1 } : {})],
+])('a batch for which ClickHouse has too little %s is stored in parts', async (_, limit) => {
+  const { clickhouse } = stores;
+  let failed = 0;
+  const insertBody: ClickHouse['insertBody'] = async (insert) => {
+    failed += 1;
+    await clickhouse.insertBody({ ...insert, ...limit(insert) });
+    failed -= 1;
+  };
+  const sink = await openDrivenSink({ stores: { ...stores, clickhouse: { ...clickhouse, insertBody } } });
+  const events = createEvents();
+  await sink.deliver(runEvents, toRecordsAtOffset(1, events.map(toLogMessage)));
+  await sink.close();
+  expect(failed).toBeGreaterThan(0);
+  const [stored] = await clickhouse.query<{ runs: number }>({
+    name: 'test',
+    sql: 'SELECT uniqExact(id) AS runs FROM runs WHERE id IN {ids:Array(UUID)} AND isNotNull(extra)',
+    params: { ids: events.map(({ runId }) => runId) },
+  });
+  expect(stored?.runs).toBe(events.length);
+  expect(await stores.database.query('SELECT FROM dead_letters')).toEqual([]);
+});
