@@ -52,6 +52,7 @@ export const inEachRun: Readonly<Record<string, number>> = {
   'test/infra/postgres/pool.test.ts': 5,
   'test/infra/postgres/session-lock.test.ts': 7,
   'test/infra/telemetry/logger.test.ts': 5,
+  'test/contract/event-log/in-process-table.test.ts': 4,
   'test/contract/event-log/in-process.test.ts': 6,
   'test/contract/event-log/kafka.test.ts': 16,
   'test/contract/objects/local.test.ts': 6,
