@@ -165,7 +165,7 @@ test('kill -9 between the end of a run and its trace: the next start publishes t
   const since = await instance.since();
   const run = await begin('burst', { ...burst, input: { n: 40, pauseMs: 25 }, streamResumable: false });
   await until('the run to start', async () => (await statusOf(run)) === 'running', deadlineMs);
-  const release = instance.stallClickhouse();
+  const release = await instance.stallClickhouse();
   await untilEnded(run);
   await instance.runlake.kill();
   release();

@@ -23,7 +23,7 @@ test('SIGTERM during an insert: the request completes, other requests get 503 wi
   const since = await instance.since();
   const before = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [before] })).status).toBe(202);
-  const release = instance.stallClickhouse();
+  const release = await instance.stallClickhouse();
   const run = makeChildRun(before);
   const inFlight = instance.send('POST', '/runs/batch', { post: [run] });
   await until('the event to be pending', () => instance.hasPendingEvents(), deadlineMs);

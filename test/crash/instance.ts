@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, onTestFinished } from 'vitest';
 import { askClickhouse, askPostgres } from '../infra/embedded/processes.ts';
+import { suspendProcess } from '../infra/suspended-process.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { countedAgentRuns, countedTraces } from './counted-traces.ts';
@@ -98,9 +99,8 @@ export class Instance {
   }
 
   /** Suspends the process of ClickHouse, at most until the test ends. @returns a function that resumes it. */
-  stallClickhouse(): () => void {
+  async stallClickhouse(): Promise<() => void> {
     const pid = this.enginePid('clickhouse');
-    process.kill(pid, 'SIGSTOP');
     const release = () => {
       try {
         process.kill(pid, 'SIGCONT');
@@ -109,6 +109,7 @@ export class Instance {
       }
     };
     onTestFinished(release);
+    await suspendProcess(pid);
     return release;
   }
 

@@ -72,7 +72,7 @@ test('kill -9 before ClickHouse has the events: each run is stored or not, count
   const root = rootRun();
   expect((await instance.send('POST', '/runs/batch', { post: [root] })).status).toBe(202);
   const child = makeChildRun(root);
-  const release = instance.stallClickhouse();
+  const release = await instance.stallClickhouse();
   const sent = instance.send('POST', '/runs/batch', { post: [child] });
   sent.catch(() => undefined);
   await until('the event to be pending', () => instance.hasPendingEvents(), deadlineMs);

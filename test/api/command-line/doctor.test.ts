@@ -124,7 +124,7 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   );
   expect(up.text).not.toContain('Dead-letter queue');
 
-  const release = instance.stallClickhouse();
+  const release = await instance.stallClickhouse();
   const stalled = await doctor(dataDir);
   release();
   expect(stalled.code).toBe(1);

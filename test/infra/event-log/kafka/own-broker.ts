@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { findFreePorts } from '../../../../infra/embedded/free-port.ts';
@@ -7,7 +7,7 @@ import { logger } from '../../../silent-logger.ts';
 import { kafka } from '../../../stack/parts/kafka.ts';
 import { loadStackSettings } from '../../../stack/stack-settings.ts';
 import { openTools } from '../../../stack/tools.ts';
-import { until } from '../../until.ts';
+import { suspendProcess } from '../../suspended-process.ts';
 
 /** A separate broker that a test may freeze and kill. */
 export interface DedicatedBroker {
@@ -18,13 +18,6 @@ export interface DedicatedBroker {
   /** Restarts it with its data and port. */
   start(): Promise<void>;
   remove(): Promise<void>;
-}
-
-function isStopped(pid: number): boolean {
-  const threads = readdirSync(`/proc/${pid}/task`);
-  return threads.every((thread) =>
-    /^State:\s+[Tt]/m.test(readFileSync(`/proc/${pid}/task/${thread}/status`, 'latin1')),
-  );
 }
 
 export async function startDedicatedBroker(): Promise<DedicatedBroker> {
@@ -44,10 +37,8 @@ export async function startDedicatedBroker(): Promise<DedicatedBroker> {
   return {
     brokers: `127.0.0.1:${ports[0]}`,
     async freeze(frozen) {
-      signal(frozen ? 'SIGSTOP' : 'SIGCONT');
-      // On a busy machine the threads of the process stop with a delay.
-      if (frozen && process.platform === 'linux')
-        await until('the broker to be suspended', () => isStopped(readPid(folder)), 30_000);
+      if (frozen) await suspendProcess(readPid(folder));
+      else signal('SIGCONT');
     },
     async kill() {
       signal('SIGKILL');
