@@ -6,24 +6,41 @@ interface Closable {
 }
 
 /**
- * Opens what the tests of a suite share before its first test, and closes it after the last one, by its method `close` or
- * `remove`, if it has one. Several calls open one after the other, and close in reverse order.
+ * Opens what the tests of a suite share before its first test, and closes it after the last one, by its method `close`, or
+ * else `remove`, if it has one. Several calls open one after the other, and close in reverse order.
  *
- * @param open Returns a plain object.
- * @returns an object that gets the members of the opened one before the first test.
+ * @returns what stands for the opened object.
  */
-export function forSuite<Opened extends object>(open: () => Promise<Opened>): Opened {
-  const members = {} as Opened;
-  let opened: Closable = {};
+export function forSuite<Opened extends object>(open: () => Promise<Opened> | Opened, timeoutMs?: number): Opened {
+  let opened: (Opened & Closable) | undefined;
   beforeAll(async () => {
-    const object = await open();
-    opened = object;
-    if (Object.getPrototypeOf(object) !== Object.prototype) throw new Error('forSuite copies only plain objects');
-    Object.defineProperties(members, Object.getOwnPropertyDescriptors(object));
-  });
+    opened = await open();
+  }, timeoutMs);
   afterAll(async () => {
-    await opened.close?.();
-    await opened.remove?.();
+    if (opened?.close) await opened.close();
+    else await opened?.remove?.();
   });
-  return members;
+  return standFor(() => opened);
+}
+
+/** Returns an object whose members are always those of the object that `read` returns. */
+export function standFor<T extends object>(read: () => T | undefined): T {
+  const object = (): object => read() ?? {};
+  return new Proxy({} as T, {
+    get(_, name) {
+      const member: unknown = Reflect.get(object(), name);
+      const isMethod = typeof member === 'function' && Object.getPrototypeOf(object()) !== Object.prototype;
+      // Methods may use private fields.
+      return isMethod ? member.bind(object()) : member;
+    },
+    set: (_, name, value) => Reflect.set(object(), name, value),
+    has: (_, name) => Reflect.has(object(), name),
+    ownKeys: () => Reflect.ownKeys(object()),
+    getOwnPropertyDescriptor(_, name) {
+      const descriptor = Reflect.getOwnPropertyDescriptor(object(), name);
+      // The proxy has no members of its own, so those that it reports must be configurable.
+      return descriptor && { ...descriptor, configurable: true };
+    },
+    defineProperty: (_, name, descriptor) => Reflect.defineProperty(object(), name, descriptor),
+  });
 }

@@ -1,5 +1,4 @@
-import type { FastifyInstance } from 'fastify';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { buildAgentApi } from '../../api/agent-server/agent-api.ts';
 import { agentOperations } from '../../api/agent-server/operations.ts';
 import { operations as mainOperations } from '../../api/main/operations.ts';
@@ -11,6 +10,7 @@ import { toolOperations, toolsApi } from '../../api/tools/operations.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import { catalogue } from '../../infra/errors/catalogue.ts';
 import { permissions } from '../../pipelines/tenants/permissions.ts';
+import { forSuite } from '../for-suite.ts';
 import { logger } from '../silent-logger.ts';
 
 interface OperationDescription {
@@ -50,19 +50,17 @@ const apis = [
 ];
 
 describe.each(apis)('$name', ({ operations, form, knownPaths, metricsTypes }) => {
-  let server: FastifyInstance;
   let paths: Readonly<Record<string, Readonly<Record<string, OperationDescription>>>>;
   let description: {
     openapi: string;
     components: { schemas: { Error: { properties: { code: { enum: string[] } } } } };
   };
 
+  const server = forSuite(() => buildServer({ config, services: {} as Services, logger, operations, form }));
   beforeAll(async () => {
-    server = await buildServer({ config, services: {} as Services, logger, operations, form });
     description = (await server.inject('/openapi.json')).json();
     ({ paths } = description as unknown as { paths: typeof paths });
   });
-  afterAll(() => server.close());
 
   describe.each(operations.map((operation) => [operation.operationId, operation] as const))('%s', (_, operation) => {
     const { access, schema, path, method } = operation;

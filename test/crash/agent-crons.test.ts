@@ -3,8 +3,9 @@
  * schedule, whose next fire time is half an hour away; it sets the next fire time of each cron to a past one.
  */
 import type { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
+import { forSuite } from '../for-suite.ts';
 import { askPostgres } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { AgentRoles, type AgentServer } from './agent-roles.ts';
@@ -19,11 +20,7 @@ const hourMs = 3_600_000;
 const crons = 6;
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('crons', () => {
-  let roles: AgentRoles;
-  beforeAll(async () => {
-    roles = await AgentRoles.open(await sharedServers());
-  });
-  afterAll(() => roles?.close());
+  const roles = forSuite(async () => AgentRoles.open(await sharedServers()));
 
   const queryPostgres = (sql: string) => askPostgres(roles.databaseUrl, sql);
   const iso = (timeMs: number) => new Date(timeMs).toISOString();

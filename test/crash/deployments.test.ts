@@ -1,17 +1,13 @@
 /** SIGKILL of everything at each transition of a revision: the next start continues, and each replica runs once. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { transitions } from '../../pipelines/deployments/states.ts';
 import { echoSource } from '../api/control-plane/deployment-client.ts';
 import { askRunlake } from '../ask-runlake.ts';
+import { forSuite } from '../for-suite.ts';
 import { pickSome } from '../house/extent.ts';
 import { KilledDeployments } from './killed-deployments.ts';
 
-let under: KilledDeployments;
-
-beforeAll(async () => {
-  under = await KilledDeployments.start();
-}, 120_000);
-afterAll(() => under?.remove());
+const under = forSuite(() => KilledDeployments.start());
 
 const statuses = ['QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'];
 

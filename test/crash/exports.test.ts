@@ -10,14 +10,8 @@ import { findStackS3, type StackS3 } from '../infra/objects/s3/s3-of-stack.ts';
 import type { StoreProxy } from '../infra/objects/s3/way-to-store.ts';
 import { until } from '../infra/until.ts';
 import { deaths } from '../pipelines/exports/deaths.ts';
-import { day, type ExportsUnderTest, openExportsUnderTest } from '../pipelines/exports/exports-under-test.ts';
-import {
-  type DedicatedBucket,
-  openDedicatedBucket,
-  requests,
-  rowsPerChunk,
-  secondFileRequest,
-} from '../pipelines/exports/own-bucket.ts';
+import { day, openExportsUnderTest } from '../pipelines/exports/exports-under-test.ts';
+import { openDedicatedBucket, requests, rowsPerChunk, secondFileRequest } from '../pipelines/exports/own-bucket.ts';
 import { exportWorkers } from './export-worker.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
@@ -60,20 +54,12 @@ describe('kill -9 of the worker', () => {
 const stack = findStackS3();
 describe.runIf(stack)('kill -9 of the worker during the upload of a file to a bucket', () => {
   const s3 = stack as StackS3;
-  let shop: ExportsUnderTest;
-  let bucket: DedicatedBucket;
+  afterAll(() => s3.close());
+  const shop = forSuite(() => openExportsUnderTest({ exportsPerWorkspace: 1_000, exportSliceRows: rowsPerChunk }));
+  const bucket = forSuite(() => openDedicatedBucket(s3, shop));
   const workers = exportWorkers(() => shop);
-  beforeAll(async () => {
-    shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, exportSliceRows: rowsPerChunk });
-    bucket = await openDedicatedBucket(s3, shop);
-    await bucket.exportUndisturbed();
-  });
+  beforeAll(() => bucket.exportUndisturbed());
   afterEach(() => workers.end());
-  afterAll(async () => {
-    await bucket?.close();
-    await shop?.close();
-    await s3?.close();
-  });
 
   const onRequest = (pattern: RegExp) => (way: StoreProxy, act: () => Promise<void>) => way.when(pattern, act);
   const onResponse = (recognises: RegExp) => (way: StoreProxy, act: () => Promise<void>) =>

@@ -1,14 +1,15 @@
 /** Kills, stops and starves servers of disk space under load; the test has its own servers. */
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
+import { forSuite } from '../for-suite.ts';
 import { isFullExtent } from '../house/extent.ts';
 import { until } from '../infra/until.ts';
 import { load, patch, post, type RequestLoad, untilAccepted } from './client.ts';
 import { expectAcceptedOrRetryLater, expectMostAccepted } from './honest-answers.ts';
 import { Ledger } from './ledger.ts';
-import { type DedicatedServers, startDedicatedServers } from './own-servers.ts';
+import { startDedicatedServers } from './own-servers.ts';
 import { deadlineMs, Pipeline } from './pipeline.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
@@ -18,18 +19,10 @@ const clickhouseAwayMs = Number(process.env.CLICKHOUSE_AWAY_MS ?? (isFullExtent 
 const maxResponseMs = 20_000;
 
 describe.runIf(stackPart('kafka') && stackPart('registry') && stackPart('redis'))('servers of this file', () => {
-  let own: DedicatedServers;
-  let pipeline: Pipeline;
   const ledger = new Ledger();
   let loading: RequestLoad;
-  beforeAll(async () => {
-    own = await startDedicatedServers({ diskMiB: 768 });
-    pipeline = await Pipeline.started(own.addresses);
-  });
-  afterAll(async () => {
-    await pipeline?.close();
-    await own?.remove();
-  });
+  const own = forSuite(() => startDedicatedServers({ diskMiB: 768 }));
+  const pipeline = forSuite(() => Pipeline.started(own.addresses));
   beforeEach(async () => {
     loading = load(pipeline, ledger, { senders: 2, batch: 5, pauseMs: 100 });
     await untilAccepts(20);

@@ -1,15 +1,12 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { forSuite } from '../for-suite.ts';
 import { type GuideStep, parseGuidePage } from './guide-page.ts';
 import { GuideSession } from './guide-session.ts';
 import { guidePages, readGuidePage } from './run-guide.ts';
 
-let session: GuideSession;
-beforeAll(async () => {
-  session = await GuideSession.open();
-});
-afterAll(() => session.close());
+const session = forSuite(() => GuideSession.open());
 
 const run = async (...lines: string[]) => {
   for (const step of parseGuidePage(lines.join('\n')).steps) await session.run('page', step);

@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { Client, RunTree } from 'langsmith';
 import { traceable } from 'langsmith/traceable';
-import { beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { collect } from '../api/collect.ts';
 import { forSuite } from '../for-suite.ts';
 import { startRunlake } from '../runlake-process.ts';
 
 const runlake = forSuite(() => startRunlake());
-let client: Client;
 
-beforeAll(async () => {
-  client = new Client({ apiUrl: runlake.url, apiKey: runlake.apiKey });
-});
+const client = forSuite(() => new Client({ apiUrl: runlake.url, apiKey: runlake.apiKey }));
 
 test('stores nested functions as one trace, with errors, tags, metadata and attachments', async () => {
   const project = `js-${randomUUID()}`;

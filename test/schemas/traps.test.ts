@@ -1,6 +1,6 @@
 /** Properties of the schema without which ClickHouse or the log would silently lose or mix data. */
 import { randomUUID } from 'node:crypto';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
 import type { LogRecord } from '../../infra/event-log/event-log.ts';
 import { costSql } from '../../pipelines/costs/cost-sql.ts';
@@ -8,15 +8,12 @@ import { insertBatch } from '../../pipelines/ingest/sink/insert-batch.ts';
 import { findPage } from '../../pipelines/runs/find-page.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, topics } from '../../schemas/topics.ts';
 import { runOnStoredTable } from '../engines/on-stored-table.ts';
-import { forSuite } from '../for-suite.ts';
+import { forSuite, standFor } from '../for-suite.ts';
 import { buildContainer, openSink, toLogMessage } from '../pipelines/ingest/sink/sink-under-test.ts';
 import { insertEvents, noonMicros, runEvent, tenantId } from '../pipelines/runs/run-events.ts';
 
 const under = forSuite(() => openSink());
-let clickhouse: ClickHouse;
-beforeAll(async () => {
-  clickhouse = under.stores.clickhouse;
-});
+const clickhouse = standFor(() => under.stores.clickhouse);
 
 const weekMicros = 7 * 24 * 3_600 * 1_000_000;
 

@@ -6,22 +6,21 @@ import type { AgentServices } from '../../../api/agent-server/agent-operation.ts
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { addKey, addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 
 /** Checks before every handler of the agent server: key, workspace, permission, origin. */
 
-let stores: FreshStores;
 let server: FastifyInstance;
 let owner: OrganizationUnderTest;
 let other: OrganizationUnderTest;
 let unprivilegedKey: string;
 let close: () => Promise<void>;
-
+const stores = forSuite(() => freshStores());
 beforeAll(async () => {
-  stores = await freshStores();
   const { database } = stores;
   owner = await addOrganization(database, 'owner');
   other = await addOrganization(database, 'other');
@@ -31,7 +30,6 @@ beforeAll(async () => {
     userId: owner.userId,
     permissions: ['runs:read'],
   });
-  const logger = createLogger('silent', 'test');
   const authenticator = createAuthenticator({ database, logger });
   const { config } = loadConfig({ RUNLAKE_AGENTS_CORS_ORIGINS: 'https://a.example, https://b.example' });
   const agents = { deploymentId: owner.id, config, database, graphs: {} };
@@ -41,7 +39,6 @@ beforeAll(async () => {
   close = async () => {
     await server.close();
     await authenticator.close();
-    await stores.close();
   };
 });
 afterAll(() => close());
@@ -131,7 +128,7 @@ describe('without configured origins', () => {
   beforeAll(async () => {
     const { config } = loadConfig({});
     const services = { agents: {} } as unknown as AgentServices;
-    const [logger, form] = [createLogger('silent', 'test'), buildAgentApi(config, owner.workspaceIds[0])];
+    const form = buildAgentApi(config, owner.workspaceIds[0]);
     loopback = await buildServer({ config, services, logger, operations: agentOperations, form });
   });
   afterAll(() => loopback.close());

@@ -3,19 +3,18 @@ import { Client } from '@langchain/langgraph-sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { groupByAttempt, readToEnd, written } from '../../crash/agent-reader.ts';
 import { stackPart } from '../../engines/stack.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
 import { joinEnvironments, testSettings } from '../../test-settings.ts';
-import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
+import { addOrganization } from '../start-api.ts';
 import { buildGraphsFilePath } from './start-agent-server.ts';
 import { listNumbers } from './stream-parts.ts';
 
 /** One process serves requests, others execute runs; they communicate through Postgres and Kafka. */
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('agent server processes', () => {
-  let stores: FreshStores;
-  let owner: OrganizationUnderTest;
   let front: RoleProcess;
   let workers: RoleProcess[] = [];
   let client: Client;
@@ -44,14 +43,13 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('agent server proces
     return { role, client: new Client({ apiUrl, apiKey: owner.adminKey, callerOptions: { maxRetries: 0 } }) };
   };
 
+  const stores = forSuite(() => freshStores());
+  const owner = forSuite(() => addOrganization(stores.database, 'owner'));
   beforeAll(async () => {
-    stores = await freshStores();
-    owner = await addOrganization(stores.database, 'owner');
     ({ role: front, client } = await startFront());
   }, 240_000);
   afterAll(async () => {
     await Promise.all([front, ...workers].map((role) => role?.end('SIGKILL')));
-    await stores?.close();
   });
 
   it('the front process serves requests and claims no runs; the streams of workers are read from the front process', async () => {

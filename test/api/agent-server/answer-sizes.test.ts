@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { Client as McpClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { beforeAll, expect, it } from 'vitest';
-import { forSuite } from '../../for-suite.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { expect, it } from 'vitest';
+import { forSuite, standFor } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /**
  * Lists whose rows contain client data. Two of the large rows exceed the response limit together: a list with both is
@@ -14,10 +14,7 @@ const limitBytes = 256 * 1024;
 const large = 'x'.repeat(160 * 1024);
 
 const server = forSuite(() => startAgentServer({ config: { maxPageBytes: limitBytes } }));
-let client: AgentServerUnderTest['client'];
-beforeAll(async () => {
-  ({ client } = server);
-}, 120_000);
+const client = standFor(() => server.client);
 
 const refused = { status: 422, message: expect.stringContaining('ANSWER_TOO_LARGE') };
 const runTwice = <Made>(make: () => Promise<Made>) => Promise.all([make(), make()]);

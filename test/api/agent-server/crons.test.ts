@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, describe, expect, it } from 'vitest';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { describe, expect, it } from 'vitest';
 import { createCronRun, fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
-import { forSuite } from '../../for-suite.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { forSuite, standFor } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Crons through the stock client, whose types lack some of the fields that it sends and receives. */
 
 const agent = forSuite(() => startAgentServer());
-let crons: AgentServerUnderTest['client']['crons'];
-beforeAll(async () => {
-  ({ crons } = agent.client);
-}, 120_000);
+const crons = standFor(() => agent.client.crons);
 
 const statusOf = (promise: Promise<unknown>) =>
   promise.then(
@@ -25,7 +22,7 @@ const fireAll = (afterMs: number) =>
     database: agent.database,
     deploymentId: agent.owner.id,
     createCronRun: (tx, cron) => createCronRun(tx, agent.owner.id, cron, agent.services.agents),
-    logger: createLogger('silent', 'test'),
+    logger,
     now: async () => Date.now() + afterMs,
   });
 

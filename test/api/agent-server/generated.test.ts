@@ -17,7 +17,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { Client } from '@langchain/langgraph-sdk';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { groupByAttempt, readToEnd, written } from '../../crash/agent-reader.ts';
 import { forSuite } from '../../for-suite.ts';
 import { Random } from '../../histories/random.ts';
@@ -26,11 +26,10 @@ import { startAgentServer } from './start-agent-server.ts';
 import { all, type Part } from './stream-parts.ts';
 
 const server = forSuite(() => startAgentServer({ config: { agentsWorkers: 2 } }));
-let client: Client;
-beforeAll(async () => {
-  // The client may retry a request for a graph whose process was killed.
-  client = new Client({ apiUrl: server.url, apiKey: server.owner.adminKey, callerOptions: { maxRetries: 4 } });
-}, 60_000);
+// The client may retry a request for a graph whose process was killed.
+const client = forSuite(
+  () => new Client({ apiUrl: server.url, apiKey: server.owner.adminKey, callerOptions: { maxRetries: 4 } }),
+);
 
 type Strategy = 'enqueue' | 'reject' | 'interrupt' | 'rollback';
 type Action = 'interrupt' | 'rollback';

@@ -3,14 +3,13 @@
  * merged as the reference server does.
  */
 
-import type { Client } from '@langchain/langgraph-sdk';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
-import { forSuite } from '../../for-suite.ts';
+import { forSuite, standFor } from '../../for-suite.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
 const agent = forSuite(() => startAgentServer({ project: 'inside' }));
-let client: Client;
+const client = standFor(() => agent.client);
 const graphId = 'configured';
 const systemId = computeSystemAssistantId(graphId);
 
@@ -27,10 +26,6 @@ async function run(threadId: string | null, assistantId: string, payload: object
 }
 
 const userId = (user_id: unknown) => ({ config: { configurable: { user_id } } });
-
-beforeAll(async () => {
-  client = agent.client;
-}, 120_000);
 
 describe('the user id that a graph sees', () => {
   it('is taken from the client, then the thread, then the assistant, then the caller', async () => {

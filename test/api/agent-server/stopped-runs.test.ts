@@ -1,15 +1,11 @@
-import type { Client } from '@langchain/langgraph-sdk';
-import { beforeAll, expect, it } from 'vitest';
-import { forSuite } from '../../for-suite.ts';
+import { expect, it } from 'vitest';
+import { forSuite, standFor } from '../../for-suite.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
 /** The state that a thread has after one of its runs was stopped. */
 
 const server = forSuite(() => startAgentServer({ config: { agentsRunTimeoutMs: 5_000 } }));
-let client: Client;
-beforeAll(async () => {
-  ({ client } = server);
-}, 120_000);
+const client = standFor(() => server.client);
 
 const newThread = async () => (await client.threads.create()).thread_id;
 

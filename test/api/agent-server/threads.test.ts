@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, describe, expect, it } from 'vitest';
-import { forSuite } from '../../for-suite.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { describe, expect, it } from 'vitest';
+import { forSuite, standFor } from '../../for-suite.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 const agent = forSuite(() => startAgentServer());
-let threads: AgentServerUnderTest['client']['threads'];
-beforeAll(async () => {
-  ({ threads } = agent.client);
-}, 120_000);
+const threads = standFor(() => agent.client.threads);
 
 const statusOf = (promise: Promise<unknown>) =>
   promise.then(

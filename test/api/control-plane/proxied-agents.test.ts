@@ -1,27 +1,27 @@
 /** Agent servers behind the proxy of deployments, with the stock client. */
 import { Client } from '@langchain/langgraph-sdk';
 import { WebSocket } from 'undici';
-import { beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { forSuite } from '../../for-suite.ts';
 import { startAgentServer } from '../agent-server/start-agent-server.ts';
 import { openProxy } from './open-proxy.ts';
 
 const agents = forSuite(() => startAgentServer());
 const proxy = forSuite(() => openProxy([agents.url]));
-let client: Client;
 /** Paths of the requests that the client sent. */
 const sentPaths: string[] = [];
-beforeAll(async () => {
-  client = new Client({
-    apiUrl: proxy.url,
-    apiKey: agents.owner.adminKey,
-    callerOptions: { maxRetries: 0 },
-    onRequest: ({ pathname }, init) => {
-      sentPaths.push(pathname);
-      return init;
-    },
-  });
-});
+const client = forSuite(
+  () =>
+    new Client({
+      apiUrl: proxy.url,
+      apiKey: agents.owner.adminKey,
+      callerOptions: { maxRetries: 0 },
+      onRequest: ({ pathname }, init) => {
+        sentPaths.push(pathname);
+        return init;
+      },
+    }),
+);
 
 const ask = (path: string, headers: Record<string, string> = {}) =>
   fetch(proxy.url + path, { headers: { 'x-api-key': agents.owner.adminKey, ...headers } });

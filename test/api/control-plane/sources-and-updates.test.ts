@@ -1,25 +1,16 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
-import { type GitServer, startGitServer } from '../../pipelines/deployments/git-server.ts';
-import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
+import { startGitServer } from '../../pipelines/deployments/git-server.ts';
+import { startRunlake } from '../../runlake-process.ts';
 import { testSettings } from '../../test-settings.ts';
 import { type Answer, DeploymentClient, echoSource, linkPackages } from './deployment-client.ts';
 
 /** Deployments from a git repository, and updates of deployments that execute runs, on a whole Runlake process. */
-let runlake: RunlakeProcess;
-let client: DeploymentClient;
-let git: GitServer;
-
-beforeAll(async () => {
-  git = await startGitServer();
-  const environment = { RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true', ...testSettings({ drainTimeoutMs: 1_000 }) };
-  runlake = await startRunlake({ environment });
-  client = new DeploymentClient(runlake.url, runlake.apiKey);
-}, 120_000);
-afterAll(async () => {
-  await runlake?.remove();
-  git?.close();
-});
+const environment = { RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'true', ...testSettings({ drainTimeoutMs: 1_000 }) };
+const git = forSuite(startGitServer);
+const runlake = forSuite(() => startRunlake({ environment }));
+const client = forSuite(() => new DeploymentClient(runlake.url, runlake.apiKey));
 
 const ask = async (slug: string, path: string, body: object): Promise<Answer> => {
   const response = await fetch(`${runlake.url}/deployments/${slug}${path}`, {

@@ -1,5 +1,4 @@
-import type { FastifyInstance } from 'fastify';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { buildAgentApi } from '../../../api/agent-server/agent-api.ts';
 import { agentOperations } from '../../../api/agent-server/operations.ts';
 import { operations as mainOperations } from '../../../api/main/operations.ts';
@@ -7,6 +6,7 @@ import { mainApi } from '../../../api/server/api-form.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
+import { forSuite } from '../../for-suite.ts';
 import { logger } from '../../silent-logger.ts';
 
 const { config } = loadConfig({});
@@ -15,11 +15,7 @@ describe.each([
   { name: 'main API', operations: mainOperations, form: mainApi(config) },
   { name: 'agent server', operations: agentOperations, form: buildAgentApi(config, '') },
 ])('$name', ({ operations, form }) => {
-  let server: FastifyInstance;
-  beforeAll(async () => {
-    server = await buildServer({ config, services: {} as Services, logger, operations, form });
-  });
-  afterAll(() => server.close());
+  const server = forSuite(() => buildServer({ config, services: {} as Services, logger, operations, form }));
 
   const ask = async (method: string, url: string, type?: string) => {
     const headers = type === undefined ? {} : { 'content-type': type };

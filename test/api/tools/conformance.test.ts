@@ -5,8 +5,9 @@ import type { AddressInfo } from 'node:net';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { nodeProgram, releases } from '../../docs/node-releases.ts';
+import { forSuite } from '../../for-suite.ts';
 import { installLocked } from '../../locked-packages.ts';
-import { startToolServer, type ToolsUnderTest } from './start-tools.ts';
+import { startToolServer } from './start-tools.ts';
 
 /** The conformance suite of the Model Context Protocol, against the tool server. Its list of scenarios must be in one of these. */
 const applicable = [
@@ -59,13 +60,11 @@ const notApplicable: Readonly<Record<string, readonly string[]>> = {
     'resources-unsubscribe',
   ],
 };
-
-let server: ToolsUnderTest;
 let proxy: Server;
 let run: (...words: string[]) => Promise<{ readonly code: number; readonly output: string }>;
 
+const server = forSuite(() => startToolServer());
 beforeAll(async () => {
-  server = await startToolServer();
   const packages = await installLocked(new URL('clients', import.meta.url).pathname, 'mcp-clients');
   // The suite needs a newer release of Node than Runlake.
   const release = releases.find(({ version }) => version.startsWith('22.'));
@@ -104,7 +103,6 @@ beforeAll(async () => {
 afterAll(async () => {
   proxy?.closeAllConnections();
   proxy?.close();
-  await server?.close();
 });
 
 it.each(applicable)('the conformance suite: %s', { timeout: 60_000 }, async (scenario) => {

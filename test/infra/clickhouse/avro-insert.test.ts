@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { AvroWriter, buildContainerSchema, buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import { costExpressions, selectColumn } from '../../../pipelines/costs/cost-sql.ts';
 import { encodeRunEvent, type RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts';
@@ -8,14 +7,11 @@ import { runEvents } from '../../../schemas/topics.ts';
 import { encodeAvroContainer } from '../../engines/encode-avro-container.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite } from '../../for-suite.ts';
+import { forSuite, standFor } from '../../for-suite.ts';
 import { neverExpires } from '../../pipelines/runs/run-events.ts';
 
 const stores = forSuite(() => freshStores());
-let clickhouse: ClickHouse;
-beforeAll(async () => {
-  clickhouse = stores.clickhouse;
-});
+const clickhouse = standFor(() => stores.clickhouse);
 beforeEach(async () => {
   for (const table of filled) await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
 });

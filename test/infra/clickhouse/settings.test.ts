@@ -1,19 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { createServer, request } from 'node:http';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { buildLayoutSettings, profiles } from '../../../infra/clickhouse/settings.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite } from '../../for-suite.ts';
+import { forSuite, standFor } from '../../for-suite.ts';
 import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 
 const stores = forSuite(() => freshStores());
-let clickhouse: ClickHouse;
-
-beforeAll(async () => {
-  clickhouse = stores.clickhouse;
-});
+const clickhouse = standFor(() => stores.clickhouse);
 
 /**
  * Returns the settings of a profile that a statement can read. `wait_end_of_query` exists only in the HTTP interface;

@@ -1,10 +1,8 @@
 /** Examples that copy a run of which another process has accepted events that are not stored yet. */
 
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { EventLog } from '../../../infra/event-log/event-log.ts';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { readAttachment } from '../../../pipelines/attachments/read-attachment.ts';
 import { createExamples, type NewExample } from '../../../pipelines/datasets/write-examples.ts';
 import { acceptSingle } from '../../../pipelines/ingest/accept/accept-single.ts';
@@ -14,31 +12,29 @@ import { wrapCommands } from '../../engines/on-stored-table.ts';
 import { untilStored } from '../../engines/settling.ts';
 import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../../infra/deferred.ts';
+import { logger } from '../../silent-logger.ts';
 
 const api = forSuite(() => startApi());
 const owner = forSuite(() => addOrganization(api.database, 'acme'));
 let datasetId: string;
 /** The log of another process, whose events are not stored until {@link storing} is resolved. */
-let log: EventLog;
+const log = forSuite(() =>
+  openInProcessLog({
+    ...{ clickhouse: api.services.clickhouse, database: api.database, topics, partitions: 1 },
+    ...{ maxPendingBytes: 1_000_000, logger },
+  }),
+);
 let storing = deferred();
 
 const notStored = { code: 'NOT_STORED_YET', status: 503, retryAfterSeconds: 2 };
 
 beforeAll(async () => {
   datasetId = (await api.ask(owner.workspaceKeys[0], 'POST', '/datasets', { name: 'copies' })).body.id;
-  const { clickhouse } = api.services;
-  const logger = createLogger('silent', 'test');
-  log = await openInProcessLog({
-    ...{ clickhouse, database: api.database, topics, partitions: 1, maxPendingBytes: 1_000_000, logger },
-  });
   for (const topic of [runEvents, attachmentEvents])
     await log.subscribe({ topic, group: 'test', limits: { rows: 1, bytes: 1 }, handle: () => storing.promise });
 });
 beforeEach(() => {
   storing = deferred();
-});
-afterAll(async () => {
-  await log?.close();
 });
 
 const sender = () => ({ workspaceId: owner.workspaceIds[0], userId: owner.userId, keyId: randomUUID() });

@@ -1,21 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { type HostParts, openHosts } from './open-hosts.ts';
-import type { Recording } from './recording-driver.ts';
 
 /** What fails for one deployment neither blocks the others nor the rest of the work of a host, and is tried again. */
 const under = forSuite(() => openHosts({ deploymentsLeaseMs: 1_000, deploymentsRestartDelayMs: 200 }));
-let recording: Recording;
 /** Paths of sources that cannot be deleted, and the number of attempts. */
 let attempts: Map<string, number>;
 let undeletable: Set<string>;
 
-beforeAll(async () => {
-  ({ recording } = under);
-});
 beforeEach(() => {
   attempts = new Map();
   undeletable = new Set();
@@ -94,33 +89,33 @@ it('a replica that cannot be stopped delays the deletion of its deployment only'
   await addHost();
   const stuck = await addDeployed('stuck');
   const other = await addDeployed('other');
-  recording.unstoppable.add('stuck');
+  under.recording.unstoppable.add('stuck');
   await remove(stuck);
-  await until('an attempt to stop it', () => recording.started[0]?.drainedMs !== undefined);
+  await until('an attempt to stop it', () => under.recording.started[0]?.drainedMs !== undefined);
   await remove(other);
   await until('the other deletion', () => isDeleted(other));
   const next = await addDeployed('next');
   expect(await isDeleted(stuck)).toBe(false);
-  recording.unstoppable.clear();
+  under.recording.unstoppable.clear();
   await until('the deletion', () => isDeleted(stuck));
-  expect(recording.started[0]?.isRunning).toBe(false);
+  expect(under.recording.started[0]?.isRunning).toBe(false);
   expect(await isDeleted(next)).toBe(false);
 });
 
 it('a replica that ended and cannot be removed is started again', async () => {
   await addHost();
   await addDeployed('ended');
-  recording.unstoppable.add('ended');
-  recording.started[0]?.end('It was killed');
-  await until('a second start', () => recording.started.length === 2);
+  under.recording.unstoppable.add('ended');
+  under.recording.started[0]?.end('It was killed');
+  await until('a second start', () => under.recording.started.length === 2);
 });
 
 it('a host that stops does not wait for a replica that cannot be stopped', async () => {
   const host = await addHost();
   const id = await addDeployed('stuck');
-  recording.unstoppable.add('stuck');
+  under.recording.unstoppable.add('stuck');
   await remove(id);
-  await until('an attempt to stop it', () => recording.started[0]?.drainedMs !== undefined);
+  await until('an attempt to stop it', () => under.recording.started[0]?.drainedMs !== undefined);
   await host.stop();
   const held = await under.database.query('SELECT FROM deployment_replicas WHERE lease_until IS NOT NULL');
   expect(held).toEqual([]);
@@ -143,8 +138,8 @@ it.each([
   try {
     await addHost();
     await addDeployed('released late');
-    recording.started[0]?.end('It was killed');
-    await until('a second start', () => recording.started.length === 2);
+    under.recording.started[0]?.end('It was killed');
+    await until('a second start', () => under.recording.started.length === 2);
     const [{ count } = { count: 0 }] = await under.database.query<{ count: number }>(
       'SELECT (CASE WHEN is_called THEN last_value ELSE 0 END)::int AS count FROM updates',
     );
@@ -161,7 +156,7 @@ it('each step of a clean-up runs, also after one that fails', async () => {
   const unused = await addUpload(id, `now() - interval '1 hour'`);
   undeletable.add(refused);
   await addHost({ builder: { deleteExcept: async () => Promise.reject(new Error('The disk is read-only')) } });
-  await until('the removal of replicas', () => recording.needed.length > 0);
+  await until('the removal of replicas', () => under.recording.needed.length > 0);
   await until('the deletion of the other upload', async () => {
     const rows = await under.database.query<{ path: string; isPostponed: boolean }>(
       'SELECT object_path AS path, expires_at > now() AS "isPostponed" FROM source_uploads',

@@ -1,4 +1,4 @@
-import { afterEach, beforeAll, expect, it } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { createReplicaFinder } from '../../../pipelines/deployments/find-replica-url.ts';
 import { addReplicas, readProgress } from '../../../pipelines/deployments/replicas.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
@@ -8,17 +8,10 @@ import { deferred, untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { readStatus } from './add-deployment.ts';
 import { openHosts } from './open-hosts.ts';
-import type { Recording } from './recording-driver.ts';
 
 const under = forSuite(() =>
   openHosts({ deploymentsLeaseMs: 2_000, deploymentsRestartDelayMs: 50, deploymentsSwitchMs: 200 }),
 );
-let recording: Recording;
-let started: Recording['started'];
-beforeAll(async () => {
-  ({ recording } = under);
-  ({ started } = recording);
-});
 afterEach(() => under.clear());
 
 it('two hosts start each replica once', async () => {
@@ -28,7 +21,7 @@ it('two hosts start each replica once', async () => {
     names.map((name) => under.create(name, { sourceConfig: { resource_spec: { min_scale: 2 } } })),
   );
   for (const { latestRevisionId } of deployments) await under.awaitStatus(latestRevisionId, 'DEPLOYED');
-  expect(started).toHaveLength(16);
+  expect(under.recording.started).toHaveLength(16);
   for (const name of names)
     expect(
       under
@@ -42,10 +35,10 @@ it('a host removes replicas that a killed host has left, but none that another h
   await under.addHost('one');
   const { id, latestRevisionId } = await under.create('held');
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
-  const before = recording.needed.length;
+  const before = under.recording.needed.length;
   await under.addHost('two');
-  await until('the second host to clean up', () => recording.needed.length > before);
-  expect(recording.needed.at(-1)).toEqual([{ deploymentId: id, revisionId: latestRevisionId, number: 1 }]);
+  await until('the second host to clean up', () => under.recording.needed.length > before);
+  expect(under.recording.needed.at(-1)).toEqual([{ deploymentId: id, revisionId: latestRevisionId, number: 1 }]);
 });
 
 it('a host removes no replica that it has yet to take over from a killed host', async () => {
@@ -53,11 +46,11 @@ it('a host removes no replica that it has yet to take over from a killed host', 
   const deployments = await Promise.all([1, 2, 3, 4, 5, 6].map((number) => under.create(`left ${number}`)));
   for (const { latestRevisionId } of deployments) await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   await one.stop();
-  const before = recording.needed.length;
+  const before = under.recording.needed.length;
   // A host claims a few replicas at a time, and cleans up meanwhile.
   await under.addHost('two');
-  await until('the second host to clean up', () => recording.needed.length > before);
-  expect(recording.needed[before]).toHaveLength(6);
+  await until('the second host to clean up', () => under.recording.needed.length > before);
+  expect(under.recording.needed[before]).toHaveLength(6);
 });
 
 it('the new revision answers before the old one drains, and requests then find only the new one', async () => {
@@ -69,7 +62,7 @@ it('the new revision answers before the old one drains, and requests then find o
   const change = { sourceRevisionConfig: { image_uri: 'registry.example/image:2' } };
   const next = await updateDeployment(under, under.caller, id, change, { always: false });
   await under.awaitStatus(next.latestRevisionId, 'DEPLOYED');
-  const [old, replacement] = started;
+  const [old, replacement] = under.recording.started;
   expect([old?.isRunning, replacement?.isRunning]).toEqual([true, true]);
   expect((await finder.find(slug, { avoid: new Set(['old']) })).url).toContain(String(next.latestRevisionId));
   await until('the old replica to drain', () => old?.isRunning === false);
@@ -77,14 +70,14 @@ it('the new revision answers before the old one drains, and requests then find o
   expect(replacement?.isRunning).toBe(true);
   const back = await redeploy(under, under.caller, id, String(latestRevisionId));
   await under.awaitStatus(back.latestRevisionId, 'DEPLOYED');
-  expect(started.at(-1)?.spec.imageUri).toBe('registry.example/image:1');
+  expect(under.recording.started.at(-1)?.spec.imageUri).toBe('registry.example/image:1');
 });
 
 it('a revision that cannot start leaves the previous one serving', async () => {
   await under.addHost('one');
   const { id, slug, latestRevisionId } = await under.create('failing');
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
-  recording.failing.add('failing');
+  under.recording.failing.add('failing');
   const next = await updateDeployment(under, under.caller, id, {}, { always: true });
   const reason = await under.awaitReason(next.latestRevisionId, 'DEPLOY_FAILED');
   expect(reason).toMatch(/^The graph is broken\..*\nstarting failing$/);
@@ -96,8 +89,8 @@ it('starts a replica that ended again, and counts that', async () => {
   await under.addHost('one');
   const { latestRevisionId } = await under.create('crashing');
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
-  started[0]?.end('It was killed');
-  await until('a second start', () => under.running('crashing').length === 1 && started.length === 2);
+  under.recording.started[0]?.end('It was killed');
+  await until('a second start', () => under.running('crashing').length === 1 && under.recording.started.length === 2);
   await until('the restart to be counted', async () => {
     const [row] = await under.database.query<{ restarts: number; failures: number; url: string | null }>(
       'SELECT restarts, failures, url FROM deployment_replicas WHERE revision_id = $1',
@@ -116,11 +109,11 @@ it('starts a replica that answered for a minute without the delay of earlier fai
   await under.addHost('two');
   await until('a second start', async () => {
     const sql = 'SELECT FROM deployment_replicas WHERE url IS NOT NULL';
-    return started.length === 2 && (await under.database.query(sql)).length === 1;
+    return under.recording.started.length === 2 && (await under.database.query(sql)).length === 1;
   });
   await under.database.execute(`UPDATE deployment_replicas SET started_at = now() - interval '2 minutes'`);
-  started[1]?.end('It was killed');
-  await until('a third start', () => started.length === 3);
+  under.recording.started[1]?.end('It was killed');
+  await until('a third start', () => under.recording.started.length === 3);
 });
 
 it('a replica of a killed host does not count as answering', async () => {
@@ -141,21 +134,21 @@ it('a host whose lease was taken ends its replica at once; the other one runs it
   await under.database.execute(
     `UPDATE deployment_replicas SET fence = fence + 1, host_id = gen_random_uuid(), lease_until = now() - interval '1 second'`,
   );
-  await until('the replica of the first host to end', () => started[0]?.isRunning === false);
-  expect(started[0]?.drainedMs).toBe(0);
+  await until('the replica of the first host to end', () => under.recording.started[0]?.isRunning === false);
+  expect(under.recording.started[0]?.drainedMs).toBe(0);
   await until('a new replica', () => under.running('taken').length === 1);
 });
 
 it('a host leaves a replica that outlives it to the host that has taken its lease', async () => {
-  recording.outlivesHost = true;
+  under.recording.outlivesHost = true;
   await under.addHost('one');
   const { latestRevisionId } = await under.create('taken');
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   await under.database.execute(
     `UPDATE deployment_replicas SET fence = fence + 1, host_id = gen_random_uuid(), lease_until = now() + interval '1 hour'`,
   );
-  await until('the first host to leave it', () => started[0]?.isDetached === true);
-  expect(started).toMatchObject([{ isRunning: true, drainedMs: undefined }]);
+  await until('the first host to leave it', () => under.recording.started[0]?.isDetached === true);
+  expect(under.recording.started).toMatchObject([{ isRunning: true, drainedMs: undefined }]);
 });
 
 it('another host continues when a host stops', async () => {
@@ -172,9 +165,9 @@ it('a host that stops keeps its leases until its replicas have drained', async (
   const { latestRevisionId } = await under.create('draining');
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   const draining = deferred();
-  recording.drained = draining.promise;
+  under.recording.drained = draining.promise;
   const stopped = one.stop();
-  await until('it to drain', () => started[0]?.drainedMs !== undefined);
+  await until('it to drain', () => under.recording.started[0]?.drainedMs !== undefined);
   const readLease = async () =>
     (await under.database.query<{ lease: string }>('SELECT lease_until AS lease FROM deployment_replicas'))[0]?.lease;
   const lease = await readLease();
@@ -191,10 +184,10 @@ it('requests wait for the next host while a replica drains because its host stop
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   await under.database.execute(`UPDATE deployments SET last_used_at = now() - interval '1 hour'`);
   const draining = deferred();
-  recording.drained = draining.promise;
+  under.recording.drained = draining.promise;
   await under.addHost('two');
   const stopped = one.stop();
-  await until('it to drain', () => started[0]?.drainedMs !== undefined);
+  await until('it to drain', () => under.recording.started[0]?.drainedMs !== undefined);
   let reads = 0;
   const query: typeof under.database.query = (...parameters) => {
     reads += 1;
@@ -222,7 +215,7 @@ it('deletes a deployment after its replica has drained', async () => {
     const rows = await under.database.query('SELECT FROM deployments WHERE id = $1', [id]);
     return rows.length === 0;
   });
-  expect(started[0]?.drainedMs).toBe(under.config.drainTimeoutMs);
+  expect(under.recording.started[0]?.drainedMs).toBe(under.config.drainTimeoutMs);
   for (const table of ['deployment_revisions', 'deployment_replicas', 'source_uploads', 'agents.threads'])
     expect(await under.database.query(`SELECT FROM ${table} WHERE deployment_id = $1`, [id])).toEqual([]);
   const [project] = await under.database.query('SELECT deleted_at FROM projects WHERE id = $1', [tracingProjectId]);
@@ -271,5 +264,5 @@ it('builds at most as many sources at once as the setting allows', async () => {
   const made = await Promise.all(['first', 'second', 'third'].map((name) => under.createBuilt(name)));
   for (const { latestRevisionId } of made) await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   expect(most).toBe(1);
-  expect(started).toHaveLength(3);
+  expect(under.recording.started).toHaveLength(3);
 });

@@ -1,4 +1,4 @@
-import { afterEach, beforeAll, expect, it } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { addReplicas, claimReplicas, readProgress, recordEnded } from '../../../pipelines/deployments/replicas.ts';
 import { updateDeployment } from '../../../pipelines/deployments/write-deployment.ts';
 import { forSuite } from '../../for-suite.ts';
@@ -6,21 +6,15 @@ import { deferred, untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
 import { readStatus } from './add-deployment.ts';
 import { openHosts } from './open-hosts.ts';
-import { createRecordingDriver, type Recording } from './recording-driver.ts';
+import { createRecordingDriver } from './recording-driver.ts';
 
 /** Replicas whose start hangs or fails for a transient reason, that do not respond, or that move to the next host. */
 const under = forSuite(() => openHosts({ deploymentsLeaseMs: 2_000, deploymentsRestartDelayMs: 50 }));
-let recording: Recording;
-let started: Recording['started'];
-beforeAll(async () => {
-  ({ recording } = under);
-  ({ started } = recording);
-});
 afterEach(() => under.clear());
 
 it('a restart that hangs is a failure, which says so', async () => {
   let hangs = false;
-  const { start } = createRecordingDriver(recording, 'one');
+  const { start } = createRecordingDriver(under.recording, 'one');
   await under.addHost('one', {
     driver: { start: (spec, options) => (hangs ? untilAborted(options.signal) : start(spec, options)) },
     config: { deploymentsStartTimeoutMs: 500 },
@@ -28,7 +22,7 @@ it('a restart that hangs is a failure, which says so', async () => {
   const { latestRevisionId } = await under.create('hanging');
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   hangs = true;
-  started[0]?.end('It was killed');
+  under.recording.started[0]?.end('It was killed');
   await until('the restart to fail', async () => {
     const [row] = await under.database.query<{ last_error: string | null }>(
       'SELECT last_error FROM deployment_replicas',
@@ -37,28 +31,28 @@ it('a restart that hangs is a failure, which says so', async () => {
     return row?.last_error?.startsWith('It did not answer within 500 ms.') === true;
   });
   hangs = false;
-  await until('the next start', () => started.length === 2);
+  await until('the next start', () => under.recording.started.length === 2);
 });
 
 it('a host that stops leaves a replica that outlives it to the next host', async () => {
-  recording.outlivesHost = true;
+  under.recording.outlivesHost = true;
   const one = await under.addHost('one');
   const { latestRevisionId } = await under.create('outliving');
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   await one.stop();
-  expect(started).toMatchObject([{ isRunning: true, isDetached: true, drainedMs: undefined }]);
+  expect(under.recording.started).toMatchObject([{ isRunning: true, isDetached: true, drainedMs: undefined }]);
   await under.addHost('two');
-  await until('the next host to take it over', () => started[1]?.host === 'two');
+  await until('the next host to take it over', () => under.recording.started[1]?.host === 'two');
 });
 
 it('a replica that outlives its host drains before it is replaced, because it may be at work', async () => {
-  recording.outlivesHost = true;
+  under.recording.outlivesHost = true;
   await under.addHost('one');
   const { latestRevisionId } = await under.create('silent');
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
-  Object.assign(started[0] ?? {}, { isRunning: false });
-  await until('its replacement', () => started.length === 2);
-  expect(started[0]?.drainedMs).toBe(under.config.drainTimeoutMs);
+  Object.assign(under.recording.started[0] ?? {}, { isRunning: false });
+  await until('its replacement', () => under.recording.started.length === 2);
+  expect(under.recording.started[0]?.drainedMs).toBe(under.config.drainTimeoutMs);
 });
 
 it('a host that stops while a replica starts leaves it to the next host', async () => {
@@ -82,19 +76,19 @@ it('a host that stops while a replica starts leaves it to the next host', async 
 });
 
 it('a host that stops drains a replica that is no longer wanted, also one that outlives it', async () => {
-  recording.outlivesHost = true;
+  under.recording.outlivesHost = true;
   const one = await under.addHost('one');
   const { id, latestRevisionId } = await under.create('replaced');
   await under.awaitStatus(latestRevisionId, 'DEPLOYED');
   const draining = deferred();
-  recording.drained = draining.promise;
+  under.recording.drained = draining.promise;
   const next = await updateDeployment(under, under.caller, id, {}, { always: true });
   await under.awaitStatus(next.latestRevisionId, 'DEPLOYED');
-  await until('the old replica to drain', () => started[0]?.drainedMs !== undefined);
+  await until('the old replica to drain', () => under.recording.started[0]?.drainedMs !== undefined);
   const stopped = one.stop();
   draining.resolve();
   await stopped;
-  expect(started).toMatchObject([
+  expect(under.recording.started).toMatchObject([
     { isRunning: false, isDetached: false, drainedMs: under.config.drainTimeoutMs },
     { isRunning: true, isDetached: true },
   ]);

@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { type ChunkLimits, type ExportChunk, findChunk } from '../../../pipelines/exports/chunk-reader.ts';
 import { buildMembersCondition, countMembers, type ExportCursor } from '../../../pipelines/exports/members.ts';
@@ -7,7 +7,7 @@ import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts'
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite } from '../../for-suite.ts';
+import { forSuite, standFor } from '../../for-suite.ts';
 import { Random } from '../../histories/random.ts';
 import { seed as firstSeed } from '../../house/seed.ts';
 import {
@@ -22,11 +22,7 @@ import {
 import { wholeDay } from './exporting.ts';
 
 const stores = forSuite(() => freshStores());
-let clickhouse: ClickHouse;
-beforeAll(async () => {
-  clickhouse = stores.clickhouse;
-});
-
+const clickhouse = standFor(() => stores.clickhouse);
 const madeMicros = noonMicros + 86_400_000_000;
 const scope: ExportScope = { ...wholeDay, membersUntilMicros: madeMicros };
 

@@ -2,34 +2,29 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { forSuite } from '../../for-suite.ts';
 import { pickSome } from '../../house/extent.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { findStackS3, type StackS3 } from '../../infra/objects/s3/s3-of-stack.ts';
 import type { StoreProxy } from '../../infra/objects/s3/way-to-store.ts';
 import { until } from '../../infra/until.ts';
-import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
-import { type DedicatedBucket, openDedicatedBucket, requests, rowsPerChunk, secondFileRequest } from './own-bucket.ts';
+import { openExportsUnderTest } from './exports-under-test.ts';
+import { openDedicatedBucket, requests, rowsPerChunk, secondFileRequest } from './own-bucket.ts';
 
 const stack = findStackS3();
 
 describe.runIf(stack)('an export whose bucket fails during an upload', () => {
   const s3 = stack as StackS3;
-  let shop: ExportsUnderTest;
-  let bucket: DedicatedBucket;
-  beforeAll(async () => {
-    shop = await openExportsUnderTest(
+  afterAll(() => s3.close());
+  const shop = forSuite(() =>
+    openExportsUnderTest(
       { exportRetryDelayMs: 0, exportsPerWorkspace: 1_000, exportSliceRows: rowsPerChunk },
       // Timeout of a request without a response; a request with a response takes longer only on a very busy machine.
       { s3Limits: { attempts: 2, idleTimeoutMs: 2_000 } },
-    );
-    bucket = await openDedicatedBucket(s3, shop);
-    await bucket.exportUndisturbed();
-  });
-  afterAll(async () => {
-    await bucket?.close();
-    await shop?.close();
-    await s3?.close();
-  });
+    ),
+  );
+  const bucket = forSuite(() => openDedicatedBucket(s3, shop));
+  beforeAll(() => bucket.exportUndisturbed());
   afterEach(() => {
     bucket.way.clear();
     shop.jobs.length = 0;

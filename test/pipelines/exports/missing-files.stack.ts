@@ -6,9 +6,10 @@ import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { sweepExports } from '../../../pipelines/exports/scheduler.ts';
+import { forSuite } from '../../for-suite.ts';
 import { findStackS3, type StackS3 } from '../../infra/objects/s3/s3-of-stack.ts';
-import { type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
-import { type DedicatedBucket, openDedicatedBucket, requests, rowsPerChunk } from './own-bucket.ts';
+import { openExportsUnderTest } from './exports-under-test.ts';
+import { openDedicatedBucket, requests, rowsPerChunk } from './own-bucket.ts';
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
@@ -16,19 +17,11 @@ const stack = findStackS3();
 
 describe.runIf(stack)('before the manifest is written', () => {
   const s3 = stack as StackS3;
-  let shop: ExportsUnderTest;
-  let bucket: DedicatedBucket;
-  beforeAll(async () => {
-    shop = await openExportsUnderTest({ exportsPerWorkspace: 1_000, exportSliceRows: rowsPerChunk });
-    bucket = await openDedicatedBucket(s3, shop);
-    await bucket.exportUndisturbed();
-  });
+  afterAll(() => s3.close());
+  const shop = forSuite(() => openExportsUnderTest({ exportsPerWorkspace: 1_000, exportSliceRows: rowsPerChunk }));
+  const bucket = forSuite(() => openDedicatedBucket(s3, shop));
+  beforeAll(() => bucket.exportUndisturbed());
   beforeEach(() => bucket.way.clear());
-  afterAll(async () => {
-    await bucket?.close();
-    await shop?.close();
-    await s3?.close();
-  });
 
   const keyOf = async (exportId: string, part: number) => {
     const found = (await shop.recorded(exportId)).find((file) => file.part === part);

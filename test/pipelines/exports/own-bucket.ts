@@ -38,8 +38,6 @@ export const requests = (method: string, part: number, query = '') =>
  */
 export const secondFileRequest = requests('PUT', 2, 'partNumber=2');
 
-export type DedicatedBucket = Awaited<ReturnType<typeof openDedicatedBucket>>;
-
 /** Creates a bucket in the stack's store for the exports of one suite, and a proxy in front of it. */
 export async function openDedicatedBucket(s3: StackS3, shop: ExportsUnderTest) {
   const name = `${s3.passingBucket}-${randomBytes(6).toString('hex')}`;

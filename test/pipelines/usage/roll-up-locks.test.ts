@@ -1,21 +1,17 @@
 /** Locks of roll-up runs: which hours several processes count at the same time. */
 
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import type { Database } from '../../../infra/postgres/pool.ts';
 import { hasDirtyHours, runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { wrapCommands } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite } from '../../for-suite.ts';
+import { forSuite, standFor } from '../../for-suite.ts';
 import { emptyUsageTables, ingestRuns, type RunRow, readTraceCount, runRow } from './trace-rows.ts';
 
 const stores = forSuite(() => freshStores());
-let clickhouse: ClickHouse;
-let database: Database;
+const clickhouse = standFor(() => stores.clickhouse);
+const database = standFor(() => stores.database);
 
-beforeAll(async () => {
-  ({ clickhouse, database } = stores);
-});
 beforeEach(() => emptyUsageTables(stores));
 
 const ingest = (rows: readonly RunRow[]) => ingestRuns(stores, rows);

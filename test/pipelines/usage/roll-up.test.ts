@@ -1,24 +1,18 @@
-import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { Database } from '../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { hasDirtyHours, type RollUpOptions, startRollUp } from '../../../pipelines/usage/rollup.ts';
 import type { RollUp } from '../../../pipelines/usage/rollup-loop.ts';
 import { wrapCommands } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite } from '../../for-suite.ts';
+import { forSuite, standFor } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { emptyUsageTables, hourMicros, ingestRuns, type RunRow, readTraceCount, runRow } from './trace-rows.ts';
 
-const logger = createLogger('silent', 'test');
 const stores = forSuite(() => freshStores());
-let clickhouse: ClickHouse;
-let database: Database;
+const clickhouse = standFor(() => stores.clickhouse);
+const database = standFor(() => stores.database);
 let rollUp: RollUp | undefined;
 
-beforeAll(async () => {
-  ({ clickhouse, database } = stores);
-});
 beforeEach(() => emptyUsageTables(stores));
 afterEach(async () => {
   await rollUp?.stop();

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { runOnEachShard } from '../../../infra/clickhouse/layout.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
@@ -12,7 +12,7 @@ import { countHours, sumDays } from '../../../pipelines/usage/rollup-query.ts';
 import { childProcessOptions } from '../../engines/child-of-suite.ts';
 import { queryEveryServer, runOnStoredTable, wrapCommands } from '../../engines/on-stored-table.ts';
 import { freshStores, getClusterVariable } from '../../engines/stores.ts';
-import { forSuite } from '../../for-suite.ts';
+import { forSuite, standFor } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import {
   emptyUsageTables,
@@ -28,12 +28,9 @@ import {
 } from './trace-rows.ts';
 
 const stores = forSuite(() => freshStores());
-let clickhouse: ClickHouse;
-let database: Database;
+const clickhouse = standFor(() => stores.clickhouse);
+const database = standFor(() => stores.database);
 
-beforeAll(async () => {
-  ({ clickhouse, database } = stores);
-});
 beforeEach(() => emptyUsageTables(stores));
 
 const ingest = (rows: readonly RunRow[]) => ingestRuns(stores, rows);

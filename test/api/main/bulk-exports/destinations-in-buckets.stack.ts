@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { sealCredentials } from '../../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { findStackS3, type S3Identity, type StackS3 } from '../../../infra/objects/s3/s3-of-stack.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 
 const stack = findStackS3();
 
@@ -12,18 +13,11 @@ describe.runIf(stack)('destinations in buckets', () => {
   const routes = '/bulk-exports/destinations';
   const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
     api.ask(acme.workspaceKeys[0], method, url, payload);
-  let api: ApiUnderTest;
-  let acme: OrganizationUnderTest;
   const prefix = `api/${randomUUID()}`;
 
-  beforeAll(async () => {
-    api = await startApi({ config: { allowPrivateEndpoints: true } });
-    acme = await addOrganization(api.database, 'acme');
-  });
-  afterAll(async () => {
-    await api.close();
-    await s3.close();
-  });
+  afterAll(() => s3.close());
+  const api = forSuite(() => startApi({ config: { allowPrivateEndpoints: true } }));
+  const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
   const credentials = (identity: S3Identity) => {
     const { accessKeyId, secretAccessKey } = s3.credentials(identity);

@@ -1,21 +1,18 @@
 /** Small requests that would write, or read for a write, much more than they send. */
 
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 const maxBodyBytes = 1_000_000;
 const api = forSuite(() => startApi({ config: { maxRunBytes: 100_000, maxBodyBytes } }));
-let key: string;
 
-beforeAll(async () => {
-  key = (await addOrganization(api.database, 'acme')).adminKey;
-});
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 type Ask = readonly [method: 'POST' | 'PATCH' | 'PUT', url: string, body: object];
 
-const ask = (...[method, url, body]: Ask) => api.ask(key, method, url, body);
+const ask = (...[method, url, body]: Ask) => api.ask(acme.adminKey, method, url, body);
 
 /** Adds a dataset with examples whose metadata has the given size. */
 async function addDataset(examples: number, metadataBytes = 10) {
@@ -40,7 +37,7 @@ async function addRun(bytes: number): Promise<string> {
 
 /** Sends a request that writes `some` examples, which must succeed, and one that writes `many`, which must not. */
 async function expectLimit(dataset_id: string, ids: readonly string[], write: (ids: readonly string[]) => Ask) {
-  const versions = async () => (await api.ask(key, 'GET', `/datasets/${dataset_id}/versions`)).body.length;
+  const versions = async () => (await api.ask(acme.adminKey, 'GET', `/datasets/${dataset_id}/versions`)).body.length;
   const before = await versions();
   expect(await ask(...write(ids))).toMatchObject({ status: 400, body: { code: 'BAD_REQUEST' } });
   expect(await versions()).toBe(before);

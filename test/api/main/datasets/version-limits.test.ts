@@ -1,19 +1,17 @@
 /** Limits on the versions and tags of a dataset. */
 
 import { randomUUID } from 'node:crypto';
-import { beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 import { createDataset } from './dataset-requests.ts';
 
 const api = forSuite(() => startApi());
-let key: string;
 
-beforeAll(async () => {
-  key = (await addOrganization(api.database, 'acme')).adminKey;
-});
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
-const ask = (method: Parameters<ApiUnderTest['ask']>[1], url: string, body?: object) => api.ask(key, method, url, body);
+const ask = (method: Parameters<ApiUnderTest['ask']>[1], url: string, body?: object) =>
+  api.ask(acme.adminKey, method, url, body);
 
 async function addExamples(dataset_id: string, number: number): Promise<string[]> {
   const items = Array.from({ length: number }, () => ({ id: randomUUID(), dataset_id, inputs: {} }));
@@ -24,7 +22,7 @@ async function addExamples(dataset_id: string, number: number): Promise<string[]
 const full = { status: 422, body: { code: 'DATASET_FULL', remedy: expect.stringContaining('POST /datasets/clone') } };
 
 it('a dataset with a million versions can be emptied, copied and deleted, but not changed', async () => {
-  const dataset_id = await createDataset(api, key);
+  const dataset_id = await createDataset(api, acme.adminKey);
   const [first, second, third] = await addExamples(dataset_id, 3);
   await api.database.execute('UPDATE datasets SET version_count = 999999 WHERE id = $1', [dataset_id]);
   const change = (n: number) => ask('PATCH', `/examples/${first}`, { inputs: { n } });
@@ -32,7 +30,7 @@ it('a dataset with a million versions can be emptied, copied and deleted, but no
   expect(await change(2)).toMatchObject(full);
   expect(await ask('POST', '/examples', { dataset_id, inputs: {} })).toMatchObject(full);
 
-  const target = await createDataset(api, key);
+  const target = await createDataset(api, acme.adminKey);
   const clone = { source_dataset_id: dataset_id, target_dataset_id: target };
   expect((await ask('POST', '/datasets/clone', clone)).status).toBe(200);
   await addExamples(target, 1);
@@ -46,7 +44,7 @@ it('a dataset with a million versions can be emptied, copied and deleted, but no
 });
 
 it('a dataset has at most 100,000 tags, also on one version, and they are found by a part', async () => {
-  const dataset = await createDataset(api, key);
+  const dataset = await createDataset(api, acme.adminKey);
   const [example] = await addExamples(dataset, 1);
   await addExamples(dataset, 1);
   const [newest, oldest] = (await ask('GET', `/datasets/${dataset}/versions`)).body as { as_of: string }[];
@@ -70,7 +68,7 @@ it('a dataset has at most 100,000 tags, also on one version, and they are found 
 });
 
 it('the tags of a dataset have at most 16 MiB', async () => {
-  const dataset = await createDataset(api, key);
+  const dataset = await createDataset(api, acme.adminKey);
   await addExamples(dataset, 1);
   await api.database.execute(
     `INSERT INTO dataset_tags (dataset_id, tag, as_of)

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { LogRecord } from '../../../../infra/event-log/event-log.ts';
 import { KafkaAdmin } from '../../../../infra/event-log/kafka/client.ts';
 import { openKafkaFollower } from '../../../../infra/event-log/kafka/topic-follower.ts';
@@ -12,13 +12,9 @@ const servers = kafkaServers();
 
 describe.runIf(servers)('TopicFollower', () => {
   const under = forSuite(() => openKafkaUnderTest(servers as KafkaServers));
-  let admin: KafkaAdmin;
+  const admin = forSuite(() => new KafkaAdmin(under.config, logger));
   beforeAll(async () => {
-    admin = new KafkaAdmin(under.config, logger);
     await under.open({}, [runEvents]);
-  });
-  afterAll(async () => {
-    await admin?.close();
   });
 
   const produce = (partition: number, texts: readonly string[]) =>

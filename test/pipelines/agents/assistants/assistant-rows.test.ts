@@ -22,15 +22,12 @@ import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/publishe
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
-import { forSuite } from '../../../for-suite.ts';
+import { forSuite, standFor } from '../../../for-suite.ts';
 import { leaseMs, openRows, processId } from '../runs/run-rows.ts';
 
 const rows = forSuite(() => openRows());
-let database: Database;
+const database = standFor(() => rows.database);
 let org: string;
-beforeAll(async () => {
-  ({ database } = rows);
-});
 
 const make = (more: Partial<NewAssistant> = {}) =>
   createAssistant(database, org, { graphId: 'agent', ifExists: 'raise', ...more }, { maxAssistants: 1_000 });

@@ -1,6 +1,6 @@
 import { Annotation, Command, END, interrupt, MemorySaver, Send, START, StateGraph } from '@langchain/langgraph';
 import type { BaseCheckpointSaver } from '@langchain/langgraph-checkpoint';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import {
   buildThreadKey,
   copyCheckpoints,
@@ -10,17 +10,14 @@ import {
 } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { LeasedSaver } from '../../../../pipelines/agents/checkpoints/leased-saver.ts';
 import { readHeadCheckpoint } from '../../../../pipelines/agents/checkpoints/stored-tuples.ts';
+import { forSuite } from '../../../for-suite.ts';
 import fc from '../../../house/fast-check.ts';
-import { type ActiveRun, openThreads, type Threads } from './threads.ts';
+import { type ActiveRun, openThreads } from './threads.ts';
 
-let threads: Threads;
-beforeAll(async () => {
-  let runs = 0;
-  // Every second run waits for its writes, as with durability `sync`.
-  const early = { batchDelayMs: 1, onFailure: () => undefined };
-  threads = await openThreads(() => (runs++ % 2 === 0 ? early : undefined));
-});
-afterAll(() => threads?.close());
+let runs = 0;
+// Every second run waits for its writes, as with durability `sync`.
+const early = { batchDelayMs: 1, onFailure: () => undefined };
+const threads = forSuite(() => openThreads(() => (runs++ % 2 === 0 ? early : undefined)));
 
 const append = Annotation<string[]>({ reducer: (left, right) => [...left, ...right], default: () => [] });
 const State = Annotation.Root({ log: append, last: Annotation<string>, asked: Annotation<number> });

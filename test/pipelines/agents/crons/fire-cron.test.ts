@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { readDatabaseClock } from '../../../../infra/postgres/clock.ts';
 import type { Sql } from '../../../../infra/postgres/database.ts';
-import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import {
   type FiringDeps,
   fireCrons,
@@ -20,23 +19,17 @@ import {
 } from '../../../../pipelines/agents/crons/write-crons.ts';
 import { freshStores } from '../../../engines/stores.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { logger } from '../../../silent-logger.ts';
 import { makeAgentRows } from './agent-rows.ts';
 
 const stores = forSuite(() => freshStores());
-let other: Database;
+const other = forSuite(() => openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 10_000 }));
 let rows: Awaited<ReturnType<typeof makeAgentRows>>;
 let clock: Date;
 
-const logger = createLogger('silent', 'test');
 const at = (text: string) => new Date(text);
 const iso = (text: string) => at(text).toISOString();
 
-beforeAll(async () => {
-  other = openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 10_000 });
-});
-afterAll(async () => {
-  await other?.close();
-});
 beforeEach(async () => {
   rows = await makeAgentRows(stores.database);
   clock = at('2026-04-22T10:00:30Z');

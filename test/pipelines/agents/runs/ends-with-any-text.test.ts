@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Database } from '../../../../infra/postgres/database.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { createRun } from '../../../../pipelines/agents/runs/create-run.ts';
 import { sweepRuns } from '../../../../pipelines/agents/runs/delete-run.ts';
@@ -9,17 +8,16 @@ import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
-import { forSuite } from '../../../for-suite.ts';
+import { forSuite, standFor } from '../../../for-suite.ts';
 import { kwargs, newRun, openRows, processId } from './run-rows.ts';
 
 /** No text that a run contains can prevent its end, and no run can prevent the end of others. */
 
 const rows = forSuite(() => openRows());
+const database = standFor(() => rows.database);
 let org: string;
-let database: Database;
-
-beforeAll(async () => {
-  ({ org, database } = rows);
+beforeAll(() => {
+  ({ org } = rows);
 });
 
 async function claim(runId: string): Promise<ClaimedRun> {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Database, Sql } from '../../../../infra/postgres/database.ts';
+import type { Sql } from '../../../../infra/postgres/database.ts';
 import { deleteAssistant } from '../../../../pipelines/agents/assistants/write-assistants.ts';
 import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { cancelRun, cancelRuns } from '../../../../pipelines/agents/runs/cancel-run.ts';
@@ -15,15 +15,14 @@ import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseThread } from '../../../../pipelines/agents/threads/update-thread-state.ts';
-import { forSuite } from '../../../for-suite.ts';
+import { forSuite, standFor } from '../../../for-suite.ts';
 import { assistant, kwargs, leaseMs, newRun, openRows, processId } from './run-rows.ts';
 
 const rows = forSuite(() => openRows());
+const database = standFor(() => rows.database);
 let org: string;
-let database: Database;
-
-beforeAll(async () => {
-  ({ org, database } = rows);
+beforeAll(() => {
+  ({ org } = rows);
 });
 
 async function claim(runId: string): Promise<ClaimedRun> {

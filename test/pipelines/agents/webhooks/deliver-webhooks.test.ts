@@ -6,8 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { type GuardOptions, openGuardedAgents } from '../../../../infra/network/guarded-agents.ts';
 import { readDatabaseClock } from '../../../../infra/postgres/clock.ts';
-import { type Database, openDatabase } from '../../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
+import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import {
   claimWebhooks,
@@ -21,6 +20,7 @@ import {
 import { buildWebhookRules, recordWebhook } from '../../../../pipelines/agents/webhooks/webhook-rules.ts';
 import { freshStores } from '../../../engines/stores.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { logger } from '../../../silent-logger.ts';
 import { makeAgentRows } from '../crons/agent-rows.ts';
 
 interface ReceivedRequest {
@@ -29,10 +29,9 @@ interface ReceivedRequest {
   readonly body: string;
 }
 
-const logger = createLogger('silent', 'test');
 const secret = deriveWebhookSecret('the key of this test', randomUUID());
 const stores = forSuite(() => freshStores());
-let other: Database;
+const other = forSuite(() => openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 10_000 }));
 let receiver: Server;
 let received: ReceivedRequest[];
 let answer: (response: ServerResponse) => void;
@@ -41,7 +40,6 @@ let clock: Date;
 let closers: (() => void)[];
 
 beforeAll(async () => {
-  other = openDatabase({ url: stores.databaseUrl, logger, timeoutMs: 10_000 });
   receiver = createServer(async (request, response) => {
     const parts: Buffer[] = [];
     for await (const part of request) parts.push(part);
@@ -50,10 +48,9 @@ beforeAll(async () => {
   }).listen(0, '127.0.0.1');
   await once(receiver, 'listening');
 });
-afterAll(async () => {
+afterAll(() => {
   receiver?.closeAllConnections();
   receiver?.close();
-  await other?.close();
 });
 beforeEach(async () => {
   rows = await makeAgentRows(stores.database);

@@ -1,22 +1,19 @@
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { encodeFrame } from '../../../../pipelines/agents/workers/frames.ts';
-import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { Random } from '../../../histories/random.ts';
 import { deferred } from '../../../infra/deferred.ts';
 
 const waitOptions = { timeout: 30_000, interval: 20 };
 
-let under: PoolUnderTest;
 const lines: string[] = [];
 const logger = Object.assign(createLogger('silent', 'test'), {
   info: ({ line }: { line: string }) => void lines.push(line),
 });
-beforeAll(async () => {
-  const limits = { maxBufferedBytes: 4 * 1024 * 1024, maxEventBytes: 1024 * 1024 };
-  under = await openPoolUnderTest('hostile', { workers: 2, runsPerWorker: 1, logger, ...limits });
-});
-afterAll(() => under?.close());
+const limits = { maxBufferedBytes: 4 * 1024 * 1024, maxEventBytes: 1024 * 1024 };
+const under = forSuite(() => openPoolUnderTest('hostile', { workers: 2, runsPerWorker: 1, logger, ...limits }));
 
 /** Key of the most recently started run; the pool numbers its runs. */
 let lastKey = 0;

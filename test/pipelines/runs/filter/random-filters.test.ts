@@ -10,7 +10,7 @@ import { Random } from '../../../histories/random.ts';
 import { isFullExtent } from '../../../house/extent.ts';
 import { seed } from '../../../house/seed.ts';
 import { type ModelRun, matches, type Tree } from './expected-runs.ts';
-import { type FilterTenant, storeFilterTenant } from './filter-tenant.ts';
+import { storeFilterTenant } from './filter-tenant.ts';
 import { drawTree, printTree } from './random-filter.ts';
 
 const treeCount = Number(process.env.FILTER_TREES ?? (isFullExtent ? 10_000 : 60));
@@ -20,10 +20,9 @@ const tenantId = randomUUID();
 const projectIds = [randomUUID(), randomUUID()];
 
 const stores = forSuite(() => freshStores());
-let tenant: FilterTenant;
 const traces = new Map<string, ModelRun[]>();
+const tenant = forSuite(() => storeFilterTenant(stores.clickhouse, { tenantId, projectIds }, seed, 2_000));
 beforeAll(async () => {
-  tenant = await storeFilterTenant(stores.clickhouse, { tenantId, projectIds }, seed, 2_000);
   for (const run of tenant.runs) traces.set(run.traceId, [...(traces.get(run.traceId) ?? []), run]);
   // Similar runs with other ids, in another workspace and in another project of this workspace.
   await storeFilterTenant(stores.clickhouse, { tenantId: randomUUID(), projectIds }, seed, 300);
