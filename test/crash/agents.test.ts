@@ -4,6 +4,7 @@ import { Client } from '@langchain/langgraph-sdk';
 import { beforeEach, expect, test, vi } from 'vitest';
 import { findFreePorts } from '../../infra/embedded/free-port.ts';
 import { listNumbers } from '../api/agent-server/stream-parts.ts';
+import { forSuite } from '../for-suite.ts';
 import { until } from '../infra/until.ts';
 import { testSettings } from '../test-settings.ts';
 import { followNew, groupByAttempt, type RunOnThread, readToEnd, written } from './agent-reader.ts';
@@ -14,24 +15,19 @@ import { deadlineMs, type Instance, shareInstance } from './instance.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
-let instance: Instance;
 let url: string;
-let client: Client;
-shareInstance(
-  (opened) => {
-    instance = opened;
-    client = new Client({ apiUrl: url, apiKey: opened.runlake.apiKey, callerOptions: { maxRetries: 0 } });
-  },
-  async () => {
-    const [port] = await findFreePorts(1);
-    url = `http://127.0.0.1:${port}`;
-    return {
-      RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
-      RUNLAKE_AGENTS_PORT: String(port),
-      ...testSettings({ agentsLeaseMs: 1_500 }),
-      RUNLAKE_AGENTS_WORKERS: '1',
-    };
-  },
+const instance = shareInstance(async () => {
+  const [port] = await findFreePorts(1);
+  url = `http://127.0.0.1:${port}`;
+  return {
+    RUNLAKE_AGENTS_FILE: fileURLToPath(new URL('../agents/projects/basic/langgraph.json', import.meta.url)),
+    RUNLAKE_AGENTS_PORT: String(port),
+    ...testSettings({ agentsLeaseMs: 1_500 }),
+    RUNLAKE_AGENTS_WORKERS: '1',
+  };
+});
+const client = forSuite(
+  () => new Client({ apiUrl: url, apiKey: instance.runlake.apiKey, callerOptions: { maxRetries: 0 } }),
 );
 const isUp = async () => (await fetch(`${url}/ok`).catch(() => undefined))?.ok === true;
 const untilUp = () => until('the agent server to answer', isUp, deadlineMs);

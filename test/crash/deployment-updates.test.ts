@@ -1,18 +1,14 @@
 /** SIGKILL of everything while a deployment is updated or deleted, or its update fails: the next start completes it. */
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { echoSource } from '../api/control-plane/deployment-client.ts';
+import { folderForTest } from '../folders.ts';
+import { forSuite } from '../for-suite.ts';
 import { until } from '../infra/until.ts';
 import { KilledDeployments } from './killed-deployments.ts';
 
-let under: KilledDeployments;
-
-beforeAll(async () => {
-  under = await KilledDeployments.start();
-}, 120_000);
-afterAll(() => under?.remove());
+const under = forSuite(() => KilledDeployments.start());
 
 /** Sends a run to a deployment through the proxy. */
 async function invoke(slug: string) {
@@ -80,61 +76,53 @@ test('kill -9 before the transition to CREATE_FAILED is committed: it fails once
 }, 180_000);
 
 test('kill -9 before a waiting revision is skipped: it waits on, until a newer one is committed', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'runlake-crash-'));
+  const folder = folderForTest();
   chmodSync(folder, 0o755);
   const build_command = `until [ -e ${folder}/go ]; do sleep 0.1; done`;
-  try {
-    // Takes all build slots, so that the next revision waits.
-    const busy = [];
-    for (let slot = 0; slot < 2; slot += 1) {
-      const made = await under.client.create(`busy ${slot}`, { sourceConfig: { build_command } });
-      busy.push({ id: made.id, ...(await under.client.push(made.id, echoSource('busy'))) });
-    }
-    const made = await under.client.create('skipped');
-    const { latest_revision_id: id } = await under.client.push(made.id, echoSource('waiting'));
-    const path = `/v2/deployments/${made.id}/revisions/${id}`;
-    await until('it to wait', async () => (await under.client.ask('GET', path)).body.status === 'AWAITING_BUILD');
-    await under.killAt(
-      'SKIPPED',
-      async () => void (await under.client.push(made.id, echoSource('lost')).catch(() => undefined)),
-    );
-    const { body: found } = await under.client.ask('GET', `/v2/deployments/${made.id}`);
-    expect(found.latest_revision_id).toBe(id);
-    const { latest_revision_id: newer } = await under.client.push(made.id, echoSource('newer'));
-    const skipped = await under.client.awaitEnd(made.id, id);
-    expect(listPassed(skipped)).toEqual(['CREATING', 'QUEUED', 'AWAITING_BUILD', 'SKIPPED']);
-    writeFileSync(join(folder, 'go'), '');
-    await under.client.awaitDeployed(made.id, newer);
-    expect(await invoke('skipped')).toMatchObject({ body: { reply: 'newer' } });
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
+  // Takes all build slots, so that the next revision waits.
+  const busy = [];
+  for (let slot = 0; slot < 2; slot += 1) {
+    const made = await under.client.create(`busy ${slot}`, { sourceConfig: { build_command } });
+    busy.push({ id: made.id, ...(await under.client.push(made.id, echoSource('busy'))) });
   }
+  const made = await under.client.create('skipped');
+  const { latest_revision_id: id } = await under.client.push(made.id, echoSource('waiting'));
+  const path = `/v2/deployments/${made.id}/revisions/${id}`;
+  await until('it to wait', async () => (await under.client.ask('GET', path)).body.status === 'AWAITING_BUILD');
+  await under.killAt(
+    'SKIPPED',
+    async () => void (await under.client.push(made.id, echoSource('lost')).catch(() => undefined)),
+  );
+  const { body: found } = await under.client.ask('GET', `/v2/deployments/${made.id}`);
+  expect(found.latest_revision_id).toBe(id);
+  const { latest_revision_id: newer } = await under.client.push(made.id, echoSource('newer'));
+  const skipped = await under.client.awaitEnd(made.id, id);
+  expect(listPassed(skipped)).toEqual(['CREATING', 'QUEUED', 'AWAITING_BUILD', 'SKIPPED']);
+  writeFileSync(join(folder, 'go'), '');
+  await under.client.awaitDeployed(made.id, newer);
+  expect(await invoke('skipped')).toMatchObject({ body: { reply: 'newer' } });
 }, 180_000);
 
 test('kill -9 before a newer revision is committed: the one that was being built continues', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'runlake-crash-'));
+  const folder = folderForTest();
   chmodSync(folder, 0o755);
-  try {
-    const build_command = `until [ -e ${folder}/go ]; do sleep 0.1; done`;
-    const made = await under.client.create('interrupted', { sourceConfig: { build_command } });
-    const { latest_revision_id: id } = await under.client.push(made.id, echoSource('built'));
-    const path = `/v2/deployments/${made.id}/revisions/${id}`;
-    await until('the build', async () => (await under.client.ask('GET', path)).body.status === 'BUILDING');
-    await under.killAt(
-      'INTERRUPTED',
-      async () => void (await under.client.push(made.id, echoSource('lost')).catch(() => undefined)),
-    );
-    writeFileSync(join(folder, 'go'), '');
-    const passed = listPassed(await under.client.awaitDeployed(made.id, id));
-    expect(passed).toEqual([
-      ...['CREATING', 'QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'],
-    ]);
-    const { body: found } = await under.client.ask('GET', `/v2/deployments/${made.id}`);
-    expect(found.latest_revision_id).toBe(id);
-    expect(await invoke('interrupted')).toMatchObject({ body: { reply: 'built' } });
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
+  const build_command = `until [ -e ${folder}/go ]; do sleep 0.1; done`;
+  const made = await under.client.create('interrupted', { sourceConfig: { build_command } });
+  const { latest_revision_id: id } = await under.client.push(made.id, echoSource('built'));
+  const path = `/v2/deployments/${made.id}/revisions/${id}`;
+  await until('the build', async () => (await under.client.ask('GET', path)).body.status === 'BUILDING');
+  await under.killAt(
+    'INTERRUPTED',
+    async () => void (await under.client.push(made.id, echoSource('lost')).catch(() => undefined)),
+  );
+  writeFileSync(join(folder, 'go'), '');
+  const passed = listPassed(await under.client.awaitDeployed(made.id, id));
+  expect(passed).toEqual([
+    ...['CREATING', 'QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'],
+  ]);
+  const { body: found } = await under.client.ask('GET', `/v2/deployments/${made.id}`);
+  expect(found.latest_revision_id).toBe(id);
+  expect(await invoke('interrupted')).toMatchObject({ body: { reply: 'built' } });
 }, 180_000);
 
 test('kill -9 during an update: the previous revision serves, and the update is then completed', async () => {

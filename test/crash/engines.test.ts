@@ -1,14 +1,11 @@
 import { expect, test, vi } from 'vitest';
 import { until } from '../infra/until.ts';
 import { checkKillUnderLoad } from './engine-killed-under-load.ts';
-import { deadlineMs, type Instance, makeChildRun, rootRun, shareInstance } from './instance.ts';
+import { deadlineMs, makeChildRun, rootRun, shareInstance } from './instance.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
-let instance: Instance;
-shareInstance((opened) => {
-  instance = opened;
-});
+const instance = shareInstance();
 
 test.each(['clickhouse', 'postgres'] as const)(
   'kill -9 of %s under load: clients get 503 with Retry-After, and no run is lost or duplicated',

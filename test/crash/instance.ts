@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, onTestFinished } from 'vitest';
+import { beforeEach, onTestFinished } from 'vitest';
+import { forSuite } from '../for-suite.ts';
 import { askClickhouse, askPostgres } from '../infra/embedded/processes.ts';
 import { suspendProcess } from '../infra/suspended-process.ts';
 import { until } from '../infra/until.ts';
@@ -14,17 +15,10 @@ export const deadlineMs = 60_000;
  * Shares one instance among all tests of a file; each test checks only what was stored since it began. Restarts a
  * killed instance.
  */
-export function shareInstance(
-  take: (instance: Instance) => void,
-  environment?: () => Promise<Readonly<Record<string, string>>>,
-): void {
-  let shared: Instance | undefined;
-  beforeAll(async () => {
-    shared = await Instance.open(await environment?.());
-    take(shared);
-  });
-  beforeEach(() => shared?.ensureUp());
-  afterAll(() => shared?.remove());
+export function shareInstance(environment?: () => Promise<Readonly<Record<string, string>>>): Instance {
+  const instance = forSuite(async () => Instance.open(await environment?.()));
+  beforeEach(() => instance.ensureUp());
+  return instance;
 }
 
 /** A separate Runlake process with its engines. */

@@ -4,14 +4,11 @@ import { expect, test, vi } from 'vitest';
 import { listProcesses } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { startRunlake } from '../runlake-process.ts';
-import { deadlineMs, dottedOrder, type Instance, makeChildRun, rootRun, shareInstance } from './instance.ts';
+import { deadlineMs, dottedOrder, makeChildRun, rootRun, shareInstance } from './instance.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
-let instance: Instance;
-shareInstance((opened) => {
-  instance = opened;
-});
+const instance = shareInstance();
 
 /**
  * Sends runs one by one through the stock SDK, from concurrent senders, until stopped. A run is acknowledged when its

@@ -1,33 +1,24 @@
 /** Runlake on two ClickHouse shards, one of which is killed under load, while the other keeps working. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, expect, test, vi } from 'vitest';
 import { type DedicatedShards, startDedicatedShards } from '../engines/own-shards.ts';
+import { folderForSuite } from '../folders.ts';
 import { checkKillUnderLoad } from './engine-killed-under-load.ts';
-import { type Instance, shareInstance } from './instance.ts';
+import { shareInstance } from './instance.ts';
 
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
-const folder = mkdtempSync(join(tmpdir(), 'runlake-shards-'));
+const folder = folderForSuite();
 let shards: DedicatedShards;
-let instance: Instance;
 
 // Runs after the hook of `shareInstance` that stops Runlake: `afterAll` hooks run in reverse order.
 afterAll(async () => {
   await shards?.stop();
-  rmSync(folder, { recursive: true, force: true });
 });
-shareInstance(
-  (opened) => {
-    instance = opened;
-  },
-  async () => {
-    shards = await startDedicatedShards(folder, 2);
-    const { clickhouseUrl, clickhouseCluster } = shards.addresses;
-    return { RUNLAKE_CLICKHOUSE_URL: clickhouseUrl, RUNLAKE_CLICKHOUSE_CLUSTER: clickhouseCluster };
-  },
-);
+const instance = shareInstance(async () => {
+  shards = await startDedicatedShards(folder, 2);
+  const { clickhouseUrl, clickhouseCluster } = shards.addresses;
+  return { RUNLAKE_CLICKHOUSE_URL: clickhouseUrl, RUNLAKE_CLICKHOUSE_CLUSTER: clickhouseCluster };
+});
 
 test.each([1, 2])('kill -9 of shard %i under load: no run is lost, duplicated or counted twice', async (shard) => {
   const killed = shards.serverPid(shard);

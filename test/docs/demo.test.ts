@@ -1,9 +1,9 @@
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { folderForSuite } from '../folders.ts';
 import { isFullExtent } from '../house/extent.ts';
 import { skipWithout } from '../house/prerequisites.ts';
 import { startRunlake } from '../runlake-process.ts';
@@ -13,11 +13,7 @@ import { nodeProgram, otherReleases } from './node-releases.ts';
 const script = fileURLToPath(new URL('../../docs/demo/demo.ts', import.meta.url));
 const loader = import.meta.resolve('tsx');
 
-let folder: string;
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'runlake-demo-test-'));
-});
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = folderForSuite();
 
 /** Starts the demo in an empty folder, with SDK and Runlake settings in its environment that must have no effect. */
 function startDemo(traces: number, node = process.execPath, environment: Readonly<Record<string, string>> = {}) {

@@ -1,11 +1,11 @@
 /** docs/guide: links, blocks and types of all pages. `chapters.test.ts` and `quickstarts.test.ts` run the pages. */
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
+import { folderForTest } from '../folders.ts';
 import { isOutput, parseGuidePage, programText } from './guide-page.ts';
 import { guidePages, readGuidePage } from './run-guide.ts';
 
@@ -95,21 +95,17 @@ describe('a page', () => {
 });
 
 it('TypeScript of all pages has no error of types', { timeout: 120_000 }, async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'runlake-guide-types-'));
-  try {
-    symlinkSync(join(checkout, 'node_modules'), join(folder, 'node_modules'));
-    writeFileSync(join(folder, 'package.json'), '{"type": "module"}');
-    const options = { extends: join(checkout, 'tsconfig.json'), compilerOptions: { noUncheckedIndexedAccess: false } };
-    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ ...options, include: ['*.ts'] }));
-    for (const page of guidePages) {
-      const programs = readGuidePage(page).steps.filter(({ language }) => language === 'ts');
-      for (const step of programs)
-        writeFileSync(join(folder, `${page}-${step.blocks[0]?.line}.ts`), `${programText(step)}export {};\n`);
-    }
-    const tsc = join(checkout, 'node_modules', 'typescript-7', 'bin', 'tsc');
-    const { stdout } = await promisify(execFile)(process.execPath, [tsc, '-p', folder]).catch((error) => error);
-    expect(stdout).toBe('');
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
+  const folder = folderForTest();
+  symlinkSync(join(checkout, 'node_modules'), join(folder, 'node_modules'));
+  writeFileSync(join(folder, 'package.json'), '{"type": "module"}');
+  const options = { extends: join(checkout, 'tsconfig.json'), compilerOptions: { noUncheckedIndexedAccess: false } };
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ ...options, include: ['*.ts'] }));
+  for (const page of guidePages) {
+    const programs = readGuidePage(page).steps.filter(({ language }) => language === 'ts');
+    for (const step of programs)
+      writeFileSync(join(folder, `${page}-${step.blocks[0]?.line}.ts`), `${programText(step)}export {};\n`);
   }
+  const tsc = join(checkout, 'node_modules', 'typescript-7', 'bin', 'tsc');
+  const { stdout } = await promisify(execFile)(process.execPath, [tsc, '-p', folder]).catch((error) => error);
+  expect(stdout).toBe('');
 });

@@ -1,26 +1,19 @@
 /** Runs a bulk export through the API, from the first request to the files. */
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { beforeAll, expect, test, vi } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
+import { folderForSuite } from '../folders.ts';
+import { forSuite } from '../for-suite.ts';
 import { until } from '../infra/until.ts';
 import { rowsOf } from '../pipelines/exports/exporting.ts';
-import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
+import { startRunlake } from '../runlake-process.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 
-let root: string;
-let runlake: RunlakeProcess;
-beforeAll(async () => {
-  root = await mkdtemp(join(tmpdir(), 'runlake-exports-'));
-  runlake = await startRunlake({ environment: { RUNLAKE_LOCAL_EXPORT_ROOT: root } });
-});
-afterAll(async () => {
-  await runlake?.remove();
-  await rm(root, { recursive: true, force: true });
-});
+const root = folderForSuite();
+const runlake = forSuite(() => startRunlake({ environment: { RUNLAKE_LOCAL_EXPORT_ROOT: root } }));
 
 const ask = <T = { id: string }>(method: string, path: string, body?: object) =>
   askRunlake<T>(runlake, `/api/v1${path}`, { method, body });

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { temporaryFolder } from '../infra/embedded/processes.ts';
+import { folderForTest } from '../folders.ts';
 import { fetchPinned, type PinnedDownload } from './fetch-pinned.ts';
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
@@ -11,7 +11,7 @@ const pin = { version: '1.0', files: { 'a.jar': sha256('a'), 'b.jar': sha256('b'
 /** Returns options of a download that provides these files and counts its calls. */
 function createDownload(files: Record<string, string>, options: Partial<PinnedDownload> = {}) {
   let downloads = 0;
-  const cacheFolder = options.cacheFolder ?? join(temporaryFolder(), 'cache');
+  const cacheFolder = options.cacheFolder ?? join(folderForTest(), 'cache');
   const download = async (folder: string) => {
     downloads += 1;
     for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, 'files', name), text);

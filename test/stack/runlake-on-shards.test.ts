@@ -4,26 +4,25 @@
  * `test/crash/shards.test.ts` and `make shards`.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../infra/clickhouse/client.ts';
 import { askRunlake } from '../ask-runlake.ts';
 import { type DedicatedShards, startDedicatedShards } from '../engines/own-shards.ts';
+import { folderForSuite } from '../folders.ts';
 import { until } from '../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { logger } from '../silent-logger.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
 
-let folder: string;
+const folder = folderForSuite();
 let shards: DedicatedShards;
 let runlake: RunlakeProcess;
 let clickhouse: ClickHouse;
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'runlake-on-shards-'));
   shards = await startDedicatedShards(folder, 2);
   const { clickhouseUrl: url, clickhouseCluster: cluster } = shards.addresses;
   clickhouse = openClickHouse({ url, cluster, logger, timeoutMs: 30_000 });
@@ -39,7 +38,6 @@ afterAll(async () => {
   await runlake?.remove();
   await clickhouse?.close();
   await shards?.stop();
-  await rm(folder, { recursive: true, force: true });
 });
 
 const ask = <T = { id: string }>(method: string, path: string, body?: object) =>

@@ -2,7 +2,7 @@ import { execFile, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
-import { temporaryFolder } from '../infra/embedded/processes.ts';
+import { folderForTest } from '../folders.ts';
 import { readStackState } from './stack-state.ts';
 import { takeDown } from './take-down.ts';
 
@@ -16,7 +16,7 @@ export interface Said {
 
 /** Creates a separate stack for one test: it runs the stack command on a folder that is removed when the test ends. */
 export function createTestStack(environment: Record<string, string>) {
-  const folder = join(temporaryFolder(), 'stack');
+  const folder = join(folderForTest(), 'stack');
   onTestFinished(() => takeDown(folder));
   const env = { ...process.env, CI: '', RUNLAKE_STACK_DIR: folder, ...environment };
   const buildArgs = (args: readonly string[]) => ['--import', 'tsx', program, ...args];

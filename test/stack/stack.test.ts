@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { stackPart } from '../engines/stack.ts';
-import { listProcesses, temporaryFolder } from '../infra/embedded/processes.ts';
+import { folderForTest } from '../folders.ts';
+import { listProcesses } from '../infra/embedded/processes.ts';
 import { until } from '../infra/until.ts';
 import { allParts } from './parts/all-parts.ts';
 import { createTestStack } from './stack-of-test.ts';
@@ -122,7 +123,7 @@ describe('if a tool is missing', () => {
   const parts = { RUNLAKE_STACK_PARTS: 'kafka,registry,redis,s3', PATH: '' };
 
   it('the part is skipped, and the output names what to install', async () => {
-    const stack = createTestStack({ ...parts, RUNLAKE_STACK_CACHE_DIR: temporaryFolder() });
+    const stack = createTestStack({ ...parts, RUNLAKE_STACK_CACHE_DIR: folderForTest() });
     const { code, text } = await stack.run('up');
     expect(code, text).toBe(0);
     expect(text).toMatch(/Kafka \S+ is skipped: .*needs java, which is not on PATH\. Install a Java runtime/);
@@ -132,9 +133,9 @@ describe('if a tool is missing', () => {
   });
 
   it('the start fails in CI', async () => {
-    const stack = createTestStack({ ...parts, RUNLAKE_STACK_CACHE_DIR: temporaryFolder(), CI: 'true' });
+    const stack = createTestStack({ ...parts, RUNLAKE_STACK_CACHE_DIR: folderForTest(), CI: 'true' });
     expect(await stack.run('up')).toEqual({ code: 1, text: expect.stringContaining('needs java') });
-    const marker = join(temporaryFolder(), 'ran');
+    const marker = join(folderForTest(), 'ran');
     const write = `fs.writeFileSync(${JSON.stringify(marker)}, '')`;
     expect((await stack.run('during', process.execPath, '-e', write)).code).toBe(1);
     expect(existsSync(marker)).toBe(true);

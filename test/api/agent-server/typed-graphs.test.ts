@@ -1,31 +1,27 @@
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client as McpClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { Ajv } from 'ajv';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { GraphSource } from '../../../pipelines/agents/graphs/graphs-file.ts';
 import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.ts';
 import { readTypesInBackground } from '../../../pipelines/agents/schemas/read-types-in-background.ts';
 import { encodeFrame, pipeDescriptor } from '../../../pipelines/agents/workers/frames.ts';
+import { folderForSuite } from '../../folders.ts';
+import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
-import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
+import { startAgentServer } from './start-agent-server.ts';
 
 /** Schemas that only the TypeScript compiler can derive. */
 
-const folder = mkdtempSync(join(tmpdir(), 'runlake-types-'));
+const folder = folderForSuite();
 const step = { title: 'pack', steps: [{ title: 'find the bag', done: true, steps: [] }] };
-let agent: AgentServerUnderTest;
-beforeAll(async () => {
-  agent = await startAgentServer({ project: 'typed', config: { dataDir: folder, agentsTypesSeconds: 120 } });
-}, 120_000);
-afterAll(async () => {
-  await agent?.close();
-  rmSync(folder, { recursive: true, force: true });
-});
+const agent = forSuite(() =>
+  startAgentServer({ project: 'typed', config: { dataDir: folder, agentsTypesSeconds: 120 } }),
+);
 
 const getGraphSchemas = (graph: string) => agent.client.assistants.getSchemas(graph);
 const read = (graph: string) =>

@@ -1,9 +1,7 @@
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { createChildDriver } from '../../../api/command-line/child-driver.ts';
@@ -11,6 +9,7 @@ import { startedMessage } from '../../../api/command-line/follow-host.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import type { DeploymentDriver, ReplicaSpec } from '../../../pipelines/deployments/driver.ts';
+import { folderForSuite } from '../../folders.ts';
 
 const spec: ReplicaSpec = {
   ...{ deploymentId: 'd', revisionId: 'r', name: 'Name', slug: 'name', workspaceId: 'w', organizationId: 'o' },
@@ -34,12 +33,11 @@ if (environment.WAITS) wait();
 else start();
 `;
 const original = { execPath: process.execPath, script: process.argv[1] as string };
-let folder: string;
+const folder = folderForSuite();
 let port: number;
 let driver: DeploymentDriver;
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'runlake-child-driver-'));
   process.argv[1] = join(folder, 'program.mjs');
   writeFileSync(process.argv[1], program);
   [port = 0] = await findFreePorts(1);
@@ -54,7 +52,6 @@ afterEach(() => {
 
 afterAll(async () => {
   process.argv[1] = original.script;
-  await rm(folder, { recursive: true });
 });
 
 const start = (of = spec) => driver.start(of, { signal: new AbortController().signal, onLog: () => undefined });

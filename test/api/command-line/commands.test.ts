@@ -1,20 +1,16 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtCommand, builtProgram } from '../../built-program.ts';
+import { folderForSuite, folderForTest } from '../../folders.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
 
-let folder: string;
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'runlake-commands-'));
-});
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = folderForSuite();
 
 const command = (words: readonly string[], environment: Record<string, string> = {}) =>
   builtCommand(words, { RUNLAKE_DATA_DIR: folder, ...environment });
@@ -95,7 +91,7 @@ describe('a start with a Redis that does not respond', () => {
       reached();
     });
     const port = await listenOnLoopback(silent);
-    const dataDir = mkdtempSync(join(tmpdir(), 'runlake-interrupted-'));
+    const dataDir = folderForTest();
     const env = {
       PATH: process.env.PATH,
       RUNLAKE_DATA_DIR: dataDir,
@@ -116,15 +112,14 @@ describe('a start with a Redis that does not respond', () => {
       child.kill('SIGKILL');
       for (const socket of sockets) socket.destroy();
       silent.close();
-      rmSync(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
     }
   });
 });
 
 describe('a first start that fails after it has created the admin key', () => {
   it('prints the key', { timeout: 120_000 }, async () => {
-    const dataDir = mkdtempSync(join(tmpdir(), 'runlake-failed-'));
-    const projectDir = mkdtempSync(join(tmpdir(), 'runlake-project-'));
+    const dataDir = folderForTest();
+    const projectDir = folderForTest();
     const environment = {
       RUNLAKE_DATA_DIR: dataDir,
       RUNLAKE_PORT: '0',
@@ -135,8 +130,6 @@ describe('a first start that fails after it has created the admin key', () => {
     const project = { graphs: { trip: './trip.js:graph' }, auth: { path: './missing.js:auth' } };
     writeFileSync(environment.RUNLAKE_AGENTS_FILE, JSON.stringify(project));
     const { code, output, errors } = await command(['all'], environment);
-    rmSync(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
-    rmSync(projectDir, { recursive: true });
     expect(errors).toContain('missing.js');
     expect(output).toMatch(/^Admin key, shown this once: rlk_\S+$/m);
     expect(code).toBe(1);

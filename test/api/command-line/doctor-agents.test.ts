@@ -1,12 +1,12 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { healthText } from '../../../api/tools/operations.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
+import { folderForTest } from '../../folders.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { until } from '../../infra/until.ts';
@@ -20,16 +20,10 @@ vi.setConfig({ testTimeout: 240_000 });
 const project = (name: string) =>
   fileURLToPath(new URL(`../../agents/projects/${name}/langgraph.json`, import.meta.url));
 
-function folder(): string {
-  const path = mkdtempSync(join(tmpdir(), 'runlake-doctor-'));
-  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
-  return path;
-}
-
 async function doctor(agentsFile: string, more: Record<string, string> = {}) {
   const [port] = await findFreePorts(1);
   const environment = {
-    RUNLAKE_DATA_DIR: folder(),
+    RUNLAKE_DATA_DIR: folderForTest(),
     RUNLAKE_AGENTS_FILE: agentsFile,
     RUNLAKE_AGENTS_PORT: String(port),
   };
@@ -53,7 +47,7 @@ test('lists each graph that fails to load with its error, and each graph that lo
 });
 
 test('reports errors of the agents file', async () => {
-  const path = join(folder(), 'langgraph.json');
+  const path = join(folderForTest(), 'langgraph.json');
   expect((await doctor(path)).text).toMatch(
     /error {2}Agents file: .*\n {7}→ Correct the file, or set RUNLAKE_AGENTS_FILE/,
   );
@@ -64,7 +58,7 @@ test('reports errors of the agents file', async () => {
 });
 
 test('reports an untested library version and a port in use', async () => {
-  const path = folder();
+  const path = folderForTest();
   const library = join(path, 'node_modules', '@langchain', 'langgraph');
   mkdirSync(library, { recursive: true });
   writeFileSync(join(library, 'package.json'), '{"name":"@langchain/langgraph","version":"0.2.1"}');
@@ -90,7 +84,7 @@ test('reports the port of the tool server: free, in use, and in use by the tool 
   onTestFinished(() => void taken.close());
   const [free] = await findFreePorts(1);
   const check = async (number = port) =>
-    (await runCommand(['doctor'], { RUNLAKE_DATA_DIR: folder(), RUNLAKE_TOOLS_PORT: String(number) })).text;
+    (await runCommand(['doctor'], { RUNLAKE_DATA_DIR: folderForTest(), RUNLAKE_TOOLS_PORT: String(number) })).text;
   expect(await check(free)).toMatch(/ok {5}Tool port: 127\.0\.0\.1:\d+ is free/);
   expect(await check()).toMatch(/error {2}Tool port: .*\n {7}→ Set RUNLAKE_TOOLS_PORT to another port/);
   isOurs.now = true;
@@ -98,7 +92,7 @@ test('reports the port of the tool server: free, in use, and in use by the tool 
 });
 
 test('reports an embedder that cannot be loaded', async () => {
-  const path = folder();
+  const path = folderForTest();
   writeFileSync(join(path, 'graph.js'), 'export const graph = { lg_is_pregel: true };');
   const file = { graphs: { one: './graph.js:graph' }, store: { index: { embed: './none.js:embed', dims: 3 } } };
   writeFileSync(join(path, 'langgraph.json'), JSON.stringify(file));

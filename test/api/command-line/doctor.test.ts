@@ -1,8 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { requireVersion } from '../../../api/command-line/migrate.ts';
@@ -10,6 +9,7 @@ import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { askRunlake } from '../../ask-runlake.ts';
 import { builtProgram } from '../../built-program.ts';
 import { Instance } from '../../crash/instance.ts';
+import { folderForTest } from '../../folders.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { askPostgres } from '../../infra/embedded/processes.ts';
 import { mountDisk } from '../../infra/full-disk.ts';
@@ -23,15 +23,9 @@ vi.setConfig({ testTimeout: 240_000 });
 const doctor = (dataDir: string, more: Record<string, string> = {}) =>
   runCommand(['doctor'], { RUNLAKE_DATA_DIR: dataDir, ...more });
 
-function folder(): string {
-  const path = mkdtempSync(join(tmpdir(), 'runlake-doctor-'));
-  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
-  return path;
-}
-
 describe('without a running process', () => {
   test('reports whether a start can succeed, the last output of the engines, and how to start', async () => {
-    const dataDir = folder();
+    const dataDir = folderForTest();
     mkdirSync(join(dataDir, 'clickhouse'));
     writeFileSync(
       join(dataDir, 'clickhouse', 'error.log'),
@@ -50,7 +44,7 @@ describe('without a running process', () => {
   });
 
   test('reports whether the port of the API is free', async () => {
-    const dataDir = folder();
+    const dataDir = folderForTest();
     const other = createServer();
     const port = await listenOnLoopback(other);
     onTestFinished(() => void other.close());
@@ -60,7 +54,7 @@ describe('without a running process', () => {
   });
 
   test('reports a data folder that is unusable', async () => {
-    const dataDir = join(folder(), 'file');
+    const dataDir = join(folderForTest(), 'file');
     writeFileSync(dataDir, '');
     const { code, text } = await doctor(dataDir);
     expect(code).toBe(1);
@@ -72,7 +66,7 @@ describe('without a running process', () => {
     ['Postgres', { RUNLAKE_DATABASE_URL: 'postgres://127.0.0.1:9/runlake' }],
     ['Redis', { RUNLAKE_REDIS_URL: 'redis://127.0.0.1:9' }],
   ])('checks %s if only it has an address', async (name, environment) => {
-    const { code, text } = await doctor(folder(), environment);
+    const { code, text } = await doctor(folderForTest(), environment);
     expect(code).toBe(1);
     expect(text).toMatch(/error {2}Process: No runlake process is running/);
     expect(text).toContain(`error  ${name}: nothing listens at 127.0.0.1:9\n`);
@@ -80,7 +74,7 @@ describe('without a running process', () => {
   });
 
   test('names the host of a configured store without its credentials', async () => {
-    const { code, text } = await doctor(folder(), {
+    const { code, text } = await doctor(folderForTest(), {
       RUNLAKE_CLICKHOUSE_URL: 'http://me:hunter2@127.0.0.1:9/runlake',
       RUNLAKE_DATABASE_URL: 'postgres://me:hunter2@127.0.0.1:9/runlake',
     });
@@ -144,7 +138,7 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
 });
 
 test('reports a process that is still starting, and the server that it waits for', async () => {
-  const dataDir = folder();
+  const dataDir = folderForTest();
   const [port] = await findFreePorts(1);
   const environment = {
     RUNLAKE_DATA_DIR: dataDir,
@@ -186,7 +180,7 @@ test('shows no error of the engines or in the log after a clean stop', async () 
 test.runIf(isLinuxRoot('a folder that Postgres cannot enter'))(
   'the start and the report say where Postgres has its data',
   async () => {
-    const runlake = await startRunlake({ dataDir: join(folder(), 'data') });
+    const runlake = await startRunlake({ dataDir: join(folderForTest(), 'data') });
     const outside = readFileSync(join(runlake.dataDir, 'postgres.location'), 'utf8').trim();
     onTestFinished(async () => {
       await runlake.remove();

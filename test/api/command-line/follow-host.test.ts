@@ -1,12 +1,11 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterEach, beforeAll, expect, it } from 'vitest';
 import { retireMessage } from '../../../api/command-line/follow-host.ts';
 import { builtProgram } from '../../built-program.ts';
+import { folderForSuite } from '../../folders.ts';
 import { until } from '../../infra/until.ts';
 
 /** Stands in for an agent server. Like it, it ends when nothing keeps it running any more. */
@@ -28,16 +27,14 @@ retireForHost(async () => {
 if (process.argv[2] !== 'late') process.send('ready');
 `;
 const running: ChildProcess[] = [];
-let folder: string;
+const folder = folderForSuite();
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'runlake-follow-host-'));
   writeFileSync(join(folder, 'program.mjs'), program);
 });
 afterEach(() => {
   for (const child of running.splice(0)) child.kill('SIGKILL');
 });
-afterAll(() => rm(folder, { recursive: true }));
 
 function start(path: string, args: readonly string[], env?: NodeJS.ProcessEnv): ChildProcess {
   const child = fork(path, args, { env, execArgv: [], stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });

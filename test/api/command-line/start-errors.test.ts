@@ -1,22 +1,19 @@
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { folderForSuite } from '../../folders.ts';
 import { runCommand } from './run-command.ts';
 
 const taken = createServer();
-let dataDir: string;
+const dataDir = folderForSuite();
 
 beforeAll(async () => {
-  dataDir = mkdtempSync(join(tmpdir(), 'runlake-start-'));
   taken.listen(0, '127.0.0.1');
   await once(taken, 'listening');
 });
 afterAll(() => {
   taken.close();
-  rmSync(dataDir, { recursive: true, force: true });
 });
 
 const stores = {

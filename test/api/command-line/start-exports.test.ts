@@ -1,6 +1,3 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { openEventLog } from '../../../api/command-line/open-event-log.ts';
 import { ShutdownSteps } from '../../../api/command-line/shutdown-steps.ts';
@@ -8,18 +5,17 @@ import { startExports } from '../../../api/command-line/start-exports.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Jobs } from '../../../infra/jobs/jobs.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { folderForTest } from '../../folders.ts';
+import { logger } from '../../silent-logger.ts';
 
 it('takes RUNLAKE_EXPORT_CONCURRENCY export runs from the queue at once, and one more', async () => {
-  const logger = createLogger('silent', 'test');
   const stores = await freshStores();
-  const dataDir = mkdtempSync(join(tmpdir(), 'runlake-exports-'));
+  const dataDir = folderForTest();
   const shutdown = new ShutdownSteps();
   onTestFinished(async () => {
     await shutdown.run(logger);
     await stores.close();
-    rmSync(dataDir, { recursive: true });
   });
   const { databaseUrl } = stores;
   const environment = { ...stores.environment, RUNLAKE_DATA_DIR: dataDir, RUNLAKE_EXPORT_CONCURRENCY: '5' };

@@ -1,10 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { type RoleServers, sharedServers } from '../../crash/servers-of-roles.ts';
 import { stackPart } from '../../engines/stack.ts';
+import { folderForSuite } from '../../folders.ts';
 import { findStackS3 } from '../../infra/objects/s3/s3-of-stack.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
@@ -22,7 +21,7 @@ const apiKey = 'test-key-of-the-deployments-under-test';
 
 describe.runIf(s3 && kafka)('several hosts', () => {
   let servers: RoleServers;
-  let root: string;
+  const root = folderForSuite();
   let api: RoleProcess;
   let sink: RoleProcess;
   let hosts: RoleProcess[];
@@ -49,7 +48,6 @@ describe.runIf(s3 && kafka)('several hosts', () => {
   }
 
   beforeAll(async () => {
-    root = mkdtempSync(join(tmpdir(), 'runlake-hosts-'));
     servers = await sharedServers();
     sink = await startRole('ingest', environment('sink'));
     api = await startRole('api', environment('api'));
@@ -60,7 +58,6 @@ describe.runIf(s3 && kafka)('several hosts', () => {
     if (process.env.RUNLAKE_TEST_OUTPUT) for (const role of [api, ...(hosts ?? [])]) console.log(role?.output());
     await Promise.all([...(hosts ?? []), api, sink].map((role) => role?.end()));
     await servers?.release();
-    rmSync(root, { recursive: true, force: true });
   });
 
   async function readReplicas(deploymentId: string) {

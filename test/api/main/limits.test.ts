@@ -1,19 +1,16 @@
 /** Limits per organisation on each kind of resource, also under concurrent creation. */
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { folderForSuite } from '../../folders.ts';
 import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { until } from '../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
 import { rootRun } from './ingest/wire.ts';
 
 let api: ApiUnderTest;
-let root: string;
+const root = folderForSuite();
 beforeAll(async () => {
-  root = await mkdtemp(join(tmpdir(), 'runlake-limits-'));
   const config = {
     localExportRoot: root,
     allowPrivateEndpoints: true,
@@ -29,7 +26,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await api?.close();
-  await rm(root, { recursive: true, force: true });
 });
 
 const ask: ApiUnderTest['ask'] = (...request) => api.ask(...request);

@@ -1,5 +1,3 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -7,6 +5,7 @@ import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type RoleServers, sharedServers } from '../../crash/servers-of-roles.ts';
 import { stackPart } from '../../engines/stack.ts';
+import { folderForSuite } from '../../folders.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
 import { rootRun } from './send-runs.ts';
@@ -16,7 +15,7 @@ import { readResult } from './start-tools.ts';
 describe.runIf(stackPart('kafka') && stackPart('registry'))('`runlake tools` alone', () => {
   const apiKey = 'test-key-of-the-tools-under-test';
   let servers: RoleServers;
-  let root: string;
+  const root = folderForSuite();
   let api: RoleProcess;
   let sink: RoleProcess;
   let tools: RoleProcess;
@@ -33,7 +32,6 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('`runlake tools` alo
     });
 
   beforeAll(async () => {
-    root = mkdtempSync(join(tmpdir(), 'runlake-tools-'));
     servers = await sharedServers();
     api = await start('api');
     [sink, tools] = await Promise.all([start('ingest'), start('tools')]);
@@ -45,7 +43,6 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('`runlake tools` alo
   afterAll(async () => {
     await Promise.all([tools, api, sink].map((role) => role?.end()));
     await servers?.release();
-    rmSync(root, { recursive: true, force: true });
   });
 
   async function connect(): Promise<Client> {

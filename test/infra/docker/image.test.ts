@@ -1,25 +1,15 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { findFreePorts } from '../../../infra/embedded/free-port.ts';
 import { nodeProgram, releases } from '../../docs/node-releases.ts';
 import { allocateKafkaTopics } from '../../engines/own-servers.ts';
 import { stackPart } from '../../engines/stack.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { folderForSuite } from '../../folders.ts';
 import { until } from '../until.ts';
 import { readText, root } from './compose-file.ts';
 import { listCopies, readStages } from './dockerfile.ts';
@@ -112,7 +102,7 @@ describe('the Dockerfile', () => {
 });
 
 describe('the image, built step by step without Docker', () => {
-  let folder: string;
+  const folder = folderForSuite();
   let app: string;
   /** The Node release of the image, if its npm package exists for this machine. */
   let node: string;
@@ -120,7 +110,6 @@ describe('the image, built step by step without Docker', () => {
   beforeAll(async () => {
     const release = releases.find(({ version }) => image?.image.startsWith(`node:${version}-`));
     node = (release && (await nodeProgram(release))) ?? process.execPath;
-    folder = mkdtempSync(join(tmpdir(), 'runlake-image-'));
     app = join(folder, 'app');
     const context = join(folder, 'build');
     mkdirSync(context);
@@ -139,7 +128,6 @@ describe('the image, built step by step without Docker', () => {
     cpSync(new URL('package.json', root), join(app, 'package.json'));
     installProductionPackages(app);
   }, 300_000);
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
   const program = () => join(app, manifest.bin.runlake);
   const run = (words: readonly string[], environment: Record<string, string> = {}) =>

@@ -2,10 +2,10 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { BoundedLog } from '../../../infra/embedded/child-program.ts';
-import { temporaryFolder } from './processes.ts';
+import { folderForTest } from '../../folders.ts';
 
 it('keeps the last lines in two files of bounded size', () => {
-  const path = join(temporaryFolder(), 'log');
+  const path = join(folderForTest(), 'log');
   const log = new BoundedLog(path, 100);
   for (let line = 0; line < 1_000; line += 1) log.write(`line ${line}`);
   expect(statSync(path).mode & 0o777).toBe(0o600);
@@ -15,14 +15,14 @@ it('keeps the last lines in two files of bounded size', () => {
 });
 
 it('appends to the log of an earlier process', () => {
-  const path = join(temporaryFolder(), 'log');
+  const path = join(folderForTest(), 'log');
   new BoundedLog(path, 10).write('0123456789');
   new BoundedLog(path, 10).write('new');
   expect(readFileSync(path, 'utf8')).toBe('new\n');
 });
 
 it('ignores a log that cannot be written', () => {
-  const folder = join(temporaryFolder(), 'missing');
+  const folder = join(folderForTest(), 'missing');
   new BoundedLog(join(folder, 'log'), 10).write('line');
   expect(existsSync(folder)).toBe(false);
 });

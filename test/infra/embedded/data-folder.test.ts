@@ -4,7 +4,8 @@ import { describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { pickShared } from '../../../infra/config/print.ts';
 import { loadOrCreateSecretKey, openDataFolder, readRunFile } from '../../../infra/embedded/data-folder.ts';
-import { holdFolder, kill, temporaryFolder } from './processes.ts';
+import { folderForTest } from '../../folders.ts';
+import { holdFolder, kill } from './processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
@@ -24,14 +25,14 @@ const { config } = loadConfig({
 
 describe('one process at a time', () => {
   it('creates the folder without access for other users', async () => {
-    const path = join(temporaryFolder(), 'a', 'b');
+    const path = join(folderForTest(), 'a', 'b');
     const folder = await openDataFolder(path);
     expect(statSync(path).mode & 0o777).toBe(0o700);
     await folder.close();
   });
 
   it('refuses a second open in this and in another process, and names folder and process', async () => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     const folder = await openDataFolder(path);
     const again = openDataFolder(path);
     await expect(again).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
@@ -43,7 +44,7 @@ describe('one process at a time', () => {
   });
 
   it('recognises the folder under another path', async () => {
-    const parent = temporaryFolder();
+    const parent = folderForTest();
     const folder = await openDataFolder(join(parent, 'real'));
     symlinkSync(join(parent, 'real'), join(parent, 'other'));
     await expect(openDataFolder(join(parent, 'other'))).rejects.toMatchObject({ code: 'DATA_FOLDER_IN_USE' });
@@ -55,7 +56,7 @@ describe('one process at a time', () => {
   });
 
   it('can be opened again after kill -9 of its owner', async () => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     const held = await holdFolder(path, 'nothing');
     expect(held.error).toBeUndefined();
     await expect(openDataFolder(path)).rejects.toThrow(`process ${held.child.pid}`);
@@ -64,7 +65,7 @@ describe('one process at a time', () => {
   });
 
   it('refuses a folder that a process of another container uses, and leaves its lock alone', async () => {
-    const path = join(temporaryFolder(), 'a-long-name'.repeat(12));
+    const path = join(folderForTest(), 'a-long-name'.repeat(12));
     const held = await holdFolder(path, 'nothing');
     // The holder's process id is unknown here, as that of a process of another container.
     const lock = JSON.stringify({ pid: 999_999_999, identity: 'of-another-container' });
@@ -81,7 +82,7 @@ describe('one process at a time', () => {
   });
 
   it('of many concurrent opens after a kill, one succeeds', async () => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     await kill((await holdFolder(path, 'nothing')).child, 'SIGKILL');
     const starters = await Promise.all(Array.from({ length: 6 }, () => holdFolder(path, 'nothing')));
     expect(starters.filter((starter) => starter.error === undefined)).toHaveLength(1);
@@ -89,7 +90,7 @@ describe('one process at a time', () => {
   });
 
   it('leaves one lock file after many opens, and ignores a damaged one', async () => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     for (let round = 0; round < 5; round += 1) await (await openDataFolder(path)).close();
     const locks = readdirSync(path).filter((name) => name.startsWith('lock'));
     expect(locks).toEqual(['lock.5']);
@@ -105,7 +106,7 @@ describe('a folder that cannot be used', () => {
     ['a name that is too long', 'n'.repeat(300), 'the path is too long'],
     ['a symbolic link to itself', 'loop', 'loop of symbolic links'],
   ])('%s', async (_what, name, sentence) => {
-    const parent = temporaryFolder();
+    const parent = folderForTest();
     writeFileSync(join(parent, 'file'), '');
     symlinkSync(join(parent, 'loop'), join(parent, 'loop'));
     const opened = openDataFolder(join(parent, name));
@@ -114,7 +115,7 @@ describe('a folder that cannot be used', () => {
   });
 
   it.skipIf(process.getuid?.() === 0)('not writable (skipped: root may write everywhere)', async () => {
-    const path = join(temporaryFolder(), 'closed');
+    const path = join(folderForTest(), 'closed');
     mkdirSync(path, { mode: 0o500 });
     await expect(openDataFolder(path)).rejects.toThrow('this user has no write permission');
   });
@@ -122,7 +123,7 @@ describe('a folder that cannot be used', () => {
 
 describe('run.json', () => {
   it('contains the address of the instance, readable by its owner only, until it is closed', async () => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     const folder = await openDataFolder(path);
     await expect(readRunFile(path)).rejects.toMatchObject({
       code: 'INSTANCE_NOT_READY',
@@ -142,7 +143,7 @@ describe('run.json', () => {
   });
 
   it('of an older release is read', async () => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     const folder = await openDataFolder(path);
     folder.writeRunFile(addresses, config);
     const file = join(path, 'run.json');
@@ -156,7 +157,7 @@ describe('run.json', () => {
   });
 
   it('is ignored if its process is dead or its id belongs to another process', async () => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     const held = await holdFolder(path, 'nothing');
     expect(await readRunFile(path)).toMatchObject({ pid: held.child.pid });
     const file = join(path, 'run.json');
@@ -169,7 +170,7 @@ describe('run.json', () => {
   });
 
   it.each(['', '{', 'null', '[]', '{"pid":"1"}'])('with the contents %j is ignored', async (text) => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     writeFileSync(join(path, 'run.json'), text);
     await expect(readRunFile(path)).rejects.toMatchObject({ code: 'NOT_RUNNING' });
     await expect(readRunFile(join(path, 'missing'))).rejects.toMatchObject({ code: 'NOT_RUNNING' });
@@ -177,10 +178,10 @@ describe('run.json', () => {
 });
 
 it('creates the secret key once, with 32 bytes, readable by its owner only', () => {
-  const path = temporaryFolder();
+  const path = folderForTest();
   const key = loadOrCreateSecretKey(path);
   expect(Buffer.from(key, 'base64url')).toHaveLength(32);
   expect(loadOrCreateSecretKey(path)).toBe(key);
   expect(statSync(join(path, 'secret.key')).mode & 0o777).toBe(0o600);
-  expect(loadOrCreateSecretKey(temporaryFolder())).not.toBe(key);
+  expect(loadOrCreateSecretKey(folderForTest())).not.toBe(key);
 });

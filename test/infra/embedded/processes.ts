@@ -1,19 +1,9 @@
 import { type ChildProcess, execFileSync, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { onTestFinished } from 'vitest';
 import { childProcessOptions } from '../../engines/child-of-suite.ts';
-
-/** Creates an empty folder that is removed when the test ends. */
-export function temporaryFolder(): string {
-  const path = mkdtempSync(join(tmpdir(), 'runlake-embedded-'));
-  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
-  return path;
-}
 
 export interface HeldFolder {
   readonly child: ChildProcess;

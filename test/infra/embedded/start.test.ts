@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { openDataFolder } from '../../../infra/embedded/data-folder.ts';
 import { startEmbedded } from '../../../infra/embedded/start.ts';
-import { askClickhouse, askPostgres, holdFolder, kill, listProcesses, temporaryFolder } from './processes.ts';
+import { folderForTest } from '../../folders.ts';
+import { askClickhouse, askPostgres, holdFolder, kill, listProcesses } from './processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
@@ -12,7 +13,7 @@ const both = { clickhouse: true, database: true };
 
 describe('both engines', () => {
   it('keep their data and database names over a stop, and leave no process', async () => {
-    const folder = await openDataFolder(temporaryFolder());
+    const folder = await openDataFolder(folderForTest());
     const first = await startEmbedded({ folder, needs: both });
     await askClickhouse(first.clickhouseUrl ?? '', 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');
     await askClickhouse(first.clickhouseUrl ?? '', 'INSERT INTO t VALUES (7)');
@@ -31,7 +32,7 @@ describe('both engines', () => {
   });
 
   it('exit after kill -9 of their parent, and the next start has the stored data', async () => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     const held = await holdFolder(path, 'engines');
     expect(held.error).toBeUndefined();
     await askClickhouse(held.clickhouseUrl, 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');
@@ -49,7 +50,7 @@ describe('both engines', () => {
   });
 
   it('are stopped by the next start if parent and watchdog are killed at the same time', async () => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     const held = await holdFolder(path, 'engines');
     await askPostgres(held.databaseUrl, 'CREATE TABLE t AS SELECT 5 AS n');
     const watchdogs = listProcesses(path).filter((line) => line.includes('watchdog'));
@@ -70,7 +71,7 @@ describe('both engines', () => {
   });
 
   it('leave nothing after a stop by signal, not even run.json', async () => {
-    const path = temporaryFolder();
+    const path = folderForTest();
     const held = await holdFolder(path, 'engines');
     await kill(held.child, 'SIGTERM');
     expect(held.child.exitCode).toBe(0);
@@ -80,7 +81,7 @@ describe('both engines', () => {
 
 describe('starts only the needed engines', () => {
   it('one engine alone', async () => {
-    const folder = await openDataFolder(temporaryFolder());
+    const folder = await openDataFolder(folderForTest());
     const engines = await startEmbedded({ folder, needs: { clickhouse: false, database: true } });
     expect(engines.clickhouseUrl).toBeUndefined();
     expect(await askPostgres(engines.databaseUrl ?? '', 'SELECT 1')).toEqual([1]);
@@ -89,7 +90,7 @@ describe('starts only the needed engines', () => {
   });
 
   it('none', async () => {
-    const folder = await openDataFolder(temporaryFolder());
+    const folder = await openDataFolder(folderForTest());
     const engines = await startEmbedded({ folder, needs: { clickhouse: false, database: false } });
     expect(engines.databaseUrl).toBeUndefined();
     await engines.stop();
@@ -98,7 +99,7 @@ describe('starts only the needed engines', () => {
 });
 
 it('stops the other engine if one cannot start, and reports the reason', async () => {
-  const path = temporaryFolder();
+  const path = folderForTest();
   const folder = await openDataFolder(path);
   mkdirSync(join(path, 'clickhouse'));
   // ClickHouse stores the definitions of its tables in this folder.

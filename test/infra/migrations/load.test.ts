@@ -1,17 +1,11 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { loadMigrations } from '../../../infra/migrations/load.ts';
-
-const folders: string[] = [];
-afterEach(() => {
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
-});
+import { folderForTest } from '../../folders.ts';
 
 function makeMigrationFolder(...names: string[]): string {
-  const folder = mkdtempSync(join(tmpdir(), 'migrations-'));
-  folders.push(folder);
+  const folder = folderForTest();
   for (const name of names) writeFileSync(join(folder, name), `-- ${name}`);
   return folder;
 }

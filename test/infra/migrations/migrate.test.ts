@@ -1,10 +1,10 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ClickHouse } from '../../../infra/clickhouse/client.ts';
 import { checkMigrations, type MigrationFolders, migrate } from '../../../infra/migrations/migrate.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { folderForTest } from '../../folders.ts';
 import { logger } from '../../silent-logger.ts';
 
 const opened: FreshStores[] = [];
@@ -18,15 +18,9 @@ async function openEmptyStores(): Promise<FreshStores> {
   return stores;
 }
 
-const folders: string[] = [];
-afterEach(() => {
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
-});
-
 /** Creates folders of migrations with these files. */
 function write(files: Record<string, string>): MigrationFolders {
-  const root = mkdtempSync(join(tmpdir(), 'migrations-'));
-  folders.push(root);
+  const root = folderForTest();
   for (const store of ['postgres', 'clickhouse']) mkdirSync(join(root, store));
   for (const [path, sql] of Object.entries(files)) writeFileSync(join(root, path), sql);
   return { postgres: join(root, 'postgres'), clickhouse: join(root, 'clickhouse') };

@@ -1,17 +1,8 @@
-import {
-  chmodSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { openLocalStore } from '../../../infra/objects/open-local-store.ts';
+import { folderForTest } from '../../folders.ts';
 
 /**
  * Tests what the contract of stores does not cover: keys that lead out of the folder, and leftovers of killed
@@ -20,13 +11,12 @@ import { openLocalStore } from '../../../infra/objects/open-local-store.ts';
 let parent: string;
 let root: string;
 beforeEach(() => {
-  parent = mkdtempSync(join(tmpdir(), 'runlake-local-'));
+  parent = folderForTest();
   root = join(parent, 'root');
   mkdirSync(join(root, 'team'), { recursive: true });
   mkdirSync(join(parent, 'outside'));
   writeFileSync(join(parent, 'outside/secret'), 'secret');
 });
-afterEach(() => rmSync(parent, { recursive: true, force: true }));
 
 const body = Buffer.from('x');
 const outside = () => readdirSync(join(parent, 'outside'));

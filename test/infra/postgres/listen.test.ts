@@ -1,10 +1,10 @@
-import { copyFile, mkdtemp, rm } from 'node:fs/promises';
+import { copyFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { listen } from '../../../infra/postgres/listen.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { folderForTest } from '../../folders.ts';
 import { forSuite } from '../../for-suite.ts';
 import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
@@ -61,7 +61,7 @@ it('reports every channel after a lost connection, and listens again', async () 
 });
 
 it('keeps reconnecting while a file of its certificates is missing', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'runlake-listen-'));
+  const folder = folderForTest();
   const certificates = join(folder, 'root.pem');
   await copyFile(new URL('../tls/certificates/authority.pem', import.meta.url), certificates);
   let connections = 0;
@@ -79,7 +79,6 @@ it('keeps reconnecting while a file of its certificates is missing', async () =>
     await listener.close();
   } finally {
     server.close();
-    await rm(folder, { recursive: true });
   }
 });
 

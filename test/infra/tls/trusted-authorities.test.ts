@@ -1,15 +1,11 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { readTrustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
+import { folderForSuite } from '../../folders.ts';
 
-let folder: string;
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'runlake-ca-'));
-});
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = folderForSuite();
 
 describe('trusted authorities', () => {
   it('are those of the client if no file is set', () => {

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { chmodSync, existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -14,12 +14,13 @@ import { createSourceStore } from '../../../pipelines/deployments/source-store.t
 import { createUpload, receiveUpload } from '../../../pipelines/deployments/uploads.ts';
 import { echoSource, packFiles } from '../../api/control-plane/deployment-client.ts';
 import { addOrganization } from '../../api/start-api.ts';
+import { folderForSuite } from '../../folders.ts';
+import { forSuite } from '../../for-suite.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { until } from '../../infra/until.ts';
-import { type DeploymentsUnderTest, openDeployments } from './add-deployment.ts';
+import { openDeployments } from './add-deployment.ts';
 
-let under: DeploymentsUnderTest;
-let dataDir: string;
+const dataDir = folderForSuite();
 let deploymentId: string;
 let builder: Builder;
 let lines: string[];
@@ -37,17 +38,14 @@ const depsOf = (overrides: Partial<Config> = {}) => {
   };
 };
 
+const under = forSuite(() => openDeployments());
 beforeAll(async () => {
-  under = await openDeployments();
-  dataDir = mkdtempSync(join(tmpdir(), 'runlake-builds-'));
   writeFileSync(join(dataDir, 'secret.key'), 'the secret key', { mode: 0o600 });
   deploymentId = (await under.create('builds')).id;
   builder = new SourceBuilder(depsOf());
 });
 afterAll(async () => {
   await builder?.close();
-  await under?.close();
-  rmSync(dataDir, { recursive: true, force: true });
 });
 beforeEach(() => {
   lines = [];

@@ -1,20 +1,20 @@
 /** What is left of builds when the process of Runlake is killed. */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { chownSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chownSync, existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { openProcessAccounts, type ProcessAccounts } from '../../../infra/isolation/process-accounts.ts';
+import { folderForTest } from '../../folders.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { listProcesses } from '../../infra/embedded/processes.ts';
 import { until } from '../../infra/until.ts';
 
 let folder: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'runlake-host-'));
+  folder = folderForTest();
 });
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 const isRoot = isLinuxRoot('accounts of a host that is killed');
 

@@ -1,27 +1,25 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createSourceReceiver, type ReceivedSource } from '../../../pipelines/deployments/receive-source.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
+import { folderForSuite } from '../../folders.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { deferred } from '../../infra/deferred.ts';
 import { mountDisk } from '../../infra/full-disk.ts';
 import { until } from '../../infra/until.ts';
 
-let folder: string;
+const folder = folderForSuite();
 const formerFolder = process.env.TMPDIR;
 const mebibyte = 1024 ** 2;
 
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'runlake-receivers-'));
   process.env.TMPDIR = folder;
 });
 afterAll(() => {
   if (formerFolder === undefined) delete process.env.TMPDIR;
   else process.env.TMPDIR = formerFolder;
-  rmSync(folder, { recursive: true, force: true });
 });
 
 const listFiles = () =>

@@ -4,22 +4,22 @@ import { chmodSync, linkSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statS
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { openProcessAccounts, type ProcessAccounts } from '../../../infra/isolation/process-accounts.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
-import { type Builder, SourceBuilder } from '../../../pipelines/deployments/build/build-source.ts';
+import { SourceBuilder } from '../../../pipelines/deployments/build/build-source.ts';
 import { runCommand } from '../../../pipelines/deployments/build/run-command.ts';
 import { createSourceReceiver } from '../../../pipelines/deployments/receive-source.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
 import { createUpload, receiveUpload } from '../../../pipelines/deployments/uploads.ts';
 import { echoSource, packFiles } from '../../api/control-plane/deployment-client.ts';
+import { folderForSuite } from '../../folders.ts';
+import { forSuite } from '../../for-suite.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
-import { type DeploymentsUnderTest, openDeployments } from './add-deployment.ts';
+import { openDeployments } from './add-deployment.ts';
 
 describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
-  let under: DeploymentsUnderTest;
-  let dataDir: string;
-  let builder: Builder;
+  const dataDir = folderForSuite();
   let lines: string[];
 
   const depsOf = (ofBuilder = dataDir) => {
@@ -33,16 +33,8 @@ describe.runIf(isLinuxRoot('attacks of builds'))('a build', () => {
     };
   };
 
-  beforeAll(async () => {
-    under = await openDeployments();
-    dataDir = mkdtempSync(join(tmpdir(), 'runlake-builds-'));
-    builder = new SourceBuilder(depsOf());
-  });
-  afterAll(async () => {
-    await builder?.close();
-    await under?.close();
-    rmSync(dataDir, { recursive: true, force: true });
-  });
+  const under = forSuite(() => openDeployments());
+  const builder = forSuite(() => new SourceBuilder(depsOf()));
   beforeEach(() => {
     lines = [];
   });

@@ -1,21 +1,21 @@
 import { randomUUID } from 'node:crypto';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
 import { createSourceReceiver } from '../../../pipelines/deployments/receive-source.ts';
 import { requestDeletion } from '../../../pipelines/deployments/request-deletion.ts';
 import { createSourceStore, type SourceStore } from '../../../pipelines/deployments/source-store.ts';
 import { createUpload, readSource, receiveUpload } from '../../../pipelines/deployments/uploads.ts';
+import { folderForSuite } from '../../folders.ts';
+import { forSuite } from '../../for-suite.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 import { mountDisk } from '../../infra/full-disk.ts';
-import { type DeploymentsUnderTest, openDeployments } from './add-deployment.ts';
+import { openDeployments } from './add-deployment.ts';
 
-let under: DeploymentsUnderTest;
-let dataDir: string;
+const dataDir = folderForSuite();
 let deploymentId: string;
 
 const depsOf = (overrides: Partial<Config> = {}) => {
@@ -30,15 +30,10 @@ const depsOf = (overrides: Partial<Config> = {}) => {
 };
 const wait = AbortSignal.timeout(600_000);
 
+const under = forSuite(() => openDeployments());
 beforeAll(async () => {
-  under = await openDeployments();
-  dataDir = mkdtempSync(join(tmpdir(), 'runlake-uploads-'));
   writeFileSync(join(dataDir, 'secret.key'), 'the secret key', { mode: 0o600 });
   deploymentId = (await under.create('uploads')).id;
-});
-afterAll(async () => {
-  await under?.close();
-  rmSync(dataDir, { recursive: true, force: true });
 });
 
 it('a link works once, and only while it is valid', async () => {

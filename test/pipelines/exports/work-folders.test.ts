@@ -1,17 +1,16 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { chown, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chown, mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { openWorkFolders } from '../../../pipelines/exports/worker.ts';
+import { folderForTest } from '../../folders.ts';
 import { isLinuxRoot } from '../../house/prerequisites.ts';
 
 let root: string;
-beforeEach(async () => {
-  root = await mkdtemp(join(tmpdir(), 'runlake-work-'));
+beforeEach(() => {
+  root = folderForTest();
 });
-afterEach(() => rm(root, { recursive: true, force: true }));
 
 test('each attempt has its own folder, which is removed afterwards, whatever the outcome', async () => {
   const folders = await openWorkFolders(join(root, 'not', 'there', 'yet'));

@@ -1,14 +1,15 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { builtCommand, builtProgram } from '../../../built-program.ts';
+import { folderForSuite, folderForTest } from '../../../folders.ts';
+import { forSuite } from '../../../for-suite.ts';
 import { pickSome } from '../../../house/extent.ts';
 import { openTcpProxy } from '../../../infra/tcp-proxy.ts';
 import { until } from '../../../infra/until.ts';
-import { type RunlakeProcess, startRunlake } from '../../../runlake-process.ts';
+import { startRunlake } from '../../../runlake-process.ts';
 import { testSettings } from '../../../test-settings.ts';
 
 const dayMs = 86_400_000;
@@ -16,8 +17,7 @@ const midnightMs = Math.floor(Date.now() / dayMs) * dayMs;
 const day = (days: number) => new Date(midnightMs + days * dayMs).toISOString().slice(0, 10);
 const newId = () => crypto.randomUUID();
 
-let root: string;
-let runlake: RunlakeProcess;
+const root = folderForSuite();
 const environment = () => ({ RUNLAKE_DATA_DIR: runlake.dataDir, RUNLAKE_LOCAL_EXPORT_ROOT: root });
 const command = (line: string, more: readonly string[] = []) =>
   builtCommand(['export', ...line.split(' '), ...more], environment());
@@ -42,16 +42,17 @@ async function replaceWorkFolder(work: () => Promise<void>): Promise<void> {
   }
 }
 
-beforeAll(async () => {
-  root = mkdtempSync(join(tmpdir(), 'runlake-exports-'));
-  runlake = await startRunlake({
+const runlake = forSuite(() =>
+  startRunlake({
     environment: {
       RUNLAKE_LOCAL_EXPORT_ROOT: root,
       RUNLAKE_EXPORT_RETRIES: '2',
       RUNLAKE_ALLOW_DEFAULT_CREDENTIALS: 'false',
       ...testSettings({ exportRetryDelayMs: 4_000, exportSweepMs: 500 }),
     },
-  });
+  }),
+);
+beforeAll(async () => {
   const runs = [-2, -1, -1].map((days, index) => ({
     id: newId(),
     name: `run ${index}`,
@@ -63,10 +64,6 @@ beforeAll(async () => {
   for (const run of runs) expect((await post('/runs', run)).status).toBe(202);
   const made = await command('destinations create --name disk --type local --prefix disk');
   expect(made.code, made.errors).toBe(0);
-});
-afterAll(async () => {
-  await runlake?.remove();
-  rmSync(root, { recursive: true, force: true });
 });
 
 const createAllDays = () => `create --project shop --start ${day(-3)} --end ${day(0)}`;
@@ -343,7 +340,7 @@ describe('schedules', () => {
 });
 
 it('a local destination is below the root of the instance, also if the environment of the command has another', async () => {
-  const other = mkdtempSync(join(tmpdir(), 'runlake-other-'));
+  const other = folderForTest();
   for (const [name, environment] of [
     ['none', {}],
     ['other', { RUNLAKE_LOCAL_EXPORT_ROOT: other }],
@@ -354,7 +351,6 @@ it('a local destination is below the root of the instance, also if the environme
     expect(existsSync(join(root, name))).toBe(true);
   }
   expect(readdirSync(other)).toEqual([]);
-  rmSync(other, { recursive: true });
 });
 
 it('a local destination without the folder of the root is refused with the path of the folder', async () => {

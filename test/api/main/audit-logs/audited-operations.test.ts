@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { operations } from '../../../../api/main/operations.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { folderForSuite } from '../../../folders.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addOrganization, startApi } from '../../start-api.ts';
 import { unaudited } from './unaudited.ts';
 
 /**
@@ -21,21 +20,17 @@ interface Step {
   /** Called with the response. */
   readonly onAnswer?: (body: never) => void;
 }
-
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-let root: string;
+const root = folderForSuite();
 /** Ids of what the steps create. */
 const ids: Record<string, string> = {};
 const keep = (name: string) => (body: { id: string }) => {
   ids[name] = body.id;
 };
 
+const api = forSuite(() => startApi({ config: { localExportRoot: root, patchWaitMs: 0 } }));
+// The first organisation is that of the operator.
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 beforeAll(async () => {
-  root = mkdtempSync(join(tmpdir(), 'runlake-audit-'));
-  api = await startApi({ config: { localExportRoot: root, patchWaitMs: 0 } });
-  // The first organisation is that of the operator.
-  acme = await addOrganization(api.database, 'acme');
   ids.runId = randomUUID();
   const run = { id: ids.runId, name: 'hello', run_type: 'chain', inputs: {}, start_time: new Date().toISOString() };
   expect((await api.ask(acme.adminKey, 'POST', '/runs', { ...run, session_name: 'hello' })).status).toBe(202);
@@ -45,10 +40,6 @@ beforeAll(async () => {
   const feedback = await api.ask(acme.adminKey, 'POST', '/feedback', { run_id: ids.runId, key: 'good', score: 1 });
   keep('feedbackId')(feedback.body);
   await api.settled();
-});
-afterAll(async () => {
-  await api.close();
-  rmSync(root, { recursive: true, force: true });
 });
 
 const secrets = '/workspaces/current/secrets';

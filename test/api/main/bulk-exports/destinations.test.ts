@@ -2,26 +2,20 @@ import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { describe, expect, it } from 'vitest';
+import { folderForSuite } from '../../../folders.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addKey, addOrganization, startApi } from '../../start-api.ts';
 
 /** Destinations over HTTP, on local folders; those in buckets are tested in `destinations-in-buckets.stack.ts`. */
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-let root: string;
+
+const root = folderForSuite();
 const routes = '/bulk-exports/destinations';
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
   api.ask(acme.workspaceKeys[0], method, url, payload);
 
-beforeAll(async () => {
-  root = mkdtempSync(join(tmpdir(), 'runlake-destinations-'));
-  api = await startApi({ config: { localExportRoot: root, allowDefaultCredentials: false } });
-  acme = await addOrganization(api.database, 'acme');
-});
-afterAll(async () => {
-  await api.close();
-  rmSync(root, { recursive: true, force: true });
-});
+const api = forSuite(() => startApi({ config: { localExportRoot: root, allowDefaultCredentials: false } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
 const local = (more: object = {}) => ({
   destination_type: 'local',

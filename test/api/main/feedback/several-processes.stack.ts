@@ -1,16 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type RoleServers, sharedServers } from '../../../crash/servers-of-roles.ts';
 import { stackPart } from '../../../engines/stack.ts';
+import { folderForSuite } from '../../../folders.ts';
 import { type RoleProcess, startRole } from '../../../role-process.ts';
 
 describe.runIf(stackPart('kafka') && stackPart('registry'))('two API processes', () => {
   const apiKey = 'test-key-of-two-api-processes';
   let servers: RoleServers;
-  let root: string;
+  const root = folderForSuite();
   let apis: [RoleProcess, RoleProcess];
   let sink: RoleProcess;
 
@@ -25,7 +24,6 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('two API processes',
     });
 
   beforeAll(async () => {
-    root = mkdtempSync(join(tmpdir(), 'runlake-feedback-'));
     servers = await sharedServers();
     const first = await start('api', 'first');
     const [second, ingest] = await Promise.all([start('api', 'second'), start('ingest', 'ingest')]);
@@ -35,7 +33,6 @@ describe.runIf(stackPart('kafka') && stackPart('registry'))('two API processes',
   afterAll(async () => {
     await Promise.all([...(apis ?? []), sink].map((role) => role?.end()));
     await servers?.release();
-    rmSync(root, { recursive: true, force: true });
   });
 
   /** Sends a request to one of the processes, again as clients do while a slow machine stores what was sent. */

@@ -5,9 +5,10 @@ import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
 import { type EmbeddedClickhouse, startClickhouse } from '../../../../infra/embedded/clickhouse/start-clickhouse.ts';
 import { killLeftoverProcess, recordProcess } from '../../../../infra/embedded/process-identity.ts';
 import { createLogger, type Logger } from '../../../../infra/telemetry/logger.ts';
+import { folderForTest } from '../../../folders.ts';
 import { isLinuxRoot } from '../../../house/prerequisites.ts';
 import { mountDisk } from '../../full-disk.ts';
-import { askClickhouse, listProcesses, temporaryFolder } from '../processes.ts';
+import { askClickhouse, listProcesses } from '../processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
@@ -22,7 +23,7 @@ const serverPid = (folder: string): number =>
   (JSON.parse(readFileSync(join(folder, 'clickhouse', 'process.json'), 'utf8')) as { pid: number }).pid;
 
 it('refuses every client without the password', async () => {
-  const folder = temporaryFolder();
+  const folder = folderForTest();
   engine = await startClickhouse({ folder });
   const url = new URL(engine.url);
   await askClickhouse(engine.url, 'CREATE TABLE secret (n UInt8) ENGINE = MergeTree ORDER BY n');
@@ -41,7 +42,7 @@ it('refuses every client without the password', async () => {
 });
 
 it('creates files that other users cannot read', async () => {
-  const folder = temporaryFolder();
+  const folder = folderForTest();
   engine = await startClickhouse({ folder });
   await askClickhouse(engine.url, 'CREATE TABLE secret (n UInt8) ENGINE = MergeTree ORDER BY n');
   await askClickhouse(engine.url, 'INSERT INTO secret VALUES (1)');
@@ -52,14 +53,14 @@ it('creates files that other users cannot read', async () => {
 });
 
 it('cannot read local files or connect to other systems', async () => {
-  engine = await startClickhouse({ folder: temporaryFolder() });
+  engine = await startClickhouse({ folder: folderForTest() });
   for (const source of ["file('/etc/passwd', LineAsString)", "url('http://127.0.0.1:1/', LineAsString)"]) {
     await expect(askClickhouse(engine.url, `SELECT * FROM ${source}`)).rejects.toThrow('ACCESS_DENIED');
   }
 });
 
 it('has the given settings', async () => {
-  engine = await startClickhouse({ folder: temporaryFolder(), memoryLimitBytes: 1_500_000_000 });
+  engine = await startClickhouse({ folder: folderForTest(), memoryLimitBytes: 1_500_000_000 });
   const setting = (name: string) => `SELECT value FROM system.server_settings WHERE name = '${name}'`;
   expect(await askClickhouse(engine.url, setting('max_server_memory_usage'))).toBe('1500000000');
   expect(await askClickhouse(engine.url, 'SELECT timezone()')).toBe('UTC');
@@ -124,7 +125,7 @@ it.runIf(isLinuxRoot('a full disk'))('restarts after a crash on a full disk when
 });
 
 it('restarts on the same address with its data after a crash', async () => {
-  const folder = temporaryFolder();
+  const folder = folderForTest();
   engine = await startClickhouse({ folder });
   const { url } = engine;
   await askClickhouse(url, 'CREATE TABLE t (n UInt8) ENGINE = MergeTree ORDER BY n');
@@ -138,7 +139,7 @@ it('restarts on the same address with its data after a crash', async () => {
 });
 
 it('reports the signal that ended it, not a line of its stack', async () => {
-  const folder = temporaryFolder();
+  const folder = folderForTest();
   const failed = vi.fn();
   const logger = { ...createLogger('silent', 'test'), error: failed } as unknown as Logger;
   engine = await startClickhouse({ folder, logger });
@@ -155,7 +156,7 @@ describe('a server that does not respond is restarted on the same address with i
     ['it stopped listening', () => askClickhouse(engine?.url ?? '', 'SYSTEM STOP LISTEN HTTP')],
     ['its process is suspended', (folder: string) => process.kill(serverPid(folder), 'SIGSTOP')],
   ])('%s', async (_, silence) => {
-    const folder = temporaryFolder();
+    const folder = folderForTest();
     const times = { probeIntervalMs: 100, probeTimeoutMs: 2_000, stopTimeoutMs: 2_000 };
     engine = await startClickhouse({ folder, times });
     const { url } = engine;
@@ -171,7 +172,7 @@ describe('a server that does not respond is restarted on the same address with i
 });
 
 it('does not restart if it is stopped while it is down after a crash', async () => {
-  const folder = temporaryFolder();
+  const folder = folderForTest();
   const crashing = await startClickhouse({ folder });
   process.kill(serverPid(folder), 'SIGKILL');
   await crashing.stop();
@@ -180,7 +181,7 @@ it('does not restart if it is stopped while it is down after a crash', async () 
 });
 
 it('reports the error message of the engine if it cannot start', async () => {
-  const folder = temporaryFolder();
+  const folder = folderForTest();
   mkdirSync(join(folder, 'clickhouse', 'data', 'status'), { recursive: true });
   const started = startClickhouse({ folder });
   await expect(started).rejects.toMatchObject({ code: 'ENGINE_START_FAILED' });
@@ -189,7 +190,7 @@ it('reports the error message of the engine if it cannot start', async () => {
 });
 
 it('does not kill a process that reuses the id of an earlier server, and ignores a damaged process file', async () => {
-  const path = join(temporaryFolder(), 'process.json');
+  const path = join(folderForTest(), 'process.json');
   recordProcess(path, process.pid);
   const own = JSON.parse(readFileSync(path, 'utf8')) as { pid: number; identity: string };
   writeFileSync(path, JSON.stringify({ ...own, identity: `${own.identity}0` }));

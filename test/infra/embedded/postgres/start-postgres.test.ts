@@ -9,9 +9,10 @@ import {
   startPostgres,
 } from '../../../../infra/embedded/postgres/start-postgres.ts';
 import { createLogger, type Logger } from '../../../../infra/telemetry/logger.ts';
+import { folderForTest } from '../../../folders.ts';
 import { isLinuxRoot } from '../../../house/prerequisites.ts';
 import { mountDisk } from '../../full-disk.ts';
-import { askPostgres, listProcesses, temporaryFolder } from '../processes.ts';
+import { askPostgres, listProcesses } from '../processes.ts';
 
 // Engines start in a second, but take many seconds on a busy machine.
 vi.setConfig({ testTimeout: 90_000, hookTimeout: 90_000 });
@@ -44,7 +45,7 @@ const isUp = (url: string) =>
   );
 
 it('is durable, uses UTF-8 and code point order, and requires the password', async () => {
-  const folder = temporaryFolder();
+  const folder = folderForTest();
   const { url } = await start({ folder });
   expect(await askPostgres(url, 'SHOW server_encoding')).toEqual(['UTF8']);
   expect(await askPostgres(url, 'SHOW fsync')).toEqual(['on']);
@@ -95,7 +96,7 @@ it.runIf(isLinuxRoot('a full disk'))('restarts after a crash on a full disk when
 
 describe('a crash', () => {
   it.each(['SIGKILL', 'SIGABRT'] as const)('of the server (%s): it restarts on the same address', async (signal) => {
-    const folder = temporaryFolder();
+    const folder = folderForTest();
     const { url } = await start({ folder });
     await askPostgres(url, 'CREATE TABLE t AS SELECT 1 AS n');
     const crashed = postmasterPid(join(folder, 'postgres', 'data'));
@@ -105,7 +106,7 @@ describe('a crash', () => {
   });
 
   it('a server that does not respond is stopped and another one started', async () => {
-    const folder = temporaryFolder();
+    const folder = folderForTest();
     const data = join(folder, 'postgres', 'data');
     const { url } = await start({ folder, times: { probeIntervalMs: 100, probeTimeoutMs: 2_000 } });
     await askPostgres(url, 'CREATE TABLE t AS SELECT 1 AS n');
@@ -118,7 +119,7 @@ describe('a crash', () => {
   });
 
   it('of the watchdog: its server is stopped and another one started', async () => {
-    const folder = temporaryFolder();
+    const folder = folderForTest();
     const data = join(folder, 'postgres', 'data');
     const { url } = await start({ folder });
     await askPostgres(url, 'CREATE TABLE t AS SELECT 1 AS n');
@@ -132,7 +133,7 @@ describe('a crash', () => {
 });
 
 it('a postmaster.pid with the id of an unrelated process does not prevent the start, and that process survives', async () => {
-  const folder = temporaryFolder();
+  const folder = folderForTest();
   const data = join(folder, 'postgres', 'data');
   await start({ folder });
   const file = readFileSync(join(data, 'postmaster.pid'), 'utf8');
@@ -149,7 +150,7 @@ it('a postmaster.pid with the id of an unrelated process does not prevent the st
 });
 
 it('a half-created cluster is created again', async () => {
-  const folder = temporaryFolder();
+  const folder = folderForTest();
   mkdirSync(join(folder, 'postgres', 'draft-0123', 'data'), { recursive: true });
   const { url } = await start({ folder });
   expect(await isUp(url)).toBe(true);
@@ -158,7 +159,7 @@ it('a half-created cluster is created again', async () => {
 
 describe('reports', () => {
   it('a lost or a wrong password', async () => {
-    const folder = temporaryFolder();
+    const folder = folderForTest();
     await start({ folder });
     await stop();
     writeFileSync(join(folder, 'postgres.password'), 'another');
@@ -169,7 +170,7 @@ describe('reports', () => {
   });
 
   it('damaged data, with the error message of the engine', async () => {
-    const folder = temporaryFolder();
+    const folder = folderForTest();
     await start({ folder });
     await stop();
     writeFileSync(join(folder, 'postgres', 'data', 'PG_VERSION'), '9.6\n');
@@ -182,7 +183,7 @@ describe('reports', () => {
 
 /** Copies an installation without the links that its install script creates, into a folder of the given mode. */
 function copyBuild(mode: number): string {
-  const home = join(temporaryFolder(), 'home');
+  const home = join(folderForTest(), 'home');
   mkdirSync(home, { mode: 0o700 });
   const folder = join(home, 'native');
   cpSync(findBinaries().folder, folder, {
@@ -205,7 +206,7 @@ it('creates the links between libraries if the install script did not run', asyn
   const build = copyBuild(0o755);
   expect(existsSync(join(build, 'lib', 'libpq.so.5'))).toBe(false);
   chmodSync(join(build, '..', '..'), 0o755);
-  const folder = temporaryFolder();
+  const folder = folderForTest();
   const { url } = await start({ folder, build: { folder: build, version: 'test' }, sharedFolders: [] });
   expect(await isUp(url)).toBe(true);
   expect(existsSync(join(build, 'lib', 'libpq.so.5'))).toBe(true);
@@ -213,7 +214,7 @@ it('creates the links between libraries if the install script did not run', asyn
 
 describe.runIf(isLinuxRoot('Postgres as another user'))('as root', () => {
   it('runs as another user in the data folder, without access to its other contents', async () => {
-    const folder = temporaryFolder();
+    const folder = folderForTest();
     const { url } = await start({ folder, sharedFolders: [] });
     const data = join(folder, 'postgres', 'data');
     expect(statSync(`/proc/${postmasterPid(data)}`).uid).toBe(65_534);
@@ -224,10 +225,10 @@ describe.runIf(isLinuxRoot('Postgres as another user'))('as root', () => {
   });
 
   it('uses a copy of the data folder that belongs to root', async () => {
-    const folder = temporaryFolder();
+    const folder = folderForTest();
     await askPostgres((await start({ folder })).url, 'CREATE TABLE t AS SELECT 1 AS n');
     await stop();
-    const copy = join(temporaryFolder(), 'copy');
+    const copy = join(folderForTest(), 'copy');
     chmodSync(dirname(copy), 0o755);
     execFileSync('cp', ['-r', folder, copy]);
     expect(statSync(join(copy, 'postgres', 'data', 'base'))).toMatchObject({ uid: 0 });
@@ -235,9 +236,9 @@ describe.runIf(isLinuxRoot('Postgres as another user'))('as root', () => {
   });
 
   it('refuses a copied data folder whose Postgres data are those of the original, until they are copied too', async () => {
-    const shared = join(temporaryFolder(), 'shared');
+    const shared = join(folderForTest(), 'shared');
     chmodSync(dirname(shared), 0o755);
-    const home = temporaryFolder();
+    const home = folderForTest();
     const folder = join(home, 'data');
     mkdirSync(folder);
     await askPostgres((await start({ folder, sharedFolders: [shared] })).url, 'CREATE TABLE t AS SELECT 1 AS n');
@@ -259,9 +260,9 @@ describe.runIf(isLinuxRoot('Postgres as another user'))('as root', () => {
   });
 
   it('copies program and data out of a home folder of mode 700, reuses the copies, and keeps folders separate', async () => {
-    const shared = join(temporaryFolder(), 'shared');
+    const shared = join(folderForTest(), 'shared');
     chmodSync(join(shared, '..'), 0o755);
-    const home = temporaryFolder();
+    const home = folderForTest();
     const folder = join(home, 'data');
     mkdirSync(folder, { mode: 0o700 });
     const options = { folder, build: { folder: copyBuild(0o700), version: 'test' }, sharedFolders: [shared] };
@@ -291,10 +292,10 @@ describe.runIf(isLinuxRoot('Postgres as another user'))('as root', () => {
   });
 
   it('does not use a shared folder that another user could have prepared', async () => {
-    const shared = join(temporaryFolder(), 'shared');
+    const shared = join(folderForTest(), 'shared');
     mkdirSync(shared);
     chmodSync(shared, 0o777);
-    const folder = join(temporaryFolder(), 'data');
+    const folder = join(folderForTest(), 'data');
     mkdirSync(folder);
     await expect(start({ folder, sharedFolders: [shared] })).rejects.toThrow('cannot access any of');
   });

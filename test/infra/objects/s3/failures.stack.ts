@@ -1,6 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import {
@@ -11,10 +10,11 @@ import {
   ListBucketsCommand,
   PutObjectCommand,
 } from '@aws-sdk/client-s3';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
 import type { S3Options } from '../../../../infra/objects/s3/s3-connection.ts';
 import { checkDestination } from '../../../../pipelines/exports/destinations/check-destination.ts';
+import { folderForSuite } from '../../../folders.ts';
 import { openTcpProxy, type TcpProxy } from '../../tcp-proxy.ts';
 import { openFaultyStore } from './faulty-store.ts';
 import { findStackS3, type StackS3 } from './s3-of-stack.ts';
@@ -27,15 +27,10 @@ const large = 20 * MIB;
 describe.runIf(stack)('a bucket that fails', () => {
   const s3 = stack as StackS3;
   const cleanUps: (() => Promise<unknown>)[] = [];
-  let folder: string;
+  const folder = folderForSuite();
   /** Prefix of all objects of a test. */
   let prefix: string;
-
-  beforeAll(() => {
-    folder = mkdtempSync(join(tmpdir(), 'runlake-failures-'));
-  });
   afterAll(async () => {
-    rmSync(folder, { recursive: true, force: true });
     await s3.close();
   });
   afterEach(async () => {

@@ -1,11 +1,11 @@
 /** What a worker finds that repeats the upload of another one: its multipart uploads, and an object that disappears. */
 import { randomBytes, randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CreateMultipartUploadCommand, DeleteObjectCommand } from '@aws-sdk/client-s3';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import type { ObjectStore } from '../../../../infra/objects/object-store.ts';
+import { folderForSuite } from '../../../folders.ts';
 import { openFaultyStore } from './faulty-store.ts';
 import { findStackS3, type StackS3 } from './s3-of-stack.ts';
 
@@ -15,13 +15,9 @@ const MIB = 1024 ** 2;
 describe.runIf(stack)('a repeated upload', () => {
   const s3 = stack as StackS3;
   const cleanUps: (() => Promise<unknown>)[] = [];
-  let folder: string;
+  const folder = folderForSuite();
   let prefix: string;
-  beforeAll(() => {
-    folder = mkdtempSync(join(tmpdir(), 'runlake-repeated-'));
-  });
   afterAll(async () => {
-    rmSync(folder, { recursive: true, force: true });
     await s3.close();
   });
   afterEach(async () => {

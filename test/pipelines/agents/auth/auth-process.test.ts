@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { buildGraphEnvironment } from '../../../../infra/config/graph-environment.ts';
@@ -7,6 +6,7 @@ import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { openAuthProcess } from '../../../../pipelines/agents/auth/auth-process.ts';
 import { readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
 import { projectFile } from '../../../agents/pool-under-test.ts';
+import { folderForTest } from '../../../folders.ts';
 
 const source = `
 import { existsSync } from 'node:fs';
@@ -24,7 +24,7 @@ async function withAuth(
     identify(...headers: [string, string][]): Promise<string>;
   }) => Promise<void>,
 ): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), 'runlake-auth-'));
+  const folder = folderForTest();
   const path = join(folder, 'auth.mjs');
   await writeFile(path, source);
   const file = {
@@ -46,7 +46,6 @@ async function withAuth(
     });
   } finally {
     await auth.close();
-    await rm(folder, { recursive: true });
   }
 }
 

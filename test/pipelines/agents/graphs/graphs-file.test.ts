@@ -1,15 +1,11 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { parseReference, readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
 import { projectFile } from '../../../agents/pool-under-test.ts';
+import { folderForSuite } from '../../../folders.ts';
 
-let folder: string;
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'graphs-file-'));
-});
-afterAll(() => rm(folder, { recursive: true }));
+const folder = folderForSuite();
 
 const written = async (content: unknown) => {
   const file = join(folder, 'langgraph.json');

@@ -1,17 +1,15 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
 import { findUntestedLibraries } from '../../../../pipelines/agents/graphs/load-graph.ts';
 import { projectFile } from '../../../agents/pool-under-test.ts';
+import { folderForSuite } from '../../../folders.ts';
 
-let folder: string;
+const folder = folderForSuite();
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'runlake-library-'));
   await writeFile(join(folder, 'langgraph.json'), JSON.stringify({ graphs: { a: './src/a.js', b: './src/b.js' } }));
 });
-afterAll(() => rm(folder, { recursive: true, force: true }));
 
 test.each([
   ['0.4.9', false],

@@ -1,5 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { AgentStore, loadEmbedder } from '../../../../pipelines/agents/store/agent-store.ts';
@@ -7,6 +6,7 @@ import { getItems } from '../../../../pipelines/agents/store/read-items.ts';
 import type { Embedder, StoreConfig } from '../../../../pipelines/agents/store/store-item.ts';
 import { deleteExpiredItems, putItems } from '../../../../pipelines/agents/store/write-items.ts';
 import { addDeployment } from '../../../agents/add-deployment.ts';
+import { folderForTest } from '../../../folders.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { openThreads } from '../checkpoints/threads.ts';
 
@@ -78,9 +78,8 @@ test('matches prefixes by label, not by text', async () => {
 });
 
 describe('filters', () => {
-  let store: AgentStore;
+  const store = forSuite(() => open());
   beforeAll(async () => {
-    store = await open();
     await store.put(['f'], 'one', { n: 1, s: 'apple', list: [1, 2], nested: { a: 1 } });
     await store.put(['f'], 'two', { n: 2.5, s: 'pear', nested: { a: 1, b: 2 } });
     await store.put(['f'], 'ten', { n: 10, s: 'zebra', empty: null });
@@ -287,26 +286,22 @@ describe('vector search', () => {
   });
 
   test('loads an embedder that is a function or an object of a project module', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'runlake-embedder-'));
-    try {
-      await writeFile(
-        join(folder, 'embed.mjs'),
-        `export const fn = async (texts) => texts.map((text) => [text.length]);
-        export default { embedDocuments: async (texts) => texts.map(() => [7]) }; export const not = 5;`,
-      );
-      expect(await (await loadEmbedder('./embed.mjs:fn', folder))(['abc'])).toEqual([[3]]);
-      expect(await (await loadEmbedder('./embed.mjs', folder))(['abc'])).toEqual([[7]]);
-      for (const wrong of [
-        './embed.mjs:gone',
-        './embed.mjs:not',
-        './gone.mjs:fn',
-        'nobody:model',
-        'openai:not-installed',
-        'word',
-      ])
-        await expect(loadEmbedder(wrong, folder), wrong).rejects.toMatchObject({ code: 'STORE_EMBEDDER_UNUSABLE' });
-    } finally {
-      await rm(folder, { recursive: true });
-    }
+    const folder = folderForTest();
+    await writeFile(
+      join(folder, 'embed.mjs'),
+      `export const fn = async (texts) => texts.map((text) => [text.length]);
+      export default { embedDocuments: async (texts) => texts.map(() => [7]) }; export const not = 5;`,
+    );
+    expect(await (await loadEmbedder('./embed.mjs:fn', folder))(['abc'])).toEqual([[3]]);
+    expect(await (await loadEmbedder('./embed.mjs', folder))(['abc'])).toEqual([[7]]);
+    for (const wrong of [
+      './embed.mjs:gone',
+      './embed.mjs:not',
+      './gone.mjs:fn',
+      'nobody:model',
+      'openai:not-installed',
+      'word',
+    ])
+      await expect(loadEmbedder(wrong, folder), wrong).rejects.toMatchObject({ code: 'STORE_EMBEDDER_UNUSABLE' });
   });
 });

@@ -1,16 +1,15 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { builtProgram } from '../../../built-program.ts';
+import { folderForTest } from '../../../folders.ts';
 
 const workers = new URL('../../pipelines/agents/workers/child/', pathToFileURL(builtProgram)).href;
 
 test('a child process of a TypeScript project can run TypeScript', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'runlake-typescript-'));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = folderForTest();
   const path = (name: string) => join(folder, name);
   writeFileSync(path('package.json'), '{ "type": "module" }');
   writeFileSync(path('said.ts'), 'enum Said { Hello = 7 }\nconsole.log(Said.Hello as number);');

@@ -1,9 +1,8 @@
 import { existsSync, rmSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { openPoolUnderTest, type PoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
+import { openPoolUnderTest } from '../../../agents/pool-under-test.ts';
+import { folderForSuite } from '../../../folders.ts';
 import { forSuite } from '../../../for-suite.ts';
 
 const waitOptions = { timeout: 30_000, interval: 20 };
@@ -90,19 +89,16 @@ test('the cause is shared if a cancelled run may still occupy the worker', async
 });
 
 describe('a worker with another run accepts runs again when a stopped run has ended', () => {
-  let single: PoolUnderTest;
-  let neighbour: Awaited<ReturnType<PoolUnderTest['start']>>;
-  let folder: string;
+  const folder = folderForSuite();
+  const single = forSuite(() =>
+    openPoolUnderTest('basic', { workers: 1, runsPerWorker: slots, heartbeatTimeoutMs: 120_000 }),
+  );
+  const neighbour = forSuite(() =>
+    single.start('steps', { input: { steps: 1, pauseMs: 600_000 }, job: { timeoutMs: 600_000 } }),
+  );
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'blocking-'));
-    single = await openPoolUnderTest('basic', { workers: 1, runsPerWorker: slots, heartbeatTimeoutMs: 120_000 });
-    neighbour = await single.start('steps', { input: { steps: 1, pauseMs: 600_000 }, job: { timeoutMs: 600_000 } });
     await vi.waitFor(() => expect(neighbour.received).toHaveLength(1), waitOptions);
   }, 60_000);
-  afterAll(async () => {
-    await single?.close();
-    await rm(folder, { recursive: true });
-  });
 
   async function expectFreeSlot(): Promise<void> {
     await vi.waitFor(() => expect(single.pool.freeSlots).toBe(slots - 1), waitOptions);
