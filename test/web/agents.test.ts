@@ -1,45 +1,33 @@
 import type { Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { DeploymentClient } from '../api/control-plane/deployment-client.ts';
-import type { RunlakeProcess } from '../runlake-process.ts';
+import { forSuite } from '../for-suite.ts';
 import { agentSource, guardedSource, supportAnswer } from './agent-source.ts';
-import {
-  eventually,
-  expectAccessible,
-  openContext,
-  openLine,
-  type SignedInBrowser,
-  signIn,
-  startSignedIn,
-  watchPage,
-} from './browser.ts';
+import { eventually, expectAccessible, openContext, openLine, signIn, startSignedIn, watchPage } from './browser.ts';
 import { type Gate, startGate } from './gate.ts';
 
-let signedIn: SignedInBrowser;
-let runlake: RunlakeProcess;
 let client: DeploymentClient;
 let deploymentId: string;
 let page: Page;
-let problems: string[];
 let gate: Gate;
 
-beforeAll(async () => {
-  signedIn = await startSignedIn(async (started) => {
-    client = new DeploymentClient(started.url, started.apiKey);
-    const deployed = await client.deploy('support agent', agentSource, {
-      secrets: [{ name: 'SHOP_TOKEN', value: 'a-secret-of-the-shop' }],
-    });
-    deploymentId = deployed.id;
-    await client.awaitDeployed(deploymentId, deployed.latest_revision_id);
-  });
-  ({ runlake } = signedIn);
-}, 180_000);
-afterAll(async () => {
-  if (process.env.RUNLAKE_TEST_OUTPUT) console.log(runlake?.output());
-  await signedIn?.close();
+const signedIn = forSuite(
+  () =>
+    startSignedIn(async (started) => {
+      client = new DeploymentClient(started.url, started.apiKey);
+      const deployed = await client.deploy('support agent', agentSource, {
+        secrets: [{ name: 'SHOP_TOKEN', value: 'a-secret-of-the-shop' }],
+      });
+      deploymentId = deployed.id;
+      await client.awaitDeployed(deploymentId, deployed.latest_revision_id);
+    }),
+  180_000,
+);
+afterAll(() => {
+  if (process.env.RUNLAKE_TEST_OUTPUT) console.log(signedIn.runlake?.output());
 });
 beforeEach(async () => {
-  ({ page, problems } = await signedIn.openPage());
+  page = await signedIn.openPage();
   gate = await startGate();
 });
 afterEach(() => gate.close());
@@ -74,7 +62,6 @@ describe('the playground', () => {
     expect(await question.count()).toBe(0);
     await page.getByRole('link', { name: 'Trace', exact: true }).waitFor();
     await expectAccessible(page);
-    expect(problems).toEqual([]);
   });
 
   it('takes JSON by the fields of a graph, shows what nodes write, and cancels', async () => {
@@ -86,14 +73,12 @@ describe('the playground', () => {
     await startTrip('Lyon');
     await page.getByRole('region', { name: 'Steps' }).getByText('custom').first().waitFor();
     await page.getByRole('region', { name: 'State' }).getByText('Five days in Lyon').waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('shows the error of a run', async () => {
     await openTab('Playground');
     await startTrip('nowhere');
     await page.getByRole('alert').getByText('There is no such city: nowhere').waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('joins the run after a reload', async () => {
@@ -107,15 +92,14 @@ describe('the playground', () => {
     await page.getByRole('region', { name: 'State' }).getByText('Five days in Rome').waitFor();
     // Each of its events is there once.
     expect(await page.getByRole('region', { name: 'Steps' }).getByText('custom').count()).toBe(5);
-    expect(problems).toEqual([]);
   });
 
   it('continues a stream whose connection broke', async () => {
-    const line = await openLine(Number(new URL(runlake.url).port));
+    const line = await openLine(Number(new URL(signedIn.runlake.url).port));
     const context = await openContext(signedIn.browser, line.url);
     try {
       page = await context.newPage();
-      await signIn(page, runlake.apiKey);
+      await signIn(page, signedIn.runlake.apiKey);
       await openTab('Playground');
       await startTrip('Oslo', gate.url);
       await page.getByRole('region', { name: 'Steps' }).getByText('custom').first().waitFor();
@@ -138,7 +122,6 @@ describe('the playground', () => {
     await state.getByText('<img src=x onerror="document.title=1"> ⟨U+202E⟩gnp.exe').waitFor();
     await state.getByText('<script>document.title=1</script>').waitFor();
     expect(await page.title()).not.toBe('1');
-    expect(problems).toEqual([]);
   });
 });
 
@@ -160,7 +143,6 @@ describe('assistants', () => {
     await expectAccessible(page);
     await page.getByRole('button', { name: 'Open in the playground' }).click();
     await page.getByRole('button', { name: 'Run', exact: true }).waitFor();
-    expect(problems).toEqual([]);
   });
 });
 
@@ -201,7 +183,6 @@ describe('an assistant', () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
     await eventually(() => page.getByRole('button', { name: /^brief support/ }).count()).toBe(0);
     expect(await askAgent('/assistants/search', { name: 'brief support' })).toEqual([]);
-    expect(problems).toEqual([]);
   });
 });
 
@@ -244,7 +225,6 @@ describe('threads', () => {
     await traces.nth(1).waitFor();
     await traces.first().click();
     await page.waitForURL(/\/runs\//);
-    expect(problems).toEqual([]);
   });
 });
 
@@ -259,7 +239,6 @@ describe('a link to a checkpoint', () => {
     await page.getByRole('region', { name: 'State' }).getByText('step one').waitFor();
     await page.getByRole('button', { name: 'Show older states' }).click();
     await eventually(() => page.getByRole('region', { name: 'History' }).getByRole('listitem').count()).toBe(53);
-    expect(problems).toEqual([]);
   });
 });
 
@@ -278,7 +257,6 @@ describe('a deployment', () => {
     const list = page.getByRole('region', { name: 'Revisions' }).getByRole('listitem');
     await eventually(() => list.count()).toBe(before + 1);
     await expect.poll(() => list.first().textContent(), { timeout: 60_000 }).toContain('serves');
-    expect(problems).toEqual([]);
   });
 
   it('has secrets whose values nobody sees, and is deleted after its name was entered', async () => {
@@ -303,7 +281,6 @@ describe('a deployment', () => {
     await remove.click();
     await page.waitForURL(/\/agents$/);
     await eventually(async () => (await client.ask('GET', `/v2/deployments/${created.id}`)).status).toBe(404);
-    expect(problems).toEqual([]);
   });
 
   it('is created from a form, whose errors are shown', async () => {
@@ -320,7 +297,6 @@ describe('a deployment', () => {
     await page.getByRole('heading', { name: 'from git' }).waitFor();
     await page.getByRole('tab', { name: 'Assistants' }).click();
     await page.getByText('No revision serves yet').waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('with authentication of its own gets a header that is kept in memory only', async () => {
@@ -338,15 +314,14 @@ describe('a deployment', () => {
     expect(page.url()).not.toContain('sesame');
     await page.reload();
     await page.getByText('Say the words.').waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('is not shown to keys without the permission', async () => {
     const keyOf = async (permissions: string[]) =>
       (await client.ask('POST', '/orgs/current/service-keys', { permissions })).body.key as string;
-    const context = await openContext(signedIn.browser, runlake.url);
+    const context = await openContext(signedIn.browser, signedIn.runlake.url);
     page = await context.newPage();
-    const watched = watchPage(page);
+    watchPage(page);
     await signIn(page, await keyOf(['runs:read', 'projects:read', 'workspaces:read']), '/agents');
     await page.getByText('deployments:read').waitFor();
     await page.getByRole('button', { name: /^Sign out/ }).click();
@@ -356,7 +331,6 @@ describe('a deployment', () => {
     expect(await page.getByRole('button', { name: 'Run', exact: true }).count()).toBe(0);
     await page.getByRole('tab', { name: 'Settings' }).click();
     await page.getByText('deployments:write').waitFor();
-    expect(watched.problems).toEqual([]);
     await context.close();
   });
 
@@ -367,7 +341,7 @@ describe('a deployment', () => {
     await page.getByRole('searchbox', { name: 'Id or metadata' }).fill('a=b');
     await page.getByRole('button', { name: 'Find' }).click();
     await page.getByLabel('API key').waitFor();
-    await signIn(page, runlake.apiKey);
+    await signIn(page, signedIn.runlake.apiKey);
   });
 });
 

@@ -2,8 +2,9 @@ import { connect, createServer, type Socket } from 'node:net';
 import type { QueryClient } from '@tanstack/react-query';
 import axe from 'axe-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { expect } from 'vitest';
+import { beforeEach, expect, onTestFinished } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
+import { standFor } from '../for-suite.ts';
 import { listenOnLoopback } from '../infra/listen-on-loopback.ts';
 import { type RunlakeOptions, type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { startBrowser } from './start-browser.ts';
@@ -56,8 +57,8 @@ export function createKey(runlake: RunlakeProcess, body: object): Promise<{ id: 
 export interface SignedInBrowser {
   readonly runlake: RunlakeProcess;
   readonly browser: Browser;
-  /** Closes the last page and opens another one in the same session. */
-  openPage(): Promise<{ readonly page: Page; readonly problems: string[] }>;
+  /** Closes the last page and opens another one in the same session for a test. */
+  openPage(): Promise<Page>;
   close(): Promise<void>;
 }
 
@@ -77,7 +78,8 @@ export async function startSignedIn(
     async openPage() {
       await page.close();
       page = await context.newPage();
-      return { page, ...watchPage(page) };
+      watchPage(page);
+      return page;
     },
     async close() {
       await browser.close();
@@ -112,8 +114,20 @@ export async function loseResponse(page: Page, method: string, url: RegExp): Pro
   });
 }
 
-/** Collects what must not happen on a page: exceptions, refusals of the content security policy, requests to other hosts. */
-export function watchPage(page: Page): { readonly problems: string[] } {
+/** Returns what stands for the page of each test. */
+export function openPages(signedIn: SignedInBrowser): Page {
+  let page: Page | undefined;
+  beforeEach(async () => {
+    page = await signedIn.openPage();
+  });
+  return standFor(() => page);
+}
+
+/**
+ * Fails the test at its end if something happened on the page that must not: exceptions, refusals of the content security
+ * policy, requests to other hosts.
+ */
+export function watchPage(page: Page): void {
   const problems: string[] = [];
   page.on('pageerror', (error) => problems.push(error.message));
   page.on('console', (message) => {
@@ -130,7 +144,7 @@ export function watchPage(page: Page): { readonly problems: string[] } {
     if (protocol.startsWith('http') && host !== new URL(page.url()).host && page.url() !== 'about:blank')
       problems.push(`request to ${request.url()}`);
   });
-  return { problems };
+  onTestFinished(() => expect(problems).toEqual([]));
 }
 
 /** Returns how many responses the application keeps, by the first part of their key. */

@@ -1,12 +1,12 @@
 import { Client } from 'langsmith';
-import type { Page } from 'playwright-core';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { forSuite } from '../for-suite.ts';
 import {
   eventually,
   expectAccessible,
   loseResponse,
   openContext,
+  openPages,
   openWithPermissions,
   startSignedIn,
   watchPage,
@@ -16,15 +16,8 @@ const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 const bidi = 'safe\u202etxt.exe\u200b';
 
 const signedIn = forSuite(() => startSignedIn());
-let client: Client;
-let page: Page;
-let problems: string[];
-beforeAll(async () => {
-  client = new Client({ apiUrl: signedIn.runlake.url, apiKey: signedIn.runlake.apiKey });
-});
-beforeEach(async () => {
-  ({ page, problems } = await signedIn.openPage());
-});
+const client = forSuite(() => new Client({ apiUrl: signedIn.runlake.url, apiKey: signedIn.runlake.apiKey }));
+const page = openPages(signedIn);
 
 const table = () => page.getByRole('table', { name: 'Examples' });
 const detail = () => page.getByRole('region', { name: 'Example', exact: true });
@@ -62,7 +55,6 @@ describe('the list of datasets', () => {
     await expectAccessible(page);
     await page.getByRole('searchbox').fill('nothing like it');
     await page.getByText('No dataset has this name').waitFor();
-    expect(problems).toEqual([]);
   });
 });
 
@@ -89,7 +81,6 @@ describe('the examples of a dataset', () => {
     await eventually(rowCount).toBe(1);
     await page.getByLabel('Split').selectOption('even');
     await page.getByText('No examples match').waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('are opened by keyboard', async () => {
@@ -108,7 +99,6 @@ describe('the examples of a dataset', () => {
     await eventually(() => detail().count()).toBe(0);
     await page.keyboard.press('?');
     await page.getByRole('dialog').getByText('Next or previous example').waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('are added, changed and deleted as JSON, with all digits of numbers', async () => {
@@ -151,7 +141,6 @@ describe('the examples of a dataset', () => {
     await page.getByRole('button', { name: 'Delete the example' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
     await page.getByText('This version has no examples').waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('are added once, although the response to the first request is lost', async () => {
@@ -164,7 +153,6 @@ describe('the examples of a dataset', () => {
     await page.getByRole('button', { name: 'Save' }).click();
     await detail().waitFor();
     await eventually(rowCount).toBe(1);
-    expect(problems).toEqual([]);
   });
 
   it('are refused with what the API says', async () => {
@@ -176,7 +164,6 @@ describe('the examples of a dataset', () => {
     await page.getByRole('button', { name: 'Save' }).click();
     await eventually(() => page.getByRole('alert').textContent()).toContain('number');
     await expectAccessible(page);
-    expect(problems).toEqual([]);
   });
 
   it('show hostile values as text', async () => {
@@ -199,7 +186,6 @@ describe('the examples of a dataset', () => {
     await page.getByRole('button', { name: 'Edit' }).click();
     await field('Metadata').waitFor();
     expect(await page.locator('img[src=x]').count()).toBe(0);
-    expect(problems).toEqual([]);
   });
 });
 
@@ -247,7 +233,6 @@ describe('the versions of a dataset', () => {
     expect(await page.getByRole('button', { name: 'Add an example' }).count()).toBe(0);
     await page.getByLabel('Version').selectOption('');
     await eventually(rowCount).toBe(2);
-    expect(problems).toEqual([]);
   });
 });
 
@@ -264,7 +249,7 @@ describe('the links of a dataset', () => {
     const link = await page.getByRole('textbox', { name: 'Public link' }).inputValue();
     const stranger = await openContext(signedIn.browser, signedIn.runlake.url);
     const other = await stranger.newPage();
-    const watched = watchPage(other);
+    watchPage(other);
     await other.goto(link);
     await other.getByRole('table', { name: 'Examples' }).getByRole('row').nth(1).click();
     await other
@@ -273,13 +258,11 @@ describe('the links of a dataset', () => {
       .waitFor();
     expect(await other.getByRole('button', { name: 'Edit' }).count()).toBe(0);
     await expectAccessible(other);
-    expect(watched.problems).toEqual([]);
     await page.getByRole('button', { name: 'Stop sharing' }).click();
     await page.getByText('The dataset is not shared').waitFor();
     await other.reload();
     await other.getByRole('alert').waitFor();
     await stranger.close();
-    expect(problems).toEqual([]);
   });
 });
 

@@ -1,19 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
-import type { Page } from 'playwright-core';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { compareExample } from '../../web/src/screens/datasets/comparison.ts';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import { eventually, expectAccessible, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, openPages, startSignedIn } from './browser.ts';
 import { sendExperiment } from './send-experiments.ts';
 
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
 
 const signedIn = forSuite(() => startSignedIn());
-let client: Client;
-let page: Page;
-let problems: string[];
 let datasetId: string;
 /** Ids of the experiments: the first, one that is partly worse and partly better, and one that fails. */
 let ids: readonly string[];
@@ -55,8 +51,8 @@ interface Solution {
   readonly error?: string;
 }
 
+const client = forSuite(() => new Client({ apiUrl: signedIn.runlake.url, apiKey: signedIn.runlake.apiKey }));
 beforeAll(async () => {
-  client = new Client({ apiUrl: signedIn.runlake.url, apiKey: signedIn.runlake.apiKey });
   ({ id: datasetId } = await client.createDataset('sums'));
   const examples = Array.from({ length: 24 }, (_, n) => ({ id: randomUUID(), inputs: { n } }));
   await client.createExamples(
@@ -79,9 +75,7 @@ beforeAll(async () => {
     ),
   ];
 });
-beforeEach(async () => {
-  ({ page, problems } = await signedIn.openPage());
-});
+const page = openPages(signedIn);
 
 const table = () => page.getByRole('table', { name: 'Examples' });
 const rowCount = async () => Number(await table().getAttribute('aria-rowcount')) - 1;
@@ -146,7 +140,6 @@ describe('the experiments of a dataset', () => {
     await page.getByRole('button', { name: 'Compare 2' }).click();
     await eventually(() => new URL(page.url()).searchParams.get('selectedSessions')).toBe(`${ids[0]},${ids[1]}`);
     await table().waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('say that there are none', async () => {
@@ -173,7 +166,6 @@ describe('experiments side by side', () => {
     await eventually(() => second.getByRole('cell').nth(3).textContent()).toMatch(/\+0.3 worse$/);
     expect(await second.getByRole('cell').nth(1).textContent()).toBe('0.9');
     await expectAccessible(page);
-    expect(problems).toEqual([]);
   });
 
   it('show only differences or regressions, with words for better and worse', async () => {
@@ -197,7 +189,6 @@ describe('experiments side by side', () => {
     await row(3).getByText('−1 worse').waitFor();
     await page.reload();
     await eventually(rowCount).toBe(1);
-    expect(problems).toEqual([]);
   });
 
   it('are opened by keyboard, link to the traces, and show hostile values and errors as text', async () => {
@@ -219,7 +210,6 @@ describe('experiments side by side', () => {
     await page.keyboard.press('Enter');
     await detail.getByRole('link', { name: 'Trace' }).first().click();
     await page.getByRole('tree', { name: 'Runs' }).waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('show only the feedback of a pairwise comparison', async () => {
@@ -248,7 +238,6 @@ describe('experiments side by side', () => {
     await table().getByText('preferred 1').first().waitFor();
     expect(await table().getByText('correct').count()).toBe(0);
     await expectAccessible(page);
-    expect(problems).toEqual([]);
   });
 
   it('open from the link of the SDK, with one experiment too', async () => {
@@ -256,7 +245,6 @@ describe('experiments side by side', () => {
     await eventually(() => new URL(page.url()).pathname).toBe(`/datasets/${datasetId}/compare`);
     await table().waitFor();
     await expect(page.getByRole('button', { name: 'Regressions' }).isDisabled()).resolves.toBe(true);
-    expect(problems).toEqual([]);
   });
 
   it('say so when the API fails', async () => {

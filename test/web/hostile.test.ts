@@ -1,8 +1,7 @@
-import type { Page } from 'playwright-core';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import { eventually, expectAccessible, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, openPages, startSignedIn } from './browser.ts';
 import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 const script = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
@@ -12,8 +11,6 @@ const hostile = `${script}${bidi}`;
 const long = `${'lorem ipsum '.repeat(87_400)}${hostile}`;
 
 const signedIn = forSuite(() => startSignedIn());
-let page: Page;
-let problems: string[];
 let trace: readonly SentRun[];
 
 const post = (path: string, body: object) => askRunlake(signedIn.runlake, path, { body });
@@ -43,9 +40,7 @@ beforeAll(async () => {
   await post('/api-key', { description: hostile });
   await post('/orgs/current/members', { email: 'ada@example.com', full_name: hostile });
 });
-beforeEach(async () => {
-  ({ page, problems } = await signedIn.openPage());
-});
+const page = openPages(signedIn);
 
 /** Fails if a value became an element, ran, or turned the direction of the text. */
 async function expectOnlyText(): Promise<void> {
@@ -54,7 +49,6 @@ async function expectOnlyText(): Promise<void> {
   expect(text).not.toContain('\u202e');
   expect(text).not.toContain('\u200b');
   expect(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)).toBeLessThanOrEqual(0);
-  expect(problems).toEqual([]);
 }
 async function findProject(): Promise<string> {
   const [project] = await askRunlake(signedIn.runlake, '/sessions?limit=1');
@@ -184,7 +178,6 @@ describe('hostile values of clients', () => {
     const output = page.getByRole('region', { name: 'Output' });
     expect(await output.getByText(/^part/).count()).toBe(100);
     expect(await output.getByText(/^call \d/).count()).toBe(100);
-    expect(problems).toEqual([]);
   });
 
   it.each([3_000, 4_900])('are shown in part if they are nested %i levels deep', async (levels) => {
@@ -216,7 +209,6 @@ describe('hostile values of clients', () => {
     const [{ id }] = await askRunlake(signedIn.runlake, '/sessions?name=deep');
     await page.goto(`/projects/${id}/threads?${new URLSearchParams({ thread: thread_id })}`);
     await page.getByText('Is the other turn shown?').waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('can be typed to delete a deployment with such a name', async () => {

@@ -1,12 +1,11 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Client } from 'pg';
-import type { Locator, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Locator } from 'playwright-core';
+import { describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
+import { folderForSuite } from '../folders.ts';
+import { forSuite } from '../for-suite.ts';
 import type { RunlakeProcess } from '../runlake-process.ts';
-import { eventually, expectAccessible, type SignedInBrowser, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, openPages, startSignedIn } from './browser.ts';
 import { buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 const projectCount = 100_000;
@@ -39,19 +38,9 @@ async function addProjects(runlake: RunlakeProcess): Promise<void> {
 }
 
 describe('100,000 projects', () => {
-  let signedIn: SignedInBrowser;
-  let root: string;
-  let page: Page;
-  let problems: string[];
-  beforeAll(async () => {
-    root = mkdtempSync(join(tmpdir(), 'runlake-web-projects-'));
-    signedIn = await startSignedIn(addProjects, { environment: { RUNLAKE_LOCAL_EXPORT_ROOT: root } });
-    ({ page, problems } = await signedIn.openPage());
-  });
-  afterAll(async () => {
-    await signedIn?.close();
-    rmSync(root, { recursive: true, force: true });
-  });
+  const root = folderForSuite();
+  const signedIn = forSuite(() => startSignedIn(addProjects, { environment: { RUNLAKE_LOCAL_EXPORT_ROOT: root } }));
+  const page = openPages(signedIn);
   const rows = () => page.getByRole('row');
   const search = () => page.getByRole('searchbox', { name: 'Find a project' });
 
@@ -74,10 +63,10 @@ describe('100,000 projects', () => {
     await page.getByRole('button', { name: 'Show more projects' }).click();
     await eventually(() => rows().count()).toBe(201);
     await page.getByRole('link', { name: 'agent 000200' }).waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('are found by a part of their name, also while it is typed', async () => {
+    await page.goto('/projects');
     await search().pressSequentially('099999');
     await eventually(() => rows().count()).toBe(2);
     await page.getByRole('link', { name: 'agent 099999' }).click();
@@ -90,7 +79,6 @@ describe('100,000 projects', () => {
     await search().pressSequentially('agent ');
     expect(await search().inputValue()).toBe('agent 100000');
     await page.getByRole('link', { name: 'agent 100000' }).waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('are suggested in the form of an export', async () => {
@@ -110,6 +98,5 @@ describe('100,000 projects', () => {
     await page.getByLabel('Project').fill('agent');
     await preview.waitFor({ state: 'detached' });
     await preview.getByText('0 runs so far').waitFor();
-    expect(problems).toEqual([]);
   });
 });

@@ -1,10 +1,9 @@
 /** Prompts that another workspace of the installation published. */
 import { Client } from 'langsmith';
-import type { Page } from 'playwright-core';
-import { beforeEach, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import { eventually, expectAccessible, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, openPages, startSignedIn } from './browser.ts';
 import { buildChatPrompt } from './send-prompts.ts';
 
 const script = '<img src=x onerror="alert(1)">';
@@ -28,11 +27,7 @@ const signedIn = forSuite(() =>
 /** Clients of the workspace that publishes, and of that of the session. */
 let publisher: Client;
 let reader: Client;
-let page: Page;
-let problems: string[];
-beforeEach(async () => {
-  ({ page, problems } = await signedIn.openPage());
-});
+const page = openPages(signedIn);
 
 const commit = () => page.getByRole('region', { name: 'Commit' });
 const linkOf = (identifier: string) =>
@@ -68,7 +63,6 @@ it('are listed with the handle of their workspace, beside those of the own one',
   await eventually(() => new URL(page.url()).pathname).toBe('/prompts/letter');
   await page.getByRole('link', { name: 'Prompts' }).last().click();
   await eventually(names).toEqual(['letter']);
-  expect(problems).toEqual([]);
 });
 
 it('show their commits and differences, and nothing that changes them', async () => {
@@ -96,7 +90,6 @@ it('show their commits and differences, and nothing that changes them', async ()
   await page.goto('/prompts/greeting');
   await commit().getByText('This one is mine.').waitFor();
   await commit().getByRole('button', { name: 'Tag', exact: true }).waitFor();
-  expect(problems).toEqual([]);
 });
 
 it('open from the link of the SDK, and only while they are public', async () => {
@@ -114,5 +107,4 @@ it('open from the link of the SDK, and only while they are public', async () => 
   await page.reload();
   await page.getByRole('alert').getByRole('heading', { name: 'Not found' }).waitFor();
   await expectAccessible(page);
-  expect(problems).toEqual([]);
 });

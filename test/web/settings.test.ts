@@ -1,8 +1,7 @@
-import type { Page } from 'playwright-core';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import { eventually, expectAccessible, startSignedIn } from './browser.ts';
+import { eventually, expectAccessible, openPages, startSignedIn } from './browser.ts';
 
 describe('the settings screen', () => {
   const signedIn = forSuite(() =>
@@ -13,10 +12,8 @@ describe('the settings screen', () => {
       },
     }),
   );
-  let page: Page;
-  let problems: string[];
+  const page = openPages(signedIn);
   beforeEach(async () => {
-    ({ page, problems } = await signedIn.openPage());
     await page.goto('/settings');
   });
   const statusOf = async (key: string) =>
@@ -46,7 +43,6 @@ describe('the settings screen', () => {
     await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
     await eventually(() => row.count()).toBe(0);
     await eventually(() => statusOf(key)).toBe(401);
-    expect(problems).toEqual([]);
   });
 
   it('adds and removes members', async () => {
@@ -60,7 +56,6 @@ describe('the settings screen', () => {
     await row.getByRole('button', { name: 'Remove ada@example.com' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
     await eventually(() => row.count()).toBe(0);
-    expect(problems).toEqual([]);
   });
 
   const ask = (path: string, body?: object) => askRunlake(signedIn.runlake, path, { body });
@@ -104,7 +99,6 @@ describe('the settings screen', () => {
     await dialog.getByRole('button', { name: 'Delete' }).click();
     await page.getByRole('alert').waitFor();
     expect(await ask('/workspaces')).toHaveLength(1);
-    expect(problems).toEqual([]);
   });
 
   it('shows and changes the retention of projects', async () => {
@@ -134,7 +128,6 @@ describe('the settings screen', () => {
     await eventually(() => page.getByLabel(/^Tier of/).count()).toBe(1);
     await page.getByRole('searchbox', { name: 'Find a project' }).fill('nothing');
     await page.getByText('No project has this name').waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('lists who changed what', async () => {
@@ -146,6 +139,5 @@ describe('the settings screen', () => {
     await page.getByRole('button', { name: 'Filter' }).click();
     await eventually(() => page.getByRole('row').filter({ hasText: 'api_key.create' }).count()).toBe(0);
     await page.getByRole('row').filter({ hasText: 'ada@example.com' }).first().waitFor();
-    expect(problems).toEqual([]);
   });
 });

@@ -1,17 +1,20 @@
-import type { Page } from 'playwright-core';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
-import { eventually, expectAccessible, loseResponse, openContext, startSignedIn, watchPage } from './browser.ts';
+import {
+  eventually,
+  expectAccessible,
+  loseResponse,
+  openContext,
+  openPages,
+  startSignedIn,
+  watchPage,
+} from './browser.ts';
 import { buildAgentTrace, buildLargeTrace, buildTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 describe('the trace screen', () => {
   const signedIn = forSuite(() => startSignedIn());
-  let page: Page;
-  let problems: string[];
-  beforeEach(async () => {
-    ({ page, problems } = await signedIn.openPage());
-  });
+  const page = openPages(signedIn);
   const tree = () => page.getByRole('tree', { name: 'Runs' });
   const selected = () => page.getByRole('treeitem', { selected: true });
   const detail = () => page.getByRole('region', { name: 'Run', exact: true });
@@ -43,7 +46,6 @@ describe('the trace screen', () => {
     await expectAccessible(page);
     await page.getByRole('tab', { name: 'Raw' }).click();
     await detail().getByText(`"id":"${runs[2]?.id}"`).waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('shows the arguments of tool calls with all digits', async () => {
@@ -55,7 +57,6 @@ describe('the trace screen', () => {
     const outputs = { messages: [{ role: 'assistant', content: null, tool_calls: [call] }] };
     await open(buildTrace('digits', Date.now() - 60_000, { name: 'call', run_type: 'llm', until: 10, outputs }));
     await detail().getByText('1234567890123456789', { exact: true }).waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('adds feedback once, although the response to the first request is lost', async () => {
@@ -73,7 +74,6 @@ describe('the trace screen', () => {
     await page.getByRole('textbox', { name: 'Key' }).fill('correct');
     await page.getByRole('button', { name: 'Add' }).click();
     await eventually(() => entries.count()).toBe(2);
-    expect(problems).toEqual([]);
   });
 
   it('shows the details of the tokens in and out', async () => {
@@ -125,7 +125,6 @@ describe('the trace screen', () => {
     );
     expect(await copy('JavaScript SDK')).toContain(`readRun('${run?.id}')`);
     expect(await copy('Python SDK')).toContain(`read_run("${run?.id}")`);
-    expect(problems).toEqual([]);
   });
 
   it('opens the links of the SDKs', async () => {
@@ -154,7 +153,6 @@ describe('the trace screen', () => {
     await page.keyboard.press('/');
     await page.keyboard.type('retr');
     await eventually(() => page.getByRole('treeitem').count()).toBe(2);
-    expect(problems).toEqual([]);
   });
 
   it('grows while it is watched, until the trace ends', async () => {
@@ -189,7 +187,6 @@ describe('the trace screen', () => {
     // A link to a run deep in the tree scrolls to it.
     await page.goto(`/runs/${runs[9000]?.id}`);
     await eventually(() => selected().count()).toBe(1);
-    expect(problems).toEqual([]);
   });
 
   it('shows hostile values as text', async () => {
@@ -218,10 +215,8 @@ describe('the trace screen', () => {
     await page.getByRole('link', { name: 'alert(1)' }).click();
     await page.getByRole('table', { name: 'Runs' }).waitFor();
     expect(await page.locator('img[src=x]').count()).toBe(0);
-    expect(problems).toEqual([]);
     await page.goto('/usage?group=project');
     await page.getByText('alert(1)').first().waitFor();
-    expect(problems).toEqual([]);
   });
 
   it('keeps numbers that JavaScript cannot hold as they were sent', async () => {
@@ -266,7 +261,7 @@ describe('the trace screen', () => {
     const link = await page.getByRole('textbox', { name: 'Public link' }).inputValue();
     const stranger = await openContext(signedIn.browser, signedIn.runlake.url);
     const other = await stranger.newPage();
-    const watched = watchPage(other);
+    watchPage(other);
     await other.goto(link);
     await eventually(() => other.getByRole('treeitem').count()).toBe(5);
     await other.getByRole('treeitem').filter({ hasText: 'plan' }).click();
@@ -277,7 +272,6 @@ describe('the trace screen', () => {
     const facts = other.getByRole('region', { name: 'Facts' });
     await facts.getByText('Parent').waitFor();
     expect(await facts.getByRole('link').count()).toBe(0);
-    expect(watched.problems).toEqual([]);
     await page.getByRole('button', { name: 'Stop sharing' }).click();
     await page.getByText('The trace is not shared').waitFor();
     await other.reload();

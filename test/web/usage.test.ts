@@ -58,8 +58,6 @@ describe('the usage screen', () => {
   const formula = '=SUM(A1), "x"';
   let signedIn: SignedInBrowser;
   let runlake: RunlakeProcess;
-  let page: Page;
-  let problems: string[];
   /** Starts of the traces, among them the first and last milliseconds of months. */
   const starts: number[] = [];
   beforeAll(async () => {
@@ -83,8 +81,9 @@ describe('the usage screen', () => {
     await vi.waitFor(async () => expect((await all()).traces).toBe(starts.length), options);
   });
   afterAll(() => signedIn?.close());
+  let page: Page;
   beforeEach(async () => {
-    ({ page, problems } = await signedIn.openPage());
+    page = await signedIn.openPage();
   });
 
   /** Returns the CSV of the API. */
@@ -183,7 +182,6 @@ describe('the usage screen', () => {
     await eventually(
       async () => (Number(((await newest()) ?? '').slice(0, 2)) + 24 - Number(before?.slice(0, 2))) % 24,
     ).toBe(3);
-    expect(problems).toEqual([]);
   });
 
   it.each(['24h', '31d', '13w'] as const)('saves the CSV that the API exports: %s', async (range) => {
@@ -196,7 +194,6 @@ describe('the usage screen', () => {
       expect(exported.traces).toBeGreaterThan(0);
       expect((await cellsOf(/^Total/))[0]).toBe(String(exported.traces));
     }
-    expect(problems).toEqual([]);
   });
 
   it('is shown in a browser whose language is not valid, as that of Chromium if LANG is C', async () => {
@@ -230,6 +227,5 @@ describe('the usage screen', () => {
     });
     await open('range=12m');
     await eventually(async () => (await cellsOf(/^Total/))[0]).toBe(total);
-    expect(problems).toEqual([]);
   });
 });
