@@ -12,11 +12,11 @@ import type { Services } from '../../api/server/services.ts';
 import { loadConfig } from '../../infra/config/load.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
 import { generateKey, hashKey, toShortKey } from '../../pipelines/tenants/key-format.ts';
 import { addOrganizationDeployment } from '../agents/add-deployment.ts';
 import { openSettling, settleLog } from '../engines/settling.ts';
 import { freshStores } from '../engines/stores.ts';
+import { logger } from '../silent-logger.ts';
 import { watchAnswers } from './declared-answers.ts';
 import { watchErrors } from './declared-errors.ts';
 
@@ -35,6 +35,8 @@ export interface ApiUnderTest {
     headers?: Readonly<Record<string, string>>,
     // biome-ignore lint/suspicious/noExplicitAny: each operation has its own response type.
   ): Promise<{ status: number; body: any }>;
+  /** Opens a socket, unless one is open, and returns its URL. */
+  listen(): Promise<string>;
   /** Projects whose runs were passed to the deletion job. */
   readonly deletions: { workspaceId: string; projectId: string }[];
   /** Resolves when everything that was sent is stored; requests that read already wait for that. */
@@ -49,12 +51,11 @@ export interface ApiOptions {
 }
 
 /**
- * Starts a server with event log and sink on its own stores. The server does not roll up usage. `inject` sends requests
- * without a socket, `listen({ port: 0 })` opens one.
+ * Starts a server with event log and sink on its own stores. The server does not roll up usage. `ask` and `server.inject` send
+ * requests without a socket.
  */
 export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> {
   const stores = await freshStores();
-  const logger = createLogger('silent', 'test');
   const config = { ...loadConfig(stores.environment).config, serveMetrics: true, ...options.config };
   const { database } = stores;
   const ends = new ShutdownSteps();
@@ -89,6 +90,7 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
   server.addHook('onSend', async ({ method, url }) => settling.after(method, url));
   const answers = watchAnswers(server, operations);
   await server.ready();
+  let url: Promise<string> | undefined;
   return {
     server,
     services,
@@ -97,6 +99,10 @@ export async function startApi(options: ApiOptions = {}): Promise<ApiUnderTest> 
       const headers = { 'x-api-key': key, ...more };
       const answer = await server.inject({ method, url, headers, ...(payload && { payload }) });
       return { status: answer.statusCode, body: answer.body === '' ? undefined : answer.json() };
+    },
+    listen() {
+      url ??= server.listen({ port: 0, host: '127.0.0.1' });
+      return url;
     },
     deletions,
     settled: () => (config.kafkaBrokers === undefined ? settleLog(log) : settling.before('GET', '/')),
@@ -153,6 +159,11 @@ export async function addOrganization(database: Database, name: string): Promise
       await addKey({ ...owner, workspaceIds: [workspaceIds[1]] }),
     ],
   };
+}
+
+/** Returns a function that sends requests with the admin key of an organisation, or with another key. */
+export function askAs(api: ApiUnderTest, owner: OrganizationUnderTest) {
+  return (method: Method, url: string, payload?: object, key = owner.adminKey) => api.ask(key, method, url, payload);
 }
 
 /** Inserts a key directly into the table; by default with all permissions for the whole organisation. */

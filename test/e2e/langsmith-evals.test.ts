@@ -21,7 +21,7 @@ let address: { readonly apiUrl: string; readonly apiKey: string };
 
 beforeAll(async () => {
   const { adminKey: apiKey } = await addOrganization(api.database, 'acme');
-  address = { apiUrl: await api.server.listen({ port: 0, host: '127.0.0.1' }), apiKey };
+  address = { apiUrl: await api.listen(), apiKey };
   client = new Client(address);
 });
 

@@ -19,7 +19,7 @@ test.skipIf('missing' in environment)(
   async () => {
     if ('missing' in environment) return;
     const { adminKey } = await addOrganization(api.database, 'acme');
-    const url = await api.server.listen({ port: 0, host: '127.0.0.1' });
+    const url = await api.listen();
     const { stdout } = await promisify(execFile)(environment.python, [script], {
       env: { PATH: process.env.PATH, LANGSMITH_ENDPOINT: url, LANGSMITH_API_KEY: adminKey },
       timeout: 90_000,

@@ -1,11 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
-import { type OAuthServer, startOAuthServer } from './oauth-server.ts';
-
-let api: ApiUnderTest;
-let owner: OrganizationUnderTest;
-let server: OAuthServer;
+import { afterEach, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
+import { addOrganization, askAs, startApi } from '../start-api.ts';
+import { startOAuthServer } from './oauth-server.ts';
 
 /** Changes of a test to the metadata that the MCP server and the OAuth server publish. */
 let resourceMetadata: object | undefined;
@@ -36,23 +33,16 @@ function handle(request: IncomingMessage, response: ServerResponse): boolean {
   return false;
 }
 
-beforeAll(async () => {
-  api = await startApi({ config: { publicUrl: 'https://runlake.example', allowPrivateEndpoints: true } });
-  owner = await addOrganization(api.database, 'owner');
-  server = await startOAuthServer({ redirectUris: ['https://runlake.example/'], handle });
-});
-afterAll(async () => {
-  await api.close();
-  await server.close();
-});
+const server = forSuite(() => startOAuthServer({ redirectUris: ['https://runlake.example/'], handle }));
+const api = forSuite(() => startApi({ config: { publicUrl: 'https://runlake.example', allowPrivateEndpoints: true } }));
+const owner = forSuite(() => addOrganization(api.database, 'owner'));
 afterEach(() => {
   resourceMetadata = undefined;
   serverMetadata = undefined;
   paths.length = 0;
 });
 
-const ask = (...args: [method: 'GET' | 'POST' | 'DELETE', url: string, payload?: object]) =>
-  api.ask(owner.adminKey, ...args);
+const ask = askAs(api, owner);
 const discover = (more = {}) =>
   ask('POST', '/v2/auth/providers/mcp-discover', {
     ...{ provider_id: 'tools', name: 'Tools', mcp_server_url: `${server.issuer}/mcp`, ...more },

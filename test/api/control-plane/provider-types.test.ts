@@ -1,22 +1,21 @@
 import { createServer, type Server } from 'node:http';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { forSuite } from '../../for-suite.ts';
 import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
+import { addOrganization, askAs, startApi } from '../start-api.ts';
 
 /**
  * Differences of providers from the standard. The server sends responses as the documentation of the providers shows
  * them, because the providers themselves are not reachable from tests.
  */
-let api: ApiUnderTest;
-let owner: OrganizationUnderTest;
+const api = forSuite(() => startApi({ config: { publicUrl: 'https://runlake.example', allowPrivateEndpoints: true } }));
+const owner = forSuite(() => addOrganization(api.database, 'owner'));
 let server: Server;
 let url: string;
 let response: { readonly status: number; readonly body: object | string };
 const bodies: URLSearchParams[] = [];
 
 beforeAll(async () => {
-  api = await startApi({ config: { publicUrl: 'https://runlake.example', allowPrivateEndpoints: true } });
-  owner = await addOrganization(api.database, 'owner');
   server = createServer(async (request, answer) => {
     let body = '';
     for await (const chunk of request) body += chunk;
@@ -27,13 +26,9 @@ beforeAll(async () => {
   const port = await listenOnLoopback(server);
   url = `http://127.0.0.1:${port}`;
 });
-afterAll(async () => {
-  await api.close();
-  server.close();
-});
+afterAll(() => void server.close());
 
-const ask = (...args: [method: 'GET' | 'POST' | 'DELETE', url: string, payload?: object]) =>
-  api.ask(owner.adminKey, ...args);
+const ask = askAs(api, owner);
 
 /** Starts an authentication with a new provider. Returns the parameters of its URL, and a function that redeems a code. */
 async function start(providerId: string, more: object, scopes = ['chat:write', 'files:read']) {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../for-suite.ts';
-import { addKey, addOrganization, startApi } from '../start-api.ts';
+import { addKey, addOrganization, askAs, startApi } from '../start-api.ts';
 
 const api = forSuite(() => startApi({ config: { maxOAuthProviders: 4, publicUrl: 'https://runlake.example/api/v1' } }));
 const owner = forSuite(() => addOrganization(api.database, 'owner'));
@@ -11,8 +11,7 @@ const provider = (id: string, more = {}) => ({
   ...{ provider_id: id, name: 'Mail', client_id: 'client', client_secret: secret },
   ...{ auth_url: 'https://mail.example/auth', token_url: 'https://mail.example/token', ...more },
 });
-const ask = (...args: [method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object]) =>
-  api.ask(owner.adminKey, ...args);
+const ask = askAs(api, owner);
 
 it('are created, listed, read, changed and deleted', async () => {
   const created = await ask('POST', url, provider('mail'));

@@ -12,7 +12,7 @@ const acme = forSuite(() => addOrganization(api.database, 'acme'));
 let url: string;
 
 beforeAll(async () => {
-  url = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  url = await api.listen();
 }, 120_000);
 
 it('responds to no hostile request with a 5xx', { timeout: 600_000 }, async () => {

@@ -10,7 +10,7 @@ let port: number;
 const limitMs = 500;
 
 beforeAll(async () => {
-  port = Number(new URL(await api.server.listen({ port: 0, host: '127.0.0.1' })).port);
+  port = Number(new URL(await api.listen()).port);
 });
 
 /** Sends a body of 40 bytes, one every 50 ms, and returns the response. */

@@ -1,30 +1,22 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { startTracing, type Tracing } from '../../../infra/telemetry/tracing/start-tracing.ts';
 import { forSuite } from '../../for-suite.ts';
-import { type ReceivedSpan, type Receiver, startReceiver } from '../../infra/telemetry/tracing/received-spans.ts';
+import { type ReceivedSpan, startReceiver } from '../../infra/telemetry/tracing/received-spans.ts';
 import { logger } from '../../silent-logger.ts';
 import { addOrganization, startApi } from '../start-api.ts';
 
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let url: string;
-let receiver: Receiver;
+const receiver = forSuite(startReceiver);
 let tracing: Tracing | undefined;
 
-beforeAll(async () => {
-  url = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  receiver = await startReceiver();
-});
 afterEach(async () => {
   vi.unstubAllEnvs();
   await tracing?.stop();
   tracing = undefined;
   receiver.collector.requests.length = 0;
-});
-afterAll(async () => {
-  await receiver.close();
 });
 
 async function trace(environment: Record<string, string> = {}): Promise<void> {
@@ -42,8 +34,8 @@ async function spans(): Promise<ReceivedSpan[]> {
   return receiver.spans();
 }
 
-function ask(path: string, body?: object, headers: Record<string, string> = {}) {
-  return fetch(`${url}${path}`, {
+async function ask(path: string, body?: object, headers: Record<string, string> = {}) {
+  return fetch(`${await api.listen()}${path}`, {
     method: body === undefined ? 'GET' : 'POST',
     headers: { 'x-api-key': acme.adminKey, 'content-type': 'application/json', ...headers },
     ...(body && { body: JSON.stringify(body) }),
@@ -158,7 +150,7 @@ describe('nothing is traced', () => {
 
   it('for OTLP ingestion: Runlake may send its own spans to itself, which would never end', async () => {
     await trace({
-      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${url}/otel/v1/traces`,
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${await api.listen()}/otel/v1/traces`,
       OTEL_EXPORTER_OTLP_HEADERS: `x-api-key=${encodeURIComponent(acme.adminKey)},Langsmith-Project=itself`,
     });
     expect((await ask('/runs', run())).status).toBe(202);

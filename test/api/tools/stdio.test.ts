@@ -16,7 +16,7 @@ const server = forSuite(() => startToolServer());
 let endpoint: string;
 let key: string;
 beforeAll(async () => {
-  endpoint = await server.api.server.listen({ host: '127.0.0.1', port: 0 });
+  endpoint = await server.api.listen();
   [key] = server.owner.workspaceKeys;
   await sendRuns(server, [rootRun('stdio', { inputs: { text: 'grüße 😀' } })]);
   await server.api.settled();

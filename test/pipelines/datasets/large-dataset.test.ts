@@ -1,25 +1,21 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { createExamples, updateExamples } from '../../../pipelines/datasets/write-examples.ts';
-import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../../api/start-api.ts';
+import { addOrganization, startApi } from '../../api/start-api.ts';
+import { forSuite } from '../../for-suite.ts';
 
 /** A dataset of 100,000 examples of 1 KB, of which 20,000 were changed and 5,000 deleted after the first version. */
 
 const count = 100_000;
 const batch = 10_000;
 const maxMs = 1_000;
-
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
 let datasetId: string;
 let firstVersion: string;
-let apiUrl: string;
 const ids = Array.from({ length: count }, () => randomUUID());
 
+const api = forSuite(() => startApi());
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
 beforeAll(async () => {
-  api = await startApi();
-  apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  acme = await addOrganization(api.database, 'acme');
   const made = await api.ask(acme.adminKey, 'POST', '/datasets', { name: 'large' });
   datasetId = made.body.id;
   const [workspaceId] = acme.workspaceIds;
@@ -40,7 +36,6 @@ beforeAll(async () => {
     expect((await api.ask(acme.adminKey, 'POST', url, { example_ids })).status).toBe(200);
   }
 }, 300_000);
-afterAll(() => api?.close());
 
 /**
  * Sends a query three times and returns the response; the fastest time must be within the limit. Only the fastest
@@ -93,7 +88,7 @@ describe('a dataset of 100,000 examples', () => {
 
   it('is downloaded at each version as JSONL, which begins within a second, and as CSV', async () => {
     const download = async (format: 'jsonl' | 'csv', asOf: string) => {
-      const url = `${apiUrl}/datasets/${datasetId}/${format}?as_of=${asOf}`;
+      const url = `${await api.listen()}/datasets/${datasetId}/${format}?as_of=${asOf}`;
       const start = performance.now();
       const { status, body } = await fetch(url, { headers: { 'x-api-key': acme.adminKey } });
       expect(status).toBe(200);

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
-import { addOrganization, startApi } from '../../api/start-api.ts';
+import { addOrganization, askAs, startApi } from '../../api/start-api.ts';
 import { forSuite } from '../../for-suite.ts';
 import fc from '../../house/fast-check.ts';
 
@@ -12,8 +12,7 @@ import fc from '../../house/fast-check.ts';
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
-const ask = (method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE', url: string, payload?: object) =>
-  api.ask(acme.adminKey, method, url, payload);
+const ask = askAs(api, acme);
 
 type Content = ReadonlyMap<string, string>;
 

@@ -1,16 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith-0-12';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { computeLifetime } from '../../../pipelines/retention/lifetimes.ts';
+import { openClient } from '../../api/open-client.ts';
 import { addOrganization, startApi } from '../../api/start-api.ts';
 import { forSuite } from '../../for-suite.ts';
 import { openRetention } from './retention-under-test.ts';
 
 const under = forSuite(() => openRetention());
-let client: Client;
-beforeAll(async () => {
-  client = new Client({ apiUrl: await under.api.server.listen({ port: 0 }), apiKey: under.key });
-});
+const client = forSuite(() => openClient(under.api, under.key, {}, Client));
 
 const daySeconds = 86_400;
 const addProject = async (body: object) => (await under.ask('POST', '/sessions', { name: randomUUID(), ...body })).body;

@@ -45,7 +45,7 @@ let kept: WorkspaceUnderTest;
 const queued: string[] = [];
 
 beforeAll(async () => {
-  apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
+  apiUrl = await api.listen();
   const [first, second] = owner.workspaceIds;
   const deploymentId = await addOrganizationDeployment(api.database, { organizationId: owner.id, workspaceId: second });
   kept = await fill(first, owner.workspaceKeys[0], owner.id);

@@ -1,19 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { collect } from '../../collect.ts';
-import { addKey, addOrganization, startApi } from '../../start-api.ts';
+import { openClient } from '../../open-client.ts';
+import { addKey, addOrganization, askAs, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
 let otherKey: string;
 let otherUserId: string;
 
+const client = forSuite(() => openClient(api, acme.adminKey, { autoBatchTracing: false }));
 beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
   otherUserId = randomUUID();
   await api.database.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
     otherUserId,
@@ -28,8 +26,7 @@ beforeAll(async () => {
   });
 });
 
-type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
-const ask = (method: Method, url: string, payload?: object, key = acme.adminKey) => api.ask(key, method, url, payload);
+const ask = askAs(api, acme);
 
 /** Sends runs; a number that JavaScript would round shows that stored JSON is not formatted again. */
 async function addRuns(count: number, project = 'reviewed') {

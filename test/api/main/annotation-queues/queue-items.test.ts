@@ -3,15 +3,15 @@ import { parse } from 'csv-parse/sync';
 import { Client } from 'langsmith-0-12';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
-import { addKey, addOrganization, startApi } from '../../start-api.ts';
+import { openClient } from '../../open-client.ts';
+import { addKey, addOrganization, askAs, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
 let otherKey: string;
 
+const client = forSuite(() => openClient(api, acme.adminKey, {}, Client));
 beforeAll(async () => {
-  client = new Client({ apiUrl: await api.server.listen({ port: 0, host: '127.0.0.1' }), apiKey: acme.adminKey });
   const userId = randomUUID();
   await api.database.execute('INSERT INTO users (id, organization_id, email) VALUES ($1, $2, $3)', [
     userId,
@@ -22,8 +22,7 @@ beforeAll(async () => {
   otherKey = await addKey({ database: api.database, organizationId: acme.id, userId, workspaceIds });
 });
 
-const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object, key = acme.adminKey) =>
-  api.ask(key, method, url, payload);
+const ask = askAs(api, acme);
 
 /** Sends runs a second apart, and returns their ids. */
 async function addRuns(count: number, project = 'reviewed'): Promise<string[]> {

@@ -2,16 +2,16 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith-0-12';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
-import { addKey, addOrganization, startApi } from '../../start-api.ts';
+import { openClient } from '../../open-client.ts';
+import { addKey, addOrganization, askAs, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
 /** Users of the organisation with a key each. */
 const users: { readonly id: string; readonly key: string }[] = [];
 
+const client = forSuite(() => openClient(api, acme.adminKey, {}, Client));
 beforeAll(async () => {
-  client = new Client({ apiUrl: await api.server.listen({ port: 0, host: '127.0.0.1' }), apiKey: acme.adminKey });
   for (const name of ['ann', 'bob', 'eve']) {
     const id = randomUUID();
     await api.database.execute('INSERT INTO users (id, organization_id, email, full_name) VALUES ($1, $2, $3, $4)', [
@@ -25,8 +25,7 @@ beforeAll(async () => {
   }
 });
 
-const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object, key = acme.adminKey) =>
-  api.ask(key, method, url, payload);
+const ask = askAs(api, acme);
 const user = (index: number) => users[index]!;
 
 async function addQueue(more: object = {}) {

@@ -1,16 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
-import { addOrganization, startApi } from '../../start-api.ts';
+import { openClient } from '../../open-client.ts';
+import { addOrganization, askAs, startApi } from '../../start-api.ts';
 
 /** The rubric of annotation queues. */
 
 const api = forSuite(() => startApi());
-let key: string;
-let client: Client;
-let newClient: NewClient;
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
+const options = { autoBatchTracing: false, callerOptions: { maxRetries: 0 } };
+const client = forSuite(() => openClient(api, acme.adminKey, options));
+const newClient = forSuite(() => openClient(api, acme.adminKey, options, NewClient));
 
 const first = {
   feedback_key: 'kind',
@@ -31,15 +32,7 @@ const second = {
 };
 const noConfig = { feedback_config_id: null, feedback_config: null };
 
-beforeAll(async () => {
-  key = (await addOrganization(api.database, 'acme')).adminKey;
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  const options = { apiUrl, apiKey: key, autoBatchTracing: false, callerOptions: { maxRetries: 0 } };
-  client = new Client(options);
-  newClient = new NewClient(options);
-});
-
-const ask = (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object) => api.ask(key, method, url, payload);
+const ask = askAs(api, acme);
 const create = async (rubric_items: unknown) => ask('POST', '/annotation-queues', { name: 'queue', rubric_items });
 
 describe('rubric items', () => {

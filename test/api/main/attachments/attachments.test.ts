@@ -1,10 +1,11 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
-import { Client, RunTree } from 'langsmith';
+import { type Client, RunTree } from 'langsmith';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { createTokenSigner } from '../../../../infra/signing/token-signer.ts';
 import { signAttachmentToken } from '../../../../pipelines/attachments/attachment-urls.ts';
 import { deleteProjectRuns } from '../../../../pipelines/projects/delete-projects.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 const secret = 'secret of these tests';
@@ -27,8 +28,8 @@ const attachments: Record<string, [string, Buffer]> = {
 
 beforeAll(async () => {
   const [key] = organization.workspaceKeys;
-  apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: key, callerOptions: { maxRetries: 0 } });
+  apiUrl = await api.listen();
+  client = await openClient(api, key, { callerOptions: { maxRetries: 0 } });
   const run = new RunTree({ name: 'attached', run_type: 'chain', inputs: {}, client, attachments });
   runId = run.id;
   await run.postRun();

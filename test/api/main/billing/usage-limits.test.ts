@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { settlesBeforeTimeout } from '../../../../infra/timeouts/with-timeout.ts';
 import { runRollUp } from '../../../../pipelines/usage/rollup.ts';
@@ -7,6 +6,7 @@ import { UsageLimits } from '../../../../pipelines/usage/usage-limits.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { deferred } from '../../../infra/deferred.ts';
 import { until } from '../../../infra/until.ts';
+import { openClient } from '../../open-client.ts';
 import { addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
@@ -163,9 +163,8 @@ describe('a hard limit', () => {
 
   it('is reported to the stock SDK, which drops the runs', async () => {
     await limit(0);
-    const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
     const callerOptions = { maxRetries: 0 };
-    const client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false, callerOptions });
+    const client = await openClient(api, acme.adminKey, { autoBatchTracing: false, callerOptions });
     const run = { id: randomUUID(), name: 'run', run_type: 'chain', inputs: {} };
     await expect(client.createRun(run)).rejects.toThrow(/429|Usage limit exceeded/);
   });

@@ -1,25 +1,23 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import { evaluate, evaluateComparative } from 'langsmith/evaluation';
 import type { Example, Run } from 'langsmith/schemas';
 import { traceable } from 'langsmith/traceable';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Comparative experiments, and examples with their runs in version 2 of the API. */
 
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
 let datasetId: string;
 let experiments: Awaited<ReturnType<typeof evaluate>>[];
 let names: string[];
 let ids: [string, string];
 
+const client = forSuite(() => openClient(api, acme.adminKey));
 beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey });
   const dataset = await client.createDataset(`sums ${randomUUID()}`);
   datasetId = dataset.id;
   await client.createExamples(

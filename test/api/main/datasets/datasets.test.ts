@@ -1,18 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { collect } from '../../collect.ts';
+import { openClient } from '../../open-client.ts';
 import { addKey, addOrganization, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
 
-beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
-});
+const client = forSuite(() => openClient(api, acme.adminKey, { autoBatchTracing: false }));
 
 /** Sends a request with the key of the second workspace. */
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>

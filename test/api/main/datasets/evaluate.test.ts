@@ -1,23 +1,19 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import { evaluate } from 'langsmith/evaluation';
 import type { KVMap } from 'langsmith/schemas';
-import { beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
-import { addOrganization, startApi } from '../../start-api.ts';
+import { openClient } from '../../open-client.ts';
+import { addOrganization, askAs, startApi } from '../../start-api.ts';
 
 /** Experiments of the stock SDK: `evaluate()` unmodified. */
 
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
 
-beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey });
-});
+const client = forSuite(() => openClient(api, acme.adminKey));
 
-const ask = (method: 'GET' | 'POST', url: string, payload?: object) => api.ask(acme.adminKey, method, url, payload);
+const ask = askAs(api, acme);
 
 async function addDataset() {
   const dataset = await client.createDataset(`sums ${randomUUID()}`);

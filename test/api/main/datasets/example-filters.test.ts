@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
+import type { Client } from 'langsmith';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 /** The parameter `filter` of lists of examples. */
@@ -24,8 +25,7 @@ const examples = {
 beforeAll(async () => {
   const acme = await addOrganization(api.database, 'acme');
   key = acme.adminKey;
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: key, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
+  client = await openClient(api, key, { autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
   datasetId = (await client.createDataset(randomUUID())).id;
   ids = Object.fromEntries(Object.keys(examples).map((name) => [name, randomUUID()]));
   for (const [name, example] of Object.entries(examples)) {

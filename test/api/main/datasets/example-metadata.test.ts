@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith-0-12';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Requests that only newer stock SDKs send: changes of metadata, and dataset lists of version 2 of the API. */
@@ -13,8 +14,8 @@ let key: string;
 beforeAll(async () => {
   const acme = await addOrganization(api.database, 'acme');
   key = acme.adminKey;
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: key, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
+  const options = { autoBatchTracing: false, callerOptions: { maxRetries: 0 } };
+  client = await openClient(api, key, options, Client);
 });
 
 async function addDataset() {

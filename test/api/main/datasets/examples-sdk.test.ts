@@ -1,23 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import type { Example, ExampleCreate } from 'langsmith/schemas';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { collect } from '../../collect.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Examples through the stock SDK. */
 
 const api = forSuite(() => startApi());
-let client: Client;
-let address: { readonly apiUrl: string; readonly apiKey: string };
-
-beforeAll(async () => {
-  const acme = await addOrganization(api.database, 'acme');
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  address = { apiUrl, apiKey: acme.adminKey };
-  client = new Client({ ...address, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
-});
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
+const client = forSuite(() =>
+  openClient(api, acme.adminKey, { autoBatchTracing: false, callerOptions: { maxRetries: 0 } }),
+);
 
 const list = (query: Parameters<typeof client.listExamples>[0]) => collect(client.listExamples(query));
 const inputs = (examples: readonly Example[]) => examples.map((example) => example.inputs.n).sort();
@@ -38,7 +33,7 @@ describe('examples', () => {
     const { id: dataset_id } = await client.createDataset(randomUUID());
     const text = 'é'.repeat(4_000_000);
     const ask = async (method: 'POST' | 'PATCH', path: string, body: object) => {
-      const answer = await api.ask(address.apiKey, method, path, body);
+      const answer = await api.ask(acme.adminKey, method, path, body);
       expect(answer.status).toBe(200);
       return answer.body;
     };
@@ -125,7 +120,7 @@ describe('examples', () => {
   it('are listed and deleted by many ids, and by none', async () => {
     const { id: dataset_id } = await client.createDataset(randomUUID());
     const examples = Array.from({ length: 1_000 }, (_, n) => ({ id: randomUUID(), dataset_id, inputs: { n } }));
-    expect((await api.ask(address.apiKey, 'POST', '/examples/bulk', examples)).status).toBe(200);
+    expect((await api.ask(acme.adminKey, 'POST', '/examples/bulk', examples)).status).toBe(200);
     const exampleIds = examples.map(({ id }) => id);
     expect(await list({ datasetId: dataset_id, exampleIds })).toHaveLength(1_000);
     for (const options of [{}, { hardDelete: true }]) await client.deleteExamples([], options);
@@ -190,7 +185,7 @@ describe('examples', () => {
       outputs: { a: 2 },
       start_time: Date.now(),
     };
-    const tracing = new Client(address);
+    const tracing = await openClient(api, acme.adminKey);
     await tracing.createRun({
       ...run,
       project_name: 'runs',
@@ -234,15 +229,15 @@ describe('examples', () => {
     const dataset = await client.createDataset(randomUUID());
     const runId = randomUUID();
     const inputsText = '{"id":12345678901234567890,"share":0.10}';
-    const headers = { 'x-api-key': address.apiKey, 'content-type': 'application/json' };
+    const headers = { 'x-api-key': acme.adminKey, 'content-type': 'application/json' };
     const run = { id: runId, name: 'r', run_type: 'chain', start_time: Date.now(), session_name: 'runs' };
     const order = { trace_id: runId, dotted_order: `20260101T000000000000Z${runId}` };
     const body = `${JSON.stringify({ ...run, ...order }).slice(0, -1)},"inputs":${inputsText}}`;
-    expect((await fetch(`${address.apiUrl}/runs`, { method: 'POST', headers, body })).status).toBe(202);
+    expect((await fetch(`${await api.listen()}/runs`, { method: 'POST', headers, body })).status).toBe(202);
     await api.settled();
     const source = { source_run_id: runId, use_source_run_io: true };
     const { id } = await client.createExample({ dataset_id: dataset.id, inputs: {}, ...source });
-    const stored = await (await fetch(`${address.apiUrl}/examples/${id}`, { headers })).text();
+    const stored = await (await fetch(`${await api.listen()}/examples/${id}`, { headers })).text();
     expect(stored).toContain(`"inputs":${inputsText}`);
   });
 });

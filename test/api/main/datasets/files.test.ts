@@ -1,22 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
-import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { getTenantContext } from '../../../../infra/fairness/tenant-context.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Datasets as files: uploads of CSV and JSONL, and downloads. */
 
 const api = forSuite(() => startApi({ config: { maxRunBytes: 200_000 } }));
-let client: Client;
-let address: { readonly apiUrl: string; readonly apiKey: string };
-
-beforeAll(async () => {
-  const acme = await addOrganization(api.database, 'acme');
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  address = { apiUrl, apiKey: acme.adminKey };
-  client = new Client({ ...address, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
-});
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
+const client = forSuite(() =>
+  openClient(api, acme.adminKey, { autoBatchTracing: false, callerOptions: { maxRetries: 0 } }),
+);
 
 interface Answer {
   readonly status: number;
@@ -38,7 +33,7 @@ async function upload(
 }
 
 async function send(path: string, options: RequestInit = {}): Promise<Answer> {
-  const response = await fetch(`${address.apiUrl}${path}`, { ...options, headers: { 'x-api-key': address.apiKey } });
+  const response = await fetch(`${await api.listen()}${path}`, { ...options, headers: { 'x-api-key': acme.adminKey } });
   const text = await response.text();
   const isJson = response.headers.get('content-type')?.startsWith('application/json');
   return { status: response.status, text, body: isJson ? JSON.parse(text) : undefined };
@@ -225,7 +220,7 @@ describe('a download', () => {
   it('shares the connections to Postgres with other organisations until its end, as a clone does', async () => {
     const { id: source_dataset_id } = await client.createDataset(randomUUID());
     const examples = Array.from({ length: 2_500 }, (_, n) => ({ dataset_id: source_dataset_id, inputs: { n } }));
-    const headers = { 'x-api-key': address.apiKey };
+    const headers = { 'x-api-key': acme.adminKey };
     const post = (url: string, payload: object) => api.server.inject({ method: 'POST', url, headers, payload });
     expect((await post('/examples/bulk', examples)).statusCode).toBe(200);
     const { id: target_dataset_id } = await client.createDataset(randomUUID());
@@ -312,7 +307,7 @@ describe('a download', () => {
       `--cut\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${content}\r\n`;
     const example = randomUUID();
     const payload = `${part(example, '{}')}${part(`${example}.inputs`, '{\r\n  "a":\n  "x\\ny"\n}')}--cut--\r\n`;
-    const headers = { 'x-api-key': address.apiKey, 'content-type': 'multipart/form-data; boundary=cut' };
+    const headers = { 'x-api-key': acme.adminKey, 'content-type': 'multipart/form-data; boundary=cut' };
     const url = `/v1/platform/datasets/${id}/examples`;
     expect((await api.server.inject({ method: 'POST', url, headers, payload })).statusCode).toBe(201);
     expect(lines(await download(id, 'jsonl'))).toMatchObject([{ inputs: { a: 'x\ny' } }]);

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
+import type { Client } from 'langsmith';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 /** The stock SDKs repeat a request if the connection ends before the response. */
 
 const api = forSuite(() => startApi({ config: { retentionLonglivedDays: 400 } }));
-let apiUrl: string;
 let client: Client;
 let key: string;
 /** Number of next responses to POST requests that the client does not get. */
@@ -15,14 +15,13 @@ let lostResponses = 0;
 
 beforeAll(async () => {
   ({ adminKey: key } = await addOrganization(api.database, 'acme'));
-  apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
   const fetchImplementation: typeof fetch = async (input, init) => {
     const response = await fetch(input, init);
     if (init?.method !== 'POST' || lostResponses === 0) return response;
     lostResponses -= 1;
     throw new TypeError('fetch failed');
   };
-  client = new Client({ apiUrl, apiKey: key, fetchImplementation });
+  client = await openClient(api, key, { fetchImplementation });
 });
 
 const ask = (url: string, body: object) => api.ask(key, 'POST', url, body);
@@ -244,7 +243,7 @@ describe('a repeated upload of a file', () => {
     for (const [field, value] of Object.entries({ input_keys: 'a', ...fields })) form.append(field, value);
     form.append('file', new Blob([csv], { type: 'text/csv' }), 'a.csv');
     const request = { method: 'POST', headers: { 'x-api-key': key }, body: form };
-    const response = await fetch(`${apiUrl}/datasets/upload`, request);
+    const response = await fetch(`${await api.listen()}/datasets/upload`, request);
     return { status: response.status, body: await response.json() };
   }
   const conflict = { status: 409 };

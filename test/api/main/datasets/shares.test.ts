@@ -1,20 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Datasets that are copied, or shared by a token. */
 
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let apiUrl: string;
-let client: Client;
 
-beforeAll(async () => {
-  apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
-});
+const client = forSuite(() =>
+  openClient(api, acme.adminKey, { autoBatchTracing: false, callerOptions: { maxRetries: 0 } }),
+);
 
 // biome-ignore lint/suspicious/noExplicitAny: each operation has its own response type.
 type Body = any;
@@ -55,7 +52,7 @@ const publicReads = (token: string) =>
 describe('sharing', () => {
   it('is begun, read and ended by the stock SDK, and read by a client without a key', async () => {
     const id = await addDataset();
-    const stranger = new Client({ apiUrl, apiKey: 'none' });
+    const stranger = await openClient(api, 'none');
     const { share_token: token = '' } = await client.shareDataset(id);
     expect((await client.shareDataset(id)).share_token).toBe(token);
     expect((await client.readDatasetSharedSchema(id)).share_token).toBe(token);

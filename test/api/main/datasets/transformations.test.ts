@@ -1,22 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from '@langchain/core/messages';
-import { Client } from 'langsmith';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
-import { addOrganization, startApi } from '../../start-api.ts';
+import { openClient } from '../../open-client.ts';
+import { addOrganization, askAs, startApi } from '../../start-api.ts';
 import { createDataset, sendExampleParts } from './dataset-requests.ts';
 
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
 
-beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
-});
+const client = forSuite(() => openClient(api, acme.adminKey, { autoBatchTracing: false }));
 
-const ask = (method: 'GET' | 'POST' | 'PATCH' | 'PUT', url: string, payload?: object) =>
-  api.ask(acme.adminKey, method, url, payload);
+const ask = askAs(api, acme);
 
 const transformation = (transformation_type: string, ...path: string[]) => ({ path, transformation_type });
 const message = { type: 'object', required: ['role', 'content'] };

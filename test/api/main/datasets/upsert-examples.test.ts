@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
-import { addKey, addOrganization, startApi } from '../../start-api.ts';
+import { addKey, addOrganization, askAs, startApi } from '../../start-api.ts';
 import { createDataset, type ExamplePart, sendExampleParts } from './dataset-requests.ts';
 
 /** `POST /v1/platform/examples/multipart`, which creates and changes examples; older Python SDKs call it. */
@@ -9,8 +9,7 @@ import { createDataset, type ExamplePart, sendExampleParts } from './dataset-req
 const api = forSuite(() => startApi({ config: { maxRunBytes: 100_000, maxParts: 50 } }));
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
 
-const ask = (method: 'GET' | 'POST' | 'DELETE', url: string, payload?: object) =>
-  api.ask(acme.adminKey, method, url, payload);
+const ask = askAs(api, acme);
 
 const addDataset = (fields?: object) => createDataset(api, acme.adminKey, fields);
 

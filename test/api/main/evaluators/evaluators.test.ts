@@ -1,20 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { beforeAll, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
-let newClient: NewClient;
 
-beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
-  newClient = new NewClient({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
-});
+const client = forSuite(() => openClient(api, acme.adminKey, { autoBatchTracing: false }));
+const newClient = forSuite(() => openClient(api, acme.adminKey, { autoBatchTracing: false }, NewClient));
 
 const url = '/v1/platform/evaluators';
 const ask = (method: 'GET' | 'POST' | 'PATCH', path: string, payload?: object) =>

@@ -1,23 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
-import { addOrganization, startApi } from '../../start-api.ts';
+import { openClient } from '../../open-client.ts';
+import { addOrganization, askAs, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
-let newClient: NewClient;
 
-beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
-  newClient = new NewClient({ apiUrl, apiKey: acme.adminKey, callerOptions: { maxRetries: 0 } });
-});
+const client = forSuite(() => openClient(api, acme.adminKey, { autoBatchTracing: false }));
+const newClient = forSuite(() => openClient(api, acme.adminKey, { callerOptions: { maxRetries: 0 } }, NewClient));
 
-const ask = (method: 'GET' | 'POST' | 'PATCH', url: string, payload?: object) =>
-  api.ask(acme.adminKey, method, url, payload);
+const ask = askAs(api, acme);
 
 async function listKeys(options: object = {}) {
   const keys: string[] = [];

@@ -1,18 +1,18 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi());
 const organization = forSuite(() => addOrganization(api.database, 'feedback'));
-let client: Client;
+const client = forSuite(() =>
+  openClient(api, organization.workspaceKeys[0], { autoBatchTracing: false, callerOptions: { maxRetries: 0 } }),
+);
 let key: string;
 
-beforeAll(async () => {
+beforeAll(() => {
   [key] = organization.workspaceKeys;
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: key, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
 });
 
 async function ask(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object | string) {

@@ -4,7 +4,7 @@ import { parse } from 'csv-parse/sync';
 import { beforeAll, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
-import { addOrganization, startApi } from '../../start-api.ts';
+import { addOrganization, askAs, startApi } from '../../start-api.ts';
 
 const comment = 'x'.repeat(40_000);
 const experiments = 4_000;
@@ -14,8 +14,7 @@ let datasetId: string;
 let runId: string;
 let [traceToken, datasetToken] = ['', ''];
 
-const ask = (method: 'GET' | 'POST' | 'PUT', url: string, payload?: object) =>
-  api.ask(acme.adminKey, method, url, payload);
+const ask = askAs(api, acme);
 
 beforeAll(async () => {
   datasetId = (await ask('POST', '/datasets', { name: 'shared' })).body.id;

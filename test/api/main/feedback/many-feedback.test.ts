@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
+import type { Client } from 'langsmith';
 import { beforeAll, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { startRunsApi } from '../runs/runs.fixture.ts';
 
 const count = 10_000;
@@ -20,7 +21,7 @@ beforeAll(async () => {
             toDateTime64('2026-01-01 00:00:00', 6, 'UTC') + INTERVAL number SECOND, now64(6)
           FROM numbers(${count})`,
   });
-  client = new Client({ apiUrl: await runs.api.server.listen({ port: 0 }), apiKey: runs.ours.workspaceKeys[0] });
+  client = await openClient(runs.api, runs.ours.workspaceKeys[0]);
 });
 
 it(`${count} feedback of a run are counted in the run`, async () => {

@@ -1,22 +1,17 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
-import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { acceptMultipart } from '../../../../pipelines/ingest/accept/accept-multipart.ts';
 import { forSuite } from '../../../for-suite.ts';
-import { addKey, addOrganization, startApi } from '../../start-api.ts';
+import { openClient } from '../../open-client.ts';
+import { addKey, addOrganization, askAs, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
 
-beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
-});
+const client = forSuite(() => openClient(api, acme.adminKey, { autoBatchTracing: false }));
 
-const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, payload?: object) =>
-  api.ask(acme.adminKey, method, url, payload);
+const ask = askAs(api, acme);
 const readFeedbackConfig = async (key: string) =>
   (await ask('GET', `/feedback-configs?key=${key}`)).body[0]?.feedback_config;
 const continuous = { type: 'continuous' as const, min: 0, max: 1, categories: null };

@@ -1,8 +1,8 @@
-import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
 import { describe, expect, it, vi } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { startApi } from '../../start-api.ts';
 
 const api = forSuite(() =>
@@ -50,14 +50,13 @@ describe('/info', () => {
   });
 
   it('satisfies the stock SDK', async () => {
-    const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-    const client = new Client({ apiUrl, apiKey: 'x' }) as unknown as {
+    const client = (await openClient(api, 'x')) as unknown as {
       _ensureServerInfo(): Promise<{ version: string }>;
     };
     expect((await client._ensureServerInfo()).version).toBe('0.18.0');
     // The newest client warns if the version is too old for one of its parts.
     const warn = vi.spyOn(console, 'warn');
-    const newest = new NewClient({ apiUrl, apiKey: 'x' });
+    const newest = await openClient(api, 'x', {}, NewClient);
     for (const part of ['runs', 'threads', 'datasets', 'annotationQueues', 'sessions'] as const) void newest[part];
     await (newest as unknown as typeof client)._ensureServerInfo();
     expect(warn.mock.calls).toEqual([]);

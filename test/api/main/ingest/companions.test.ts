@@ -20,7 +20,7 @@ beforeAll(async () => {
     return publish(topic, messages);
   };
   const { adminKey } = await addOrganization(api.database, 'companions');
-  await api.server.listen({ port: 0, host: '127.0.0.1' });
+  await api.listen();
   wire = new Wire(api.server, adminKey);
 });
 

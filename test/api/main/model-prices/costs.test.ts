@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { Client, RunTree } from 'langsmith';
+import { RunTree } from 'langsmith';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import { forSuite } from '../../../for-suite.ts';
-import { addOrganization, startApi } from '../../start-api.ts';
+import { openClient } from '../../open-client.ts';
+import { addOrganization, askAs, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi({ config: { patchWaitMs: 0, maxRunAgeDays: 3_650 } }));
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
 const other = forSuite(() => addOrganization(api.database, 'other'));
-let client: Client;
 /** Ids of prices by name. The first price is 1 dollar per token, the second 2 dollars, and so on. */
 const prices = new Map<string, string>();
 const patterns: readonly (readonly [name: string, fields: object])[] = [
@@ -23,9 +23,8 @@ const patterns: readonly (readonly [name: string, fields: object])[] = [
   ['one member', { match_pattern: '^only$', match_path: ['model_id'] }],
 ];
 
+const client = forSuite(() => openClient(api, acme.adminKey));
 beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey });
   for (const [index, [name, fields]] of patterns.entries()) {
     const body = { name, prompt_cost: index + 1, completion_cost: 100, ...fields };
     const made = await ask('POST', '/model-price-map', body);
@@ -34,8 +33,7 @@ beforeAll(async () => {
   }
 });
 
-const ask = (method: 'GET' | 'POST' | 'PATCH' | 'PUT', url: string, payload?: object) =>
-  api.ask(acme.adminKey, method, url, payload);
+const ask = askAs(api, acme);
 
 const usage = (tokens = 1) => ({ usage_metadata: { input_tokens: tokens, output_tokens: 0 } });
 

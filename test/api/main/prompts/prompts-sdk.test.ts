@@ -1,18 +1,13 @@
-import { Client } from 'langsmith';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { collect } from '../../collect.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
-let apiUrl: string;
 
-beforeAll(async () => {
-  apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false, disablePromptCache: true });
-});
+const client = forSuite(() => openClient(api, acme.adminKey, { autoBatchTracing: false, disablePromptCache: true }));
 
 describe('prompts with the stock SDK', () => {
   it('are created, found, changed, liked, archived and deleted', async () => {
@@ -99,7 +94,7 @@ describe('prompts with the stock SDK', () => {
       lostResponses -= 1;
       throw new TypeError('fetch failed');
     };
-    const unlucky = new Client({ apiUrl, apiKey: acme.adminKey, fetchImplementation });
+    const unlucky = await openClient(api, acme.adminKey, { fetchImplementation });
     for (const n of [1, 2]) {
       lostResponses = 1;
       await unlucky.createCommit('repeated', { n }, { description: `number ${n}` });

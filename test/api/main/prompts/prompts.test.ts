@@ -1,22 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
-import { type ApiUnderTest, addKey, addOrganization, type OrganizationUnderTest, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { addKey, addOrganization, askAs, startApi } from '../../start-api.ts';
 
-let api: ApiUnderTest;
-let acme: OrganizationUnderTest;
-let other: OrganizationUnderTest;
+const { sharePublicPrompts } = loadConfig({ RUNLAKE_SHARE_PUBLIC_PROMPTS: 'true' }).config;
+const api = forSuite(() => startApi({ config: { sharePublicPrompts } }));
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
+const other = forSuite(() => addOrganization(api.database, 'other'));
 
-beforeAll(async () => {
-  const { config } = loadConfig({ RUNLAKE_SHARE_PUBLIC_PROMPTS: 'true' });
-  api = await startApi({ config: { sharePublicPrompts: config.sharePublicPrompts } });
-  acme = await addOrganization(api.database, 'acme');
-  other = await addOrganization(api.database, 'other');
-});
-afterAll(() => api.close());
-
-type Method = 'GET' | 'POST' | 'PATCH' | 'DELETE';
-const ask = (method: Method, url: string, payload?: object) => api.ask(acme.adminKey, method, url, payload);
+const ask = askAs(api, acme);
 
 async function addPrompt(handle: string, more: object = {}) {
   const made = await ask('POST', '/repos', { repo_handle: handle, is_public: false, ...more });

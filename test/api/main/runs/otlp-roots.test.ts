@@ -14,7 +14,7 @@ let strangerKey: string;
 beforeAll(async () => {
   const acme = await addOrganization(api.database, 'acme');
   strangerKey = acme.workspaceKeys[1];
-  await api.server.listen({ port: 0, host: '127.0.0.1' });
+  await api.listen();
   wire = new Wire(api.server, acme.workspaceKeys[0]);
   client = new Client({ apiUrl: wire.url, apiKey: wire.key, autoBatchTracing: false });
 });

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
+import type { Client } from 'langsmith';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { openClickHouse } from '../../../../infra/clickhouse/client.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { logger } from '../../../silent-logger.ts';
+import { openClient } from '../../open-client.ts';
 import { startRunsApi } from './runs.fixture.ts';
 
 const runs = forSuite(() => startRunsApi());
@@ -240,11 +241,7 @@ it('responds 503 with retry if ClickHouse is unavailable', async () => {
 });
 
 describe('the stock JavaScript client', () => {
-  let client: Client;
-  beforeAll(async () => {
-    const apiUrl = await runs.api.server.listen({ port: 0, host: '127.0.0.1' });
-    client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
-  });
+  const client = forSuite(() => openClient(runs.api, runs.ours.workspaceKeys[0]));
 
   it('reads a run with its tree', async () => {
     const root = await client.readRun(ids[0] as string, { loadChildRuns: true });

@@ -4,11 +4,11 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { collect } from '../../collect.ts';
+import { openClient } from '../../open-client.ts';
 import { startRunsApi } from './runs.fixture.ts';
 
 const runs = forSuite(() => startRunsApi());
 let client: Client;
-let url: string;
 const min_start_time = new Date(noonMicros / 1_000 - 60_000).toISOString();
 
 beforeAll(async () => {
@@ -25,8 +25,7 @@ beforeAll(async () => {
       },
     });
   await insertEvents(runs.api.services.clickhouse, [1, 2, 3, 4, 5].map(thread));
-  url = await runs.api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0], callerOptions: { maxRetries: 0 } });
+  client = await openClient(runs.api, runs.ours.workspaceKeys[0], { callerOptions: { maxRetries: 0 } }, Client);
 });
 
 describe('the stock SDK 0.12 streams', () => {
@@ -52,7 +51,7 @@ describe('the stock SDK 0.12 streams', () => {
   });
 
   it('no items of another workspace, and errors as errors', async () => {
-    const stranger = new Client({ apiUrl: url, apiKey: runs.theirs.workspaceKeys[0] });
+    const stranger = await openClient(runs.api, runs.theirs.workspaceKeys[0], {}, Client);
     const query = { project_ids: [runs.projectId], min_start_time };
     await expect(collect(stranger.runs.streaming.queryV2Items(query))).rejects.toMatchObject({ status: 404 });
     const invalid = client.runs.streaming.queryV2Items({ ...query, filter: 'eq(' });

@@ -4,12 +4,12 @@ import { Client as NewClient } from 'langsmith-0-12';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { openClient } from '../../open-client.ts';
 import { addKey } from '../../start-api.ts';
 import { startRunsApi } from './runs.fixture.ts';
 
 const runs = forSuite(() => startRunsApi());
 let client: Client;
-let url: string;
 let [rootId, childId, grandchildId] = ['', '', ''];
 /** A run of another trace in the same project. */
 let otherId: string;
@@ -22,8 +22,7 @@ beforeAll(async () => {
   });
   otherId = other.runId;
   await insertEvents(runs.api.services.clickhouse, [other]);
-  url = await runs.api.server.listen({ port: 0 });
-  client = new Client({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0] });
+  client = await openClient(runs.api, runs.ours.workspaceKeys[0]);
 });
 beforeEach(() => runs.api.database.execute('DELETE FROM shares', []));
 
@@ -57,7 +56,7 @@ describe('the stock SDK', () => {
       session_id: runs.projectId,
       trace_id: rootId,
     });
-    const stranger = new Client({ apiUrl: url, apiKey: 'none' });
+    const stranger = await openClient(runs.api, 'none');
     const { items } = await stranger.public.runs.query(share_token, {
       selects: ['ID', 'NAME', 'START_TIME', 'REFERENCE_DATASET_ID'],
     });
@@ -70,7 +69,7 @@ describe('the stock SDK', () => {
     });
     expect(run).toEqual({ name: 'child' });
     const { share_url } = await client.runs.retrieve(rootId, { project_id: runs.projectId, selects: ['SHARE_URL'] });
-    expect(share_url).toBe(`${url}/public/${share_token}/r`);
+    expect(share_url).toBe(`${await runs.api.listen()}/public/${share_token}/r`);
     expect(await (await fetch(share_url ?? '')).json()).toMatchObject({ id: rootId, name: 'root' });
     await client.runs.share.delete(rootId, { session_id: runs.projectId });
     await expect(stranger.public.runs.query(share_token, {})).rejects.toMatchObject({ status: 404 });
@@ -78,7 +77,7 @@ describe('the stock SDK', () => {
 
   it.each([Client, NewClient])('lists shared runs by version 1 %#', async (ClientOfVersion) => {
     const token = await share();
-    const stranger = new ClientOfVersion({ apiUrl: url, apiKey: 'none' });
+    const stranger = await openClient<Client | NewClient>(runs.api, 'none', {}, ClientOfVersion);
     const list = async (options?: { runIds: string[] }) =>
       (await stranger.listSharedRuns(token, options)).map(({ id }) => id);
     expect(await list()).toEqual([grandchildId, childId, rootId]);

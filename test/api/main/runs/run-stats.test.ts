@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
+import type { Client } from 'langsmith';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { openClient } from '../../open-client.ts';
 import { startRunsApi } from './runs.fixture.ts';
 
 const runs = forSuite(() => startRunsApi());
@@ -46,8 +47,7 @@ beforeAll(async () => {
   const sent = await runs.ask({ url: '/feedback', body: { run_id: root.runId, key: 'quality', score: 0.5 } });
   expect(sent.status).toBe(200);
   await runs.api.settled();
-  const apiUrl = await runs.api.server.listen({ port: 0 });
-  client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+  client = await openClient(runs.api, runs.ours.workspaceKeys[0]);
 });
 
 const ask = (body: object, key?: string) => runs.ask({ url: '/runs/stats', body, ...(key && { key }) });

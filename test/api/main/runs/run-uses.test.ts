@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
+import type { Client } from 'langsmith';
 import { beforeAll, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { startRunsApi } from './runs.fixture.ts';
 
 const runs = forSuite(() => startRunsApi());
@@ -10,8 +11,7 @@ let [rootId, childId] = ['', ''];
 
 beforeAll(async () => {
   [rootId, childId] = runs.trace.map(({ runId }) => runId) as [string, string];
-  const apiUrl = await runs.api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+  client = await openClient(runs.api, runs.ours.workspaceKeys[0]);
 });
 
 const readV2 = (runId: string, selects: readonly string[]) =>

@@ -38,7 +38,7 @@ async function addThread(threadId: string, turns: readonly { readonly inputs: ob
 }
 
 beforeAll(async () => {
-  url = await runs.api.server.listen({ port: 0 });
+  url = await runs.api.listen();
 });
 
 const ask = (path: string, body?: unknown) => runs.ask({ url: path, ...(body === undefined ? {} : { body }) });

@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { openClient } from '../../open-client.ts';
 import { startRunsApi } from './runs.fixture.ts';
 
 const runs = forSuite(() => startRunsApi());
 let projectId: string;
-let apiUrl: string;
 const minuteMicros = 60_000_000;
 const timeAt = (minute: number) => new Date((noonMicros + minute * minuteMicros) / 1_000).toISOString();
 const min_start_time = timeAt(0);
@@ -43,7 +42,6 @@ beforeAll(async () => {
     ...addTurn(5, 'a', undefined),
   ]);
   await runs.api.settled();
-  apiUrl = await runs.api.server.listen({ port: 0 });
 });
 
 describe('a thread filter', () => {
@@ -80,7 +78,7 @@ describe('a thread filter', () => {
   });
 
   it('is sent by the stock SDK, and applies to all pages', async () => {
-    const client = new NewClient({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+    const client = await openClient(runs.api, runs.ours.workspaceKeys[0], {}, NewClient);
     const found = [];
     const query = { project_id: projectId, min_start_time, page_size: 1, thread_filter: 'gt(total_tokens, 2)' };
     for await (const { thread_id, total_tokens } of client.threads.query(query)) found.push([thread_id, total_tokens]);
@@ -106,7 +104,7 @@ describe('a thread filter', () => {
 });
 
 it('readThread of the stock SDK returns the root runs of a thread', async () => {
-  const client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+  const client = await openClient(runs.api, runs.ours.workspaceKeys[0]);
   const read = async (more: object = {}) => {
     const names: string[] = [];
     for await (const { name } of client.readThread({ threadId: 'a', projectId, ...more })) names.push(name);

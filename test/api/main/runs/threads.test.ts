@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
+import type { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { openClient } from '../../open-client.ts';
 import { startRunsApi } from './runs.fixture.ts';
 
 const runs = forSuite(() => startRunsApi());
 let client: Client;
-let apiUrl: string;
 let projectId: string;
 /** Root runs of two threads, and one without a thread. Turn n starts n minutes after noon. */
 const roots: Record<string, RunEvent> = {};
@@ -85,8 +85,7 @@ beforeAll(async () => {
     expect(sent.status).toBe(200);
   }
   await runs.api.settled();
-  apiUrl = await runs.api.server.listen({ port: 0 });
-  client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+  client = await openClient(runs.api, runs.ours.workspaceKeys[0]);
 });
 
 describe('threads', () => {
@@ -191,7 +190,7 @@ describe('threads', () => {
   });
 
   it('number their traces before the filter and the pages', async () => {
-    const newClient = new NewClient({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+    const newClient = await openClient(runs.api, runs.ours.workspaceKeys[0], {}, NewClient);
     const list = async (threadId: string, filter: { filter?: string } = {}) => {
       const traces = [];
       const parameters = { project_id: projectId, page_size: 2, selects: ['NAME' as const, 'TURN_NUMBER' as const] };
@@ -285,7 +284,7 @@ describe('groups of runs by conversation', () => {
       prompt_token_details: { [detail]: 4 },
       thread_feedback_stats: { user_score: expect.objectContaining({ n: 2, avg: 0.5 }) },
     });
-    const newClient = new NewClient({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+    const newClient = await openClient(runs.api, runs.ours.workspaceKeys[0], {}, NewClient);
     const filtered = await newClient.threads.aggregateStats({
       ...body,
       select: ['THREAD_COUNT', 'TRACE_COUNT', 'TOTAL_TOKENS', 'PROMPT_TOKEN_DETAILS', 'THREAD_FEEDBACK_STATS'],

@@ -1,24 +1,23 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
+import type { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
 import type { RunSelectField } from 'langsmith-0-12/resources';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { v2Fields } from '../../../../pipelines/runs/v2-fields.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { openClient } from '../../open-client.ts';
 import { startRunsApi } from './runs.fixture.ts';
 
 const runs = forSuite(() => startRunsApi());
 let client: Client;
 let rootId: string;
-let url: string;
 /** The runs of the fixture are older than the default time range. */
 const min_start_time = new Date(noonMicros / 1_000).toISOString();
 const everything = Object.keys(v2Fields).map((name) => name.toUpperCase());
 beforeAll(async () => {
   rootId = runs.trace[0].runId;
-  url = await runs.api.server.listen({ port: 0 });
-  client = new Client({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0] });
+  client = await openClient(runs.api, runs.ours.workspaceKeys[0]);
 });
 
 const query = (body: object, more: object = {}) =>
@@ -96,7 +95,7 @@ describe('the stock SDK', () => {
     };
     const selects = Object.keys(fields) as RunSelectField[];
     const names = selects.map((name) => name.toLowerCase()).sort();
-    const newClient = new NewClient({ apiUrl: url, apiKey: runs.ours.workspaceKeys[0] });
+    const newClient = await openClient(runs.api, runs.ours.workspaceKeys[0], {}, NewClient);
     const page = await newClient.runs.query({ project_ids: [runs.projectId], min_start_time, selects });
     const run = await newClient.runs.retrieve(rootId, { project_id: runs.projectId, selects });
     const { items: ofTrace } = await newClient.traces.listRuns(rootId, { project_id: runs.projectId, selects });
@@ -121,7 +120,7 @@ it('runs have the tokens of the calls below them, whether or not the client asks
   for (const include_subtree_usage of [true, false]) {
     const selects = ['PROMPT_TOKENS', 'TOTAL_TOKENS'];
     const body = { project_ids: [project.id], min_start_time, is_root: true, selects, include_subtree_usage };
-    const response = await fetch(`${url}/v2/runs/query`, {
+    const response = await fetch(`${await runs.api.listen()}/v2/runs/query`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-api-key': runs.ours.workspaceKeys[0] },
       body: JSON.stringify(body),

@@ -2,13 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { Client as NewClient } from 'langsmith-0-12';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 /** The parameter `filter` of lists of projects. */
 
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: NewClient;
 let ids: Record<string, string>;
 const datasetId = randomUUID();
 
@@ -25,9 +25,9 @@ const projects = {
   d: { name: hostile, start_time: '2026-04-01T00:00:00Z', end_time: '2026-04-02T00:00:00Z' },
 };
 
+const options = { autoBatchTracing: false, callerOptions: { maxRetries: 0 } };
+const client = forSuite(() => openClient(api, acme.adminKey, options, NewClient));
 beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new NewClient({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
   ids = Object.fromEntries(Object.keys(projects).map((name) => [name, randomUUID()]));
   for (const [name, { metadata, ...project }] of Object.entries<Record<string, unknown>>(projects)) {
     const payload = { id: ids[name], ...project, ...(metadata ? { extra: { metadata } } : {}) };

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
+import type { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readTopMetadata } from '../../../../pipelines/projects/project-stats.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, json, noonMicros, runEvent } from '../../../pipelines/runs/run-events.ts';
+import { openClient } from '../../open-client.ts';
 import { addKey } from '../../start-api.ts';
 import { startRunsApi } from '../runs/runs.fixture.ts';
 
@@ -65,9 +66,8 @@ beforeAll(async () => {
     expect(sent.status).toBe(200);
   }
   await runs.api.settled();
-  const apiUrl = await runs.api.server.listen({ port: 0 });
-  client = new Client({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
-  newClient = new NewClient({ apiUrl, apiKey: runs.ours.workspaceKeys[0] });
+  client = await openClient(runs.api, runs.ours.workspaceKeys[0]);
+  newClient = await openClient(runs.api, runs.ours.workspaceKeys[0], {}, NewClient);
 });
 
 /** Adds a key that can read projects, and not runs. */

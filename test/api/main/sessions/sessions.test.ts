@@ -1,19 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import type { InjectOptions } from 'fastify';
-import { Client } from 'langsmith';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { maxParsedDepth } from '../../../../api/server/request-body.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi());
 const acme = forSuite(() => addOrganization(api.database, 'acme'));
-let client: Client;
 
-beforeAll(async () => {
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey: acme.adminKey, autoBatchTracing: false });
-});
+const client = forSuite(() => openClient(api, acme.adminKey, { autoBatchTracing: false }));
 
 async function ask(method: NonNullable<InjectOptions['method']>, url: string, payload?: object | string) {
   const answer = await api.server.inject({
@@ -94,7 +90,7 @@ describe('the stock SDK', () => {
     for (let at = 0; at < 101; at++) {
       await api.server.inject({ ...payload(`p${at}`), headers: { 'x-api-key': adminKey } });
     }
-    const many = new Client({ apiUrl: (client as unknown as { apiUrl: string }).apiUrl, apiKey: adminKey });
+    const many = await openClient(api, adminKey);
     const found = new Set<string>();
     for await (const { id } of many.listProjects()) found.add(id);
     expect(found.size).toBe(101);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { Client } from 'langsmith';
 import { describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
+import { openClient } from '../../open-client.ts';
 import { addKey, addOrganization, startApi } from '../../start-api.ts';
 
 const api = forSuite(() => startApi({ config: { patchWaitMs: 0 } }));
@@ -218,9 +218,8 @@ describe('tags', () => {
   });
 
   it('are given to projects, datasets and prompts at their creation', async () => {
-    const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
     const options = { autoBatchTracing: false, callerOptions: { maxRetries: 0 } };
-    const client = new Client({ apiUrl, apiKey: acme.adminKey, ...options });
+    const client = await openClient(api, acme.adminKey, options);
     const tagKey = (await ask('POST', '/tag-keys', { key: 'at creation' })).body;
     const addValue = async (value: string) =>
       (await ask('POST', `/tag-keys/${tagKey.id}/tag-values`, { value })).body.id;
