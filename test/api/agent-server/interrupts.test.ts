@@ -1,16 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import type { Client } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
-import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
+import { shareDeployedAgents } from './start-agents-as-deployed.ts';
 
 /** Runs that stop and are resumed, through the stock client. */
 
-let server: DeployedAgents;
-let client: Client;
-shareDeployedAgents((opened) => {
-  server = opened;
-  client = opened.client;
-});
+const { server, client } = shareDeployedAgents();
 
 const newThread = async () => (await client.threads.create()).thread_id;
 const statusOf = async (threadId: string, runId: string) => (await client.runs.get(threadId, runId)).status;

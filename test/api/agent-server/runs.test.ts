@@ -2,16 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
 import { WebhookReceiver } from '../../crash/webhook-receiver.ts';
-import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
+import { shareDeployedAgents } from './start-agents-as-deployed.ts';
 
 /** Runs on threads, through the stock client. */
 
-let server: DeployedAgents;
-let client: Client;
-shareDeployedAgents((opened) => {
-  server = opened;
-  client = opened.client;
-});
+const { server, client } = shareDeployedAgents();
 
 const newThread = async () => (await client.threads.create()).thread_id;
 const statusOf = async (threadId: string, runId: string) => (await client.runs.get(threadId, runId)).status;

@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
-import { afterAll, beforeAll } from 'vitest';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { webhookSecret } from '../../crash/webhook-receiver.ts';
 import { freshStores } from '../../engines/stores.ts';
+import { forSuite, standFor } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
 import { joinEnvironments, testSettings } from '../../test-settings.ts';
@@ -21,13 +21,9 @@ export interface DeployedAgents {
 }
 
 /** Starts one server for all tests of a suite. */
-export function shareDeployedAgents(take: (server: DeployedAgents) => void): void {
-  let shared: DeployedAgents | undefined;
-  beforeAll(async () => {
-    shared = await startAgentsAsDeployed();
-    take(shared);
-  }, 60_000);
-  afterAll(() => shared?.close());
+export function shareDeployedAgents() {
+  const server = forSuite(startAgentsAsDeployed);
+  return { server, client: standFor(() => server.client) };
 }
 
 /**

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import type { Client } from '@langchain/langgraph-sdk';
 import { expect, it } from 'vitest';
 import { expireThreads } from '../../../pipelines/agents/threads/delete-thread.ts';
-import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
+import { shareDeployedAgents } from './start-agents-as-deployed.ts';
 import { all } from './stream-parts.ts';
 
 /** Rows of a run are deleted after its trace was consumed, which happens once a second. */
@@ -10,12 +9,7 @@ const withTimeout = { timeout: 20_000 };
 
 /** Runs without a thread, through the stock client. */
 
-let server: DeployedAgents;
-let client: Client;
-shareDeployedAgents((opened) => {
-  server = opened;
-  client = opened.client;
-});
+const { server, client } = shareDeployedAgents();
 
 async function rowsOf(table: 'runs' | 'threads', threadId: string): Promise<number> {
   const [row] = await server.database.query<{ rows: number }>(

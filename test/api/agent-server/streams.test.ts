@@ -2,17 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { Client } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
 import { openTcpProxy } from '../../infra/tcp-proxy.ts';
-import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
+import { shareDeployedAgents } from './start-agents-as-deployed.ts';
 import { all, listNumbers, numbers, type Part } from './stream-parts.ts';
 
 /** Streams of runs, through the stock client, and as raw bytes if the client hides details. */
 
-let server: DeployedAgents;
-let client: Client;
-shareDeployedAgents((opened) => {
-  server = opened;
-  client = opened.client;
-});
+const { server, client } = shareDeployedAgents();
 
 const newThread = async () => (await client.threads.create()).thread_id;
 const names = (parts: readonly Part[]) => parts.map(({ event }) => event);

@@ -1,15 +1,10 @@
-import type { Client, Config, Thread } from '@langchain/langgraph-sdk';
+import type { Config, Thread } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
-import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
+import { shareDeployedAgents } from './start-agents-as-deployed.ts';
 
 /** The metadata and the config of a thread after runs that were rolled back or never started. */
 
-let server: DeployedAgents;
-let client: Client;
-shareDeployedAgents((opened) => {
-  server = opened;
-  client = opened.client;
-});
+const { server, client } = shareDeployedAgents();
 
 const slow = { input: { n: 2, pauseMs: 60_000 } };
 const endsWith = (threadId: string, runId: string) =>

@@ -1,20 +1,14 @@
 import { Command, Send } from '@langchain/langgraph';
 import { RemoteGraph } from '@langchain/langgraph/remote';
-import type { Client } from '@langchain/langgraph-sdk';
 import { describe, expect, it } from 'vitest';
-import { type DeployedAgents, shareDeployedAgents } from './start-agents-as-deployed.ts';
+import { shareDeployedAgents } from './start-agents-as-deployed.ts';
 
 /**
  * Nodes that a graph does not have: the library ignores them. This server rejects commands to them and warns about
  * breakpoints at them.
  */
 
-let server: DeployedAgents;
-let client: Client;
-shareDeployedAgents((opened) => {
-  server = opened;
-  client = opened.client;
-});
+const { server, client } = shareDeployedAgents();
 
 const newThread = async () => (await client.threads.create()).thread_id;
 

@@ -1,23 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { Client, RunTree } from 'langsmith-0-12';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, test } from 'vitest';
+import { beforeEach, describe, expect, it, test } from 'vitest';
 import { request, span } from '../../../pipelines/ingest/otlp/requests.ts';
-import type { ApiUnderTest, OrganizationUnderTest } from '../../start-api.ts';
-import { accepted, buildPostParts, multipart, rootRun, startWire, type Wire } from './wire.ts';
+import { accepted, buildPostParts, multipart, rootRun, shareWire, type Wire } from './wire.ts';
 
-let api: ApiUnderTest;
-let own: OrganizationUnderTest;
-let wire: Wire;
 /** A new agent of each test. */
 let agent: string;
 
-beforeAll(async () => {
-  ({ api, own, wire } = await startWire());
-});
+const { own, wire } = shareWire();
 beforeEach(() => {
   agent = `agent-${randomUUID()}`;
 });
-afterAll(() => api.close());
 
 const toLrn = (environment = 'production') => `lrn:agents/${agent}/environments/${environment}`;
 

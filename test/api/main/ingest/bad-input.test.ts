@@ -1,21 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
-import { type ApiUnderTest, addKey, type OrganizationUnderTest } from '../../start-api.ts';
-import { boundary, buildPostParts, multipart, multipartType, rootRun, startWire, Wire } from './wire.ts';
+import { addKey } from '../../start-api.ts';
+import { boundary, buildPostParts, multipart, multipartType, rootRun, shareWire, Wire } from './wire.ts';
 
-let api: ApiUnderTest;
-let own: OrganizationUnderTest;
-let wire: Wire;
-
-beforeAll(async () => {
-  const config = { maxBodyBytes: 32 * 1024 * 1024, maxRunBytes: 2 * 1024 * 1024, patchWaitMs: 50 };
-  // Test threads have a larger stack than the process, so recursion must be deeper to overflow it.
-  ({ api, own, wire } = await startWire({ config: { ...config, maxJsonDepth: 32_000 } }));
-});
-afterAll(() => api.close());
+const config = { maxBodyBytes: 32 * 1024 * 1024, maxRunBytes: 2 * 1024 * 1024, patchWaitMs: 50 };
+// Test threads have a larger stack than the process, so recursion must be deeper to overflow it.
+const { api, own, wire } = shareWire({ config: { ...config, maxJsonDepth: 32_000 } });
 
 const post = (run: Record<string, unknown> & { id: string }) => wire.multipart(multipart(buildPostParts(run)));
 const zeroZstd = Buffer.from('28b52ffd0058', 'hex');

@@ -1,18 +1,13 @@
 import type { IncomingMessage } from 'node:http';
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
-import type { ApiUnderTest } from '../../start-api.ts';
-import { buildPostParts, multipart, multipartType, rootRun, startWire, type Wire } from './wire.ts';
+import { buildPostParts, multipart, multipartType, rootRun, shareWire } from './wire.ts';
 
-let api: ApiUnderTest;
-let wire: Wire;
-
+const { api, wire } = shareWire();
 beforeAll(async () => {
-  ({ api, wire } = await startWire());
   // Creates the project beforehand, so that only parsing takes time between the end of the body and the log.
   expect((await wire.multipart(multipart(buildPostParts(rootRun())))).status).toBe(202);
 });
-afterAll(() => api.close());
 
 /** Builds OTLP/JSON of almost the maximum body size, 100 MB. */
 function otlpJson(): Buffer {

@@ -1,15 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { ApiUnderTest } from '../../start-api.ts';
-import { accepted, buildPostParts, multipart, rootRun, startWire, type Wire } from './wire.ts';
+import { describe, expect, test } from 'vitest';
+import { accepted, buildPostParts, multipart, rootRun, shareWire } from './wire.ts';
 
-let api: ApiUnderTest;
-let wire: Wire;
-
-beforeAll(async () => {
-  ({ api, wire } = await startWire());
-});
-afterAll(() => api.close());
+const { api, wire } = shareWire();
 
 const read = async (id: string) => JSON.parse((await wire.send('GET', `/runs/${id}`)).text) as Record<string, unknown>;
 

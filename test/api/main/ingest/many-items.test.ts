@@ -1,17 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { Rejections } from '../../../../pipelines/ingest/accept/draft.ts';
-import type { ApiUnderTest } from '../../start-api.ts';
-import { boundary, multipartType, rootRun, startWire, type Wire } from './wire.ts';
+import { boundary, multipartType, rootRun, shareWire } from './wire.ts';
 
-let api: ApiUnderTest;
-let wire: Wire;
-
-beforeAll(async () => {
-  ({ api, wire } = await startWire({ config: { maxBodyBytes: 40_000_000, maxCollectingBytes: 50_000_000 } }));
-});
-afterAll(() => api.close());
+const { wire } = shareWire({ config: { maxBodyBytes: 40_000_000, maxCollectingBytes: 50_000_000 } });
 
 const delimited = (tag: number, bytes: Buffer) => {
   const length: number[] = [];

@@ -1,14 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { ApiUnderTest } from '../../start-api.ts';
-import { buildPostParts, multipart, rootRun, startWire, type Wire } from './wire.ts';
+import { describe, expect, test } from 'vitest';
+import { buildPostParts, multipart, rootRun, shareWire } from './wire.ts';
 
-let api: ApiUnderTest;
-let wire: Wire;
-
-beforeAll(async () => {
-  ({ api, wire } = await startWire());
-});
-afterAll(() => api.close());
+const { wire } = shareWire();
 
 describe('numbers that only Python writes are read as null', () => {
   const text = '{"score": NaN, "text": "NaN", "bounds": [-Infinity, Infinity]}';

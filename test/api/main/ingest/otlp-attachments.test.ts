@@ -1,17 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { decodeJson } from '../../../../pipelines/ingest/otlp/decode-json.ts';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
 import { runToCompletion } from '../../../pipelines/ingest/run-to-completion.ts';
-import type { ApiUnderTest } from '../../start-api.ts';
-import { startWire, type Wire } from './wire.ts';
+import { shareWire } from './wire.ts';
 
-let api: ApiUnderTest;
-let wire: Wire;
-
-beforeAll(async () => {
-  ({ api, wire } = await startWire({ config: { maxRunBytes: 100_000 } }));
-});
-afterAll(() => api.close());
+const { wire } = shareWire({ config: { maxRunBytes: 100_000 } });
 
 const json = 'application/json';
 const protobuf = 'application/x-protobuf';

@@ -1,15 +1,8 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
-import type { ApiUnderTest } from '../../start-api.ts';
-import { startWire, Wire } from './wire.ts';
+import { shareWire, Wire } from './wire.ts';
 
-let api: ApiUnderTest;
-let wire: Wire;
-
-beforeAll(async () => {
-  ({ api, wire } = await startWire({ config: { maxParts: 2, maxCollectingBytes: 10_000 } }));
-});
-afterAll(() => api.close());
+const { api, wire } = shareWire({ config: { maxParts: 2, maxCollectingBytes: 10_000 } });
 
 const json = 'application/json';
 const protobuf = 'application/x-protobuf';

@@ -1,21 +1,18 @@
 import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { until } from '../../../infra/until.ts';
-import { type ApiUnderTest, addOrganization } from '../../start-api.ts';
-import { buildPostParts, multipart, rootRun, startWire, Wire } from './wire.ts';
+import { addOrganization } from '../../start-api.ts';
+import { buildPostParts, multipart, rootRun, shareWire, Wire } from './wire.ts';
 
-let api: ApiUnderTest;
-let wire: Wire;
 /** Client of another organisation. */
 let quiet: Wire;
 
+const { api, wire } = shareWire({ config: { maxCollectingBytes: 60_000, maxPendingBytes: 2_000 } });
 beforeAll(async () => {
-  ({ api, wire } = await startWire({ config: { maxCollectingBytes: 60_000, maxPendingBytes: 2_000 } }));
   quiet = new Wire(api.server, (await addOrganization(api.database, 'quiet')).adminKey);
 });
-afterAll(() => api.close());
 // The log is full while an event of the previous test is not stored.
 beforeEach(() => api.settled());
 

@@ -1,19 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { Client } from 'langsmith';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { until } from '../../../infra/until.ts';
-import type { ApiUnderTest, OrganizationUnderTest } from '../../start-api.ts';
-import { accepted, buildPostParts, multipart, rootRun, startWire, type Wire } from './wire.ts';
+import { accepted, buildPostParts, multipart, rootRun, shareWire } from './wire.ts';
 
-let api: ApiUnderTest;
-let own: OrganizationUnderTest;
-let wire: Wire;
-
-beforeAll(async () => {
-  ({ api, own, wire } = await startWire());
-});
-afterAll(() => api.close());
+const { api, own, wire } = shareWire();
 
 const read = async (id: string) => JSON.parse((await wire.send('GET', `/runs/${id}`)).text) as Record<string, unknown>;
 

@@ -3,7 +3,8 @@ import type { FastifyInstance } from 'fastify';
 import { expect } from 'vitest';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import { formatTime } from '../../../../pipelines/ingest/run-event/times.ts';
-import { addOrganization, startApi } from '../../start-api.ts';
+import { forSuite } from '../../../for-suite.ts';
+import { type ApiOptions, addOrganization, startApi } from '../../start-api.ts';
 
 export const boundary = '----TestBoundary';
 export const multipartType = `multipart/form-data; boundary=${boundary}`;
@@ -45,12 +46,15 @@ export function buildPostParts(run: Record<string, unknown> & { id: string }): [
   ];
 }
 
-/** Starts an API with an organisation and its client; the caller closes the API. */
-export async function startWire(options?: Parameters<typeof startApi>[0]) {
-  const api = await startApi(options);
-  const own = await addOrganization(api.database, 'own');
-  await api.server.listen({ port: 0, host: '127.0.0.1' });
-  return { api, own, wire: new Wire(api.server, own.adminKey) };
+/** Starts an API with an organisation and its client for a suite. */
+export function shareWire(options?: ApiOptions) {
+  const api = forSuite(() => startApi(options));
+  const own = forSuite(() => addOrganization(api.database, 'own'));
+  const wire = forSuite(async () => {
+    await api.listen();
+    return new Wire(api.server, own.adminKey);
+  });
+  return { api, own, wire };
 }
 
 /** Expects that a request is accepted. */
