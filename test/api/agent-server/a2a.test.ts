@@ -3,7 +3,7 @@ import { isLegacyAgentCard, LegacyJsonRpcTransport, parseLegacyAgentCard } from 
 import { describe, expect, it, vi } from 'vitest';
 import { leaseThread } from '../../../pipelines/agents/threads/update-thread-state.ts';
 import { forSuite } from '../../for-suite.ts';
-import { until } from '../../infra/until.ts';
+import { untilLockWait } from '../../infra/postgres/lock-waits.ts';
 import { addOrganization } from '../start-api.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
@@ -125,12 +125,7 @@ describe('message/send', () => {
     await agent.database.transaction(async (tx) => {
       await tx.execute('UPDATE agents.threads SET starts = starts + 1 WHERE thread_id = $1', [contextId]);
       reply = rpc('inquiring', 'message/send', message(words('late'), { contextId, taskId }));
-      await until('the reply waits for the thread', async () => {
-        const waiting = await agent.database.query(
-          `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-        );
-        return waiting.length > 0;
-      });
+      await untilLockWait(agent.database);
       await tx.execute(
         `INSERT INTO agents.runs (deployment_id, thread_id, run_id, assistant_id, graph_id, kwargs, status, thread_start)
          SELECT deployment_id, thread_id, gen_random_uuid(), assistant_id, graph_id, kwargs, status, thread_start + 1

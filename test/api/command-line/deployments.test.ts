@@ -1,26 +1,22 @@
 /** `runlake deploy` and `runlake deployments` from the build, on an instance with embedded engines. */
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { list } from 'tar';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { followRevision } from '../../../api/command-line/deployments/follow-revision.ts';
 import { packFolder, readSourceFolder } from '../../../api/command-line/deployments/pack-folder.ts';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { askRunlake } from '../../ask-runlake.ts';
+import { folderForSuite } from '../../folders.ts';
 import { forSuite } from '../../for-suite.ts';
-import { until } from '../../infra/until.ts';
+import { untilLockWait } from '../../infra/postgres/lock-waits.ts';
 import { startRunlake } from '../../runlake-process.ts';
 import { logger } from '../../silent-logger.ts';
 import { echoSource, linkPackages } from '../control-plane/deployment-client.ts';
 import { findRefusingUrl } from '../control-plane/open-proxy.ts';
 import { runCommand } from './run-command.ts';
 
-let folder: string;
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'runlake-deploy-test-'));
-});
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = folderForSuite();
 
 /** Creates a folder with files. */
 function createFolder(name: string, files: Readonly<Record<string, string>>): string {
@@ -161,13 +157,7 @@ describe('the commands', () => {
         // The first request of the command waits.
         await tx.execute('LOCK TABLE deployments IN ACCESS EXCLUSIVE MODE');
         const interrupted = runCommand(['deploy', source], { ...byFolder, TMPDIR: temporary }, async (child) => {
-          await until('the request', async () => {
-            // A transaction would see the activity as it was at its first query.
-            const waiting = await database.query(
-              `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'WITH page AS%(SELECT d.id,%'`,
-            );
-            return waiting.length > 0;
-          });
+          await untilLockWait(database, 'WITH page AS%(SELECT d.id,%');
           child.kill('SIGINT');
         });
         expect(await interrupted).toMatchObject({ code: 130, text: expect.stringMatching(/^Packed .*\n$/) });

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { text } from 'node:stream/consumers';
-import { Client } from 'langsmith';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Sql } from '../../../../infra/postgres/database.ts';
 import { deleteAttachmentSets } from '../../../../pipelines/attachments/attachment-sets.ts';
@@ -9,21 +8,23 @@ import { hardDeleteExamples } from '../../../../pipelines/datasets/delete-exampl
 import { writeVersionInTransaction } from '../../../../pipelines/datasets/versions.ts';
 import { wrapCommands } from '../../../engines/on-stored-table.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { listLockWaits } from '../../../infra/postgres/lock-waits.ts';
 import { until } from '../../../infra/until.ts';
+import { openClient } from '../../open-client.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
 /** Attachments of examples whose write failed. */
 
 const api = forSuite(() => startApi());
-let client: Client;
+const acme = forSuite(() => addOrganization(api.database, 'acme'));
+const client = forSuite(() =>
+  openClient(api, acme.adminKey, { autoBatchTracing: false, callerOptions: { maxRetries: 0 } }),
+);
 let workspaceId: string;
 let datasetId: string;
 
-beforeAll(async () => {
-  const { adminKey: apiKey, workspaceIds } = await addOrganization(api.database, 'acme');
-  [workspaceId] = workspaceIds;
-  const apiUrl = await api.server.listen({ port: 0, host: '127.0.0.1' });
-  client = new Client({ apiUrl, apiKey, autoBatchTracing: false, callerOptions: { maxRetries: 0 } });
+beforeAll(() => {
+  [workspaceId] = acme.workspaceIds;
 });
 beforeEach(async () => {
   datasetId = (await client.createDataset(randomUUID())).id;
@@ -151,8 +152,7 @@ describe('a clone beside a permanent deletion', () => {
         cloning = clone(targetId).finally(() => {
           isDone = true;
         });
-        const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
-        await until('the clone', async () => isDone || (await api.database.query(waiting)).length > 0);
+        await until('the clone', async () => isDone || (await listLockWaits(api.database)).length > 0);
         return -1;
       };
       await api.database.transaction((tx) => writeVersionInTransaction(tx, workspaceId, datasetId, remove(tx)));

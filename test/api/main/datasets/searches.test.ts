@@ -5,6 +5,7 @@ import { beforeAll, expect, it } from 'vitest';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { deferred } from '../../../infra/deferred.ts';
+import { listLockWaits } from '../../../infra/postgres/lock-waits.ts';
 import { until } from '../../../infra/until.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
 
@@ -47,9 +48,7 @@ async function lockExamples(): Promise<() => Promise<void>> {
 /** Waits until so many searches hold a connection, and so many wait for a slot. */
 const untilSearching = (holding: number, waiting: number) =>
   until(`${holding} searches to run and ${waiting} to wait`, async () => {
-    const running = await api.database.query(
-      `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-    );
+    const running = await listLockWaits(api.database);
     const lines = (await registry.getSingleMetricAsString('runlake_fair_slots')).split('\n');
     return (
       running.length === holding &&

@@ -5,6 +5,7 @@ import { beforeAll, expect, it } from 'vitest';
 import { registry } from '../../../../infra/telemetry/metrics.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { deferred } from '../../../infra/deferred.ts';
+import { untilLockWait } from '../../../infra/postgres/lock-waits.ts';
 import { until } from '../../../infra/until.ts';
 import { type ApiUnderTest, addOrganization, startApi } from '../../start-api.ts';
 
@@ -46,14 +47,6 @@ async function lockDatasets(...ids: readonly string[]): Promise<() => Promise<vo
   };
 }
 
-const untilWaiting = () =>
-  until('a request to wait for the lock', async () => {
-    const waiting = await api.database.query(
-      `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-    );
-    return waiting.length > 0;
-  });
-
 type Send = (dataset: string, example: string, n: number) => ReturnType<typeof ask>;
 
 it.each<[string, Send]>([
@@ -75,7 +68,7 @@ it.each<[string, Send]>([
   const endLocks = await lockDatasets(dataset);
   const answers = examples.map((example, n) => send(dataset, example, n));
   try {
-    await untilWaiting();
+    await untilLockWait(api.database);
     for (let n = 0; n < 5; n++) expect((await api.ask(key, 'GET', '/datasets')).status).toBe(200);
   } finally {
     await endLocks();

@@ -1,6 +1,5 @@
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { RecentAssistants } from '../../../../pipelines/agents/assistants/assistant.ts';
 import { countCrons, createCron } from '../../../../pipelines/agents/crons/write-crons.ts';
 import { lockThread } from '../../../../pipelines/agents/runs/lock-thread.ts';
@@ -9,28 +8,26 @@ import { requestRun } from '../../../../pipelines/agents/runs/request-run.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseThread, updateThreadState } from '../../../../pipelines/agents/threads/update-thread-state.ts';
 import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
-import { type FaultProxy, openFaultProxy } from '../../../crash/fault-proxy.ts';
+import { openFaultProxy } from '../../../crash/fault-proxy.ts';
 import { freshStores } from '../../../engines/stores.ts';
 import { forSuite } from '../../../for-suite.ts';
-import { until } from '../../../infra/until.ts';
+import { untilLockWait } from '../../../infra/postgres/lock-waits.ts';
+import { logger } from '../../../silent-logger.ts';
 import { makeAgentRows } from '../crons/agent-rows.ts';
 
 /** The connection to Postgres breaks after a commit, before its answer arrives. */
 
 const stores = forSuite(() => freshStores());
-let proxy: FaultProxy;
-let viaProxy: ReturnType<typeof openDatabase>;
-let rows: Awaited<ReturnType<typeof makeAgentRows>>;
-beforeAll(async () => {
+const proxy = forSuite(() => {
+  const { hostname: host, port } = new URL(stores.databaseUrl);
+  return openFaultProxy([{ host, port: Number(port) }]);
+});
+const viaProxy = forSuite(() => {
   const url = new URL(stores.databaseUrl);
-  proxy = await openFaultProxy([{ host: url.hostname, port: Number(url.port) }]);
   url.port = String(proxy.ports[0]);
-  viaProxy = openDatabase({ url: url.href, logger: createLogger('silent', 'test'), timeoutMs: 10_000 });
+  return openDatabase({ url: url.href, logger, timeoutMs: 10_000 });
 });
-afterAll(async () => {
-  await viaProxy?.close();
-  await proxy?.close();
-});
+let rows: Awaited<ReturnType<typeof makeAgentRows>>;
 beforeEach(async () => {
   rows = await makeAgentRows(stores.database);
 });
@@ -101,12 +98,7 @@ it.each(['enqueue', 'interrupt', 'reject'] as const)(
       await sent;
       proxy.away(true);
       proxy.away(false);
-      await until('the repeated statement waits', async () => {
-        const waiting = await stores.database.query(
-          `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-        );
-        return waiting.length === 2;
-      });
+      await untilLockWait(stores.database, '%', 2);
     });
     const run = (await created)?.run;
     expect(run).toMatchObject({ status: 'pending' });
@@ -146,7 +138,7 @@ it.each([
   const publishState = async ({ threadStart }: { readonly threadStart: number }) =>
     void publishedStarts.push(threadStart);
   const lost = loseAnswer(statement);
-  const deps = { database: viaProxy, deploymentId, pool, publishState, logger: createLogger('silent', 'test') };
+  const deps = { database: viaProxy, deploymentId, pool, publishState, logger };
   expect(await updateThreadState(deps, threadId, { updates: [[{ values: { n: 1 } }]] })).toEqual(checkpoint);
   await lost;
   expect(updates).toBe(1);

@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Database } from '../../../../infra/postgres/database.ts';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { buildThreadKey } from '../../../../pipelines/agents/checkpoints/copy-checkpoints.ts';
 import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
 import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
@@ -22,17 +20,15 @@ import {
   type NewThread,
   updateThread,
 } from '../../../../pipelines/agents/threads/write-threads.ts';
-import { forSuite } from '../../../for-suite.ts';
+import { forSuite, standFor } from '../../../for-suite.ts';
+import { untilLockWait } from '../../../infra/postgres/lock-waits.ts';
 import { until } from '../../../infra/until.ts';
+import { logger } from '../../../silent-logger.ts';
 import { leaseMs, openRows, processId } from '../runs/run-rows.ts';
 
-const logger = createLogger('silent', 'test');
 const rows = forSuite(() => openRows());
-let database: Database;
 let org: string;
-beforeAll(async () => {
-  ({ database } = rows);
-});
+const database = standFor(() => rows.database);
 
 const make = async (more: Partial<NewThread> = {}) =>
   createThread(database, org, { metadata: {}, ifExists: 'raise', ...more });
@@ -67,12 +63,7 @@ describe('threads', () => {
     await database.transaction(async (tx) => {
       expect(await removeThreads(tx, org, [threadId])).toBe(1);
       creating = make({ threadId });
-      await until('the creation waits', async () => {
-        const waiting = await database.query(
-          `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'INSERT INTO agents.threads%'`,
-        );
-        return waiting.length > 0;
-      });
+      await untilLockWait(database, 'INSERT INTO agents.threads%');
     });
     await creating;
     expect(await readStarts()).toEqual({ starts: 1, earlier: 1, readers: 1 });
