@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { buildGraphEnvironment } from '../../infra/config/graph-environment.ts';
-import { createLogger } from '../../infra/telemetry/logger.ts';
 import { readGraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
 import type { RunKwargs } from '../../pipelines/agents/runs/run.ts';
 import { openWorkerPool, type WorkerPoolOptions } from '../../pipelines/agents/workers/front/worker-pool.ts';
 import type { Chunk, RunJob } from '../../pipelines/agents/workers/messages.ts';
 import { type ActiveRun, openThreads } from '../pipelines/agents/checkpoints/threads.ts';
 import { kwargs as defaultKwargs } from '../pipelines/agents/runs/run-rows.ts';
+import { logger } from '../silent-logger.ts';
 
 /** Returns the path of a graph project in `test/agents/projects`. */
 export const projectFile = (name: string) => new URL(`projects/${name}/langgraph.json`, import.meta.url).pathname;
@@ -47,7 +47,7 @@ export async function openPoolUnderTest(project: string, options: Partial<Worker
     maxEventBytes: 8 * 1024 * 1024,
     maxBufferedBytes: 256 * 1024 * 1024,
     heartbeatTimeoutMs: 10_000,
-    logger: createLogger('silent', 'test'),
+    logger,
     ...options,
   });
 

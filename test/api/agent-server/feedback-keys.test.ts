@@ -4,10 +4,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { feedbackLinkHours } from '../../../api/command-line/agent-work.ts';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createCronRun, fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
+import { logger } from '../../silent-logger.ts';
 import { startAgentServer } from './start-agent-server.ts';
 import { all, type Part } from './stream-parts.ts';
 
@@ -18,7 +18,7 @@ const agent = forSuite(() => startAgentServer({ config: { publicUrl } }));
 let main: FastifyInstance;
 beforeAll(async () => {
   const { answering: services } = agent;
-  main = await buildServer({ config: services.config, services, logger: createLogger('silent', 'test'), operations });
+  main = await buildServer({ config: services.config, services, logger, operations });
 });
 afterAll(async () => {
   await main?.close();
@@ -132,7 +132,7 @@ it('crons have links for each of their runs', async () => {
     database: agent.database,
     deploymentId: agent.owner.id,
     createCronRun: (tx, due) => createCronRun(tx, agent.owner.id, due, agents),
-    logger: createLogger('silent', 'test'),
+    logger,
     now: async () => Date.now() + 366 * 86_400_000,
   });
   expect(fired).toBe(1);

@@ -3,12 +3,12 @@ import { get, type IncomingMessage, request } from 'node:http';
 import { dirname } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createRouteMatcher, listRoutes } from '../../../pipelines/agents/app/app-route.ts';
 import { openHttpApp } from '../../../pipelines/agents/app/http-app.ts';
 import { parseReference } from '../../../pipelines/agents/graphs/graphs-file.ts';
 import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
+import { logger } from '../../silent-logger.ts';
 import { type AgentServerUnderTest, buildGraphsFilePath, startAgentServer } from './start-agent-server.ts';
 
 /** `http.app`: a Hono app of a project, in a separate process behind the agent server. */
@@ -266,7 +266,7 @@ async function open(app: string) {
     environment,
     heartbeatTimeoutMs: 5_000,
     timeoutMs: 5_000,
-    logger: createLogger('silent', 'test'),
+    logger,
   });
 }
 

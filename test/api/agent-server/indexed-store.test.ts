@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest';
 import { buildGraphEnvironment } from '../../../infra/config/graph-environment.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { readGraphsFile } from '../../../pipelines/agents/graphs/graphs-file.ts';
 import { openWorkerPool } from '../../../pipelines/agents/workers/front/worker-pool.ts';
 import { projectFile } from '../../agents/pool-under-test.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
 const agents = forSuite(() => startAgentServer({ project: 'store' }));
@@ -76,7 +76,7 @@ it.each([
     maxEventBytes: 1024,
     maxBufferedBytes: 1024 * 1024,
     heartbeatTimeoutMs: 10_000,
-    logger: createLogger('silent', 'test'),
+    logger,
   });
   await expect(opening).rejects.toMatchObject({
     code: 'STORE_EMBEDDER_UNUSABLE',

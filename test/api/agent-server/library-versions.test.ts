@@ -9,7 +9,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { AuthorizationRequest } from '../../../pipelines/agents/auth/agent-user.ts';
 import { loadAuth } from '../../../pipelines/agents/auth/load-auth.ts';
 import { isCompiledGraph } from '../../../pipelines/agents/graphs/compiled-graph.ts';
@@ -20,6 +19,7 @@ import { toLibraryCommand } from '../../../pipelines/agents/workers/child/run-co
 import { isStoppedAtHead } from '../../../pipelines/agents/workers/child/stopped-at-head.ts';
 import { copyProjectsWithLibrary, type Library } from '../../agents/projects-with.ts';
 import { isFullExtent } from '../../house/extent.ts';
+import { logger } from '../../silent-logger.ts';
 import { type AgentServerUnderTest, startAgentServer } from './start-agent-server.ts';
 
 /**
@@ -46,7 +46,6 @@ describe.each<Library>(['oldest', 'newest'])('the %s library', (library) => {
     projects = await copyProjectsWithLibrary(library);
     agents = await startAgentServer({ project: 'versions', projects });
     const { config } = agents.services.agents;
-    const logger = createLogger('silent', 'test');
     main = await buildServer({ config: config as Config, services: agents.answering, logger, operations });
     const url = await main.listen({ host: '127.0.0.1', port: 0 });
     langsmith = new LangSmith({ apiUrl: url, apiKey: agents.owner.adminKey });

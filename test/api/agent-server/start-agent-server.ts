@@ -15,10 +15,10 @@ import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import type { EventLog } from '../../../infra/event-log/event-log.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import type { Executor } from '../../../pipelines/agents/execute/executor.ts';
 import { copyProjectsWithLibrary, type Library } from '../../agents/projects-with.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { logger } from '../../silent-logger.ts';
 import { watchErrors } from '../declared-errors.ts';
 import { addOrganization, type OrganizationUnderTest } from '../start-api.ts';
 
@@ -94,7 +94,6 @@ export function readInBackground({ body }: Response): { readonly text: string; r
 /** Starts an agent server with all dependencies on a free port; it has its own stores unless `beside` is set. */
 export async function startAgentServer(options: AgentServerOptions = {}): Promise<AgentServerUnderTest> {
   const ends = new ShutdownSteps();
-  const logger = createLogger('silent', 'test');
   const { shareStoresWith } = options;
   const stores = shareStoresWith?.shared.stores ?? (await freshStores());
   if (!shareStoresWith) ends.add('stores', () => stores.close());

@@ -7,10 +7,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { Gate } from '../../crash/gate.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
 /** Inner runs of graph runs, read back through the main API by the stock client. */
@@ -23,7 +23,6 @@ let mainUrl: string;
 let langsmith: LangSmith;
 
 beforeAll(async () => {
-  const logger = createLogger('silent', 'test');
   main = await buildServer({
     config: agent.services.agents.config as Config,
     services: agent.answering,

@@ -3,11 +3,11 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { operations } from '../../../api/main/operations.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import type { Config } from '../../../infra/config/settings.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createCronRun } from '../../../pipelines/agents/crons/fire-cron.ts';
 import { type Cron, searchCrons } from '../../../pipelines/agents/crons/write-crons.ts';
 import { runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { forSuite } from '../../for-suite.ts';
+import { logger } from '../../silent-logger.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
 /** With custom authentication of a project, usage by user counts its users separately. */
@@ -16,7 +16,6 @@ const agent = forSuite(() => startAgentServer({ project: 'auth' }));
 let main: Awaited<ReturnType<typeof buildServer>>;
 beforeAll(async () => {
   const config = agent.services.agents.config as Config;
-  const logger = createLogger('silent', 'test');
   main = await buildServer({ config, services: agent.answering, logger, operations });
 }, 120_000);
 afterAll(async () => {

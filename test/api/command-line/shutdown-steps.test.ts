@@ -1,8 +1,6 @@
 import { expect, it } from 'vitest';
 import { ShutdownSteps } from '../../../api/command-line/shutdown-steps.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
-
-const logger = createLogger('silent', 'test');
+import { logger } from '../../silent-logger.ts';
 
 it('runs end functions in reverse order, and continues after one that fails', async () => {
   const ended: string[] = [];

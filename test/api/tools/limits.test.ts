@@ -3,9 +3,9 @@ import { CallSlots, callTool } from '../../../api/tools/call-tool.ts';
 import { openMainApi } from '../../../api/tools/main-api.ts';
 import { fetchRuns } from '../../../api/tools/runs.ts';
 import { defineTool, type Tool, type ToolContext } from '../../../api/tools/tool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { forSuite } from '../../for-suite.ts';
 import { deferred } from '../../infra/deferred.ts';
+import { logger } from '../../silent-logger.ts';
 import { rootRun, sendRuns } from './send-runs.ts';
 import { startToolServer } from './start-tools.ts';
 
@@ -28,7 +28,6 @@ function waitingTool() {
 
 function call(tool: Tool, slots: CallSlots, keyId: string, { signal = new AbortController().signal, ...more } = {}) {
   const openContext = () => ({}) as ToolContext;
-  const logger = createLogger('silent', 'test');
   return callTool({ tool, values: {}, keyId, signal, openContext, logger }, { ...limits, ...more }, slots);
 }
 
@@ -118,7 +117,6 @@ describe('a list of projects', () => {
       return { api: openMainApi({ send, credentials, endpoint }, { maxReadBytes: 1, signal }), endpoint };
     };
     const values = { project_name, limit: 1 };
-    const logger = createLogger('silent', 'test');
     const { signal } = new AbortController();
     const request = { tool: fetchRuns, values, keyId: 'key', signal, openContext, logger };
     const result = await callTool(request, { ...limits, timeoutMs: 60_000 }, new CallSlots(limits));
@@ -140,7 +138,7 @@ it('a call that has ended stops the work that it did not wait for', async () => 
     return {} as ToolContext;
   };
   const request = { tool, values: {}, keyId: 'key', signal: new AbortController().signal, openContext };
-  const result = await callTool({ ...request, logger: createLogger('silent', 'test') }, limits, new CallSlots(limits));
+  const result = await callTool({ ...request, logger }, limits, new CallSlots(limits));
   expect(result).toMatchObject({ structuredContent: { done: false } });
   expect(signal?.aborted).toBe(true);
 });

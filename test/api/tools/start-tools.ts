@@ -4,7 +4,7 @@ import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { ShutdownSteps } from '../../../api/command-line/shutdown-steps.ts';
 import { startTools } from '../../../api/command-line/start-tools.ts';
 import type { Config } from '../../../infra/config/settings.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
+import { logger } from '../../silent-logger.ts';
 import { type ApiUnderTest, addOrganization, type OrganizationUnderTest, startApi } from '../start-api.ts';
 
 export interface ToolsUnderTest {
@@ -33,7 +33,6 @@ export async function startToolServer(options: ToolServerOptions = {}): Promise<
   const api = await startApi({ config: { toolsPort: 0, drainTimeoutMs: 1_000, ...options.config } });
   const owner = await addOrganization(api.database, 'owner');
   const ends = new ShutdownSteps();
-  const logger = createLogger('silent', 'test');
   const { services, server } = api;
   const { config } = services;
   const mainApi = options.isAlone ? undefined : server;

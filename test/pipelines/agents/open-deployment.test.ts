@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, expect, it } from 'vitest';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { openDeployment, watchDeployment } from '../../../pipelines/agents/open-deployment.ts';
 import { addOrganizationDeployment } from '../../agents/add-deployment.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
+import { logger } from '../../silent-logger.ts';
 
 const stores = forSuite(() => freshStores());
 const organizations: { id: string; workspaceId: string }[] = [];
@@ -54,7 +54,7 @@ it('ends parts of the agent server that start before and after the deletion of i
   const { id, workspaceId } = organizations[0] as (typeof organizations)[number];
   const deployment = await openDeployment(database, { agentsDeployment: id });
   const ended: string[] = [];
-  const watch = watchDeployment(database, deployment, createLogger('silent', 'test'));
+  const watch = watchDeployment(database, deployment, logger);
   watch.onDeleted(async () => void ended.push('early'));
   await database.execute('UPDATE workspaces SET deleted_at = now() WHERE id = $1', [workspaceId]);
   await until('the deletion to be known', () => watch.isDeleted);

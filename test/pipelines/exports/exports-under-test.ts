@@ -7,7 +7,6 @@ import { openEncoderPool } from '../../../infra/duckdb/encoder.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import { type Database, openDatabase } from '../../../infra/postgres/pool.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { createExport, type NewExport } from '../../../pipelines/exports/create-cancel.ts';
 import { createDestinationDeps } from '../../../pipelines/exports/destinations/destination.ts';
 import { openDestination } from '../../../pipelines/exports/destinations/open-destination.ts';
@@ -26,6 +25,7 @@ import type { RunValues } from '../../../pipelines/ingest/run-event/run-event.ts
 import { topics } from '../../../schemas/topics.ts';
 import { addOrganization } from '../../api/start-api.ts';
 import { type FreshStores, freshStores } from '../../engines/stores.ts';
+import { logger } from '../../silent-logger.ts';
 import { insertEvents, runEvent } from '../runs/run-events.ts';
 import { rowsOf } from './exporting.ts';
 
@@ -60,7 +60,6 @@ export async function openExportsUnderTest(limits: Partial<ExportLimits> = {}, o
   const root = await mkdtemp(join(tmpdir(), 'runlake-exports-'));
   const [bucketRoot, workRoot] = [join(root, 'buckets'), join(root, 'work')];
   await mkdir(bucketRoot);
-  const logger = createLogger('silent', 'test');
   const settings = { localExportRoot: bucketRoot, allowPrivateEndpoints: true };
   const config = { ...loadConfig({}).config, ...settings, exportSliceRows: 10, ...limits };
   const log = await openInProcessLog({ clickhouse, database, topics, partitions: 1, maxPendingBytes: 1e6, logger });

@@ -2,13 +2,13 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { openJobs } from '../../../infra/jobs/open-jobs.ts';
 import type { ObjectStore } from '../../../infra/objects/object-store.ts';
-import { createLogger } from '../../../infra/telemetry/logger.ts';
 import { cancelExport } from '../../../pipelines/exports/create-cancel.ts';
 import type { ExportLimits, ExportWorkerDeps } from '../../../pipelines/exports/export-deps.ts';
 import { coordinateExport, sweepExports } from '../../../pipelines/exports/scheduler.ts';
 import { startExportWorkers } from '../../../pipelines/exports/worker.ts';
 import { untilAborted } from '../../infra/deferred.ts';
 import { until } from '../../infra/until.ts';
+import { logger } from '../../silent-logger.ts';
 import { day, type ExportsUnderTest, openExportsUnderTest } from './exports-under-test.ts';
 
 const dayMicros = 86_400_000_000;
@@ -287,7 +287,6 @@ describe('with queues and workers', () => {
   ) {
     const ends: (() => Promise<void>)[] = [];
     const start = async () => {
-      const logger = createLogger('silent', 'test');
       const redisUrl = shop.stores.environment.RUNLAKE_REDIS_URL;
       const jobs = await openJobs({ databaseUrl: shop.stores.databaseUrl, config: { redisUrl }, logger });
       const workers = await startExportWorkers(

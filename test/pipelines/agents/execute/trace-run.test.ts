@@ -1,11 +1,11 @@
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, it } from 'vitest';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { createTraceRun } from '../../../../pipelines/agents/execute/trace-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import type { EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { addOrganization, startApi } from '../../../api/start-api.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { logger } from '../../../silent-logger.ts';
 import { kwargs as defaultKwargs } from '../runs/run-rows.ts';
 
 const api = forSuite(() => startApi({ config: { maxRunBytes: 20_000 } }));
@@ -38,7 +38,7 @@ const trace = (run: EndedRun) =>
   createTraceRun({
     accept: api.services.accept,
     defaultSender: { workspaceId: owner.workspaceIds[0], userId: owner.userId, keyId: uuidv7() },
-    logger: createLogger('silent', 'test'),
+    logger,
   })(run);
 
 async function read({ runId }: EndedRun) {

@@ -1,7 +1,6 @@
 import { loadConfig } from '../../../../infra/config/load.ts';
 import type { EventLog } from '../../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../../infra/event-log/in-process/in-process-log.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import {
   createStreamPublisher,
   type StreamPublisherOptions,
@@ -19,6 +18,7 @@ import { Sink } from '../../../../pipelines/ingest/sink/sink.ts';
 import { streamEvents, topics } from '../../../../schemas/topics.ts';
 import { untilStored } from '../../../engines/settling.ts';
 import { type FreshStores, freshStores } from '../../../engines/stores.ts';
+import { logger } from '../../../silent-logger.ts';
 import { deriveUuid } from '../../runs/run-events.ts';
 
 export interface StreamsUnderTest {
@@ -34,8 +34,6 @@ export interface StreamsUnderTest {
   holdInserts(): () => void;
   close(): Promise<void>;
 }
-
-const logger = createLogger('silent', 'test');
 
 /** Opens log, sink and ClickHouse; `close` also closes hubs that are still open. */
 export async function openStreams(

@@ -1,13 +1,13 @@
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, it } from 'vitest';
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { createChildRunTracer } from '../../../../pipelines/agents/traces/child-runs.ts';
 import type { ChildRun } from '../../../../pipelines/agents/traces/trace-order.ts';
 import { formatDottedOrderSegment } from '../../../../pipelines/ingest/run-event/dotted-order.ts';
 import { addOrganization, startApi } from '../../../api/start-api.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { logger } from '../../../silent-logger.ts';
 import { kwargs } from '../runs/run-rows.ts';
 
 /** Child runs as graph code can forge them. */
@@ -53,7 +53,7 @@ function tracer(maxRuns: number) {
       },
     },
     defaultSender: { workspaceId: owner.workspaceIds[0], userId: owner.userId, keyId: uuidv7() },
-    logger: Object.assign(createLogger('silent', 'test'), { warn: (line: object) => void state.logged.push(line) }),
+    logger: Object.assign(logger, { warn: (line: object) => void state.logged.push(line) }),
     maxRuns,
     maxCharacters: 1_000,
   });

@@ -6,21 +6,19 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { buildGraphEnvironment } from '../../../../infra/config/graph-environment.ts';
 import { openProcessAccounts } from '../../../../infra/isolation/process-accounts.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import { openHttpApp } from '../../../../pipelines/agents/app/http-app.ts';
 import { readGraphsFile } from '../../../../pipelines/agents/graphs/graphs-file.ts';
 import { type GraphIsolation, openGraphIsolation } from '../../../../pipelines/agents/workers/front/graph-isolation.ts';
 import { type ProcessEnd, ProjectProcess } from '../../../../pipelines/agents/workers/front/project-process.ts';
 import { openPoolUnderTest, type PoolUnderTest, projectFile } from '../../../agents/pool-under-test.ts';
 import { isLinuxRoot } from '../../../house/prerequisites.ts';
-
 import { type Compose, composeData } from '../../../infra/docker/compose-file.ts';
+import { logger } from '../../../silent-logger.ts';
 
 /** Access of graph code to the server and other workers, with the server's user id and with isolated user ids. */
 
 const isRoot = isLinuxRoot('isolation of user ids');
 
-const logger = createLogger('silent', 'test');
 let dataDir: string;
 let isolation: GraphIsolation;
 let shared: PoolUnderTest;

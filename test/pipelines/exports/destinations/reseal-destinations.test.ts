@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import { resealColumns } from '../../../../infra/sealing/reseal.ts';
-import { createLogger } from '../../../../infra/telemetry/logger.ts';
 import {
   createDestinationDeps,
   sealedCredentialsColumn,
@@ -10,10 +9,10 @@ import {
 import { openDestination } from '../../../../pipelines/exports/destinations/open-destination.ts';
 import { freshStores } from '../../../engines/stores.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { logger } from '../../../silent-logger.ts';
 
 const stores = forSuite(() => freshStores());
 const workspaceId = randomUUID();
-const logger = createLogger('silent', 'test');
 
 beforeAll(async () => {
   const organizationId = randomUUID();
