@@ -16,7 +16,7 @@ const graphOperation = {
   errors: graphErrors,
 } as const;
 
-export const getAssistantGraph = defineAgentOperation({
+const getAssistantGraph = defineAgentOperation({
   ...graphOperation,
   operationId: 'getAssistantGraph',
   path: '/assistants/:assistant_id/graph',
@@ -54,7 +54,7 @@ const graphSchemas = {
   context_schema: optional(JsonObject()),
 };
 
-export const getAssistantSchemas = defineAgentOperation({
+const getAssistantSchemas = defineAgentOperation({
   ...graphOperation,
   operationId: 'getAssistantSchemas',
   path: '/assistants/:assistant_id/schemas',
@@ -78,7 +78,7 @@ const subgraphQuery = Type.Object({
 });
 const subgraphResponse = { 200: Dictionary(Type.Object(graphSchemas)) };
 
-export const getAssistantSubgraphs = defineAgentOperation({
+const getAssistantSubgraphs = defineAgentOperation({
   ...graphOperation,
   operationId: 'getAssistantSubgraphs',
   path: '/assistants/:assistant_id/subgraphs',
@@ -87,7 +87,7 @@ export const getAssistantSubgraphs = defineAgentOperation({
   handler: async ({ params, query, services: { agents } }) => listSubgraphs(agents, params, query),
 });
 
-export const getAssistantSubgraph = defineAgentOperation({
+const getAssistantSubgraph = defineAgentOperation({
   ...graphOperation,
   operationId: 'getAssistantSubgraph',
   path: '/assistants/:assistant_id/subgraphs/:namespace',
@@ -110,3 +110,10 @@ async function listSubgraphs(
   const selection = { config, recurse, ...(namespace !== undefined && { namespace }) };
   return new RawResponse({ body: await describeSubgraphs(agents, graphId, selection, maxSchemasWaitMs) });
 }
+
+export const assistantGraphOperations = [
+  getAssistantGraph,
+  getAssistantSchemas,
+  getAssistantSubgraphs,
+  getAssistantSubgraph,
+];

@@ -101,7 +101,7 @@ function requireGraph({ graphs }: Pick<Agents, 'graphs'>, graphId: string): void
 /** Maximum number of assistants per deployment, including the assistants that the server creates for graphs. */
 const maxAssistants = 100_000;
 
-export const createAssistant = defineAgentOperation({
+const createAssistant = defineAgentOperation({
   operationId: 'createAssistant',
   method: 'POST',
   path: '/assistants',
@@ -172,7 +172,7 @@ export const searchAssistants = defineAgentOperation({
   },
 });
 
-export const countAssistants = defineAgentOperation({
+const countAssistants = defineAgentOperation({
   operationId: 'countAssistants',
   method: 'POST',
   path: '/assistants/count',
@@ -185,7 +185,7 @@ export const countAssistants = defineAgentOperation({
     count(agents.database, agents.deploymentId, dropNullish({ graphId, name, metadata })),
 });
 
-export const getAssistant = defineAgentOperation({
+const getAssistant = defineAgentOperation({
   operationId: 'getAssistant',
   method: 'GET',
   path: '/assistants/:assistant_id',
@@ -198,7 +198,7 @@ export const getAssistant = defineAgentOperation({
   handler: async ({ params, services: { agents } }) => readAssistant(agents, params),
 });
 
-export const updateAssistant = defineAgentOperation({
+const updateAssistant = defineAgentOperation({
   operationId: 'updateAssistant',
   method: 'PATCH',
   path: '/assistants/:assistant_id',
@@ -224,7 +224,7 @@ export const updateAssistant = defineAgentOperation({
   },
 });
 
-export const deleteAssistant = defineAgentOperation({
+const deleteAssistant = defineAgentOperation({
   operationId: 'deleteAssistant',
   method: 'DELETE',
   path: '/assistants/:assistant_id',
@@ -263,7 +263,7 @@ export const deleteAssistant = defineAgentOperation({
   },
 });
 
-export const listAssistantVersions = defineAgentOperation({
+const listAssistantVersions = defineAgentOperation({
   operationId: 'listAssistantVersions',
   method: 'POST',
   path: '/assistants/:assistant_id/versions',
@@ -285,7 +285,7 @@ export const listAssistantVersions = defineAgentOperation({
   },
 });
 
-export const setAssistantVersion = defineAgentOperation({
+const setAssistantVersion = defineAgentOperation({
   operationId: 'setAssistantVersion',
   method: 'POST',
   path: '/assistants/:assistant_id/latest',
@@ -304,3 +304,14 @@ export const setAssistantVersion = defineAgentOperation({
     return setVersion(agents.database, agents.deploymentId, id, body.version);
   },
 });
+
+export const assistantOperations = [
+  createAssistant,
+  searchAssistants,
+  countAssistants,
+  getAssistant,
+  updateAssistant,
+  deleteAssistant,
+  listAssistantVersions,
+  setAssistantVersion,
+];

@@ -244,7 +244,7 @@ async function createCronFromRequest(
   return formatCron(created);
 }
 
-export const createCron = defineAgentOperation({
+const createCron = defineAgentOperation({
   ...creationOperation,
   operationId: 'createCron',
   path: '/runs/crons',
@@ -253,7 +253,7 @@ export const createCron = defineAgentOperation({
   handler: (input) => createCronFromRequest(input, null),
 });
 
-export const createThreadCron = defineAgentOperation({
+const createThreadCron = defineAgentOperation({
   ...creationOperation,
   operationId: 'createThreadCron',
   path: '/threads/:thread_id/runs/crons',
@@ -263,7 +263,7 @@ export const createThreadCron = defineAgentOperation({
   handler: (input) => createCronFromRequest(input, input.params.thread_id.toLowerCase()),
 });
 
-export const deleteCron = defineAgentOperation({
+const deleteCron = defineAgentOperation({
   operationId: 'deleteCron',
   method: 'DELETE',
   path: '/runs/crons/:cron_id',
@@ -279,7 +279,7 @@ export const deleteCron = defineAgentOperation({
   },
 });
 
-export const getCron = defineAgentOperation({
+const getCron = defineAgentOperation({
   operationId: 'getCron',
   method: 'GET',
   path: '/runs/crons/:cron_id',
@@ -307,7 +307,7 @@ function buildFilter({
   };
 }
 
-export const searchCrons = defineAgentOperation({
+const searchCrons = defineAgentOperation({
   operationId: 'searchCrons',
   method: 'POST',
   path: '/runs/crons/search',
@@ -334,7 +334,7 @@ export const searchCrons = defineAgentOperation({
   },
 });
 
-export const countCrons = defineAgentOperation({
+const countCrons = defineAgentOperation({
   operationId: 'countCrons',
   method: 'POST',
   path: '/runs/crons/count',
@@ -346,7 +346,7 @@ export const countCrons = defineAgentOperation({
   handler: ({ body, services: { agents } }) => count(agents.database, agents.deploymentId, buildFilter(body)),
 });
 
-export const updateCron = defineAgentOperation({
+const updateCron = defineAgentOperation({
   operationId: 'updateCron',
   method: 'PATCH',
   path: '/runs/crons/:cron_id',
@@ -379,3 +379,5 @@ export const updateCron = defineAgentOperation({
     return formatCron(await update(database, deploymentId, params.cron_id, changes));
   },
 });
+
+export const cronOperations = [createCron, createThreadCron, searchCrons, countCrons, getCron, updateCron, deleteCron];

@@ -36,7 +36,7 @@ import { searchAssistants } from './assistants.ts';
 import { waitForStatelessRun } from './runs/create.ts';
 import { toRunRequest } from './runs/run-schema.ts';
 
-export const postMcp = defineAgentOperation({
+const postMcp = defineAgentOperation({
   operationId: 'postMcp',
   method: 'POST',
   path: '/mcp',
@@ -67,7 +67,7 @@ export const postMcp = defineAgentOperation({
   },
 });
 
-export const deleteMcp = defineAgentOperation({
+const deleteMcp = defineAgentOperation({
   operationId: 'deleteMcp',
   method: 'DELETE',
   path: '/mcp',
@@ -293,3 +293,5 @@ function buildResult(text: string): CallToolResult {
 function buildFailure(text: string): CallToolResult {
   return { content: [{ type: 'text', text }], isError: true };
 }
+
+export const mcpOperations = [postMcp, deleteMcp];

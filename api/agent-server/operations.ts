@@ -1,141 +1,43 @@
 import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
-import { getAgentCard, postA2a } from './a2a/a2a.ts';
+import { a2aOperations } from './a2a/a2a.ts';
 import type { AgentOperation } from './agent-operation.ts';
-import {
-  getAssistantGraph,
-  getAssistantSchemas,
-  getAssistantSubgraph,
-  getAssistantSubgraphs,
-} from './assistant-graphs.ts';
-import {
-  countAssistants,
-  createAssistant,
-  deleteAssistant,
-  getAssistant,
-  listAssistantVersions,
-  searchAssistants,
-  setAssistantVersion,
-  updateAssistant,
-} from './assistants.ts';
-import { countCrons, createCron, createThreadCron, deleteCron, getCron, searchCrons, updateCron } from './crons.ts';
-import { deleteMcp, postMcp } from './mcp.ts';
+import { assistantGraphOperations } from './assistant-graphs.ts';
+import { assistantOperations } from './assistants.ts';
+import { cronOperations } from './crons.ts';
+import { mcpOperations } from './mcp.ts';
 import { postThreadCommand } from './protocol/post-command.ts';
 import { streamThreadEvents } from './protocol/thread-events.ts';
 import { openThreadSocket } from './protocol/thread-socket.ts';
-import { cancelAgentRun, cancelAgentRuns, deleteAgentRun } from './runs/cancel.ts';
-import {
-  createRun,
-  createRunBatch,
-  createStatelessRun,
-  streamRun,
-  streamStatelessRun,
-  waitForRun,
-  waitForStatelessRun,
-} from './runs/create.ts';
-import { getAgentRun, joinRun, joinRunStream, joinStatelessRunStream, listRuns } from './runs/read.ts';
-import { deleteStoreItem, getStoreItem, listStoreNamespaces, putStoreItem, searchStoreItems } from './store.ts';
+import { cancelRunOperations } from './runs/cancel.ts';
+import { createRunOperations } from './runs/create.ts';
+import { readRunOperations } from './runs/read.ts';
+import { storeOperations } from './store.ts';
 import { streamThread } from './streaming/stream-thread.ts';
-import { getAgentInfo, getAgentMetrics, getAgentOk, truncate } from './system.ts';
-import {
-  getThreadHistory,
-  getThreadState,
-  getThreadStateAt,
-  getThreadStateOf,
-  searchThreadHistory,
-  updateThreadState,
-} from './thread-state.ts';
-import {
-  copyThread,
-  countThreads,
-  createThread,
-  deleteThread,
-  getThread,
-  patchThreadState,
-  pruneThreads,
-  searchThreads,
-  updateThread,
-} from './threads.ts';
+import { systemOperations } from './system.ts';
+import { threadStateOperations } from './thread-state.ts';
+import { threadOperations } from './threads.ts';
 
 /**
  * All operations of the agent server. To add an operation, add it here and to the table in
  * `test/api/agent-server/tenancy.test.ts`.
  */
 export const agentOperations: readonly AgentOperation[] = [
-  // system
-  getAgentOk,
-  getAgentInfo,
-  getAgentMetrics,
-  truncate,
-  // assistants
-  createAssistant,
-  searchAssistants,
-  countAssistants,
-  getAssistant,
-  updateAssistant,
-  deleteAssistant,
-  getAssistantGraph,
-  getAssistantSchemas,
-  getAssistantSubgraphs,
-  getAssistantSubgraph,
-  listAssistantVersions,
-  setAssistantVersion,
-  // threads
-  createThread,
-  searchThreads,
-  countThreads,
-  pruneThreads,
-  getThread,
-  updateThread,
-  deleteThread,
-  copyThread,
-  getThreadState,
-  getThreadStateAt,
-  getThreadStateOf,
-  updateThreadState,
-  patchThreadState,
-  getThreadHistory,
-  searchThreadHistory,
-  // runs
-  createRun,
-  streamRun,
-  waitForRun,
-  listRuns,
-  getAgentRun,
-  deleteAgentRun,
-  cancelAgentRun,
-  cancelAgentRuns,
-  joinRun,
-  joinRunStream,
-  createStatelessRun,
-  streamStatelessRun,
-  waitForStatelessRun,
-  createRunBatch,
-  joinStatelessRunStream,
+  ...systemOperations,
+  ...assistantOperations,
+  ...assistantGraphOperations,
+  ...threadOperations,
+  ...threadStateOperations,
+  ...createRunOperations,
+  ...readRunOperations,
+  ...cancelRunOperations,
   streamThread,
-  // event protocol
   postThreadCommand,
   streamThreadEvents,
   openThreadSocket,
-  // crons
-  createCron,
-  createThreadCron,
-  searchCrons,
-  countCrons,
-  getCron,
-  updateCron,
-  deleteCron,
-  // store
-  putStoreItem,
-  getStoreItem,
-  deleteStoreItem,
-  searchStoreItems,
-  listStoreNamespaces,
-  // mcp
-  postMcp,
-  deleteMcp,
-  // a2a
-  postA2a,
-  getAgentCard,
+  ...cronOperations,
+  ...storeOperations,
+  ...mcpOperations,
+  ...a2aOperations,
 ];
 
 /**

@@ -81,7 +81,7 @@ function restrictItems({ deps }: Authorizer, { required, value }: AccessGrant): 
   return value;
 }
 
-export const deleteStoreItem = defineAgentOperation({
+const deleteStoreItem = defineAgentOperation({
   operationId: 'deleteStoreItem',
   method: 'DELETE',
   path: '/store/items',
@@ -109,7 +109,7 @@ export const deleteStoreItem = defineAgentOperation({
   },
 });
 
-export const getStoreItem = defineAgentOperation({
+const getStoreItem = defineAgentOperation({
   operationId: 'getStoreItem',
   method: 'GET',
   path: '/store/items',
@@ -145,7 +145,7 @@ export const getStoreItem = defineAgentOperation({
   },
 });
 
-export const listStoreNamespaces = defineAgentOperation({
+const listStoreNamespaces = defineAgentOperation({
   operationId: 'listStoreNamespaces',
   method: 'POST',
   path: '/store/namespaces',
@@ -190,7 +190,7 @@ export const listStoreNamespaces = defineAgentOperation({
   }),
 });
 
-export const putStoreItem = defineAgentOperation({
+const putStoreItem = defineAgentOperation({
   operationId: 'putStoreItem',
   method: 'PUT',
   path: '/store/items',
@@ -245,7 +245,7 @@ export const putStoreItem = defineAgentOperation({
   },
 });
 
-export const searchStoreItems = defineAgentOperation({
+const searchStoreItems = defineAgentOperation({
   operationId: 'searchStoreItems',
   method: 'POST',
   path: '/store/items/search',
@@ -301,3 +301,5 @@ export const searchStoreItems = defineAgentOperation({
     return { items };
   },
 });
+
+export const storeOperations = [putStoreItem, getStoreItem, deleteStoreItem, searchStoreItems, listStoreNamespaces];

@@ -16,7 +16,7 @@ const COMPATIBLE_VERSION = '1.5.1';
 /** Feature flags that clients read. */
 const flags = { assistants: true, crons: true, langsmith: true, langsmith_tracing_replicas: false };
 
-export const getAgentInfo = defineAgentOperation({
+const getAgentInfo = defineAgentOperation({
   operationId: 'getAgentInfo',
   method: 'GET',
   path: '/info',
@@ -59,7 +59,7 @@ const Metric = Type.Object({
   ),
 });
 
-export const getAgentMetrics = defineAgentOperation({
+const getAgentMetrics = defineAgentOperation({
   operationId: 'getAgentMetrics',
   method: 'GET',
   path: '/metrics',
@@ -91,7 +91,7 @@ export const getAgentMetrics = defineAgentOperation({
  */
 export const serverName = 'runlake-agents';
 
-export const getAgentOk = defineAgentOperation({
+const getAgentOk = defineAgentOperation({
   operationId: 'getAgentOk',
   method: 'GET',
   path: '/ok',
@@ -110,7 +110,7 @@ export const getAgentOk = defineAgentOperation({
   },
 });
 
-export const truncate = defineAgentOperation({
+const truncate = defineAgentOperation({
   operationId: 'truncate',
   method: 'POST',
   path: '/internal/truncate',
@@ -149,3 +149,5 @@ export const truncate = defineAgentOperation({
     return new RawResponse({ status: 204 });
   },
 });
+
+export const systemOperations = [getAgentOk, getAgentInfo, getAgentMetrics, truncate];

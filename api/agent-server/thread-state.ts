@@ -45,7 +45,7 @@ const stateQuery = Type.Object({
   select: Type.Optional(StateSelect),
 });
 
-export const getThreadState = defineAgentOperation({
+const getThreadState = defineAgentOperation({
   ...stateReadOperation,
   operationId: 'getThreadState',
   method: 'GET',
@@ -57,7 +57,7 @@ export const getThreadState = defineAgentOperation({
     buildJsonResponse(await readThreadState(agents, id, query)),
 });
 
-export const getThreadStateAt = defineAgentOperation({
+const getThreadStateAt = defineAgentOperation({
   ...stateReadOperation,
   operationId: 'getThreadStateAt',
   method: 'GET',
@@ -73,7 +73,7 @@ export const getThreadStateAt = defineAgentOperation({
     buildJsonResponse(await readThreadState(agents, id, { ...query, checkpoint: { checkpoint_id } })),
 });
 
-export const getThreadStateOf = defineAgentOperation({
+const getThreadStateOf = defineAgentOperation({
   ...stateReadOperation,
   operationId: 'getThreadStateOf',
   method: 'POST',
@@ -92,7 +92,7 @@ export const getThreadStateOf = defineAgentOperation({
   },
 });
 
-export const updateThreadState = defineAgentOperation({
+const updateThreadState = defineAgentOperation({
   operationId: 'updateThreadState',
   method: 'POST',
   path: '/threads/:thread_id/state',
@@ -147,7 +147,7 @@ const Before = Type.Union([
   Type.Object({ ...Checkpoint.properties, configurable: Type.Optional(Type.Never()) }),
 ]);
 
-export const getThreadHistory = defineAgentOperation({
+const getThreadHistory = defineAgentOperation({
   ...historyReadOperation,
   operationId: 'getThreadHistory',
   method: 'GET',
@@ -171,7 +171,7 @@ export const getThreadHistory = defineAgentOperation({
   },
 });
 
-export const searchThreadHistory = defineAgentOperation({
+const searchThreadHistory = defineAgentOperation({
   ...historyReadOperation,
   operationId: 'searchThreadHistory',
   method: 'POST',
@@ -212,3 +212,12 @@ function parseBefore(text: string): Static<typeof Before> {
   const field = { loc: ['query', 'before'], msg: 'must be the id of a checkpoint, or JSON of one', type: 'json' };
   throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }
+
+export const threadStateOperations = [
+  getThreadState,
+  getThreadStateAt,
+  getThreadStateOf,
+  updateThreadState,
+  getThreadHistory,
+  searchThreadHistory,
+];

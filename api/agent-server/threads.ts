@@ -99,7 +99,7 @@ const StateUpdate = ClosedObject({
   as_node: optional(Type.String()),
 });
 
-export const createThread = defineAgentOperation({
+const createThread = defineAgentOperation({
   operationId: 'createThread',
   method: 'POST',
   path: '/threads',
@@ -160,7 +160,7 @@ const threadFilter = {
   status: optional(stringEnum(threadStatuses)),
 };
 
-export const searchThreads = defineAgentOperation({
+const searchThreads = defineAgentOperation({
   operationId: 'searchThreads',
   method: 'POST',
   path: '/threads/search',
@@ -199,7 +199,7 @@ export const searchThreads = defineAgentOperation({
   },
 });
 
-export const countThreads = defineAgentOperation({
+const countThreads = defineAgentOperation({
   operationId: 'countThreads',
   method: 'POST',
   path: '/threads/count',
@@ -212,7 +212,7 @@ export const countThreads = defineAgentOperation({
     count(agents.database, agents.deploymentId, dropNullish({ metadata, values, status })),
 });
 
-export const pruneThreads = defineAgentOperation({
+const pruneThreads = defineAgentOperation({
   operationId: 'pruneThreads',
   method: 'POST',
   path: '/threads/prune',
@@ -238,7 +238,7 @@ export const pruneThreads = defineAgentOperation({
   },
 });
 
-export const getThread = defineAgentOperation({
+const getThread = defineAgentOperation({
   operationId: 'getThread',
   method: 'GET',
   path: '/threads/:thread_id',
@@ -268,7 +268,7 @@ const threadChangeOperation = {
   errors: ['THREAD_NOT_FOUND'],
 } as const;
 
-export const updateThread = defineAgentOperation({
+const updateThread = defineAgentOperation({
   ...threadChangeOperation,
   operationId: 'updateThread',
   path: '/threads/:thread_id',
@@ -290,7 +290,7 @@ export const updateThread = defineAgentOperation({
   },
 });
 
-export const patchThreadState = defineAgentOperation({
+const patchThreadState = defineAgentOperation({
   ...threadChangeOperation,
   operationId: 'patchThreadState',
   path: '/threads/:thread_id/state',
@@ -303,7 +303,7 @@ export const patchThreadState = defineAgentOperation({
   },
 });
 
-export const deleteThread = defineAgentOperation({
+const deleteThread = defineAgentOperation({
   operationId: 'deleteThread',
   method: 'DELETE',
   path: '/threads/:thread_id',
@@ -319,7 +319,7 @@ export const deleteThread = defineAgentOperation({
   },
 });
 
-export const copyThread = defineAgentOperation({
+const copyThread = defineAgentOperation({
   operationId: 'copyThread',
   method: 'POST',
   path: '/threads/:thread_id/copy',
@@ -341,3 +341,15 @@ export const copyThread = defineAgentOperation({
     return formatThread(await copy({ ...agents, logger: request.log }, threadId, metadata));
   },
 });
+
+export const threadOperations = [
+  createThread,
+  searchThreads,
+  countThreads,
+  pruneThreads,
+  getThread,
+  updateThread,
+  deleteThread,
+  copyThread,
+  patchThreadState,
+];

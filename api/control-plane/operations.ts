@@ -11,12 +11,10 @@ import { uploadOperations } from './uploads.ts';
 
 /** All operations of the control plane, which are part of the main API. Clients also send them below `/api-host`. */
 export const controlPlaneOperations: readonly Operation[] = [
-  // deployments
   ...deploymentOperations,
   ...revisionOperations,
   ...revisionLogOperations,
   ...uploadOperations,
-  // authentication with OAuth providers
   ...authenticationOperations,
   ...callbackOperations,
   ...providerOperations,

@@ -124,7 +124,7 @@ async function formatQueue(services: Services, workspaceId: string, queue: Queue
   return formatted!;
 }
 
-export const createQueue = defineOperation({
+const createQueue = defineOperation({
   operationId: 'createAnnotationQueue',
   method: 'POST',
   path: '/annotation-queues',
@@ -168,7 +168,7 @@ export const createQueue = defineOperation({
   },
 });
 
-export const listQueues = defineOperation({
+const listQueues = defineOperation({
   operationId: 'listAnnotationQueues',
   method: 'GET',
   path: '/annotation-queues',
@@ -208,7 +208,7 @@ export const listQueues = defineOperation({
   },
 });
 
-export const listRunQueues = defineOperation({
+const listRunQueues = defineOperation({
   operationId: 'listRunAnnotationQueues',
   method: 'GET',
   path: '/annotation-queues/:run_id/queues',
@@ -224,7 +224,7 @@ export const listRunQueues = defineOperation({
   },
 });
 
-export const getQueue = defineOperation({
+const getQueue = defineOperation({
   operationId: 'getAnnotationQueue',
   method: 'GET',
   path: '/annotation-queues/:queue_id',
@@ -239,7 +239,7 @@ export const getQueue = defineOperation({
   },
 });
 
-export const updateQueue = defineOperation({
+const updateQueue = defineOperation({
   operationId: 'updateAnnotationQueue',
   method: 'PATCH',
   path: '/annotation-queues/:queue_id',
@@ -261,7 +261,7 @@ export const updateQueue = defineOperation({
   },
 });
 
-export const deleteQueue = defineOperation({
+const deleteQueue = defineOperation({
   operationId: 'deleteAnnotationQueue',
   method: 'DELETE',
   path: '/annotation-queues/:queue_id',
@@ -276,3 +276,5 @@ export const deleteQueue = defineOperation({
     return { message: 'Annotation queue deleted' };
   },
 });
+
+export const annotationQueueOperations = [listQueues, createQueue, getQueue, updateQueue, deleteQueue, listRunQueues];

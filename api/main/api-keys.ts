@@ -71,7 +71,7 @@ function buildNewKey(body: Static<typeof NewKeyBody>, options: Pick<NewKey, 'org
   };
 }
 
-export const createApiKey = defineOperation({
+const createApiKey = defineOperation({
   operationId: 'createApiKey',
   method: 'POST',
   path: '/api-key',
@@ -88,7 +88,7 @@ export const createApiKey = defineOperation({
     createKey(services.database, caller, buildNewKey(body, { organizationWide: false }), services.config),
 });
 
-export const createServiceKey = defineOperation({
+const createServiceKey = defineOperation({
   operationId: 'createServiceKey',
   method: 'POST',
   path: '/orgs/current/service-keys',
@@ -105,7 +105,7 @@ export const createServiceKey = defineOperation({
     createKey(services.database, caller, buildNewKey(body, { organizationWide: true }), services.config),
 });
 
-export const listApiKeys = defineOperation({
+const listApiKeys = defineOperation({
   operationId: 'listApiKeys',
   method: 'GET',
   path: '/api-key',
@@ -119,7 +119,7 @@ export const listApiKeys = defineOperation({
   handler: async ({ caller, services }) => listKeys(services.database, caller, caller.workspaceId),
 });
 
-export const listServiceKeys = defineOperation({
+const listServiceKeys = defineOperation({
   operationId: 'listServiceKeys',
   method: 'GET',
   path: '/orgs/current/service-keys',
@@ -134,7 +134,7 @@ export const listServiceKeys = defineOperation({
   handler: async ({ caller, services }) => listKeys(services.database, caller, null),
 });
 
-export const revokeApiKey = defineOperation({
+const revokeApiKey = defineOperation({
   operationId: 'revokeApiKey',
   method: 'DELETE',
   path: '/api-key/:api_key_id',
@@ -149,7 +149,7 @@ export const revokeApiKey = defineOperation({
   handler: async ({ caller, params, services }) => revokeKey(services, caller, params.api_key_id, caller.workspaceId),
 });
 
-export const revokeServiceKey = defineOperation({
+const revokeServiceKey = defineOperation({
   operationId: 'revokeServiceKey',
   method: 'DELETE',
   path: '/orgs/current/service-keys/:api_key_id',
@@ -163,3 +163,12 @@ export const revokeServiceKey = defineOperation({
   schema: { params: KeyParams, response: { 200: Key } },
   handler: async ({ caller, params, services }) => revokeKey(services, caller, params.api_key_id, null),
 });
+
+export const apiKeyOperations = [
+  listApiKeys,
+  createApiKey,
+  revokeApiKey,
+  listServiceKeys,
+  createServiceKey,
+  revokeServiceKey,
+];

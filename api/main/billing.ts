@@ -134,7 +134,7 @@ function parseWorkspaceIds(values: readonly string[]): string[] {
 }
 
 /** GET /orgs/current/billing/granular-usage/export */
-export const exportGranularUsage = defineOperation({
+const exportGranularUsage = defineOperation({
   operationId: 'exportGranularUsage',
   method: 'GET',
   path: '/orgs/current/billing/granular-usage/export',
@@ -232,7 +232,7 @@ export const getGranularUsage = defineOperation({
 const metric = { id: 'traces', name: 'Traces' } as const;
 
 /** GET /orgs/current/billing/usage: the older usage report without time buckets, which tool servers read. */
-export const getOrganizationUsage = defineOperation({
+const getOrganizationUsage = defineOperation({
   operationId: 'getOrganizationUsage',
   method: 'GET',
   path: '/orgs/current/billing/usage',
@@ -287,3 +287,5 @@ export const getOrganizationUsage = defineOperation({
     ];
   },
 });
+
+export const billingOperations = [getGranularUsage, exportGranularUsage, getOrganizationUsage];

@@ -163,7 +163,7 @@ export function formatExport(record: ExportWithProgress, now: Date) {
 
 const toMicros = (time: string) => parseTime(time) as number;
 
-export const createBulkExport = defineOperation({
+const createBulkExport = defineOperation({
   operationId: 'createBulkExport',
   method: 'POST',
   path: '/bulk-exports',
@@ -209,7 +209,7 @@ const Query = Type.Object({
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 });
 
-export const listBulkExports = defineOperation({
+const listBulkExports = defineOperation({
   operationId: 'listBulkExports',
   method: 'GET',
   path: '/bulk-exports',
@@ -232,7 +232,7 @@ export const listBulkExports = defineOperation({
   },
 });
 
-export const getBulkExport = defineOperation({
+const getBulkExport = defineOperation({
   operationId: 'getBulkExport',
   method: 'GET',
   path: '/bulk-exports/:bulk_export_id',
@@ -247,7 +247,7 @@ export const getBulkExport = defineOperation({
   },
 });
 
-export const cancelBulkExport = defineOperation({
+const cancelBulkExport = defineOperation({
   operationId: 'cancelBulkExport',
   method: 'PATCH',
   path: '/bulk-exports/:bulk_export_id',
@@ -273,3 +273,5 @@ export const cancelBulkExport = defineOperation({
     return formatExport(cancelled, await readClock(services.exports));
   },
 });
+
+export const bulkExportOperations = [createBulkExport, listBulkExports, getBulkExport, cancelBulkExport];

@@ -18,7 +18,7 @@ const Tag = Type.Object({
   updated_at: Timestamp(),
 });
 
-export const listCommitTags = defineOperation({
+const listCommitTags = defineOperation({
   operationId: 'listCommitTags',
   method: 'GET',
   path: '/repos/:owner/:repo/tags',
@@ -33,7 +33,7 @@ export const listCommitTags = defineOperation({
   },
 });
 
-export const createCommitTag = defineOperation({
+const createCommitTag = defineOperation({
   operationId: 'createCommitTag',
   method: 'POST',
   path: '/repos/:owner/:repo/tags',
@@ -53,7 +53,7 @@ export const createCommitTag = defineOperation({
   },
 });
 
-export const getCommitTag = defineOperation({
+const getCommitTag = defineOperation({
   operationId: 'getCommitTag',
   method: 'GET',
   path: '/repos/:owner/:repo/tags/:tag_name',
@@ -68,7 +68,7 @@ export const getCommitTag = defineOperation({
   },
 });
 
-export const updateCommitTag = defineOperation({
+const updateCommitTag = defineOperation({
   operationId: 'updateCommitTag',
   method: 'PATCH',
   path: '/repos/:owner/:repo/tags/:tag_name',
@@ -83,7 +83,7 @@ export const updateCommitTag = defineOperation({
   },
 });
 
-export const deleteCommitTag = defineOperation({
+const deleteCommitTag = defineOperation({
   operationId: 'deleteCommitTag',
   method: 'DELETE',
   path: '/repos/:owner/:repo/tags/:tag_name',
@@ -97,3 +97,5 @@ export const deleteCommitTag = defineOperation({
     return { message: 'Tag deleted' };
   },
 });
+
+export const commitTagOperations = [listCommitTags, createCommitTag, getCommitTag, updateCommitTag, deleteCommitTag];

@@ -48,7 +48,7 @@ const Commit = Type.Object({
 
 const formatCommit = (commit: CommitRecord) => ({ ...commit, example_run_ids: [] });
 
-export const createCommit = defineOperation({
+const createCommit = defineOperation({
   operationId: 'createCommit',
   method: 'POST',
   path: '/commits/:owner/:repo',
@@ -76,7 +76,7 @@ export const createCommit = defineOperation({
     }),
 });
 
-export const listCommits = defineOperation({
+const listCommits = defineOperation({
   operationId: 'listCommits',
   method: 'GET',
   path: '/commits/:owner/:repo',
@@ -113,7 +113,7 @@ const CommitContent = Type.Object({
   is_draft: Type.Boolean({ description: 'Always false.' }),
 });
 
-export const getCommit = defineOperation({
+const getCommit = defineOperation({
   operationId: 'getCommit',
   method: 'GET',
   path: '/commits/:owner/:repo/:commit',
@@ -150,3 +150,5 @@ export const getCommit = defineOperation({
     return new RawResponse({ body: Buffer.from(text) });
   },
 });
+
+export const commitOperations = [listCommits, createCommit, getCommit];

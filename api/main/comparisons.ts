@@ -48,7 +48,7 @@ export function parseComparisonQuery(query: Static<typeof ComparisonQuery>) {
   return { ids, nameContains, sortBy, descending, ...rest };
 }
 
-export const createComparison = defineOperation({
+const createComparison = defineOperation({
   operationId: 'createComparativeExperiment',
   method: 'POST',
   path: '/datasets/comparative',
@@ -83,7 +83,7 @@ export const createComparison = defineOperation({
     }),
 });
 
-export const listComparisons = defineOperation({
+const listComparisons = defineOperation({
   operationId: 'listComparativeExperiments',
   method: 'GET',
   path: '/datasets/:dataset_id/comparative',
@@ -111,7 +111,7 @@ export const listComparisons = defineOperation({
   },
 });
 
-export const deleteComparison = defineOperation({
+const deleteComparison = defineOperation({
   operationId: 'deleteComparativeExperiment',
   method: 'DELETE',
   path: '/datasets/comparative/:comparative_experiment_id',
@@ -129,3 +129,5 @@ export const deleteComparison = defineOperation({
     return { message: 'Comparative experiment deleted' };
   },
 });
+
+export const comparisonOperations = [createComparison, listComparisons, deleteComparison];

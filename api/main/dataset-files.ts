@@ -14,7 +14,7 @@ import { AsOf } from './example-fields.ts';
 
 /** Operations that upload and download datasets as files. */
 
-export const uploadDataset = defineOperation({
+const uploadDataset = defineOperation({
   operationId: 'uploadDataset',
   method: 'POST',
   path: '/datasets/upload',
@@ -132,28 +132,36 @@ const defineDownload = (
     },
   });
 
-export const downloadCsv = defineDownload('csv', 'downloadDatasetCsv', {
+const downloadCsv = defineDownload('csv', 'downloadDatasetCsv', {
   summary: 'Download the examples of a dataset as CSV',
   description:
     'Columns: `id`, `inputs.<key>`, `outputs.<key>`, `metadata`. Cells of values that are no texts are JSON.',
   mediaType: 'text/csv; charset=utf-8',
 });
 
-export const downloadJsonLines = defineDownload('jsonl', 'downloadDatasetJsonl', {
+const downloadJsonLines = defineDownload('jsonl', 'downloadDatasetJsonl', {
   summary: 'Download the examples of a dataset as JSONL',
   description: 'Each line: `id`, `inputs`, `outputs`, `metadata`.',
   mediaType: ndjsonMediaType,
 });
 
-export const downloadOpenAiEvals = defineDownload('openai', 'downloadDatasetOpenAi', {
+const downloadOpenAiEvals = defineDownload('openai', 'downloadDatasetOpenAi', {
   summary: 'Download the examples of a dataset for OpenAI evals',
   description: 'Each line: `input` (messages) and `ideal` (the last message of the outputs as text).',
   mediaType: ndjsonMediaType,
 });
 
-export const downloadOpenAiFineTuning = defineDownload('openai_ft', 'downloadDatasetOpenAiFineTuning', {
+const downloadOpenAiFineTuning = defineDownload('openai_ft', 'downloadDatasetOpenAiFineTuning', {
   summary: 'Download the examples of a dataset for fine-tuning at OpenAI',
   description:
     'Each line: `messages`. Inputs or outputs without messages become one message of the user or the assistant.',
   mediaType: ndjsonMediaType,
 });
+
+export const datasetFileOperations = [
+  uploadDataset,
+  downloadCsv,
+  downloadJsonLines,
+  downloadOpenAiEvals,
+  downloadOpenAiFineTuning,
+];

@@ -36,7 +36,7 @@ import { publicAccess, publicHeaders, ShareParams } from './shared-runs.ts';
 
 /** Copies of datasets and shared datasets. */
 
-export const cloneDataset = defineOperation({
+const cloneDataset = defineOperation({
   operationId: 'cloneDataset',
   method: 'POST',
   path: '/datasets/clone',
@@ -77,7 +77,7 @@ export const cloneDataset = defineOperation({
 const Share = Type.Object({ dataset_id: Uuid(), share_token: Uuid() });
 const shareErrors = ['NOT_FOUND', 'CONFLICT', 'SEAL_KEY_UNKNOWN', 'SEAL_BROKEN'] as const;
 
-export const getDatasetShare = defineOperation({
+const getDatasetShare = defineOperation({
   operationId: 'getDatasetShare',
   method: 'GET',
   path: '/datasets/:dataset_id/share',
@@ -94,7 +94,7 @@ export const getDatasetShare = defineOperation({
   },
 });
 
-export const shareDataset = defineOperation({
+const shareDataset = defineOperation({
   operationId: 'shareDataset',
   method: 'PUT',
   path: '/datasets/:dataset_id/share',
@@ -130,7 +130,7 @@ export const shareDataset = defineOperation({
   },
 });
 
-export const unshareDataset = defineOperation({
+const unshareDataset = defineOperation({
   operationId: 'unshareDataset',
   method: 'DELETE',
   path: '/datasets/:dataset_id/share',
@@ -184,7 +184,7 @@ const publicFields = [
   'created_at',
 ] as const;
 
-export const getSharedDataset = defineOperation({
+const getSharedDataset = defineOperation({
   operationId: 'getSharedDataset',
   method: 'GET',
   path: '/public/:share_token/datasets',
@@ -218,7 +218,7 @@ async function toSharedFilter({ rateLimiter }: Services, query: PublicFilter, { 
   return { ...toFilter(query, parsePublicExampleFilter), datasetId, waits: false, isPublic: true };
 }
 
-export const listSharedExamples = defineOperation({
+const listSharedExamples = defineOperation({
   operationId: 'listSharedExamples',
   method: 'GET',
   path: '/public/:share_token/examples',
@@ -248,7 +248,7 @@ export const listSharedExamples = defineOperation({
     }),
 });
 
-export const countSharedExamples = defineOperation({
+const countSharedExamples = defineOperation({
   operationId: 'countSharedExamples',
   method: 'GET',
   path: '/public/:share_token/examples/count',
@@ -287,7 +287,7 @@ export function formatSharedExperiment(project: ProjectRecord) {
   };
 }
 
-export const listSharedExperiments = defineOperation({
+const listSharedExperiments = defineOperation({
   operationId: 'listSharedExperiments',
   method: 'GET',
   path: '/public/:share_token/datasets/sessions',
@@ -324,3 +324,14 @@ export const listSharedExperiments = defineOperation({
       return rows.map(formatSharedExperiment);
     }),
 });
+
+export const datasetShareOperations = [
+  cloneDataset,
+  getDatasetShare,
+  shareDataset,
+  unshareDataset,
+  getSharedDataset,
+  listSharedExamples,
+  countSharedExamples,
+  listSharedExperiments,
+];

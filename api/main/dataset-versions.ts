@@ -14,7 +14,7 @@ const DatasetVersion = Type.Object({
 const TimeOrTag = (description: string) => Type.String({ minLength: 1, maxLength: 512, description });
 const Tag = Text({ minLength: 1, maxLength: 512 });
 
-export const listDatasetVersions = defineOperation({
+const listDatasetVersions = defineOperation({
   operationId: 'listDatasetVersions',
   method: 'GET',
   path: '/datasets/:dataset_id/versions',
@@ -42,7 +42,7 @@ export const listDatasetVersions = defineOperation({
     ),
 });
 
-export const getDatasetVersion = defineOperation({
+const getDatasetVersion = defineOperation({
   operationId: 'getDatasetVersion',
   method: 'GET',
   path: '/datasets/:dataset_id/version',
@@ -67,7 +67,7 @@ export const getDatasetVersion = defineOperation({
   },
 });
 
-export const tagDatasetVersion = defineOperation({
+const tagDatasetVersion = defineOperation({
   operationId: 'tagDatasetVersion',
   method: 'PUT',
   path: '/datasets/:dataset_id/tags',
@@ -87,7 +87,7 @@ export const tagDatasetVersion = defineOperation({
   },
 });
 
-export const diffDatasetVersions = defineOperation({
+const diffDatasetVersions = defineOperation({
   operationId: 'diffDatasetVersions',
   method: 'GET',
   path: '/datasets/:dataset_id/versions/diff',
@@ -112,7 +112,7 @@ export const diffDatasetVersions = defineOperation({
   },
 });
 
-export const listDatasetSplits = defineOperation({
+const listDatasetSplits = defineOperation({
   operationId: 'listDatasetSplits',
   method: 'GET',
   path: '/datasets/:dataset_id/splits',
@@ -132,7 +132,7 @@ export const listDatasetSplits = defineOperation({
 /** The stock SDKs send all ids in one request. */
 const maxChangedExamples = 100_000;
 
-export const updateDatasetSplit = defineOperation({
+const updateDatasetSplit = defineOperation({
   operationId: 'updateDatasetSplit',
   method: 'PUT',
   path: '/datasets/:dataset_id/splits',
@@ -157,3 +157,12 @@ export const updateDatasetSplit = defineOperation({
     return changeSplit(services, caller.workspaceId, params.dataset_id, change);
   },
 });
+
+export const datasetVersionOperations = [
+  listDatasetVersions,
+  getDatasetVersion,
+  tagDatasetVersion,
+  diffDatasetVersions,
+  listDatasetSplits,
+  updateDatasetSplit,
+];

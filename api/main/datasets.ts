@@ -98,7 +98,7 @@ export const Dataset = Type.Object({
   modified_at: Timestamp(),
 });
 
-export const createDataset = defineOperation({
+const createDataset = defineOperation({
   operationId: 'createDataset',
   method: 'POST',
   path: '/datasets',
@@ -157,7 +157,7 @@ const toDatasetFilter = (query: Omit<Static<typeof Query>, 'sort_by_desc' | 'lim
   sortBy: query.sort_by,
 });
 
-export const listDatasets = defineOperation({
+const listDatasets = defineOperation({
   operationId: 'listDatasets',
   method: 'GET',
   path: '/datasets',
@@ -182,7 +182,7 @@ export const listDatasets = defineOperation({
 
 const { sort_by_desc: _, limit, offset: __, ...filters } = Query.properties;
 
-export const listV2Datasets = defineOperation({
+const listV2Datasets = defineOperation({
   operationId: 'listV2Datasets',
   method: 'GET',
   path: '/v2/datasets',
@@ -216,7 +216,7 @@ export const listV2Datasets = defineOperation({
   },
 });
 
-export const getDataset = defineOperation({
+const getDataset = defineOperation({
   operationId: 'getDataset',
   method: 'GET',
   path: '/datasets/:dataset_id',
@@ -232,7 +232,7 @@ export const getDataset = defineOperation({
   handler: ({ caller, params, services }) => readDataset(services.database, caller.workspaceId, params.dataset_id),
 });
 
-export const updateDataset = defineOperation({
+const updateDataset = defineOperation({
   operationId: 'updateDataset',
   method: 'PATCH',
   path: '/datasets/:dataset_id',
@@ -260,7 +260,7 @@ export const updateDataset = defineOperation({
   },
 });
 
-export const deleteDataset = defineOperation({
+const deleteDataset = defineOperation({
   operationId: 'deleteDataset',
   method: 'DELETE',
   path: '/datasets/:dataset_id',
@@ -275,3 +275,12 @@ export const deleteDataset = defineOperation({
     return { message: 'Dataset deleted' };
   },
 });
+
+export const datasetOperations = [
+  listDatasets,
+  listV2Datasets,
+  createDataset,
+  getDataset,
+  updateDataset,
+  deleteDataset,
+];

@@ -41,7 +41,7 @@ const body = defineLargeJson(
 const TypeParameter = () =>
   Type.Optional(OneOf(directoryTypes, { description: 'A repo of another type is not found.' }));
 
-export const getDirectory = defineOperation({
+const getDirectory = defineOperation({
   operationId: 'getDirectory',
   method: 'GET',
   path,
@@ -69,7 +69,7 @@ export const getDirectory = defineOperation({
   },
 });
 
-export const createDirectoryCommit = defineOperation({
+const createDirectoryCommit = defineOperation({
   operationId: 'createDirectoryCommit',
   method: 'POST',
   path: `${path}/commits`,
@@ -104,7 +104,7 @@ export const createDirectoryCommit = defineOperation({
     }),
 });
 
-export const deleteDirectory = defineOperation({
+const deleteDirectory = defineOperation({
   operationId: 'deleteDirectory',
   method: 'DELETE',
   path,
@@ -120,3 +120,5 @@ export const deleteDirectory = defineOperation({
     return new RawResponse({ status: 204 });
   },
 });
+
+export const directoryOperations = [getDirectory, createDirectoryCommit, deleteDirectory];

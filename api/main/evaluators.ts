@@ -86,7 +86,7 @@ function pickDefinition(body: Static<typeof Definitions>, type: EvaluatorType) {
 
 const shared = { tag: 'evaluators', errorStyle: 'error' } as const;
 
-export const createEvaluator = defineOperation({
+const createEvaluator = defineOperation({
   ...shared,
   operationId: 'createEvaluator',
   method: 'POST',
@@ -110,7 +110,7 @@ export const createEvaluator = defineOperation({
   },
 });
 
-export const listEvaluators = defineOperation({
+const listEvaluators = defineOperation({
   ...shared,
   operationId: 'listEvaluators',
   method: 'GET',
@@ -146,7 +146,7 @@ export const listEvaluators = defineOperation({
   },
 });
 
-export const getEvaluator = defineOperation({
+const getEvaluator = defineOperation({
   ...shared,
   operationId: 'getEvaluator',
   method: 'GET',
@@ -159,7 +159,7 @@ export const getEvaluator = defineOperation({
     formatEvaluator(await readEvaluator(services.database, caller.workspaceId, params.evaluator_id)),
 });
 
-export const updateEvaluator = defineOperation({
+const updateEvaluator = defineOperation({
   ...shared,
   operationId: 'updateEvaluator',
   method: 'PATCH',
@@ -186,7 +186,7 @@ export const updateEvaluator = defineOperation({
 
 const deleteRunRules = { delete_run_rules: Type.Optional(Type.Boolean({ description: 'Accepted; there are none.' })) };
 
-export const deleteEvaluator = defineOperation({
+const deleteEvaluator = defineOperation({
   ...shared,
   operationId: 'deleteEvaluator',
   method: 'DELETE',
@@ -202,7 +202,7 @@ export const deleteEvaluator = defineOperation({
   },
 });
 
-export const deleteEvaluators = defineOperation({
+const deleteEvaluators = defineOperation({
   ...shared,
   operationId: 'deleteEvaluators',
   method: 'DELETE',
@@ -225,3 +225,12 @@ export const deleteEvaluators = defineOperation({
     return { succeeded, failed: failed.map((id) => ({ id, error: 'Evaluator not found.' })) };
   },
 });
+
+export const evaluatorOperations = [
+  listEvaluators,
+  createEvaluator,
+  getEvaluator,
+  updateEvaluator,
+  deleteEvaluator,
+  deleteEvaluators,
+];

@@ -61,7 +61,7 @@ const partErrors = [
   'OVERLOADED',
 ] as const;
 
-export const createExampleParts = defineOperation({
+const createExampleParts = defineOperation({
   operationId: 'createExampleParts',
   method: 'POST',
   path: '/v1/platform/datasets/:dataset_id/examples',
@@ -81,7 +81,7 @@ export const createExampleParts = defineOperation({
     ),
 });
 
-export const updateExampleParts = defineOperation({
+const updateExampleParts = defineOperation({
   operationId: 'updateExampleParts',
   method: 'PATCH',
   path: '/v1/platform/datasets/:dataset_id/examples',
@@ -101,7 +101,7 @@ export const updateExampleParts = defineOperation({
     ),
 });
 
-export const upsertExampleParts = defineOperation({
+const upsertExampleParts = defineOperation({
   operationId: 'upsertExampleParts',
   method: 'POST',
   path: '/v1/platform/examples/multipart',
@@ -121,7 +121,7 @@ export const upsertExampleParts = defineOperation({
     ),
 });
 
-export const deleteExampleList = defineOperation({
+const deleteExampleList = defineOperation({
   operationId: 'deleteExampleList',
   method: 'POST',
   path: '/v1/platform/datasets/examples/delete',
@@ -146,7 +146,7 @@ export const deleteExampleList = defineOperation({
   },
 });
 
-export const deleteDatasetExample = defineOperation({
+const deleteDatasetExample = defineOperation({
   operationId: 'deleteDatasetExample',
   method: 'DELETE',
   path: '/v1/platform/datasets/:dataset_id/examples/:example_id',
@@ -184,7 +184,7 @@ const MetadataOperations = Type.Array(
   { minItems: 1, maxItems: 50 },
 );
 
-export const updateExampleMetadata = defineOperation({
+const updateExampleMetadata = defineOperation({
   operationId: 'updateExampleMetadata',
   method: 'PATCH',
   path: '/v1/platform/datasets/:dataset_id/examples/metadata',
@@ -236,3 +236,12 @@ export const updateExampleMetadata = defineOperation({
     return new RawResponse({ status: 207, body: { statuses } });
   },
 });
+
+export const examplePartOperations = [
+  createExampleParts,
+  updateExampleParts,
+  upsertExampleParts,
+  updateExampleMetadata,
+  deleteExampleList,
+  deleteDatasetExample,
+];

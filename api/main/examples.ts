@@ -69,7 +69,7 @@ const Split = () =>
     ),
   );
 
-export const listExamples = defineOperation({
+const listExamples = defineOperation({
   operationId: 'listExamples',
   method: 'GET',
   path: '/examples',
@@ -111,7 +111,7 @@ export const listExamples = defineOperation({
   },
 });
 
-export const countExamples = defineOperation({
+const countExamples = defineOperation({
   operationId: 'countExamples',
   method: 'GET',
   path: '/examples/count',
@@ -123,7 +123,7 @@ export const countExamples = defineOperation({
   handler: async ({ caller, query, services }) => countMatching(services.database, caller.workspaceId, toFilter(query)),
 });
 
-export const getExample = defineOperation({
+const getExample = defineOperation({
   operationId: 'getExample',
   method: 'GET',
   path: '/examples/:example_id',
@@ -203,7 +203,7 @@ function findDataset(items: readonly { readonly dataset_id?: string | null | und
  */
 const readWritten = <Result>(read: () => Promise<Result>): Promise<Result> => runWithMemory(() => undefined, read);
 
-export const createExample = defineOperation({
+const createExample = defineOperation({
   operationId: 'createExample',
   method: 'POST',
   path: '/examples',
@@ -227,7 +227,7 @@ export const createExample = defineOperation({
   },
 });
 
-export const createExamples = defineOperation({
+const createExamples = defineOperation({
   operationId: 'createExamples',
   method: 'POST',
   path: '/examples/bulk',
@@ -294,7 +294,7 @@ async function findExampleDataset(services: Services, workspaceId: string, examp
   return (JSON.parse(example.toString()) as { dataset_id: string }).dataset_id;
 }
 
-export const updateExample = defineOperation({
+const updateExample = defineOperation({
   operationId: 'updateExample',
   method: 'PATCH',
   path: '/examples/:example_id',
@@ -322,7 +322,7 @@ export const updateExample = defineOperation({
   },
 });
 
-export const updateExamples = defineOperation({
+const updateExamples = defineOperation({
   operationId: 'updateExamples',
   method: 'PATCH',
   path: '/examples/bulk',
@@ -348,7 +348,7 @@ export const updateExamples = defineOperation({
 
 const DeletedResponse = Type.Object({ message: Type.String() });
 
-export const deleteExample = defineOperation({
+const deleteExample = defineOperation({
   operationId: 'deleteExample',
   method: 'DELETE',
   path: '/examples/:example_id',
@@ -364,7 +364,7 @@ export const deleteExample = defineOperation({
   },
 });
 
-export const deleteExamples = defineOperation({
+const deleteExamples = defineOperation({
   operationId: 'deleteExamples',
   method: 'DELETE',
   path: '/examples',
@@ -382,3 +382,15 @@ export const deleteExamples = defineOperation({
     return { message: 'Examples deleted' };
   },
 });
+
+export const exampleOperations = [
+  listExamples,
+  countExamples,
+  createExamples,
+  updateExamples,
+  createExample,
+  deleteExamples,
+  getExample,
+  updateExample,
+  deleteExample,
+];

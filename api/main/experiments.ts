@@ -69,7 +69,7 @@ const SortOrder = () => optional(Type.Union([Type.Literal('ASC'), Type.Literal('
 const sortDescription =
   'Orders the examples by the average score of their runs in the only experiment of the request. Examples without a score are last.';
 
-export const listExperimentRuns = defineOperation({
+const listExperimentRuns = defineOperation({
   operationId: 'listExperimentRuns',
   method: 'POST',
   path: '/datasets/:dataset_id/runs',
@@ -152,7 +152,7 @@ async function createReadDeps(
   };
 }
 
-export const queryExperimentRuns = defineOperation({
+const queryExperimentRuns = defineOperation({
   operationId: 'queryExperimentRuns',
   method: 'POST',
   path: '/v2/datasets/:dataset_id/experiment-runs',
@@ -195,3 +195,5 @@ export const queryExperimentRuns = defineOperation({
     return new RawResponse({ body: await readV2ExamplesWithRuns(deps, caller.workspaceId, query, links) });
   },
 });
+
+export const experimentOperations = [listExperimentRuns, queryExperimentRuns];

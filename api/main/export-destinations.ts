@@ -120,7 +120,7 @@ const checkErrors = [
   'OVERLOADED',
 ] as const;
 
-export const createDestination = defineOperation({
+const createDestination = defineOperation({
   operationId: 'createBulkExportDestination',
   method: 'POST',
   path: '/bulk-exports/destinations',
@@ -142,7 +142,7 @@ export const createDestination = defineOperation({
   },
 });
 
-export const deleteDestination = defineOperation({
+const deleteDestination = defineOperation({
   operationId: 'deleteBulkExportDestination',
   method: 'DELETE',
   path: '/bulk-exports/destinations/:destination_id',
@@ -158,7 +158,7 @@ export const deleteDestination = defineOperation({
   },
 });
 
-export const getDestination = defineOperation({
+const getDestination = defineOperation({
   operationId: 'getBulkExportDestination',
   method: 'GET',
   path: '/bulk-exports/destinations/:destination_id',
@@ -171,7 +171,7 @@ export const getDestination = defineOperation({
     formatDestination(await readDestination(services.database, caller.workspaceId, params.destination_id)),
 });
 
-export const listDestinations = defineOperation({
+const listDestinations = defineOperation({
   operationId: 'listBulkExportDestinations',
   method: 'GET',
   path: '/bulk-exports/destinations',
@@ -189,7 +189,7 @@ export const listDestinations = defineOperation({
     (await list(services.database, caller.workspaceId, query)).map(formatDestination),
 });
 
-export const updateDestination = defineOperation({
+const updateDestination = defineOperation({
   operationId: 'updateBulkExportDestination',
   method: 'PATCH',
   path: '/bulk-exports/destinations/:destination_id',
@@ -218,7 +218,7 @@ const Check = Type.Object({
   remedy: nullable(Type.String()),
 });
 
-export const checkDestination = defineOperation({
+const checkDestination = defineOperation({
   operationId: 'checkBulkExportDestination',
   method: 'POST',
   path: '/bulk-exports/destinations/:destination_id/check',
@@ -240,3 +240,12 @@ export const checkDestination = defineOperation({
     };
   },
 });
+
+export const exportDestinationOperations = [
+  createDestination,
+  listDestinations,
+  getDestination,
+  updateDestination,
+  checkDestination,
+  deleteDestination,
+];

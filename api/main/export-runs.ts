@@ -119,7 +119,7 @@ function formatCursor(cursor: ExportCursor | null): string | null {
   return cursor && [formatTimeWithZone(cursor.startTimeMicros), cursor.traceId, cursor.runId].join(' ');
 }
 
-export const getBulkExportRun = defineOperation({
+const getBulkExportRun = defineOperation({
   operationId: 'getBulkExportRun',
   method: 'GET',
   path: '/bulk-exports/:bulk_export_id/runs/:run_id',
@@ -132,7 +132,7 @@ export const getBulkExportRun = defineOperation({
     formatRun(await readExportRun(services.database, caller.workspaceId, params.bulk_export_id, params.run_id)),
 });
 
-export const listBulkExportRuns = defineOperation({
+const listBulkExportRuns = defineOperation({
   operationId: 'listBulkExportRuns',
   method: 'GET',
   path: '/bulk-exports/:bulk_export_id/runs',
@@ -156,7 +156,7 @@ const ExportFile = Type.Object({
   created_at: Timestamp(),
 });
 
-export const listBulkExportRunFiles = defineOperation({
+const listBulkExportRunFiles = defineOperation({
   operationId: 'listBulkExportRunFiles',
   method: 'GET',
   path: '/bulk-exports/:bulk_export_id/runs/:run_id/files',
@@ -172,7 +172,7 @@ export const listBulkExportRunFiles = defineOperation({
   },
 });
 
-export const listScheduledExportRuns = defineOperation({
+const listScheduledExportRuns = defineOperation({
   operationId: 'listScheduledExportRuns',
   method: 'GET',
   path: '/bulk-exports/runs',
@@ -189,3 +189,10 @@ export const listScheduledExportRuns = defineOperation({
     return (await listExportRuns(services.database, caller.workspaceId, { sourceExportId }, query)).map(formatRun);
   },
 });
+
+export const exportRunOperations = [
+  listScheduledExportRuns,
+  listBulkExportRuns,
+  getBulkExportRun,
+  listBulkExportRunFiles,
+];

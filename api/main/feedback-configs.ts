@@ -75,7 +75,7 @@ export const formatFeedbackConfig = ({
   feedback_config: { ...config, categories: categories && [...categories] },
 });
 
-export const createConfig = defineOperation({
+const createConfig = defineOperation({
   operationId: 'createFeedbackConfig',
   method: 'POST',
   path: '/feedback-configs',
@@ -105,7 +105,7 @@ export const createConfig = defineOperation({
   },
 });
 
-export const listConfigs = defineOperation({
+const listConfigs = defineOperation({
   operationId: 'listFeedbackConfigs',
   method: 'GET',
   path: '/feedback-configs',
@@ -140,7 +140,7 @@ export const listConfigs = defineOperation({
   },
 });
 
-export const updateConfig = defineOperation({
+const updateConfig = defineOperation({
   operationId: 'updateFeedbackConfig',
   method: 'PATCH',
   path: '/feedback-configs',
@@ -182,7 +182,7 @@ export const updateConfig = defineOperation({
   },
 });
 
-export const deleteConfig = defineOperation({
+const deleteConfig = defineOperation({
   operationId: 'deleteFeedbackConfig',
   method: 'DELETE',
   path: '/feedback-configs',
@@ -204,3 +204,5 @@ export const deleteConfig = defineOperation({
     return new RawResponse({ status: 204 });
   },
 });
+
+export const feedbackConfigOperations = [listConfigs, createConfig, updateConfig, deleteConfig];

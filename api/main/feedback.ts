@@ -81,7 +81,7 @@ export const Feedback = Type.Object({
   modified_at: Timestamp(),
 });
 
-export const createFeedback = defineOperation({
+const createFeedback = defineOperation({
   operationId: 'createFeedback',
   method: 'POST',
   path: '/feedback',
@@ -108,7 +108,7 @@ export const createFeedback = defineOperation({
   },
 });
 
-export const deleteFeedback = defineOperation({
+const deleteFeedback = defineOperation({
   operationId: 'deleteFeedback',
   method: 'DELETE',
   path: '/feedback/:feedback_id',
@@ -123,7 +123,7 @@ export const deleteFeedback = defineOperation({
   },
 });
 
-export const getFeedback = defineOperation({
+const getFeedback = defineOperation({
   operationId: 'getFeedback',
   method: 'GET',
   path: '/feedback/:feedback_id',
@@ -170,7 +170,7 @@ const FeedbackBody = Type.Object({
 });
 
 /** `POST /feedback/tokens/{token}` */
-export const leaveFeedback = defineOperation({
+const leaveFeedback = defineOperation({
   ...shared,
   operationId: 'leaveFeedback',
   method: 'POST',
@@ -180,7 +180,7 @@ export const leaveFeedback = defineOperation({
 });
 
 /** Like {@link leaveFeedback}, but for a link that a user opens. The feedback is in the query. */
-export const leaveFeedbackByLink = defineOperation({
+const leaveFeedbackByLink = defineOperation({
   ...shared,
   operationId: 'leaveFeedbackByLink',
   method: 'GET',
@@ -250,7 +250,7 @@ const Query = Type.Object({
   ...pageParameters,
 });
 
-export const listFeedback = defineOperation({
+const listFeedback = defineOperation({
   operationId: 'listFeedback',
   method: 'GET',
   path: '/feedback',
@@ -295,7 +295,7 @@ function parseTimeParameter(
   throw runlakeError('INVALID_REQUEST', {}, { fields: [field] });
 }
 
-export const updateFeedback = defineOperation({
+const updateFeedback = defineOperation({
   operationId: 'updateFeedback',
   method: 'PATCH',
   path: '/feedback/:feedback_id',
@@ -317,3 +317,13 @@ export const updateFeedback = defineOperation({
     return new RawResponse({ body: await withBody({ request, caller }, services.config, change) });
   },
 });
+
+export const feedbackOperations = [
+  createFeedback,
+  listFeedback,
+  getFeedback,
+  updateFeedback,
+  deleteFeedback,
+  leaveFeedback,
+  leaveFeedbackByLink,
+];

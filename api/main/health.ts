@@ -23,7 +23,7 @@ export const getMetrics = defineOperation({
   },
 });
 
-export const getOk = defineOperation({
+const getOk = defineOperation({
   operationId: 'getOk',
   method: 'GET',
   path: '/ok',
@@ -66,3 +66,5 @@ export const getReady = defineOperation({
     return new RawResponse({ status: status === 'ready' ? 200 : 503, body: { status, parts } });
   },
 });
+
+export const healthOperations = [getOk, getReady, getMetrics];

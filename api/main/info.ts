@@ -6,7 +6,7 @@ import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { Handle } from './workspaces.ts';
 
-export const getInfoHealth = defineOperation({
+const getInfoHealth = defineOperation({
   operationId: 'getInfoHealth',
   method: 'GET',
   path: '/info/health',
@@ -51,7 +51,7 @@ const flags = {
   sdb_query_enabled: true,
 };
 
-export const getInfo = defineOperation({
+const getInfo = defineOperation({
   operationId: 'getInfo',
   method: 'GET',
   path: '/info',
@@ -85,7 +85,7 @@ const Settings = Type.Object({
   tenant_handle: nullable(Type.String()),
 });
 
-export const getSettings = defineOperation({
+const getSettings = defineOperation({
   operationId: 'getSettings',
   method: 'GET',
   path: '/settings',
@@ -96,7 +96,7 @@ export const getSettings = defineOperation({
   handler: async ({ caller, services }) => readWorkspace(services.database, caller, caller.workspaceId),
 });
 
-export const setHandle = defineOperation({
+const setHandle = defineOperation({
   operationId: 'setHandle',
   method: 'POST',
   path: '/settings/handle',
@@ -109,3 +109,5 @@ export const setHandle = defineOperation({
   handler: async ({ caller, body, services }) =>
     updateWorkspace(services.database, caller, caller.workspaceId, { handle: body.tenant_handle }),
 });
+
+export const infoOperations = [getInfo, getInfoHealth, getSettings, setHandle];

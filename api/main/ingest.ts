@@ -135,7 +135,7 @@ const batchErrors = [...runErrors, 'ALL_RUNS_INVALID', 'TOO_MANY_PARTS'] as cons
 const patchErrors = [...runErrors, ...clickhouseErrors, 'RUN_UNKNOWN', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE'] as const;
 
 /** `POST /runs/batch`: posts and patches as JSON. */
-export const createBatch = defineOperation({
+const createBatch = defineOperation({
   operationId: 'createRunBatch',
   method: 'POST',
   path: '/runs/batch',
@@ -157,7 +157,7 @@ export const createBatch = defineOperation({
 });
 
 /** `POST /runs/multipart`: the route that the official SDKs use. */
-export const createMultipart = defineOperation({
+const createMultipart = defineOperation({
   operationId: 'createRunMultipart',
   method: 'POST',
   path: '/runs/multipart',
@@ -188,7 +188,7 @@ export const createMultipart = defineOperation({
  * `POST /otel/v1/traces`: the route that OTLP exporters use. Responses and errors have the same encoding as the
  * request.
  */
-export const createOtlp = defineOperation({
+const createOtlp = defineOperation({
   operationId: 'createOtlpTraces',
   method: 'POST',
   path: '/otel/v1/traces',
@@ -252,7 +252,7 @@ function readHeaderProject({ headers }: FastifyRequest): Pick<RunDraft, 'project
  * `POST /runs`: accepts one run. The run need not have a dotted_order: a root run starts a trace, and a child run
  * belongs to the trace of its parent, for which the operation waits briefly.
  */
-export const createRun = defineOperation({
+const createRun = defineOperation({
   operationId: 'createRun',
   method: 'POST',
   path: '/runs',
@@ -277,7 +277,7 @@ export const createRun = defineOperation({
  * `PATCH /runs/{run_id}`: updates a run. If the patch has no trace_id and dotted_order, the operation waits briefly
  * until the run exists.
  */
-export const updateRun = defineOperation({
+const updateRun = defineOperation({
   operationId: 'updateRun',
   method: 'PATCH',
   path: '/runs/:run_id',
@@ -298,3 +298,5 @@ export const updateRun = defineOperation({
     return buildAcceptedResponse(await acceptWithinLimits({ caller, request, services }, accept));
   },
 });
+
+export const ingestOperations = [createRun, updateRun, createBatch, createMultipart, createOtlp];

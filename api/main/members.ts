@@ -36,7 +36,7 @@ function formatMember(member: MemberRecord) {
   };
 }
 
-export const createMember = defineOperation({
+const createMember = defineOperation({
   operationId: 'createMember',
   method: 'POST',
   path: '/orgs/current/members',
@@ -62,7 +62,7 @@ export const createMember = defineOperation({
     ),
 });
 
-export const deleteMember = defineOperation({
+const deleteMember = defineOperation({
   operationId: 'deleteMember',
   method: 'DELETE',
   path: '/orgs/current/members/:user_id',
@@ -83,7 +83,7 @@ export const deleteMember = defineOperation({
   },
 });
 
-export const listMembers = defineOperation({
+const listMembers = defineOperation({
   operationId: 'listMembers',
   method: 'GET',
   path: '/orgs/current/members',
@@ -106,3 +106,5 @@ export const listMembers = defineOperation({
     pending: [],
   }),
 });
+
+export const memberOperations = [listMembers, deleteMember, createMember];

@@ -67,7 +67,7 @@ const toSentPrice = (body: Static<typeof SentPriceBody>): SentPrice => ({
 
 const toResponse = ({ match_path, ...price }: ModelPrice) => ({ ...price, match_path: [...match_path] });
 
-export const listModelPrices = defineOperation({
+const listModelPrices = defineOperation({
   operationId: 'listModelPrices',
   method: 'GET',
   path: '/model-price-map',
@@ -82,7 +82,7 @@ export const listModelPrices = defineOperation({
 
 const effectDescription = 'Applies to runs that are accepted from then on; within 5 seconds in other processes.';
 
-export const createModelPrice = defineOperation({
+const createModelPrice = defineOperation({
   operationId: 'createModelPrice',
   method: 'POST',
   path: '/model-price-map',
@@ -99,7 +99,7 @@ export const createModelPrice = defineOperation({
   },
 });
 
-export const updateModelPrice = defineOperation({
+const updateModelPrice = defineOperation({
   operationId: 'updateModelPrice',
   method: 'PUT',
   path: '/model-price-map/:id',
@@ -116,7 +116,7 @@ export const updateModelPrice = defineOperation({
   },
 });
 
-export const deleteModelPrice = defineOperation({
+const deleteModelPrice = defineOperation({
   operationId: 'deleteModelPrice',
   method: 'DELETE',
   path: '/model-price-map/:id',
@@ -132,3 +132,5 @@ export const deleteModelPrice = defineOperation({
     return { message: 'Model price deleted.' };
   },
 });
+
+export const modelPriceOperations = [listModelPrices, createModelPrice, updateModelPrice, deleteModelPrice];

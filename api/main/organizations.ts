@@ -108,7 +108,7 @@ const CreatedOrganization = Type.Object({
   }),
 });
 
-export const createOrganization = defineOperation({
+const createOrganization = defineOperation({
   operationId: 'createOrganization',
   method: 'POST',
   path: '/orgs',
@@ -152,7 +152,7 @@ export const createOrganization = defineOperation({
   },
 });
 
-export const deleteOrganization = defineOperation({
+const deleteOrganization = defineOperation({
   operationId: 'deleteOrganization',
   method: 'DELETE',
   path: '/orgs/:organization_id',
@@ -168,7 +168,7 @@ export const deleteOrganization = defineOperation({
   handler: async ({ caller, params, services }) => formatItem(await remove(services, caller, params.organization_id)),
 });
 
-export const getCurrentOrganization = defineOperation({
+const getCurrentOrganization = defineOperation({
   operationId: 'getCurrentOrganization',
   method: 'GET',
   path: '/orgs/current',
@@ -188,7 +188,7 @@ export const getCurrentOrganization = defineOperation({
   }),
 });
 
-export const getOrganizationInfo = defineOperation({
+const getOrganizationInfo = defineOperation({
   operationId: 'getOrganizationInfo',
   method: 'GET',
   path: '/orgs/current/info',
@@ -202,7 +202,7 @@ export const getOrganizationInfo = defineOperation({
   }),
 });
 
-export const listOrganizations = defineOperation({
+const listOrganizations = defineOperation({
   operationId: 'listOrganizations',
   method: 'GET',
   path: '/orgs',
@@ -225,7 +225,7 @@ const PermissionItem = Type.Object({
   access_scope: Type.Union([Type.Literal('organization'), Type.Literal('workspace')]),
 });
 
-export const listPermissions = defineOperation({
+const listPermissions = defineOperation({
   operationId: 'listPermissions',
   method: 'GET',
   path: '/orgs/permissions',
@@ -235,3 +235,12 @@ export const listPermissions = defineOperation({
   schema: { response: { 200: Type.Array(PermissionItem) } },
   handler: async () => permissions.map(({ name, about, scope }) => ({ name, description: about, access_scope: scope })),
 });
+
+export const organizationOperations = [
+  listOrganizations,
+  createOrganization,
+  deleteOrganization,
+  getCurrentOrganization,
+  getOrganizationInfo,
+  listPermissions,
+];

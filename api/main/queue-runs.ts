@@ -129,7 +129,7 @@ const addOperation = {
   errors: ['NOT_FOUND', 'QUEUE_FULL', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE', ...clickhouseErrors],
 } as const;
 
-export const addQueueRuns = defineOperation({
+const addQueueRuns = defineOperation({
   ...addOperation,
   operationId: 'addAnnotationQueueRuns',
   path: '/annotation-queues/:queue_id/runs',
@@ -149,7 +149,7 @@ export const addQueueRuns = defineOperation({
     }),
 });
 
-export const addQueueRunsByKey = defineOperation({
+const addQueueRunsByKey = defineOperation({
   ...addOperation,
   operationId: 'addAnnotationQueueRunsByKey',
   path: '/annotation-queues/:queue_id/runs/by-key',
@@ -179,7 +179,7 @@ const reading = {
   errors: ['NOT_FOUND', ...clickhouseErrors],
 } as const;
 
-export const listQueueRuns = defineOperation({
+const listQueueRuns = defineOperation({
   ...reading,
   operationId: 'listAnnotationQueueRuns',
   path: '/annotation-queues/:queue_id/runs',
@@ -210,7 +210,7 @@ export const listQueueRuns = defineOperation({
   },
 });
 
-export const getQueueRun = defineOperation({
+const getQueueRun = defineOperation({
   ...reading,
   operationId: 'getAnnotationQueueRun',
   path: '/annotation-queues/:queue_id/run/:index',
@@ -234,7 +234,7 @@ export const getQueueRun = defineOperation({
   },
 });
 
-export const getQueueSize = defineOperation({
+const getQueueSize = defineOperation({
   ...reading,
   operationId: 'getAnnotationQueueSize',
   path: '/annotation-queues/:queue_id/size',
@@ -244,7 +244,7 @@ export const getQueueSize = defineOperation({
     countRuns(services, caller, params.queue_id, query.status ? [query.status] : incompleteSections),
 });
 
-export const getQueueTotalSize = defineOperation({
+const getQueueTotalSize = defineOperation({
   ...reading,
   operationId: 'getAnnotationQueueTotalSize',
   path: '/annotation-queues/:queue_id/total_size',
@@ -253,7 +253,7 @@ export const getQueueTotalSize = defineOperation({
   handler: async ({ caller, params, services }) => countRuns(services, caller, params.queue_id, sections),
 });
 
-export const getQueueTotalArchived = defineOperation({
+const getQueueTotalArchived = defineOperation({
   ...reading,
   operationId: 'getAnnotationQueueTotalArchived',
   path: '/annotation-queues/:queue_id/total_archived',
@@ -282,7 +282,7 @@ const changing = {
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
 } as const;
 
-export const updateQueueRun = defineOperation({
+const updateQueueRun = defineOperation({
   ...changing,
   operationId: 'updateAnnotationQueueRun',
   method: 'PATCH',
@@ -303,7 +303,7 @@ export const updateQueueRun = defineOperation({
   },
 });
 
-export const deleteQueueRun = defineOperation({
+const deleteQueueRun = defineOperation({
   ...changing,
   operationId: 'deleteAnnotationQueueRun',
   method: 'DELETE',
@@ -321,7 +321,7 @@ export const deleteQueueRun = defineOperation({
 
 const QueueRunIds = optional(Type.Array(Uuid(), { maxItems: 10_000, description: 'Ids of runs in the queue.' }));
 
-export const deleteQueueRuns = defineOperation({
+const deleteQueueRuns = defineOperation({
   ...changing,
   operationId: 'deleteAnnotationQueueRuns',
   method: 'POST',
@@ -356,7 +356,7 @@ export const toReview = ({ status, override_added_at }: Static<typeof ReviewBody
   overrideAddedAt: override_added_at,
 });
 
-export const setReviewStatus = defineOperation({
+const setReviewStatus = defineOperation({
   ...changing,
   operationId: 'setAnnotationQueueRunStatus',
   method: 'POST',
@@ -377,3 +377,17 @@ export const setReviewStatus = defineOperation({
     return { message: 'Status set' };
   },
 });
+
+export const queueRunOperations = [
+  listQueueRuns,
+  addQueueRuns,
+  addQueueRunsByKey,
+  getQueueRun,
+  getQueueSize,
+  getQueueTotalSize,
+  getQueueTotalArchived,
+  updateQueueRun,
+  deleteQueueRun,
+  deleteQueueRuns,
+  setReviewStatus,
+];

@@ -73,7 +73,7 @@ function formatRepo({ last_commit_id: _, ...repo }: RepoRecord) {
   return { ...repo, original_repo_id: null, upstream_repo_id: null };
 }
 
-export const createRepo = defineOperation({
+const createRepo = defineOperation({
   operationId: 'createRepo',
   method: 'POST',
   path: '/repos',
@@ -136,7 +136,7 @@ const Query = Type.Object({
   offset: pageParameters.offset,
 });
 
-export const listRepos = defineOperation({
+const listRepos = defineOperation({
   operationId: 'listRepos',
   method: 'GET',
   path: '/repos',
@@ -185,7 +185,7 @@ function formatManifest({ last_commit_hash: hash }: RepoRecord, manifest: string
   return `{"commit_hash":"${hash}","manifest":${manifest},"examples":null}`;
 }
 
-export const getRepo = defineOperation({
+const getRepo = defineOperation({
   operationId: 'getRepo',
   method: 'GET',
   path: '/repos/:owner/:repo',
@@ -200,7 +200,7 @@ export const getRepo = defineOperation({
   },
 });
 
-export const updateRepo = defineOperation({
+const updateRepo = defineOperation({
   operationId: 'updateRepo',
   method: 'PATCH',
   path: '/repos/:owner/:repo',
@@ -235,7 +235,7 @@ export const updateRepo = defineOperation({
   },
 });
 
-export const deleteRepo = defineOperation({
+const deleteRepo = defineOperation({
   operationId: 'deleteRepo',
   method: 'DELETE',
   path: '/repos/:owner/:repo',
@@ -250,7 +250,7 @@ export const deleteRepo = defineOperation({
   },
 });
 
-export const likeRepo = defineOperation({
+const likeRepo = defineOperation({
   operationId: 'likeRepo',
   method: 'POST',
   path: '/likes/:owner/:repo',
@@ -268,3 +268,5 @@ export const likeRepo = defineOperation({
     likes: await changeLike(services, caller, toRepoName(params), body.like),
   }),
 });
+
+export const repoOperations = [listRepos, createRepo, getRepo, updateRepo, deleteRepo, likeRepo];

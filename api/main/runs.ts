@@ -97,7 +97,7 @@ export const Run = Type.Object({
 /** A run of a shared trace. */
 export const PublicRun: TObject = Type.Pick(Run as TObject, [...publicFields]);
 
-export const getRun = defineOperation({
+const getRun = defineOperation({
   operationId: 'getRun',
   method: 'GET',
   path: '/runs/:run_id',
@@ -236,7 +236,7 @@ const QueryToValidate = Type.Object(
   Object.fromEntries(Object.keys(Query.properties).map((name) => [name, Type.Optional(Type.Unknown())])),
 );
 
-export const validateRunsQuery = defineOperation({
+const validateRunsQuery = defineOperation({
   operationId: 'validateRunsQuery',
   method: 'POST',
   path: '/runs/query/validate',
@@ -305,3 +305,5 @@ function readIsRoot({ execution_order, is_root }: Static<typeof RunSet>): boolea
     throw runlakeError('BAD_REQUEST', { reason: 'execution_order 1 contradicts is_root false.' });
   return true;
 }
+
+export const runOperations = [getRun, queryRuns, validateRunsQuery];

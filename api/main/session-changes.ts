@@ -102,7 +102,7 @@ const creation = {
 } as const;
 const CreationQuery = Type.Object({ upsert: Type.Boolean({ default: false }) });
 
-export const createSession = defineOperation({
+const createSession = defineOperation({
   ...creation,
   operationId: 'createSession',
   path: '/sessions',
@@ -119,7 +119,7 @@ const typeReasons = {
   AGENT: 'Agents are not built: use the type `PROJECT`.',
 };
 
-export const createV2Session = defineOperation({
+const createV2Session = defineOperation({
   ...creation,
   operationId: 'createV2Session',
   path: '/v2/sessions',
@@ -153,7 +153,7 @@ const update = {
 } as const;
 const afterRename = 'After a rename, patches of runs with the old name are still stored in the project.';
 
-export const updateSession = defineOperation({
+const updateSession = defineOperation({
   ...update,
   operationId: 'updateSession',
   path: '/sessions/:session_id',
@@ -174,7 +174,7 @@ export const updateSession = defineOperation({
   },
 });
 
-export const updateV2Session = defineOperation({
+const updateV2Session = defineOperation({
   ...update,
   operationId: 'updateV2Session',
   path: '/v2/sessions/:session_id',
@@ -196,3 +196,5 @@ export const updateV2Session = defineOperation({
     return formatV2Session({ project: await changeSession(services, caller, params.session_id, change) });
   },
 });
+
+export const sessionChangeOperations = [createSession, createV2Session, updateSession, updateV2Session];

@@ -48,7 +48,7 @@ function formatSession({ project, ...read }: ProjectWithStats): Static<typeof Se
   return { ...emptySession, ...project, ...formatSessionStats(read) } as unknown as Static<typeof SessionWithStats>;
 }
 
-export const deleteSession = defineOperation({
+const deleteSession = defineOperation({
   operationId: 'deleteSession',
   method: 'DELETE',
   path: '/sessions/:session_id',
@@ -64,7 +64,7 @@ export const deleteSession = defineOperation({
   },
 });
 
-export const deleteSessions = defineOperation({
+const deleteSessions = defineOperation({
   operationId: 'deleteSessions',
   method: 'DELETE',
   path: '/sessions',
@@ -83,7 +83,7 @@ export const deleteSessions = defineOperation({
   },
 });
 
-export const getSession = defineOperation({
+const getSession = defineOperation({
   operationId: 'getSession',
   method: 'GET',
   path: '/sessions/:session_id',
@@ -246,7 +246,7 @@ export async function readSessions(
   return readProjectsWithStats(services, caller.workspaceId, list, selected);
 }
 
-export const listSessions = defineOperation({
+const listSessions = defineOperation({
   operationId: 'listSessions',
   method: 'GET',
   path: '/sessions',
@@ -271,7 +271,7 @@ export const listSessions = defineOperation({
   },
 });
 
-export const getSessionMetadata = defineOperation({
+const getSessionMetadata = defineOperation({
   operationId: 'getSessionMetadata',
   method: 'GET',
   path: '/sessions/:session_id/metadata',
@@ -319,7 +319,7 @@ const AddressQuery = Type.Object({
 });
 
 /** `GET /sessions/resolutions`: newer SDKs call it for the URL of a run that was sent with an address. */
-export const resolveSession = defineOperation({
+const resolveSession = defineOperation({
   operationId: 'resolveSession',
   method: 'GET',
   path: '/sessions/resolutions',
@@ -338,3 +338,12 @@ export const resolveSession = defineOperation({
     session_id: await resolveAddress(services.database, caller.workspaceId, query),
   }),
 });
+
+export const sessionOperations = [
+  listSessions,
+  deleteSessions,
+  resolveSession,
+  getSession,
+  getSessionMetadata,
+  deleteSession,
+];

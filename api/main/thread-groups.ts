@@ -46,7 +46,7 @@ async function readGroupScope({ database }: Services, tenantId: string, body: St
   return { tenantId, projectId, filter };
 }
 
-export const groupRuns = defineOperation({
+const groupRuns = defineOperation({
   operationId: 'groupRuns',
   method: 'POST',
   path: '/runs/group',
@@ -86,7 +86,7 @@ export const groupRuns = defineOperation({
   },
 });
 
-export const getRunGroupStats = defineOperation({
+const getRunGroupStats = defineOperation({
   operationId: 'getRunGroupStats',
   method: 'POST',
   path: '/runs/group/stats',
@@ -105,7 +105,7 @@ export const getRunGroupStats = defineOperation({
   },
 });
 
-export const getThreadPreview = defineOperation({
+const getThreadPreview = defineOperation({
   operationId: 'getThreadPreview',
   method: 'GET',
   path: '/runs/threads/:thread_id',
@@ -177,7 +177,7 @@ const statNamesBySelect: Readonly<Record<string, StatName>> = {
 const NullableNumber = () => nullable(Type.Number());
 const Count = () => nullable(Type.Integer());
 
-export const getThreadsStats = defineOperation({
+const getThreadsStats = defineOperation({
   operationId: 'getThreadsStats',
   method: 'POST',
   path: '/v2/threads/stats',
@@ -233,3 +233,5 @@ export const getThreadsStats = defineOperation({
     return select.includes('THREAD_COUNT') ? { ...read, thread_count: threads } : read;
   },
 });
+
+export const threadGroupOperations = [groupRuns, getRunGroupStats, getThreadsStats, getThreadPreview];

@@ -78,7 +78,7 @@ export const ThreadSummary = Type.Object({
   feedback_stats: FeedbackStats(),
 });
 
-export const queryThreads = defineOperation({
+const queryThreads = defineOperation({
   operationId: 'queryThreads',
   method: 'POST',
   path: '/v2/threads/query',
@@ -179,7 +179,7 @@ const ThreadTrace = Type.Partial(
   }),
 );
 
-export const listThreadTraces = defineOperation({
+const listThreadTraces = defineOperation({
   operationId: 'listThreadTraces',
   method: 'GET',
   path: '/v2/threads/:thread_id/traces',
@@ -270,7 +270,7 @@ function selectThreadStats(selects: readonly string[]): ReadonlySet<StatName> {
 const Time = () => nullable(Timestamp());
 const SumDetails = () => nullable(Type.Object({ raw: Sums() }));
 
-export const getThreadStats = defineOperation({
+const getThreadStats = defineOperation({
   operationId: 'getThreadStats',
   method: 'GET',
   path: '/v2/threads/:thread_id/stats',
@@ -327,3 +327,5 @@ export const getThreadStats = defineOperation({
     return Object.fromEntries(selected.map(([field, read]) => [field, read(stats, edges)]));
   },
 });
+
+export const threadOperations = [queryThreads, listThreadTraces, getThreadStats];

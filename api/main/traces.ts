@@ -13,7 +13,7 @@ const Message = Type.Object({ message: Type.String() });
 const deletion =
   'Reads leave the traces out within a few minutes. After two hours their runs, attachments, feedback and streamed ' +
   'events are deleted, and so is what arrives of them later. Usage stays. Ids of other projects are ignored.';
-export const deleteRuns = defineOperation({
+const deleteRuns = defineOperation({
   operationId: 'deleteRuns',
   method: 'POST',
   path: '/runs/delete',
@@ -51,7 +51,7 @@ const ProjectTraces = Type.Object({
   trace_ids: TraceIds,
 });
 
-export const deleteTraces = defineOperation({
+const deleteTraces = defineOperation({
   operationId: 'deleteTraces',
   method: 'POST',
   path: '/runs/delete/traces',
@@ -68,7 +68,7 @@ export const deleteTraces = defineOperation({
   },
 });
 
-export const keepTraces = defineOperation({
+const keepTraces = defineOperation({
   operationId: 'keepTraces',
   method: 'POST',
   path: '/runs/keep',
@@ -86,3 +86,5 @@ export const keepTraces = defineOperation({
     return { message: 'Traces will be kept' };
   },
 });
+
+export const traceOperations = [deleteRuns, deleteTraces, keepTraces];

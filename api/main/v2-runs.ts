@@ -99,7 +99,7 @@ export const V2Run = Type.Partial(
 
 export const v2Errors = ['NOT_FOUND', ...clickhouseErrors] as const;
 
-export const getV2Run = defineOperation({
+const getV2Run = defineOperation({
   operationId: 'getV2Run',
   method: 'GET',
   path: '/v2/runs/:run_id',
@@ -130,7 +130,7 @@ export const getV2Run = defineOperation({
   },
 });
 
-export const getV2RunUrl = defineOperation({
+const getV2RunUrl = defineOperation({
   operationId: 'getV2RunUrl',
   method: 'GET',
   path: '/v2/runs/:run_id/url',
@@ -210,7 +210,7 @@ const Query = Type.Object({
   ...buildPageFields(maxPageSize, defaultPageSize),
 });
 
-export const queryV2Runs = defineOperation({
+const queryV2Runs = defineOperation({
   operationId: 'queryV2Runs',
   method: 'POST',
   path: '/v2/runs/query',
@@ -270,3 +270,5 @@ function readMinStartTime({ min_start_time, reference_dataset_id }: Static<typeo
   if (requestedStart !== undefined || reference_dataset_id != null) return requestedStart;
   return Date.now() * 1_000 - dayMicros;
 }
+
+export const v2RunOperations = [queryV2Runs, getV2Run, getV2RunUrl];

@@ -63,7 +63,7 @@ export function formatV2Session({
   } as unknown as Static<typeof V2Session>;
 }
 
-export const getV2Session = defineOperation({
+const getV2Session = defineOperation({
   operationId: 'getV2Session',
   method: 'GET',
   path: '/v2/sessions/:session_id',
@@ -77,7 +77,7 @@ export const getV2Session = defineOperation({
     formatV2Session(await readSession(services, caller, params.session_id, query)),
 });
 
-export const listV2Sessions = defineOperation({
+const listV2Sessions = defineOperation({
   operationId: 'listV2Sessions',
   method: 'GET',
   path: '/v2/sessions',
@@ -139,3 +139,5 @@ export const listV2Sessions = defineOperation({
     return { items, next_cursor, has_more: hasMore };
   },
 });
+
+export const v2SessionOperations = [listV2Sessions, getV2Session];

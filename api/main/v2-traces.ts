@@ -27,7 +27,7 @@ const Trace = Type.Object({
   ),
 });
 
-export const queryTraces = defineOperation({
+const queryTraces = defineOperation({
   operationId: 'queryTraces',
   method: 'POST',
   path: '/v2/traces/query',
@@ -83,7 +83,7 @@ function applyToRoot(conditions: RunFilterConditions | undefined): RunFilterCond
   return conditions && { run: [...conditions.run, ...conditions.trace], trace: [], tree: conditions.tree };
 }
 
-export const listTraceRuns = defineOperation({
+const listTraceRuns = defineOperation({
   operationId: 'listTraceRuns',
   method: 'GET',
   path: '/v2/traces/:trace_id/runs',
@@ -124,3 +124,5 @@ export const listTraceRuns = defineOperation({
     return new RawResponse({ body: await listRuns(deps, runs, v2ListEnvelope) });
   },
 });
+
+export const v2TraceOperations = [queryTraces, listTraceRuns];

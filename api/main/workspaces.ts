@@ -48,7 +48,7 @@ function formatWorkspace(workspace: WorkspaceRecord, caller: Caller) {
   };
 }
 
-export const createWorkspace = defineOperation({
+const createWorkspace = defineOperation({
   operationId: 'createWorkspace',
   method: 'POST',
   path: '/workspaces',
@@ -70,7 +70,7 @@ export const createWorkspace = defineOperation({
   },
 });
 
-export const deleteWorkspace = defineOperation({
+const deleteWorkspace = defineOperation({
   operationId: 'deleteWorkspace',
   method: 'DELETE',
   path: '/workspaces/:workspace_id',
@@ -88,7 +88,7 @@ export const deleteWorkspace = defineOperation({
   },
 });
 
-export const getWorkspace = defineOperation({
+const getWorkspace = defineOperation({
   operationId: 'getWorkspace',
   method: 'GET',
   path: '/workspaces/:workspace_id',
@@ -101,7 +101,7 @@ export const getWorkspace = defineOperation({
     formatWorkspace(await readWorkspace(services.database, caller, params.workspace_id), caller),
 });
 
-export const listWorkspaces = defineOperation({
+const listWorkspaces = defineOperation({
   operationId: 'listWorkspaces',
   method: 'GET',
   path: '/workspaces',
@@ -119,7 +119,7 @@ export const listWorkspaces = defineOperation({
   },
 });
 
-export const getWorkspaceStats = defineOperation({
+const getWorkspaceStats = defineOperation({
   operationId: 'getWorkspaceStats',
   method: 'GET',
   path: '/workspaces/current/stats',
@@ -143,7 +143,7 @@ export const getWorkspaceStats = defineOperation({
   handler: async ({ caller, services }) => readWorkspaceStats(services.database, caller.workspaceId),
 });
 
-export const updateWorkspace = defineOperation({
+const updateWorkspace = defineOperation({
   operationId: 'updateWorkspace',
   method: 'PATCH',
   path: '/workspaces/:workspace_id',
@@ -165,3 +165,12 @@ export const updateWorkspace = defineOperation({
     return formatWorkspace(await update(services.database, caller, params.workspace_id, change), caller);
   },
 });
+
+export const workspaceOperations = [
+  listWorkspaces,
+  createWorkspace,
+  getWorkspace,
+  getWorkspaceStats,
+  updateWorkspace,
+  deleteWorkspace,
+];

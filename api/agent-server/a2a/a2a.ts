@@ -28,7 +28,7 @@ import {
 } from './a2a-params.ts';
 import { readRunTask, readTask, type StreamedResult, startTask, streamTask, type Task } from './a2a-task.ts';
 
-export const postA2a = defineAgentOperation({
+const postA2a = defineAgentOperation({
   operationId: 'postA2a',
   method: 'POST',
   path: '/a2a/:assistant_id',
@@ -191,7 +191,7 @@ const apiKeySecurity = {
 };
 const mediaTypes = ['application/json', 'text/plain'];
 
-export const getAgentCard = defineAgentOperation({
+const getAgentCard = defineAgentOperation({
   operationId: 'getAgentCard',
   method: 'GET',
   path: '/.well-known/agent-card.json',
@@ -238,3 +238,5 @@ export const getAgentCard = defineAgentOperation({
     return new RawResponse({ body: agentCard });
   },
 });
+
+export const a2aOperations = [postA2a, getAgentCard];

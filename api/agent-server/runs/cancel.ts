@@ -12,7 +12,7 @@ import { createRunRule, normaliseRunIds, ThreadRunParams } from './run-schema.ts
 
 const CancelAction = stringEnum(['interrupt', 'rollback']);
 
-export const cancelAgentRun = defineAgentOperation({
+const cancelAgentRun = defineAgentOperation({
   operationId: 'cancelAgentRun',
   method: 'POST',
   path: '/threads/:thread_id/runs/:run_id/cancel',
@@ -45,7 +45,7 @@ export const cancelAgentRun = defineAgentOperation({
   },
 });
 
-export const cancelAgentRuns = defineAgentOperation({
+const cancelAgentRuns = defineAgentOperation({
   operationId: 'cancelAgentRuns',
   method: 'POST',
   path: '/runs/cancel',
@@ -91,7 +91,7 @@ function createFormError() {
   return runlakeError('INVALID_REQUEST', {}, { fields: [{ loc: ['body'], msg, type: 'one_of' }] });
 }
 
-export const deleteAgentRun = defineAgentOperation({
+const deleteAgentRun = defineAgentOperation({
   operationId: 'deleteAgentRun',
   method: 'DELETE',
   path: '/threads/:thread_id/runs/:run_id',
@@ -107,3 +107,5 @@ export const deleteAgentRun = defineAgentOperation({
     return null;
   },
 });
+
+export const cancelRunOperations = [deleteAgentRun, cancelAgentRun, cancelAgentRuns];

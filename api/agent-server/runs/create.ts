@@ -47,7 +47,7 @@ interface RunInput extends AgentInput {
 
 type RunKind = 'thread' | 'stateless';
 
-export const createRun = defineAgentOperation({
+const createRun = defineAgentOperation({
   ...creationOperation,
   operationId: 'createRun',
   path: '/threads/:thread_id/runs',
@@ -57,7 +57,7 @@ export const createRun = defineAgentOperation({
   handler: (input) => create(input, 'thread'),
 });
 
-export const createStatelessRun = defineAgentOperation({
+const createStatelessRun = defineAgentOperation({
   ...creationOperation,
   operationId: 'createStatelessRun',
   path: '/runs',
@@ -83,7 +83,7 @@ const streamOperation = {
 } as const;
 const eventStreamSchema = { response: { 200: Type.String() }, produces: 'text/event-stream' } as const;
 
-export const streamRun = defineAgentOperation({
+const streamRun = defineAgentOperation({
   ...streamOperation,
   operationId: 'streamRun',
   path: '/threads/:thread_id/runs/stream',
@@ -93,7 +93,7 @@ export const streamRun = defineAgentOperation({
   handler: (input) => stream(input, 'thread'),
 });
 
-export const streamStatelessRun = defineAgentOperation({
+const streamStatelessRun = defineAgentOperation({
   ...streamOperation,
   operationId: 'streamStatelessRun',
   path: '/runs/stream',
@@ -193,7 +193,7 @@ function toCamelCase(name: string): string {
   return name.replace(/_(\w)/g, (_, character: string) => character.toUpperCase());
 }
 
-export const createRunBatch = defineAgentOperation({
+const createRunBatch = defineAgentOperation({
   ...creationOperation,
   operationId: 'createRunBatch',
   path: '/runs/batch',
@@ -217,3 +217,13 @@ export const createRunBatch = defineAgentOperation({
     return new RawResponse({ body: made });
   },
 });
+
+export const createRunOperations = [
+  createRun,
+  streamRun,
+  waitForRun,
+  createStatelessRun,
+  streamStatelessRun,
+  waitForStatelessRun,
+  createRunBatch,
+];

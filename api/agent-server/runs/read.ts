@@ -22,7 +22,7 @@ import {
   ThreadRunParams,
 } from './run-schema.ts';
 
-export const listRuns = defineAgentOperation({
+const listRuns = defineAgentOperation({
   operationId: 'listRuns',
   method: 'GET',
   path: '/threads/:thread_id/runs',
@@ -87,7 +87,7 @@ function requireCancelPermission(caller: Caller, cancelOnDisconnect: boolean): v
 
 const joinOperation = { method: 'GET', access: readAccess, rule: runJoinRule, errors: ['RUN_NOT_FOUND'] } as const;
 
-export const joinRun = defineAgentOperation({
+const joinRun = defineAgentOperation({
   ...joinOperation,
   operationId: 'joinRun',
   path: '/threads/:thread_id/runs/:run_id/join',
@@ -129,7 +129,7 @@ const eventStreamSchema = {
   produces: 'text/event-stream',
 } as const;
 
-export const joinRunStream = defineAgentOperation({
+const joinRunStream = defineAgentOperation({
   ...joinStreamOperation,
   operationId: 'joinRunStream',
   path: '/threads/:thread_id/runs/:run_id/stream',
@@ -139,7 +139,7 @@ export const joinRunStream = defineAgentOperation({
   handler: (input) => joinStream(input, normaliseRunIds(input.params), false),
 });
 
-export const joinStatelessRunStream = defineAgentOperation({
+const joinStatelessRunStream = defineAgentOperation({
   ...joinStreamOperation,
   operationId: 'joinStatelessRunStream',
   path: '/runs/:run_id/stream',
@@ -181,3 +181,5 @@ async function joinStream(
   const followedRun = { deploymentId: agents.deploymentId, ...ids, path, cancelOnDisconnect, reconnectTo };
   return streamRunEvents(input, followedRun, { reader, modes: query.stream_mode });
 }
+
+export const readRunOperations = [listRuns, getAgentRun, joinRun, joinRunStream, joinStatelessRunStream];
