@@ -19,7 +19,6 @@ import {
 } from '../../pipelines/agents/crons/write-crons.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
 import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { RawResponse } from '../server/operation.ts';
 import {
   createChangeRule,
   createSearchRule,
@@ -275,7 +274,7 @@ const deleteCron = defineAgentOperation({
   schema: { params: CronParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
     await remove(agents.database, agents.deploymentId, params.cron_id);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

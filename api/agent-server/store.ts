@@ -6,7 +6,6 @@ import { getItems, listNamespaces, searchItems } from '../../pipelines/agents/st
 import { checkNamespace } from '../../pipelines/agents/store/store-item.ts';
 import { deleteItems, putItems } from '../../pipelines/agents/store/write-items.ts';
 import { JsonObject, nullable, optional, Text, Timestamp } from '../server/formats.ts';
-import { RawResponse } from '../server/operation.ts';
 import type { Authorizer, Values } from './access/authorizer.ts';
 import { defineAgentOperation, readAccess, runAccess } from './agent-operation.ts';
 import { buildJsonResponse, ClosedObject, Limit, Offset, selectFields } from './agent-schema.ts';
@@ -105,7 +104,7 @@ const deleteStoreItem = defineAgentOperation({
   handler: async ({ body, services: { agents } }) => {
     const { namespace = [], key } = body;
     await deleteItems(agents.database, agents.deploymentId, [{ namespace, key }]);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 
@@ -241,7 +240,7 @@ const putStoreItem = defineAgentOperation({
       throw runlakeError('STORE_WITHOUT_INDEX', { field: 'index' });
     const put = { ...item, index: index ?? undefined, ttl: ttl ?? undefined };
     await putItems(agents.database, agents.deploymentId, config, [put]);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

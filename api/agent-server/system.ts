@@ -146,7 +146,7 @@ const truncate = defineAgentOperation({
       store: body.store ?? false,
       checkpointer: (body.checkpointer || body.checkpoint || body.checkpoints) ?? false,
     });
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

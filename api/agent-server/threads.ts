@@ -299,7 +299,7 @@ const patchThreadState = defineAgentOperation({
   schema: { params: ThreadParams, body: ClosedObject({ metadata: JsonObject() }), response: { 204: Type.Null() } },
   handler: async ({ params, body: { metadata }, services: { agents } }) => {
     await update(agents.database, agents.deploymentId, params.thread_id, { metadata });
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 
@@ -315,7 +315,7 @@ const deleteThread = defineAgentOperation({
   schema: { params: ThreadParams, response: { 204: Type.Null() } },
   handler: async ({ params, services: { agents } }) => {
     await remove(agents.database, agents.deploymentId, params.thread_id);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { createConnection, deleteConnection, listConnections } from '../../pipelines/oauth/agent-connections.ts';
 import { chooseUser } from '../../pipelines/oauth/authenticate.ts';
 import { nullable, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, type Operation } from '../server/operation.ts';
 import { tag, UserQuery } from './oauth-user.ts';
 
 const readAccess = { permission: 'oauth:read', tenantScope: 'workspace' } as const;
@@ -76,7 +76,7 @@ const deleteAgentConnection = defineOperation({
   handler: async ({ caller, params: { agent_id, connection_id }, query, services: { oauth } }) => {
     const connection = { agentId: agent_id, connectionId: connection_id };
     await deleteConnection(oauth, await chooseUser(oauth, caller, query), connection);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

@@ -149,7 +149,7 @@ const deleteDeployment = defineOperation({
     const deletesProject = query.delete_tracing_project;
     if (deletesProject) requirePermission(caller, 'projects:delete');
     await requestDeletion(services.database, caller.workspaceId, params.deployment_id, { deletesProject });
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

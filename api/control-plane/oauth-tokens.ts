@@ -11,7 +11,7 @@ import {
   readToken,
 } from '../../pipelines/oauth/token.ts';
 import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, type Operation } from '../server/operation.ts';
 import { ProviderId, tag, UserQuery, userFields } from './oauth-user.ts';
 
 const readAccess = { permission: 'oauth:read', tenantScope: 'workspace' } as const;
@@ -112,7 +112,7 @@ const deleteOAuthToken = defineOperation({
   schema: { params: TokenParams, query: UserQuery, response: { 204: Type.Null() } },
   handler: async ({ caller, params, query, services: { oauth } }) => {
     await deleteToken(oauth, await chooseUser(oauth, caller, query), params.token_id);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

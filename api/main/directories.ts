@@ -117,7 +117,7 @@ const deleteDirectory = defineOperation({
   handler: async ({ caller, params, query, services }) => {
     const types = query.repo_type === undefined ? directoryTypes : [query.repo_type];
     await deleteRepo(services.database, caller, toRepoName(params), types);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

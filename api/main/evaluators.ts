@@ -14,7 +14,7 @@ import {
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { metadataParameter, pageParameters, parseMetadata, tagValueParameter } from '../server/list-parameters.ts';
-import { defineOperation, RawResponse } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 
 /** Evaluators. Runlake stores their definitions for clients but does not execute them. */
 
@@ -198,7 +198,7 @@ const deleteEvaluator = defineOperation({
   handler: async ({ caller, params, services }) => {
     const [deleted] = await removeEvaluators(services.database, caller.workspaceId, [params.evaluator_id]);
     if (deleted === undefined) throw runlakeError('NOT_FOUND', { what: 'Evaluator' });
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

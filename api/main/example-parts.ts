@@ -163,7 +163,7 @@ const deleteDatasetExample = defineOperation({
   handler: async ({ caller, params, services }) => {
     const example = { datasetId: params.dataset_id, exampleId: params.example_id };
     await deleteExampleOfDataset(services.database, caller.workspaceId, example);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

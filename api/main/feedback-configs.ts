@@ -12,7 +12,7 @@ import {
 } from '../../pipelines/feedback/feedback-config.ts';
 import { nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { buildPageResponse, pageParameters } from '../server/list-parameters.ts';
-import { defineOperation, RawResponse } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 
 const Key = () => Text({ minLength: 1, maxLength: 180 });
 
@@ -201,7 +201,7 @@ const deleteConfig = defineOperation({
     }
     const deletedKey = await removeConfig(services.database, caller.workspaceId, { key, id });
     services.sentConfigs.forget(caller.workspaceId, deletedKey);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { addReviewer, removeReviewer } from '../../pipelines/queues/reviewers.ts';
 import { Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, type Operation } from '../server/operation.ts';
 import { QueueParams } from './annotation-queues.ts';
 
 /** Users that have to review the runs of an annotation queue. */
@@ -44,7 +44,7 @@ const removeQueueReviewer = defineOperation({
   },
   handler: async ({ caller, params, services }) => {
     await removeReviewer(services.database, caller.workspaceId, params.queue_id, params.identity_id);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

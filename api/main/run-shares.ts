@@ -8,7 +8,7 @@ import {
   unshareTrace,
 } from '../../pipelines/runs/shared-traces.ts';
 import { nullable, optional, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, type Operation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { v2Errors } from './v2-runs.ts';
 
@@ -122,7 +122,7 @@ const unshareV2Run = defineOperation({
   },
   handler: async ({ caller, params, services }) => {
     await unshareTrace(services, { tenantId: caller.workspaceId, runId: params.run_id.toLowerCase() });
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 
@@ -188,7 +188,7 @@ const deleteThreadShare = defineOperation({
   schema: { params: ThreadParams, query: ThreadProject, response: { 204: Type.Null() } },
   handler: async ({ caller, params, query, services }) => {
     await unshareThread(services.database, identifyThread(caller.workspaceId, params.thread_id, query.project_id));
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

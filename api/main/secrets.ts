@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { changeSecrets, deleteSecret, listSecretKeys, requireSecret } from '../../pipelines/tenants/secrets.ts';
 import { nullable, optional, Text } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, type Operation } from '../server/operation.ts';
 
 const Key = () => Text({ minLength: 1, maxLength: 255 });
 const Value = () => Text({ minLength: 1, maxLength: 65_536 });
@@ -77,7 +77,7 @@ const removeSecret = defineOperation({
   schema: { params: KeyParams, response: { 204: Type.Null() } },
   handler: async ({ caller, params, services }) => {
     await deleteSecret(services.database, caller.workspaceId, params.key);
-    return new RawResponse({ status: 204 });
+    return null;
   },
 });
 

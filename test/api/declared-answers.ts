@@ -102,7 +102,9 @@ export function watchAnswers(server: FastifyInstance, operations: object = serve
       }
     };
     if (isStream(payload)) return collect(payload, see);
-    see(payload === undefined || payload === null ? '' : String(payload));
+    // Fastify drops the body of such a response after this hook.
+    const isEmpty = status === 204 || payload === undefined || payload === null;
+    see(isEmpty ? '' : String(payload));
     return payload;
   });
   return {
