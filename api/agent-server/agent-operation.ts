@@ -47,6 +47,8 @@ export interface AgentOperation extends Operation {
   readonly rule?: Rule;
 }
 
+export type UntaggedAgentOperation = Omit<AgentOperation, 'tag'>;
+
 type RuleField<A extends Access> = A extends { readonly public: true } ? object : { readonly rule: Rule };
 
 /**
@@ -55,7 +57,7 @@ type RuleField<A extends Access> = A extends { readonly public: true } ? object 
  */
 export function defineAgentOperation<const A extends Access, const S extends OperationSchema>(
   operation: Omit<TypedOperation<A, S, AgentServices>, 'mount'> & RuleField<A>,
-): AgentOperation {
+): UntaggedAgentOperation {
   const accessErrors = 'public' in operation.access ? [] : possibleAccessErrors;
   const streamsEvents = operation.schema.produces === eventStreamType;
   const handler: typeof operation.handler = (input) => {

@@ -10,7 +10,6 @@ import { createAssistantRule, readAssistant } from './assistants.ts';
 
 const graphOperation = {
   method: 'GET',
-  tag: 'assistants',
   access: readAccess,
   rule: createAssistantRule('assistants:read'),
   errors: graphErrors,

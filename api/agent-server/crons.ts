@@ -193,7 +193,6 @@ const maxCrons = 10_000;
 
 const creationOperation = {
   method: 'POST',
-  tag: 'crons',
   access: runAccess,
   rule: cronCreationRule,
   errors: [
@@ -266,7 +265,6 @@ const deleteCron = defineAgentOperation({
   operationId: 'deleteCron',
   method: 'DELETE',
   path: '/runs/crons/:cron_id',
-  tag: 'crons',
   summary: 'Delete a cron; its existing runs continue',
   access: runAccess,
   rule: createCronRule('crons:delete'),
@@ -282,7 +280,6 @@ const getCron = defineAgentOperation({
   operationId: 'getCron',
   method: 'GET',
   path: '/runs/crons/:cron_id',
-  tag: 'crons',
   summary: 'Get a cron',
   access: readAccess,
   rule: createCronRule('crons:read'),
@@ -310,7 +307,6 @@ const searchCrons = defineAgentOperation({
   operationId: 'searchCrons',
   method: 'POST',
   path: '/runs/crons/search',
-  tag: 'crons',
   summary: 'Search crons, newest first',
   access: readAccess,
   rule: createSearchRule('crons:search', () => []),
@@ -337,7 +333,6 @@ const countCrons = defineAgentOperation({
   operationId: 'countCrons',
   method: 'POST',
   path: '/runs/crons/count',
-  tag: 'crons',
   summary: 'Count matching crons',
   access: readAccess,
   rule: createSearchRule('crons:search', () => 0),
@@ -349,7 +344,6 @@ const updateCron = defineAgentOperation({
   operationId: 'updateCron',
   method: 'PATCH',
   path: '/runs/crons/:cron_id',
-  tag: 'crons',
   summary: 'Update a cron',
   description:
     'Absent fields stay unchanged; metadata is merged. Null removes the time zone or the end time. After a change of the schedule, the cron next fires at its first time after now.',

@@ -40,7 +40,6 @@ const postMcp = defineAgentOperation({
   operationId: 'postMcp',
   method: 'POST',
   path: '/mcp',
-  tag: 'mcp',
   summary: 'Use assistants as tools (Model Context Protocol)',
   description:
     'Streamable HTTP without sessions: initialize, ping, tools/list and tools/call, with JSON responses. Each assistant is a tool. A call is a run without a thread; closing the connection cancels it.',
@@ -71,7 +70,6 @@ const deleteMcp = defineAgentOperation({
   operationId: 'deleteMcp',
   method: 'DELETE',
   path: '/mcp',
-  tag: 'mcp',
   summary: 'End a session of the Model Context Protocol',
   description: 'Always 404: the server has no sessions.',
   access: runAccess,

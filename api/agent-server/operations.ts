@@ -1,4 +1,5 @@
 import type { GraphsFile } from '../../pipelines/agents/graphs/graphs-file.ts';
+import { listByTag } from '../server/operation.ts';
 import { a2aOperations } from './a2a/a2a.ts';
 import type { AgentOperation } from './agent-operation.ts';
 import { assistantGraphOperations } from './assistant-graphs.ts';
@@ -9,8 +10,8 @@ import { postThreadCommand } from './protocol/post-command.ts';
 import { streamThreadEvents } from './protocol/thread-events.ts';
 import { openThreadSocket } from './protocol/thread-socket.ts';
 import { cancelRunOperations } from './runs/cancel.ts';
-import { createRunOperations } from './runs/create.ts';
-import { readRunOperations } from './runs/read.ts';
+import { createRunOperations, createStatelessRunOperations } from './runs/create.ts';
+import { joinStatelessRunStream, readRunOperations } from './runs/read.ts';
 import { storeOperations } from './store.ts';
 import { streamThread } from './streaming/stream-thread.ts';
 import { systemOperations } from './system.ts';
@@ -18,27 +19,21 @@ import { threadStateOperations } from './thread-state.ts';
 import { threadOperations } from './threads.ts';
 
 /**
- * All operations of the agent server. To add an operation, add it here and to the table in
+ * All operations of the agent server. To add an operation, add it to the list of its file and to the table in
  * `test/api/agent-server/tenancy.test.ts`.
  */
-export const agentOperations: readonly AgentOperation[] = [
-  ...systemOperations,
-  ...assistantOperations,
-  ...assistantGraphOperations,
-  ...threadOperations,
-  ...threadStateOperations,
-  ...createRunOperations,
-  ...readRunOperations,
-  ...cancelRunOperations,
-  streamThread,
-  postThreadCommand,
-  streamThreadEvents,
-  openThreadSocket,
-  ...cronOperations,
-  ...storeOperations,
-  ...mcpOperations,
-  ...a2aOperations,
-];
+export const agentOperations: readonly AgentOperation[] = listByTag({
+  system: systemOperations,
+  assistants: [...assistantOperations, ...assistantGraphOperations],
+  threads: [...threadOperations, ...threadStateOperations, streamThread],
+  'thread runs': [...createRunOperations, ...readRunOperations, ...cancelRunOperations],
+  'stateless runs': [...createStatelessRunOperations, joinStatelessRunStream],
+  'event protocol': [postThreadCommand, streamThreadEvents, openThreadSocket],
+  crons: cronOperations,
+  store: storeOperations,
+  mcp: mcpOperations,
+  a2a: a2aOperations,
+});
 
 /**
  * The tags of the operations that each setting in `http` disables. `disable_webhooks`, `disable_mcp` and `disable_a2a`

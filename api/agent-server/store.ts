@@ -84,7 +84,6 @@ const deleteStoreItem = defineAgentOperation({
   operationId: 'deleteStoreItem',
   method: 'DELETE',
   path: '/store/items',
-  tag: 'store',
   summary: 'Delete an item',
   description: 'Succeeds if the item does not exist.',
   access: runAccess,
@@ -112,7 +111,6 @@ const getStoreItem = defineAgentOperation({
   operationId: 'getStoreItem',
   method: 'GET',
   path: '/store/items',
-  tag: 'store',
   summary: 'Get an item, or null if it does not exist',
   access: readAccess,
   rule: async ({ query }, authorizer, proceed) => {
@@ -148,7 +146,6 @@ const listStoreNamespaces = defineAgentOperation({
   operationId: 'listStoreNamespaces',
   method: 'POST',
   path: '/store/namespaces',
-  tag: 'store',
   summary: 'List the namespaces that have items',
   access: readAccess,
   rule: async ({ body }, authorizer, proceed) => {
@@ -193,7 +190,6 @@ const putStoreItem = defineAgentOperation({
   operationId: 'putStoreItem',
   method: 'PUT',
   path: '/store/items',
-  tag: 'store',
   summary: 'Store an item',
   access: runAccess,
   rule: async ({ body }, authorizer, proceed) => {
@@ -248,7 +244,6 @@ const searchStoreItems = defineAgentOperation({
   operationId: 'searchStoreItems',
   method: 'POST',
   path: '/store/items/search',
-  tag: 'store',
   summary: 'Search items below a prefix, last updated first, or most similar to a query first',
   access: readAccess,
   rule: async ({ body }, authorizer, proceed) => {

@@ -38,7 +38,7 @@ const StateSelect = Type.Array(Type.String({ pattern: `^(?:${stateFields.join('|
   maxItems: 1_000,
 });
 
-const stateReadOperation = { tag: 'threads', access: readAccess, rule: createThreadRule('threads:read') } as const;
+const stateReadOperation = { access: readAccess, rule: createThreadRule('threads:read') } as const;
 const stateErrors = ['THREAD_NOT_FOUND', ...graphErrors] as const;
 const stateQuery = Type.Object({
   subgraphs: Type.Boolean({ default: false, description: 'Include the states of interrupted subgraphs.' }),
@@ -96,7 +96,6 @@ const updateThreadState = defineAgentOperation({
   operationId: 'updateThreadState',
   method: 'POST',
   path: '/threads/:thread_id/state',
-  tag: 'threads',
   summary: 'Write to the state of a thread, as if a node had returned the values',
   access: runAccess,
   rule: createThreadRule('threads:update'),

@@ -2,8 +2,8 @@ import { Type } from 'typebox';
 import { createConnection, deleteConnection, listConnections } from '../../pipelines/oauth/agent-connections.ts';
 import { chooseUser } from '../../pipelines/oauth/authenticate.ts';
 import { nullable, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
-import { tag, UserQuery } from './oauth-user.ts';
+import { defineOperation } from '../server/operation.ts';
+import { UserQuery } from './oauth-user.ts';
 
 const readAccess = { permission: 'oauth:read', tenantScope: 'workspace' } as const;
 const writeAccess = { permission: 'oauth:authenticate', tenantScope: 'workspace' } as const;
@@ -28,7 +28,6 @@ const listAgentConnections = defineOperation({
   operationId: 'listAgentConnections',
   method: 'GET',
   path,
-  tag,
   summary: 'List the OAuth tokens of a user that an agent is connected with',
   access: readAccess,
   errors: ['ANSWER_TOO_LARGE', 'NOT_FOUND'],
@@ -42,7 +41,6 @@ const createAgentConnection = defineOperation({
   operationId: 'createAgentConnection',
   method: 'POST',
   path,
-  tag,
   summary: 'Connect an agent with an OAuth token of a user',
   description: 'The agent then uses this token before others. Returns the connection if there is one already.',
   access: writeAccess,
@@ -63,7 +61,6 @@ const deleteAgentConnection = defineOperation({
   operationId: 'deleteAgentConnection',
   method: 'DELETE',
   path: `${path}/:connection_id`,
-  tag,
   summary: 'End the connection of an agent with an OAuth token',
   description: 'An agent cannot use a token that was granted for it without the connection.',
   access: writeAccess,
@@ -80,8 +77,4 @@ const deleteAgentConnection = defineOperation({
   },
 });
 
-export const connectionOperations: readonly Operation[] = [
-  listAgentConnections,
-  createAgentConnection,
-  deleteAgentConnection,
-];
+export const connectionOperations = [listAgentConnections, createAgentConnection, deleteAgentConnection];

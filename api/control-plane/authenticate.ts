@@ -6,8 +6,8 @@ import {
 } from '../../pipelines/oauth/authenticate.ts';
 import { completeAuthentication } from '../../pipelines/oauth/complete.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
-import { ProviderId, tag, userFields } from './oauth-user.ts';
+import { defineOperation } from '../server/operation.ts';
+import { ProviderId, userFields } from './oauth-user.ts';
 
 const access = { permission: 'oauth:authenticate', tenantScope: 'workspace' } as const;
 
@@ -51,7 +51,6 @@ const authenticate = defineOperation({
   operationId: 'authenticate',
   method: 'POST',
   path: '/v2/auth/authenticate',
-  tag,
   summary: 'Get an OAuth token of a user, or start an authentication',
   description:
     'Returns a valid token with enough scopes if there is one, refreshed if needed. Otherwise returns a URL; after the user has given access there, the same request returns the token.',
@@ -85,7 +84,6 @@ const waitForAuth = defineOperation({
   operationId: 'waitForAuthentication',
   method: 'GET',
   path: '/v2/auth/wait/:auth_id',
-  tag,
   summary: 'Wait until a user has given access',
   description:
     '`not_found`: the authentication expired or failed, for example because the user denied access; start another one. `timeout`: the user has done nothing yet; wait again.',
@@ -118,7 +116,6 @@ const finalizeAuth = defineOperation({
   operationId: 'finalizeAuthentication',
   method: 'POST',
   path: '/v2/auth/callback/:provider_id',
-  tag,
   summary: 'Complete an authentication with the parameters of a redirect',
   description: 'For pages of your own at the redirect URI that is registered with the provider.',
   access,
@@ -137,4 +134,4 @@ const finalizeAuth = defineOperation({
   },
 });
 
-export const authenticationOperations: readonly Operation[] = [authenticate, waitForAuth, finalizeAuth];
+export const authenticationOperations = [authenticate, waitForAuth, finalizeAuth];

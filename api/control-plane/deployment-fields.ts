@@ -18,7 +18,6 @@ import { buildPageUrl } from '../server/public-base.ts';
 
 /** Fields of deployments and revisions. Source: control plane API, version 2. */
 
-export const tag = 'deployments';
 export const readAccess = { permission: 'deployments:read', tenantScope: 'workspace' } as const;
 export const writeAccess = { permission: 'deployments:write', tenantScope: 'workspace' } as const;
 

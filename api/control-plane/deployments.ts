@@ -9,7 +9,7 @@ import {
 } from '../../pipelines/deployments/write-deployment.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { OneOf, Text, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 import {
   Deployment,
   DeploymentChange,
@@ -19,7 +19,6 @@ import {
   pageQuery,
   ResourcePage,
   readAccess,
-  tag,
   toDeploymentChange,
   writeAccess,
 } from './deployment-fields.ts';
@@ -28,7 +27,6 @@ const createDeployment = defineOperation({
   operationId: 'createDeployment',
   method: 'POST',
   path: '/v2/deployments',
-  tag,
   summary: 'Create a deployment',
   description:
     'Creates a tracing project of the same name, and a revision, which a host builds and starts. A source of the kind internal_source is ' +
@@ -55,7 +53,6 @@ const listDeployments = defineOperation({
   operationId: 'listDeployments',
   method: 'GET',
   path: '/v2/deployments',
-  tag,
   summary: 'List the deployments of the workspace, newest first',
   access: readAccess,
   errors: ['ANSWER_TOO_LARGE'],
@@ -94,7 +91,6 @@ const getDeployment = defineOperation({
   operationId: 'getDeployment',
   method: 'GET',
   path: '/v2/deployments/:deployment_id',
-  tag,
   summary: 'Get a deployment',
   access: readAccess,
   errors: ['NOT_FOUND'],
@@ -111,7 +107,6 @@ const updateDeployment = defineOperation({
   operationId: 'updateDeployment',
   method: 'PATCH',
   path: '/v2/deployments/:deployment_id',
-  tag,
   summary: 'Change a deployment',
   description:
     'Absent and null fields stay unchanged. A change of the source, the secrets or `resource_spec` creates a revision; an unfinished ' +
@@ -137,7 +132,6 @@ const deleteDeployment = defineOperation({
   operationId: 'deleteDeployment',
   method: 'DELETE',
   path: '/v2/deployments/:deployment_id',
-  tag,
   summary: 'Delete a deployment',
   description:
     'Its replicas drain; then a host deletes its threads, runs, crons, stored items, revisions and secrets. Until then its status is ' +
@@ -159,7 +153,6 @@ const deleteDeployments = defineOperation({
   operationId: 'deleteDeployments',
   method: 'DELETE',
   path: '/v2/deployments',
-  tag,
   summary: 'Delete several deployments',
   description: 'Status 207 if some of them do not exist; the others are deleted.',
   access: writeAccess,
@@ -184,7 +177,7 @@ const deleteDeployments = defineOperation({
   },
 });
 
-export const deploymentOperations: readonly Operation[] = [
+export const deploymentOperations = [
   createDeployment,
   listDeployments,
   getDeployment,

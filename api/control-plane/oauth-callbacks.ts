@@ -3,8 +3,8 @@ import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { type CallbackParameters, completeAuthentication } from '../../pipelines/oauth/complete.ts';
 import type { OAuthDeps } from '../../pipelines/oauth/oauth-deps.ts';
 import { Text } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
-import { ProviderId, tag } from './oauth-user.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { ProviderId } from './oauth-user.ts';
 
 const mediaType = 'text/html; charset=utf-8';
 
@@ -79,7 +79,6 @@ const authCallback = defineOperation({
   operationId: 'completeAuthentication',
   method: 'GET',
   path: '/v2/auth/callback/:provider_id',
-  tag,
   summary: 'Receive a user whom the provider redirects',
   access: { public: true, tenantScope: 'none' },
   errors: ['SEAL_BROKEN', 'SEAL_KEY_UNKNOWN'],
@@ -99,7 +98,6 @@ const setupCallback = defineOperation({
   operationId: 'completeSetup',
   method: 'GET',
   path: '/v2/auth/setup/:provider_id',
-  tag,
   summary: 'Receive a user who has installed or changed a GitHub app',
   description: 'For the setup URL of a GitHub app. Completes an authentication if the parameters have a code.',
   access: { public: true, tenantScope: 'none' },
@@ -122,4 +120,4 @@ const setupCallback = defineOperation({
   },
 });
 
-export const callbackOperations: readonly Operation[] = [authCallback, hostCallback, setupCallback];
+export const callbackOperations = [authCallback, hostCallback, setupCallback];

@@ -4,10 +4,10 @@ import { createMcpProvider } from '../../pipelines/oauth/discover-mcp.ts';
 import { clientAuthMethods, listProviders, providerTypes, readProvider } from '../../pipelines/oauth/provider.ts';
 import { createProvider, deleteProvider, updateProvider } from '../../pipelines/oauth/write-provider.ts';
 import { nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 import { buildPageUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
-import { ProviderId, tag } from './oauth-user.ts';
+import { ProviderId } from './oauth-user.ts';
 
 const readAccess = { permission: 'oauth:read', tenantScope: 'organization' } as const;
 const manageAccess = { permission: 'oauth:manage', tenantScope: 'organization' } as const;
@@ -81,7 +81,6 @@ const listOAuthProviders = defineOperation({
   operationId: 'listOAuthProviders',
   method: 'GET',
   path: '/v2/auth/providers',
-  tag,
   summary: 'List the OAuth providers of the organization',
   access: readAccess,
   errors: ['ANSWER_TOO_LARGE'],
@@ -93,7 +92,6 @@ const createOAuthProvider = defineOperation({
   operationId: 'createOAuthProvider',
   method: 'POST',
   path: '/v2/auth/providers',
-  tag,
   summary: 'Create an OAuth provider',
   description:
     'Register `redirect_uri` of the response with the provider. It is under RUNLAKE_PUBLIC_URL, or else under the host of this request.',
@@ -120,7 +118,6 @@ const discoverMcpProvider = defineOperation({
   operationId: 'createMcpOAuthProvider',
   method: 'POST',
   path: '/v2/auth/providers/mcp-discover',
-  tag,
   summary: 'Create an OAuth provider for an MCP server',
   description: 'Finds the authorization server of the MCP server, and registers a client there.',
   access: manageAccess,
@@ -145,7 +142,6 @@ const getOAuthProvider = defineOperation({
   operationId: 'getOAuthProvider',
   method: 'GET',
   path: '/v2/auth/providers/:provider_id',
-  tag,
   summary: 'Read an OAuth provider',
   access: readAccess,
   errors: ['NOT_FOUND'],
@@ -157,7 +153,6 @@ const updateOAuthProvider = defineOperation({
   operationId: 'updateOAuthProvider',
   method: 'PATCH',
   path: '/v2/auth/providers/:provider_id',
-  tag,
   summary: 'Change an OAuth provider',
   description:
     'Fields that are absent or null stay unchanged. `redirect_uri` is built anew, except for MCP servers. `token_url` and ' +
@@ -182,7 +177,6 @@ const deleteOAuthProvider = defineOperation({
   operationId: 'deleteOAuthProvider',
   method: 'DELETE',
   path: '/v2/auth/providers/:provider_id',
-  tag,
   summary: 'Delete an OAuth provider with its tokens',
   description: 'The tokens are not revoked at the provider.',
   access: manageAccess,
@@ -194,7 +188,7 @@ const deleteOAuthProvider = defineOperation({
   },
 });
 
-export const providerOperations: readonly Operation[] = [
+export const providerOperations = [
   listOAuthProviders,
   createOAuthProvider,
   discoverMcpProvider,

@@ -11,8 +11,8 @@ import {
   readToken,
 } from '../../pipelines/oauth/token.ts';
 import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
-import { ProviderId, tag, UserQuery, userFields } from './oauth-user.ts';
+import { defineOperation } from '../server/operation.ts';
+import { ProviderId, UserQuery, userFields } from './oauth-user.ts';
 
 const readAccess = { permission: 'oauth:read', tenantScope: 'workspace' } as const;
 const writeAccess = { permission: 'oauth:authenticate', tenantScope: 'workspace' } as const;
@@ -36,7 +36,6 @@ const listOAuthTokens = defineOperation({
   operationId: 'listOAuthTokens',
   method: 'GET',
   path: '/v2/auth/tokens',
-  tag,
   summary: 'List the OAuth tokens of a user',
   description: 'Values of tokens are never returned here.',
   access: readAccess,
@@ -53,7 +52,6 @@ const oauthTokenExists = defineOperation({
   operationId: 'oauthTokenExists',
   method: 'GET',
   path: '/v2/auth/tokens/exists',
-  tag,
   summary: 'Whether a user has a token for a provider',
   access: readAccess,
   errors: ['NOT_FOUND'],
@@ -67,7 +65,6 @@ const getOAuthToken = defineOperation({
   operationId: 'getOAuthToken',
   method: 'GET',
   path: '/v2/auth/tokens/:token_id',
-  tag,
   summary: 'Read an OAuth token of a user, without its value',
   access: readAccess,
   errors: ['NOT_FOUND'],
@@ -80,7 +77,6 @@ const updateOAuthToken = defineOperation({
   operationId: 'updateOAuthToken',
   method: 'PATCH',
   path: '/v2/auth/tokens/:token_id/metadata',
-  tag,
   summary: 'Label an OAuth token of a user, or make it the default one',
   access: writeAccess,
   errors: ['NOT_FOUND'],
@@ -104,7 +100,6 @@ const deleteOAuthToken = defineOperation({
   operationId: 'deleteOAuthToken',
   method: 'DELETE',
   path: '/v2/auth/tokens/:token_id',
-  tag,
   summary: 'Revoke and delete an OAuth token of a user',
   description: 'The token is deleted even if the provider cannot be reached.',
   access: writeAccess,
@@ -120,7 +115,6 @@ const deleteOAuthTokens = defineOperation({
   operationId: 'deleteOAuthTokens',
   method: 'DELETE',
   path: '/v2/auth/tokens',
-  tag,
   summary: 'Revoke and delete all OAuth tokens of a user for a provider',
   access: writeAccess,
   errors: ['NOT_FOUND'],
@@ -140,7 +134,6 @@ const slackTokenExists = defineOperation({
   operationId: 'slackTokenExists',
   method: 'GET',
   path: `${slackPath}/exists`,
-  tag,
   summary: 'Whether any user of the workspace has a token for Slack',
   access: readAccess,
   schema: { response: { 200: Type.Object({ has_token: Type.Boolean() }) } },
@@ -153,7 +146,6 @@ const deleteSlackTokens = defineOperation({
   operationId: 'deleteSlackTokens',
   method: 'DELETE',
   path: slackPath,
-  tag,
   summary: 'Revoke and delete the tokens of all users of the workspace for Slack',
   access: { permission: 'oauth:manage', tenantScope: 'workspace' },
   schema: { response: { 200: Type.Object({ message: Type.String(), deleted: Type.Integer() }) } },
@@ -163,7 +155,7 @@ const deleteSlackTokens = defineOperation({
   },
 });
 
-export const tokenOperations: readonly Operation[] = [
+export const tokenOperations = [
   listOAuthTokens,
   oauthTokenExists,
   getOAuthToken,

@@ -1,8 +1,6 @@
 import { Type } from 'typebox';
 import { optional, Text } from '../server/formats.ts';
 
-export const tag = 'authentication';
-
 const UserId = (description: string) => optional(Text({ minLength: 1, maxLength: 255 }), { description });
 
 /** Fields that name the user for whom a key acts. */

@@ -1,4 +1,4 @@
-import type { Operation } from '../server/operation.ts';
+import { listByTag, type Operation } from '../server/operation.ts';
 import { connectionOperations } from './agent-connections.ts';
 import { authenticationOperations } from './authenticate.ts';
 import { deploymentOperations } from './deployments.ts';
@@ -10,14 +10,13 @@ import { revisionOperations } from './revisions.ts';
 import { uploadOperations } from './uploads.ts';
 
 /** All operations of the control plane, which are part of the main API. Clients also send them below `/api-host`. */
-export const controlPlaneOperations: readonly Operation[] = [
-  ...deploymentOperations,
-  ...revisionOperations,
-  ...revisionLogOperations,
-  ...uploadOperations,
-  ...authenticationOperations,
-  ...callbackOperations,
-  ...providerOperations,
-  ...tokenOperations,
-  ...connectionOperations,
-];
+export const controlPlaneOperations: readonly Operation[] = listByTag({
+  deployments: [...deploymentOperations, ...revisionOperations, ...revisionLogOperations, ...uploadOperations],
+  authentication: [
+    ...authenticationOperations,
+    ...callbackOperations,
+    ...providerOperations,
+    ...tokenOperations,
+    ...connectionOperations,
+  ],
+});

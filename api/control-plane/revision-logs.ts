@@ -3,8 +3,8 @@ import { readRevision } from '../../pipelines/deployments/read-deployments.ts';
 import { followLog, type LogChunk, readLog } from '../../pipelines/deployments/revision-logs.ts';
 import { createEventStream, eventStreamHeaders, eventStreamType } from '../agent-server/streaming/sse.ts';
 import { jsonMediaType, nullable, OneOf, Timestamp } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
-import { RevisionParams, readAccess, tag } from './deployment-fields.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
+import { RevisionParams, readAccess } from './deployment-fields.ts';
 
 /** Logs of revisions: what their builds and replicas write. Secrets are masked. */
 
@@ -18,7 +18,6 @@ const getRevisionLogs = defineOperation({
   operationId: 'getRevisionLogs',
   method: 'GET',
   path: '/v2/deployments/:deployment_id/revisions/:revision_id/logs',
-  tag,
   summary: 'Read or follow the log of a revision',
   description:
     'With `Accept: text/event-stream`, sends what is stored and then what follows, until the revision has its final status: events `log`, with ' +
@@ -98,7 +97,6 @@ const getBuildLogs = defineOperation({
   operationId: 'getBuildLogs',
   method: 'POST',
   path: '/projects/:project_id/revisions/:revision_id/build_logs',
-  tag,
   summary: 'Read the build log of a revision, in the form of `langgraph deploy`',
   access: readAccess,
   errors: ['NOT_FOUND'],
@@ -114,7 +112,6 @@ const getDeployLogs = defineOperation({
   operationId: 'getDeployLogs',
   method: 'POST',
   path: '/projects/:project_id/revisions/:revision_id/deploy_logs',
-  tag,
   summary: 'Read the log of the replicas of a revision, in the form of `langgraph deploy`',
   access: readAccess,
   errors: ['NOT_FOUND'],
@@ -126,4 +123,4 @@ const getDeployLogs = defineOperation({
   },
 });
 
-export const revisionLogOperations: readonly Operation[] = [getRevisionLogs, getBuildLogs, getDeployLogs];
+export const revisionLogOperations = [getRevisionLogs, getBuildLogs, getDeployLogs];

@@ -4,7 +4,7 @@ import { listRevisions as list, listTransitions, readRevision } from '../../pipe
 import { type RevisionStatus, revisionStatuses } from '../../pipelines/deployments/states.ts';
 import { redeploy, updateDeployment } from '../../pipelines/deployments/write-deployment.ts';
 import { nullable, Timestamp } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 import {
   Deployment,
   DeploymentChange,
@@ -16,7 +16,6 @@ import {
   Revision,
   RevisionParams,
   readAccess,
-  tag,
   toDeploymentChange,
   writeAccess,
 } from './deployment-fields.ts';
@@ -34,7 +33,6 @@ const listRevisions = defineOperation({
   operationId: 'listRevisions',
   method: 'GET',
   path: '/v2/deployments/:deployment_id/revisions',
-  tag,
   summary: 'List the revisions of a deployment, newest first',
   access: readAccess,
   errors: ['NOT_FOUND', 'BAD_REQUEST'],
@@ -66,7 +64,6 @@ const getRevision = defineOperation({
   operationId: 'getRevision',
   method: 'GET',
   path: '/v2/deployments/:deployment_id/revisions/:revision_id',
-  tag,
   summary: 'Get a revision with its history',
   access: readAccess,
   errors: ['NOT_FOUND'],
@@ -94,7 +91,6 @@ const createRevision = defineOperation({
   operationId: 'createRevision',
   method: 'POST',
   path: '/v2/deployments/:deployment_id/revisions',
-  tag,
   summary: 'Change a deployment and create a revision',
   description: 'Like PATCH of the deployment, but always creates a revision.',
   access: writeAccess,
@@ -114,7 +110,6 @@ const redeployRevision = defineOperation({
   operationId: 'redeployRevision',
   method: 'POST',
   path: '/v2/deployments/:deployment_id/revisions/:revision_id/redeploy',
-  tag,
   summary: 'Deploy a revision again',
   description:
     'Creates a revision with the source, the settings and the secrets of this one; a git source is built from the same commit. The deployment ' +
@@ -130,4 +125,4 @@ const redeployRevision = defineOperation({
     ),
 });
 
-export const revisionOperations: readonly Operation[] = [listRevisions, getRevision, createRevision, redeployRevision];
+export const revisionOperations = [listRevisions, getRevision, createRevision, redeployRevision];

@@ -1,15 +1,14 @@
 import { Type } from 'typebox';
 import { createUpload, receiveUpload } from '../../pipelines/deployments/uploads.ts';
 import { removeRequestTimeLimit } from '../server/connection-limits.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 import { buildPublicUrl } from '../server/public-base.ts';
-import { DeploymentParams, tag, writeAccess } from './deployment-fields.ts';
+import { DeploymentParams, writeAccess } from './deployment-fields.ts';
 
 const createUploadUrl = defineOperation({
   operationId: 'createUploadUrl',
   method: 'POST',
   path: '/v2/deployments/:deployment_id/upload-url',
-  tag,
   summary: 'Create a link for the upload of a source',
   description:
     'PUT the tarball (tar, usually compressed with gzip) to `upload_url` within an hour; no key is needed. Then PATCH the deployment with ' +
@@ -33,7 +32,6 @@ const putSource = defineOperation({
   operationId: 'putSource',
   method: 'PUT',
   path: '/v2/source-uploads/:token',
-  tag,
   summary: 'Upload a source to its link',
   description: 'A link works once. A second request that begins before the first is received ends the first.',
   access: { public: true, tenantScope: 'none' },
@@ -53,4 +51,4 @@ const putSource = defineOperation({
   },
 });
 
-export const uploadOperations: readonly Operation[] = [createUploadUrl, putSource];
+export const uploadOperations = [createUploadUrl, putSource];

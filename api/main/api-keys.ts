@@ -76,7 +76,6 @@ const createApiKey = defineOperation({
   method: 'POST',
   path: '/api-key',
   aliases: ['/api-key/current'],
-  tag: 'api keys',
   summary: 'Create an API key of the workspace',
   description:
     'Without `workspaces`, the key has access to the workspace of the request. A key never gets more permissions than the key that creates it.',
@@ -93,7 +92,6 @@ const createServiceKey = defineOperation({
   method: 'POST',
   path: '/orgs/current/service-keys',
   aliases: ['/orgs/current/personal-access-tokens'],
-  tag: 'api keys',
   summary: 'Create an API key of the organization',
   description:
     'Without `workspaces`, the key has access to all workspaces. Its requests must name one in `X-Tenant-Id` unless `default_workspace_id` is set.',
@@ -110,7 +108,6 @@ const listApiKeys = defineOperation({
   method: 'GET',
   path: '/api-key',
   aliases: ['/api-key/current'],
-  tag: 'api keys',
   summary: 'List the API keys of the workspace',
   description: 'Without revoked and expired keys, and without keys of the whole organization.',
   access: { permission: 'api-keys:read', tenantScope: 'workspace' },
@@ -124,7 +121,6 @@ const listServiceKeys = defineOperation({
   method: 'GET',
   path: '/orgs/current/service-keys',
   aliases: ['/orgs/current/personal-access-tokens'],
-  tag: 'api keys',
   summary: 'List the API keys of the organization',
   description:
     'Only keys that have access to no more workspaces than the key of the request. Without revoked and expired keys.',
@@ -139,7 +135,6 @@ const revokeApiKey = defineOperation({
   method: 'DELETE',
   path: '/api-key/:api_key_id',
   aliases: ['/api-key/current/:api_key_id'],
-  tag: 'api keys',
   summary: 'Revoke an API key of the workspace',
   description:
     'This process refuses the key immediately, other processes within two seconds. Usage stays attributed to the key. A key can revoke itself, and other keys only if it has all of their permissions.',
@@ -154,7 +149,6 @@ const revokeServiceKey = defineOperation({
   method: 'DELETE',
   path: '/orgs/current/service-keys/:api_key_id',
   aliases: ['/orgs/current/personal-access-tokens/:api_key_id'],
-  tag: 'api keys',
   summary: 'Revoke an API key of the organization',
   description:
     'This process refuses the key immediately, other processes within two seconds. Usage stays attributed to the key. A key can revoke itself, and other keys only if it has all of their permissions.',

@@ -8,7 +8,6 @@ export const getAttachment = defineOperation({
   operationId: 'getAttachment',
   method: 'GET',
   path: '/public/attachments/:token',
-  tag: 'runs',
   summary: 'Get an attachment of a run',
   description: 'Needs no key: the token is part of the links in `s3_urls` of a run and expires after an hour.',
   access: { public: true, tenantScope: 'none' },

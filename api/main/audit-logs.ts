@@ -23,7 +23,6 @@ export const listAuditLogs = defineOperation({
   operationId: 'listAuditLogs',
   method: 'GET',
   path: '/audit-logs',
-  tag: 'audit log',
   summary: 'List who changed what, newest first',
   description:
     'Changes of keys, members, roles, workspaces, secrets, destinations, deployments, providers and shares, sign-ins, and deletions. Entries are kept forever. A key with access to some workspaces sees the entries of these.',

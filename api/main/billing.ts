@@ -138,7 +138,6 @@ const exportGranularUsage = defineOperation({
   operationId: 'exportGranularUsage',
   method: 'GET',
   path: '/orgs/current/billing/granular-usage/export',
-  tag: 'billing',
   summary: 'Export granular usage as CSV',
   description:
     'The rows of granular usage, with the end of each bucket; the last bucket ends where counting ends. Lines end with CRLF ' +
@@ -212,7 +211,6 @@ export const getGranularUsage = defineOperation({
   operationId: 'getGranularUsage',
   method: 'GET',
   path: '/orgs/current/billing/granular-usage',
-  tag: 'billing',
   summary: 'Get traces per time bucket, by workspace, project, user or API key',
   description:
     'A trace counts once, in the hour of its start. The range is widened to whole hours. Buckets are one hour for ranges ' +
@@ -236,7 +234,6 @@ const getOrganizationUsage = defineOperation({
   operationId: 'getOrganizationUsage',
   method: 'GET',
   path: '/orgs/current/billing/usage',
-  tag: 'billing',
   summary: 'Get the usage of the organisation, by workspace',
   description:
     'One metric: the traces of the whole range, equal to the sum of granular usage. Counts only workspaces that the API key can ' +

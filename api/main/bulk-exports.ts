@@ -167,7 +167,6 @@ const createBulkExport = defineOperation({
   operationId: 'createBulkExport',
   method: 'POST',
   path: '/bulk-exports',
-  tag: 'bulk exports',
   summary: 'Export the runs of a tracing project to a bucket, once or on a schedule',
   description:
     'The export contains the runs in the range that were accepted before the request. Runs that arrive later are counted, but not exported.',
@@ -213,7 +212,6 @@ const listBulkExports = defineOperation({
   operationId: 'listBulkExports',
   method: 'GET',
   path: '/bulk-exports',
-  tag: 'bulk exports',
   summary: 'List the bulk exports and schedules of the workspace, newest first',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   schema: { query: Query, response: { 200: Type.Array(BulkExport) } },
@@ -236,7 +234,6 @@ const getBulkExport = defineOperation({
   operationId: 'getBulkExport',
   method: 'GET',
   path: '/bulk-exports/:bulk_export_id',
-  tag: 'bulk exports',
   summary: 'Get a bulk export with its progress',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
@@ -251,7 +248,6 @@ const cancelBulkExport = defineOperation({
   operationId: 'cancelBulkExport',
   method: 'PATCH',
   path: '/bulk-exports/:bulk_export_id',
-  tag: 'bulk exports',
   summary: 'Cancel a bulk export or a schedule',
   description:
     'Finished files stay in the bucket and in the list of files. Exports that a schedule has created continue. A cancelled export or schedule cannot be restarted.',

@@ -52,7 +52,6 @@ const createCommit = defineOperation({
   operationId: 'createCommit',
   method: 'POST',
   path: '/commits/:owner/:repo',
-  tag: 'prompts',
   summary: 'Commit a new version of a prompt',
   description:
     'Refused with 409 if the manifest is that of the latest commit, or if `parent_commit` is not the latest commit; a repeated request gets the ' +
@@ -80,7 +79,6 @@ const listCommits = defineOperation({
   operationId: 'listCommits',
   method: 'GET',
   path: '/commits/:owner/:repo',
-  tag: 'prompts',
   summary: 'List the commits of a prompt, agent or skill, newest first',
   access: { permission: 'prompts:read', tenantScope: 'workspace' },
   errorStyle: 'error',
@@ -117,7 +115,6 @@ const getCommit = defineOperation({
   operationId: 'getCommit',
   method: 'GET',
   path: '/commits/:owner/:repo/:commit',
-  tag: 'prompts',
   summary: 'Read a version of a prompt',
   description:
     'By `latest`, a tag, a hash, or at least the first 8 characters of a hash. A prompt that was committed with a model is returned ' +

@@ -18,7 +18,6 @@ const uploadDataset = defineOperation({
   operationId: 'uploadDataset',
   method: 'POST',
   path: '/datasets/upload',
-  tag: 'datasets',
   summary: 'Create a dataset from a CSV or JSONL file',
   description:
     'All or none; each row becomes an example. Cells of CSV are texts, and the first row names the columns; values of JSONL are ' +
@@ -110,7 +109,6 @@ const defineDownload = (
     operationId,
     method: 'GET',
     path: `/datasets/:dataset_id/${format}`,
-    tag: 'datasets',
     summary,
     description: `${description} In the order of the last changes. An error after the start cuts the response off.`,
     access: { permission: 'datasets:read', tenantScope: 'workspace' },

@@ -36,11 +36,10 @@ import { publicAccess, publicHeaders, ShareParams } from './shared-runs.ts';
 
 /** Copies of datasets and shared datasets. */
 
-const cloneDataset = defineOperation({
+export const cloneDataset = defineOperation({
   operationId: 'cloneDataset',
   method: 'POST',
   path: '/datasets/clone',
-  tag: 'datasets',
   summary: 'Copy examples of a dataset into another one',
   description:
     'All or none, as one version. The copies have new ids and are returned; they keep their time of creation.',
@@ -81,7 +80,6 @@ const getDatasetShare = defineOperation({
   operationId: 'getDatasetShare',
   method: 'GET',
   path: '/datasets/:dataset_id/share',
-  tag: 'sharing',
   summary: 'Get the token of a shared dataset',
   description: '`null` if the dataset is not shared.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
@@ -98,7 +96,6 @@ const shareDataset = defineOperation({
   operationId: 'shareDataset',
   method: 'PUT',
   path: '/datasets/:dataset_id/share',
-  tag: 'sharing',
   summary: 'Share a dataset',
   description:
     'Anyone who has the token can read the dataset and all versions of its examples, with their attachments, until the sharing ' +
@@ -134,7 +131,6 @@ const unshareDataset = defineOperation({
   operationId: 'unshareDataset',
   method: 'DELETE',
   path: '/datasets/:dataset_id/share',
-  tag: 'sharing',
   summary: 'End the sharing of a dataset',
   description: 'Takes effect at once. Does nothing if the dataset is not shared.',
   access: { permission: 'datasets:share', tenantScope: 'workspace' },
@@ -188,7 +184,6 @@ const getSharedDataset = defineOperation({
   operationId: 'getSharedDataset',
   method: 'GET',
   path: '/public/:share_token/datasets',
-  tag: 'sharing',
   summary: 'Get a shared dataset',
   access: publicAccess,
   errors: publicErrors,
@@ -222,7 +217,6 @@ const listSharedExamples = defineOperation({
   operationId: 'listSharedExamples',
   method: 'GET',
   path: '/public/:share_token/examples',
-  tag: 'sharing',
   summary: 'List the examples of a shared dataset',
   description: 'The links in `attachment_urls` are valid for an hour, at most until the sharing ends.',
   access: publicAccess,
@@ -252,7 +246,6 @@ const countSharedExamples = defineOperation({
   operationId: 'countSharedExamples',
   method: 'GET',
   path: '/public/:share_token/examples/count',
-  tag: 'sharing',
   summary: 'Count the examples of a shared dataset',
   access: publicAccess,
   errors: publicErrors,
@@ -291,7 +284,6 @@ const listSharedExperiments = defineOperation({
   operationId: 'listSharedExperiments',
   method: 'GET',
   path: '/public/:share_token/datasets/sessions',
-  tag: 'sharing',
   summary: 'List the experiments on a shared dataset',
   description: 'Empty unless the dataset is shared with `share_projects`.',
   access: publicAccess,
@@ -326,7 +318,6 @@ const listSharedExperiments = defineOperation({
 });
 
 export const datasetShareOperations = [
-  cloneDataset,
   getDatasetShare,
   shareDataset,
   unshareDataset,

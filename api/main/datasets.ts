@@ -102,7 +102,6 @@ const createDataset = defineOperation({
   operationId: 'createDataset',
   method: 'POST',
   path: '/datasets',
-  tag: 'datasets',
   summary: 'Create a dataset',
   access: { permission: 'datasets:create', tenantScope: 'workspace' },
   errors: ['BAD_REQUEST', 'CONFLICT', 'LIMIT_REACHED', 'NOT_FOUND', 'INVALID_SCHEMA'],
@@ -161,7 +160,6 @@ const listDatasets = defineOperation({
   operationId: 'listDatasets',
   method: 'GET',
   path: '/datasets',
-  tag: 'datasets',
   summary: 'List the datasets of the workspace',
   description:
     'The list is empty if no dataset has the given name. `X-Pagination-Total` is the number of datasets on all pages.',
@@ -186,7 +184,6 @@ const listV2Datasets = defineOperation({
   operationId: 'listV2Datasets',
   method: 'GET',
   path: '/v2/datasets',
-  tag: 'datasets',
   summary: 'List the datasets of the workspace, page by page',
   description: 'A dataset that is created or deleted meanwhile, or whose value for `sort_by` changes, can shift pages.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
@@ -220,7 +217,6 @@ const getDataset = defineOperation({
   operationId: 'getDataset',
   method: 'GET',
   path: '/datasets/:dataset_id',
-  tag: 'datasets',
   summary: 'Get a dataset',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
@@ -236,7 +232,6 @@ const updateDataset = defineOperation({
   operationId: 'updateDataset',
   method: 'PATCH',
   path: '/datasets/:dataset_id',
-  tag: 'datasets',
   summary: 'Update a dataset',
   description:
     'Absent fields stay unchanged; null clears a field, except for the name. Changed schemas and ' +
@@ -264,7 +259,6 @@ const deleteDataset = defineOperation({
   operationId: 'deleteDataset',
   method: 'DELETE',
   path: '/datasets/:dataset_id',
-  tag: 'datasets',
   summary: 'Delete a dataset with all versions of its examples',
   description: 'Experiments on the dataset stay.',
   access: { permission: 'datasets:delete', tenantScope: 'workspace' },

@@ -45,7 +45,6 @@ const getDirectory = defineOperation({
   operationId: 'getDirectory',
   method: 'GET',
   path,
-  tag: 'prompts',
   summary: 'Read the directory of an agent or skill',
   description: 'Links to other agents and skills are returned as links: clients read the linked repos themselves.',
   access: { permission: 'prompts:read', tenantScope: 'workspace' },
@@ -73,7 +72,6 @@ const createDirectoryCommit = defineOperation({
   operationId: 'createDirectoryCommit',
   method: 'POST',
   path: `${path}/commits`,
-  tag: 'prompts',
   summary: 'Commit changes to the directory of an agent or skill',
   description:
     'Files that the request does not name stay. Refused with 409 if `parent_commit` is not the latest commit. If nothing changes, the ' +
@@ -108,7 +106,6 @@ const deleteDirectory = defineOperation({
   operationId: 'deleteDirectory',
   method: 'DELETE',
   path,
-  tag: 'prompts',
   summary: 'Delete an agent or skill with its commits',
   access: { permission: 'prompts:delete', tenantScope: 'workspace' },
   errorStyle: 'error',

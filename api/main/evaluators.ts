@@ -84,10 +84,8 @@ function pickDefinition(body: Static<typeof Definitions>, type: EvaluatorType) {
   return body[definitionFieldByType[type]];
 }
 
-const shared = { tag: 'evaluators', errorStyle: 'error' } as const;
-
 const createEvaluator = defineOperation({
-  ...shared,
+  errorStyle: 'error',
   operationId: 'createEvaluator',
   method: 'POST',
   path: '/v1/platform/evaluators',
@@ -111,7 +109,7 @@ const createEvaluator = defineOperation({
 });
 
 const listEvaluators = defineOperation({
-  ...shared,
+  errorStyle: 'error',
   operationId: 'listEvaluators',
   method: 'GET',
   path: '/v1/platform/evaluators',
@@ -147,7 +145,7 @@ const listEvaluators = defineOperation({
 });
 
 const getEvaluator = defineOperation({
-  ...shared,
+  errorStyle: 'error',
   operationId: 'getEvaluator',
   method: 'GET',
   path: '/v1/platform/evaluators/:evaluator_id',
@@ -160,7 +158,7 @@ const getEvaluator = defineOperation({
 });
 
 const updateEvaluator = defineOperation({
-  ...shared,
+  errorStyle: 'error',
   operationId: 'updateEvaluator',
   method: 'PATCH',
   path: '/v1/platform/evaluators/:evaluator_id',
@@ -187,7 +185,7 @@ const updateEvaluator = defineOperation({
 const deleteRunRules = { delete_run_rules: Type.Optional(Type.Boolean({ description: 'Accepted; there are none.' })) };
 
 const deleteEvaluator = defineOperation({
-  ...shared,
+  errorStyle: 'error',
   operationId: 'deleteEvaluator',
   method: 'DELETE',
   path: '/v1/platform/evaluators/:evaluator_id',
@@ -203,7 +201,7 @@ const deleteEvaluator = defineOperation({
 });
 
 const deleteEvaluators = defineOperation({
-  ...shared,
+  errorStyle: 'error',
   operationId: 'deleteEvaluators',
   method: 'DELETE',
   path: '/v1/platform/evaluators',

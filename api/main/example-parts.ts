@@ -65,7 +65,6 @@ const createExampleParts = defineOperation({
   operationId: 'createExampleParts',
   method: 'POST',
   path: '/v1/platform/datasets/:dataset_id/examples',
-  tag: 'datasets',
   summary: 'Create examples with attachments as multipart/form-data',
   description:
     'All or none, as one version. Parts: `<id>` (JSON: created_at, metadata, split, source_run_id, use_source_run_io, ' +
@@ -85,7 +84,6 @@ const updateExampleParts = defineOperation({
   operationId: 'updateExampleParts',
   method: 'PATCH',
   path: '/v1/platform/datasets/:dataset_id/examples',
-  tag: 'datasets',
   summary: 'Update examples with attachments as multipart/form-data',
   description:
     'All or none, as one version. The parts are those of the creation, and `<id>.attachments_operations` (JSON: rename, retain). ' +
@@ -105,7 +103,6 @@ const upsertExampleParts = defineOperation({
   operationId: 'upsertExampleParts',
   method: 'POST',
   path: '/v1/platform/examples/multipart',
-  tag: 'datasets',
   summary: 'Create or update examples with attachments as multipart/form-data',
   description:
     'All or none, as one version. Examples that are in the dataset are updated, the others are created. The parts are those of the ' +
@@ -125,7 +122,6 @@ const deleteExampleList = defineOperation({
   operationId: 'deleteExampleList',
   method: 'POST',
   path: '/v1/platform/datasets/examples/delete',
-  tag: 'datasets',
   summary: 'Delete examples, on request from all versions',
   description: 'All or none. With `hard_delete`, no version contains the examples any more.',
   access: { permission: 'datasets:delete', tenantScope: 'workspace' },
@@ -150,7 +146,6 @@ const deleteDatasetExample = defineOperation({
   operationId: 'deleteDatasetExample',
   method: 'DELETE',
   path: '/v1/platform/datasets/:dataset_id/examples/:example_id',
-  tag: 'datasets',
   summary: 'Delete an example from the newest version of its dataset',
   description: 'Earlier versions keep it. Deleting it again has no effect.',
   access: { permission: 'datasets:update', tenantScope: 'workspace' },
@@ -188,7 +183,6 @@ const updateExampleMetadata = defineOperation({
   operationId: 'updateExampleMetadata',
   method: 'PATCH',
   path: '/v1/platform/datasets/:dataset_id/examples/metadata',
-  tag: 'datasets',
   summary: 'Change keys in the metadata of examples',
   description:
     'The same changes, in order, to all examples, as one version. `SET` replaces the value of a key; `ARRAY_ADD` and ' +

@@ -73,7 +73,6 @@ const listExperimentRuns = defineOperation({
   operationId: 'listExperimentRuns',
   method: 'POST',
   path: '/datasets/:dataset_id/runs',
-  tag: 'datasets',
   summary: 'List the examples of a dataset with their runs in experiments',
   description: 'The newest version of the examples, with root runs only. Needs the permission `runs:read` too.',
   access: { permission: 'datasets:read', tenantScope: 'workspace' },
@@ -156,7 +155,6 @@ const queryExperimentRuns = defineOperation({
   operationId: 'queryExperimentRuns',
   method: 'POST',
   path: '/v2/datasets/:dataset_id/experiment-runs',
-  tag: 'datasets',
   summary: 'Query the examples of a dataset with their runs in experiments, page by page',
   description:
     'All pages are of the same version of the dataset, the newest one at the first page. Runs have the selected fields, and ' +

@@ -124,7 +124,6 @@ const createDestination = defineOperation({
   operationId: 'createBulkExportDestination',
   method: 'POST',
   path: '/bulk-exports/destinations',
-  tag: 'bulk exports',
   summary: 'Create a destination for bulk exports',
   description:
     'The server writes a small object below `tmp/` in the prefix. It also reads and deletes the object if it has the permissions. If a step fails, the error names it and no destination is created.',
@@ -146,7 +145,6 @@ const deleteDestination = defineOperation({
   operationId: 'deleteBulkExportDestination',
   method: 'DELETE',
   path: '/bulk-exports/destinations/:destination_id',
-  tag: 'bulk exports',
   summary: 'Delete a destination with its credentials',
   description: 'Exported files stay in the bucket.',
   access: { permission: 'bulk-exports:manage', tenantScope: 'workspace' },
@@ -162,7 +160,6 @@ const getDestination = defineOperation({
   operationId: 'getBulkExportDestination',
   method: 'GET',
   path: '/bulk-exports/destinations/:destination_id',
-  tag: 'bulk exports',
   summary: 'Get a destination',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
@@ -175,7 +172,6 @@ const listDestinations = defineOperation({
   operationId: 'listBulkExportDestinations',
   method: 'GET',
   path: '/bulk-exports/destinations',
-  tag: 'bulk exports',
   summary: 'List the destinations of the workspace, oldest first',
   access: { permission: 'bulk-exports:read', tenantScope: 'workspace' },
   schema: {
@@ -193,7 +189,6 @@ const updateDestination = defineOperation({
   operationId: 'updateBulkExportDestination',
   method: 'PATCH',
   path: '/bulk-exports/destinations/:destination_id',
-  tag: 'bulk exports',
   summary: 'Rename a destination, or replace its credentials',
   description:
     'Absent and null fields stay unchanged. New credentials are tested as at creation; if the test fails, the old ones stay. Bucket and prefix cannot be changed; create another destination instead.',
@@ -222,7 +217,6 @@ const checkDestination = defineOperation({
   operationId: 'checkBulkExportDestination',
   method: 'POST',
   path: '/bulk-exports/destinations/:destination_id/check',
-  tag: 'bulk exports',
   summary: 'Check a destination with its stored credentials',
   description:
     'The server connects to the store, and writes, reads and deletes a small object below `tmp/` in the prefix. Responds with 200 also if a step failed.',

@@ -79,7 +79,6 @@ const createConfig = defineOperation({
   operationId: 'createFeedbackConfig',
   method: 'POST',
   path: '/feedback-configs',
-  tag: 'feedback',
   summary: 'Define what the scores of a feedback key mean',
   description:
     'An identical config is returned unchanged; 409 if another one exists. Absent and null flags are not compared, and ' +
@@ -109,7 +108,6 @@ const listConfigs = defineOperation({
   operationId: 'listFeedbackConfigs',
   method: 'GET',
   path: '/feedback-configs',
-  tag: 'feedback',
   summary: 'List the feedback configs of the workspace',
   access: { permission: 'feedback:read', tenantScope: 'workspace' },
   errors: ['ANSWER_TOO_LARGE'],
@@ -144,7 +142,6 @@ const updateConfig = defineOperation({
   operationId: 'updateFeedbackConfig',
   method: 'PATCH',
   path: '/feedback-configs',
-  tag: 'feedback',
   summary: 'Change a feedback config',
   description:
     'Absent and null fields stay unchanged. `add_categories` and `remove_categories` keep the other categories; 400 if a ' +
@@ -186,7 +183,6 @@ const deleteConfig = defineOperation({
   operationId: 'deleteFeedbackConfig',
   method: 'DELETE',
   path: '/feedback-configs',
-  tag: 'feedback',
   summary: 'Delete a feedback config',
   description: 'The feedback stays. Give either the key or the id.',
   access: { permission: 'feedback:configure', tenantScope: 'workspace' },

@@ -4,7 +4,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { createLinks, type FeedbackLink, listLinks, type NewLink } from '../../pipelines/feedback/feedback-links.ts';
 import { optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 import { buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { NewConfig, toConfig } from './feedback-configs.ts';
@@ -66,7 +66,6 @@ const createTokens = defineOperation({
   operationId: 'createFeedbackTokens',
   method: 'POST',
   path: '/feedback/tokens',
-  tag: 'feedback',
   summary: 'Create links that accept feedback without a key',
   description: 'Each link is valid for one run and feedback key until it expires. A list of requests gets a list.',
   access,
@@ -86,7 +85,6 @@ const listTokens = defineOperation({
   operationId: 'listFeedbackTokens',
   method: 'GET',
   path: '/feedback/tokens',
-  tag: 'feedback',
   summary: 'List the links for feedback on a run',
   description: 'Those that have not expired, oldest first.',
   access,
@@ -105,4 +103,4 @@ const listTokens = defineOperation({
   },
 });
 
-export const feedbackTokenOperations: readonly Operation[] = [createTokens, listTokens];
+export const feedbackTokenOperations = [createTokens, listTokens];

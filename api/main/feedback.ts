@@ -86,7 +86,6 @@ const createFeedback = defineOperation({
   method: 'POST',
   path: '/feedback',
   aliases: ['/feedback/eager'],
-  tag: 'feedback',
   summary: 'Send feedback on a run or a project',
   description:
     'The run may arrive later. Feedback with the same id is replaced. ' +
@@ -112,7 +111,6 @@ const deleteFeedback = defineOperation({
   operationId: 'deleteFeedback',
   method: 'DELETE',
   path: '/feedback/:feedback_id',
-  tag: 'feedback',
   summary: 'Delete feedback',
   access: { permission: 'feedback:write', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE', 'OVERLOADED', 'EVENT_LOG_UNAVAILABLE'],
@@ -127,7 +125,6 @@ const getFeedback = defineOperation({
   operationId: 'getFeedback',
   method: 'GET',
   path: '/feedback/:feedback_id',
-  tag: 'feedback',
   summary: 'Get feedback by id',
   access: { permission: 'feedback:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
@@ -148,7 +145,6 @@ const numberPattern = /^[+-]?\d{1,300}(?:\.\d{1,300})?(?:e[+-]?\d{1,2})?$/i;
 
 const shared = {
   path: '/feedback/tokens/:token',
-  tag: 'feedback',
   description:
     'Needs no key: the token is part of the links that `POST /feedback/tokens` returns, and of those in the final event of agent ' +
     'server runs with `feedback_keys`. It is valid for that run and feedback key until it expires. Sending again replaces the previous ' +
@@ -254,7 +250,6 @@ const listFeedback = defineOperation({
   operationId: 'listFeedback',
   method: 'GET',
   path: '/feedback',
-  tag: 'feedback',
   summary: 'List the feedback of the workspace, newest first',
   access: { permission: 'feedback:read', tenantScope: 'workspace' },
   errors: ['ANSWER_TOO_LARGE', ...clickhouseErrors],
@@ -299,7 +294,6 @@ const updateFeedback = defineOperation({
   operationId: 'updateFeedback',
   method: 'PATCH',
   path: '/feedback/:feedback_id',
-  tag: 'feedback',
   summary: 'Update feedback',
   description:
     'Absent fields stay unchanged; null removes the value. A `feedback_config` is kept as in `POST /feedback`. 503 while accepted feedback is not stored.',

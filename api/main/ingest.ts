@@ -139,7 +139,6 @@ const createBatch = defineOperation({
   operationId: 'createRunBatch',
   method: 'POST',
   path: '/runs/batch',
-  tag: 'ingest',
   summary: 'Send a batch of runs as JSON',
   description:
     'Responds with 202 when all accepted runs are durable. The response lists invalid runs; they do not affect the other runs. ' +
@@ -161,7 +160,6 @@ const createMultipart = defineOperation({
   operationId: 'createRunMultipart',
   method: 'POST',
   path: '/runs/multipart',
-  tag: 'ingest',
   summary: 'Send a batch of runs as multipart/form-data',
   description:
     'Parts: `post.<run id>` and `patch.<run id>` (a run as JSON), `post|patch.<run id>.<field>` (inputs, outputs, events, extra, ' +
@@ -192,7 +190,6 @@ const createOtlp = defineOperation({
   operationId: 'createOtlpTraces',
   method: 'POST',
   path: '/otel/v1/traces',
-  tag: 'ingest',
   summary: 'Send OpenTelemetry traces',
   description:
     'OTLP over HTTP as protobuf or JSON, uncompressed, gzip or zstd. Each span becomes a run. Responds with 200 when all accepted ' +
@@ -256,7 +253,6 @@ const createRun = defineOperation({
   operationId: 'createRun',
   method: 'POST',
   path: '/runs',
-  tag: 'ingest',
   summary: 'Send one run',
   description:
     'Responds with 202 when the run is durable. Sending it again has no effect. A run without an id gets a new one each time it is sent. ' +
@@ -281,7 +277,6 @@ const updateRun = defineOperation({
   operationId: 'updateRun',
   method: 'PATCH',
   path: '/runs/:run_id',
-  tag: 'ingest',
   summary: 'Patch one run',
   description:
     'A field of the patch replaces that of the post, in whichever order they arrive. With trace_id and dotted_order the patch ' +

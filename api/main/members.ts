@@ -40,7 +40,6 @@ const createMember = defineOperation({
   operationId: 'createMember',
   method: 'POST',
   path: '/orgs/current/members',
-  tag: 'organization',
   summary: 'Add a user to the organization',
   description: 'The user is a member immediately. Create their keys with `user_email`.',
   access: { permission: 'organization:manage', tenantScope: 'organization' },
@@ -66,7 +65,6 @@ const deleteMember = defineOperation({
   operationId: 'deleteMember',
   method: 'DELETE',
   path: '/orgs/current/members/:user_id',
-  tag: 'organization',
   summary: 'Remove a user from the organization',
   description:
     'Revokes the keys of the user, on other processes within two seconds. Usage and feedback stay attributed to the user. A key can ' +
@@ -87,7 +85,6 @@ const listMembers = defineOperation({
   operationId: 'listMembers',
   method: 'GET',
   path: '/orgs/current/members',
-  tag: 'organization',
   summary: 'List the users of the organization',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   errors: ['ANSWER_TOO_LARGE'],

@@ -20,7 +20,6 @@ const startOidcSignIn = defineOperation({
   operationId: 'startOidcSignIn',
   method: 'GET',
   path: '/session/oidc',
-  tag: 'session',
   summary: 'Sign in through OpenID Connect',
   description:
     'Redirects to the provider, which redirects to `/session/oidc/callback`; after a failure to `/signin?error=CODE`.',
@@ -44,7 +43,6 @@ const finishOidcSignIn = defineOperation({
   operationId: 'finishOidcSignIn',
   method: 'GET',
   path: '/session/oidc/callback',
-  tag: 'session',
   summary: 'End of the sign-in through OpenID Connect',
   description: 'Starts a session and redirects to `/`; after a failure to `/signin?error=CODE`.',
   access: { public: true, tenantScope: 'none' },

@@ -1,5 +1,5 @@
 import { controlPlaneOperations } from '../control-plane/operations.ts';
-import type { Operation } from '../server/operation.ts';
+import { listByTag, type Operation } from '../server/operation.ts';
 import { annotationQueueOperations } from './annotation-queues.ts';
 import { apiKeyOperations } from './api-keys.ts';
 import { getAttachment } from './attachments.ts';
@@ -10,7 +10,7 @@ import { commitTagOperations } from './commit-tags.ts';
 import { commitOperations } from './commits.ts';
 import { comparisonOperations } from './comparisons.ts';
 import { datasetFileOperations } from './dataset-files.ts';
-import { datasetShareOperations } from './dataset-shares.ts';
+import { cloneDataset, datasetShareOperations } from './dataset-shares.ts';
 import { datasetVersionOperations } from './dataset-versions.ts';
 import { datasetOperations } from './datasets.ts';
 import { directoryOperations } from './directories.ts';
@@ -49,7 +49,7 @@ import { signInOperations } from './sign-in.ts';
 import { systemOperations } from './system.ts';
 import { taggingOperations } from './taggings.ts';
 import { tagOperations } from './tags.ts';
-import { threadGroupOperations } from './thread-groups.ts';
+import { runGroupOperations, threadGroupOperations } from './thread-groups.ts';
 import { threadOperations } from './threads.ts';
 import { traceOperations } from './traces.ts';
 import { usageLimitOperations } from './usage-limits.ts';
@@ -58,64 +58,65 @@ import { v2SessionOperations } from './v2-sessions.ts';
 import { v2TraceOperations } from './v2-traces.ts';
 import { workspaceOperations } from './workspaces.ts';
 
-/** All operations of the main API. To add an operation, add it here and to the table in `test/api/tenancy.test.ts`. */
+/**
+ * All operations of the main API. To add an operation, add it to the list of its file and to the table in
+ * `test/api/tenancy.test.ts`.
+ */
 export const operations: readonly Operation[] = [
-  ...healthOperations,
-  ...infoOperations,
-  ...signInOperations,
-  ...oidcOperations,
-  listAuditLogs,
-  ...systemOperations,
-  ...organizationOperations,
-  ...memberOperations,
-  ...workspaceOperations,
-  ...usageLimitOperations,
-  ...secretOperations,
-  ...tagOperations,
-  ...taggingOperations,
-  ...sharedEntityOperations,
-  ...apiKeyOperations,
-  ...sessionOperations,
-  ...v2SessionOperations,
-  ...sessionChangeOperations,
-  ...ingestOperations,
-  ...runOperations,
-  getRunStats,
-  ...threadGroupOperations,
-  ...v2RunOperations,
-  ...v2TraceOperations,
-  ...threadOperations,
-  ...runShareOperations,
-  ...sharedRunOperations,
-  ...traceOperations,
-  getAttachment,
-  ...feedbackOperations,
-  ...feedbackTokenOperations,
-  ...feedbackConfigOperations,
-  ...datasetOperations,
-  ...datasetVersionOperations,
-  ...datasetFileOperations,
-  ...datasetShareOperations,
-  ...sharedExperimentOperations,
-  ...sharedComparisonOperations,
-  ...experimentOperations,
-  ...comparisonOperations,
-  ...examplePartOperations,
-  ...exampleOperations,
-  ...repoOperations,
-  ...commitOperations,
-  ...commitTagOperations,
-  ...directoryOperations,
-  ...annotationQueueOperations,
-  ...queueRunOperations,
-  ...queueItemOperations,
-  ...queueReviewerOperations,
-  ...queueExportOperations,
-  ...evaluatorOperations,
-  ...modelPriceOperations,
-  ...billingOperations,
-  ...exportDestinationOperations,
-  ...bulkExportOperations,
-  ...exportRunOperations,
+  ...listByTag({
+    health: healthOperations,
+    info: infoOperations,
+    session: [...signInOperations, ...oidcOperations],
+    'audit log': [listAuditLogs],
+    system: systemOperations,
+    organization: [...organizationOperations, ...memberOperations],
+    workspaces: [...workspaceOperations, ...secretOperations],
+    usage: usageLimitOperations,
+    tags: [...tagOperations, ...taggingOperations],
+    sharing: [
+      ...sharedEntityOperations,
+      ...runShareOperations,
+      ...sharedRunOperations,
+      ...datasetShareOperations,
+      ...sharedExperimentOperations,
+      ...sharedComparisonOperations,
+    ],
+    'api keys': apiKeyOperations,
+    projects: [...sessionOperations, ...v2SessionOperations, ...sessionChangeOperations],
+    ingest: ingestOperations,
+    runs: [
+      ...runOperations,
+      getRunStats,
+      ...runGroupOperations,
+      ...v2RunOperations,
+      ...v2TraceOperations,
+      ...traceOperations,
+      getAttachment,
+    ],
+    threads: [...threadOperations, ...threadGroupOperations],
+    feedback: [...feedbackOperations, ...feedbackTokenOperations, ...feedbackConfigOperations],
+    datasets: [
+      ...datasetOperations,
+      ...datasetVersionOperations,
+      ...datasetFileOperations,
+      cloneDataset,
+      ...experimentOperations,
+      ...comparisonOperations,
+      ...examplePartOperations,
+      ...exampleOperations,
+    ],
+    prompts: [...repoOperations, ...commitOperations, ...commitTagOperations, ...directoryOperations],
+    'annotation queues': [
+      ...annotationQueueOperations,
+      ...queueRunOperations,
+      ...queueItemOperations,
+      ...queueReviewerOperations,
+      ...queueExportOperations,
+    ],
+    evaluators: evaluatorOperations,
+    'model prices': modelPriceOperations,
+    billing: billingOperations,
+    'bulk exports': [...exportDestinationOperations, ...bulkExportOperations, ...exportRunOperations],
+  }),
   ...controlPlaneOperations,
 ];

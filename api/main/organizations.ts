@@ -112,7 +112,6 @@ const createOrganization = defineOperation({
   operationId: 'createOrganization',
   method: 'POST',
   path: '/orgs',
-  tag: 'organization',
   summary: 'Create an organization',
   description:
     'Also creates its first workspace, its first user and an admin key, which is returned only once. Only for keys of the first ' +
@@ -156,7 +155,6 @@ const deleteOrganization = defineOperation({
   operationId: 'deleteOrganization',
   method: 'DELETE',
   path: '/orgs/:organization_id',
-  tag: 'organization',
   summary: 'Delete an organization',
   description:
     'Its keys, streams and links stop working, on other processes within two seconds, and jobs delete the data of its workspaces as ' +
@@ -172,7 +170,6 @@ const getCurrentOrganization = defineOperation({
   operationId: 'getCurrentOrganization',
   method: 'GET',
   path: '/orgs/current',
-  tag: 'organization',
   summary: 'Get the organization of the key',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   schema: { response: { 200: Organization } },
@@ -192,7 +189,6 @@ const getOrganizationInfo = defineOperation({
   operationId: 'getOrganizationInfo',
   method: 'GET',
   path: '/orgs/current/info',
-  tag: 'organization',
   summary: 'Get the organization of the key, without payment fields',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   schema: { response: { 200: OrganizationInfo } },
@@ -206,7 +202,6 @@ const listOrganizations = defineOperation({
   operationId: 'listOrganizations',
   method: 'GET',
   path: '/orgs',
-  tag: 'organization',
   summary: 'List the organizations that the key has access to',
   description:
     'Only the organization of the key. A key of the first organization, which belongs to the operator, with the permission `organizations:manage` lists all organizations.',
@@ -229,7 +224,6 @@ const listPermissions = defineOperation({
   operationId: 'listPermissions',
   method: 'GET',
   path: '/orgs/permissions',
-  tag: 'organization',
   summary: 'List all permissions that a key can have',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   schema: { response: { 200: Type.Array(PermissionItem) } },

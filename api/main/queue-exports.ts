@@ -8,7 +8,7 @@ import { isStoredRun } from '../../pipelines/queues/read-queue-runs.ts';
 import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { OneOf, optional, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
 import { extendParameter, parseReviewTimes, ReviewTimes } from './queue-runs.ts';
@@ -20,7 +20,6 @@ const exportQueue = defineOperation({
   operationId: 'exportAnnotationQueue',
   method: 'POST',
   path: '/annotation-queues/:queue_id/export',
-  tag: 'annotation queues',
   summary: 'Export the completed runs of an annotation queue as CSV',
   description:
     'Needs the permission `runs:read` too. Columns: `id`, `name`, `session_id`, `trace_id`, `start_time`, `inputs`, `outputs`, `error`, ' +
@@ -60,7 +59,6 @@ const populateOperation = defineOperation({
   operationId: 'populateAnnotationQueue',
   method: 'POST',
   path: '/annotation-queues/populate',
-  tag: 'annotation queues',
   summary: 'Add the root runs of experiments to an annotation queue',
   description: 'All or none. Runs that are in the queue stay as they are.',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
@@ -92,7 +90,6 @@ const resolveQueueRun = defineOperation({
   operationId: 'resolveAnnotationQueueRun',
   method: 'GET',
   path: '/annotation-queues/:queue_id/runs/resolve/:queue_run_id',
-  tag: 'annotation queues',
   summary: 'Find a run in its annotation queue',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', ...clickhouseErrors],
@@ -122,7 +119,6 @@ const deleteQueues = defineOperation({
   operationId: 'deleteAnnotationQueues',
   method: 'DELETE',
   path: '/annotation-queues',
-  tag: 'annotation queues',
   summary: 'Delete annotation queues',
   description: 'Their runs stay. 207 if some of them do not exist; the others are deleted.',
   access: { permission: 'annotation-queues:delete', tenantScope: 'workspace' },
@@ -146,9 +142,4 @@ const deleteQueues = defineOperation({
   },
 });
 
-export const queueExportOperations: readonly Operation[] = [
-  exportQueue,
-  populateOperation,
-  resolveQueueRun,
-  deleteQueues,
-];
+export const queueExportOperations = [exportQueue, populateOperation, resolveQueueRun, deleteQueues];

@@ -16,7 +16,7 @@ import type { QueueItem } from '../../pipelines/queues/read-queue-runs.ts';
 import type { ThreadKey } from '../../pipelines/runs/threads.ts';
 import { nullable, OneOf, optional, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { cursorParameter } from '../server/list-parameters.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
 import { addRuns, extendParameter, ReviewBody, toReview } from './queue-runs.ts';
@@ -89,15 +89,14 @@ function formatItem(queueId: string, item: QueueItem) {
   };
 }
 
-const shared = { tag: 'annotation queues', errorStyle: 'error' } as const;
 const readOperation = {
-  ...shared,
+  errorStyle: 'error',
   method: 'GET',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'BAD_REQUEST', ...clickhouseErrors],
 } as const;
 const changeOperation = {
-  ...shared,
+  errorStyle: 'error',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
 } as const;
 
@@ -343,7 +342,7 @@ const setItemStatus = defineOperation({
   },
 });
 
-export const queueItemOperations: readonly Operation[] = [
+export const queueItemOperations = [
   createItems,
   listQueueItems,
   countItems,

@@ -1,14 +1,13 @@
 import { Type } from 'typebox';
 import { addReviewer, removeReviewer } from '../../pipelines/queues/reviewers.ts';
 import { Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 import { QueueParams } from './annotation-queues.ts';
 
 /** Users that have to review the runs of an annotation queue. */
 
 const path = '/v1/platform/annotation-queues/:queue_id/reviewers';
 const shared = {
-  tag: 'annotation queues',
   errorStyle: 'error',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
 } as const;
@@ -48,4 +47,4 @@ const removeQueueReviewer = defineOperation({
   },
 });
 
-export const queueReviewerOperations: readonly Operation[] = [addQueueReviewer, removeQueueReviewer];
+export const queueReviewerOperations = [addQueueReviewer, removeQueueReviewer];

@@ -124,7 +124,6 @@ const toNewRun = (run: { run_id: string; source_proposed_example_id?: string | n
 
 const addOperation = {
   method: 'POST',
-  tag: 'annotation queues',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'QUEUE_FULL', 'NOT_STORED_YET', 'KAFKA_UNAVAILABLE', ...clickhouseErrors],
 } as const;
@@ -174,7 +173,6 @@ const addQueueRunsByKey = defineOperation({
 
 const reading = {
   method: 'GET',
-  tag: 'annotation queues',
   access: { permission: 'annotation-queues:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', ...clickhouseErrors],
 } as const;
@@ -278,7 +276,6 @@ async function countRuns(
 }
 
 const changing = {
-  tag: 'annotation queues',
   access: { permission: 'annotation-queues:update', tenantScope: 'workspace' },
 } as const;
 

@@ -77,7 +77,6 @@ const createRepo = defineOperation({
   operationId: 'createRepo',
   method: 'POST',
   path: '/repos',
-  tag: 'prompts',
   summary: 'Create a prompt, agent or skill',
   description: 'A public repo needs the permission `prompts:share`, and a handle of the workspace.',
   access: { permission: 'prompts:create', tenantScope: 'workspace' },
@@ -140,7 +139,6 @@ const listRepos = defineOperation({
   operationId: 'listRepos',
   method: 'GET',
   path: '/repos',
-  tag: 'prompts',
   summary: 'List prompts, agents and skills',
   description:
     'Of the workspace. With `RUNLAKE_SHARE_PUBLIC_PROMPTS`, `is_public=true`, `tenant_handle` and `tenant_id` also list public ones of ' +
@@ -189,7 +187,6 @@ const getRepo = defineOperation({
   operationId: 'getRepo',
   method: 'GET',
   path: '/repos/:owner/:repo',
-  tag: 'prompts',
   summary: 'Get a prompt, agent or skill',
   access: { permission: 'prompts:read', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
@@ -204,7 +201,6 @@ const updateRepo = defineOperation({
   operationId: 'updateRepo',
   method: 'PATCH',
   path: '/repos/:owner/:repo',
-  tag: 'prompts',
   summary: 'Change or archive a prompt, agent or skill',
   description:
     'Absent fields stay unchanged; null clears a text. To make it public needs the permission `prompts:share`, and a handle of the workspace.',
@@ -239,7 +235,6 @@ const deleteRepo = defineOperation({
   operationId: 'deleteRepo',
   method: 'DELETE',
   path: '/repos/:owner/:repo',
-  tag: 'prompts',
   summary: 'Delete a prompt, agent or skill with its commits',
   access: { permission: 'prompts:delete', tenantScope: 'workspace' },
   errors: ['NOT_FOUND'],
@@ -254,7 +249,6 @@ const likeRepo = defineOperation({
   operationId: 'likeRepo',
   method: 'POST',
   path: '/likes/:owner/:repo',
-  tag: 'prompts',
   summary: 'Like a prompt, agent or skill, or take the like back',
   description: 'A user has one like, whatever key the user sends it with.',
   access: { permission: 'prompts:update', tenantScope: 'workspace' },

@@ -8,7 +8,7 @@ import {
   unshareTrace,
 } from '../../pipelines/runs/shared-traces.ts';
 import { nullable, optional, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { v2Errors } from './v2-runs.ts';
 
@@ -24,7 +24,6 @@ const getRunShare = defineOperation({
   operationId: 'getRunShare',
   method: 'GET',
   path: '/runs/:run_id/share',
-  tag: 'sharing',
   summary: 'Get the token of a shared trace',
   description: '`null` if the trace of the run is not shared.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
@@ -41,7 +40,6 @@ const shareRun = defineOperation({
   operationId: 'shareRun',
   method: 'PUT',
   path: '/runs/:run_id/share',
-  tag: 'sharing',
   summary: 'Share the trace of a run',
   description: `${traceShareDescription} A shared trace keeps its token.`,
   access: { permission: 'runs:share', tenantScope: 'workspace' },
@@ -62,7 +60,6 @@ const unshareRun = defineOperation({
   operationId: 'unshareRun',
   method: 'DELETE',
   path: '/runs/:run_id/share',
-  tag: 'sharing',
   summary: 'End the sharing of the trace of a run',
   description: 'Takes effect at once. Does nothing if the trace is not shared.',
   access: { permission: 'runs:share', tenantScope: 'workspace' },
@@ -78,7 +75,6 @@ const shareV2Run = defineOperation({
   operationId: 'shareV2Run',
   method: 'POST',
   path: '/v2/runs/:run_id/share',
-  tag: 'sharing',
   summary: 'Share the trace of a run',
   description: `${traceShareDescription} A shared trace keeps its token.`,
   access: { permission: 'runs:share', tenantScope: 'workspace' },
@@ -107,7 +103,6 @@ const unshareV2Run = defineOperation({
   operationId: 'unshareV2Run',
   method: 'DELETE',
   path: '/v2/runs/:run_id/share',
-  tag: 'sharing',
   summary: 'End the sharing of the trace of a run',
   description: 'Takes effect at once. Does nothing if the trace is not shared.',
   access: { permission: 'runs:share', tenantScope: 'workspace' },
@@ -141,7 +136,6 @@ const getThreadShare = defineOperation({
   operationId: 'getThreadShare',
   method: 'GET',
   path: '/v2/threads/:thread_id/share',
-  tag: 'sharing',
   summary: 'Get the token of a shared thread',
   description: 'Without `share_token` if the thread is not shared.',
   access: { permission: 'runs:share', tenantScope: 'workspace' },
@@ -163,7 +157,6 @@ const createThreadShare = defineOperation({
   operationId: 'createThreadShare',
   method: 'POST',
   path: '/v2/threads/:thread_id/share',
-  tag: 'sharing',
   summary: 'Share a thread',
   description: `${threadShareDescription} A shared thread keeps its token.`,
   access: { permission: 'runs:share', tenantScope: 'workspace' },
@@ -180,7 +173,6 @@ const deleteThreadShare = defineOperation({
   operationId: 'deleteThreadShare',
   method: 'DELETE',
   path: '/v2/threads/:thread_id/share',
-  tag: 'sharing',
   summary: 'End the sharing of a thread',
   description: 'Takes effect at once. Does nothing if the thread is not shared.',
   access: { permission: 'runs:share', tenantScope: 'workspace' },
@@ -192,7 +184,7 @@ const deleteThreadShare = defineOperation({
   },
 });
 
-export const runShareOperations: readonly Operation[] = [
+export const runShareOperations = [
   getRunShare,
   shareRun,
   unshareRun,

@@ -151,7 +151,6 @@ export const getRunStats = defineOperation({
   operationId: 'getRunStats',
   method: 'POST',
   path: '/runs/stats',
-  tag: 'runs',
   summary: 'Get statistics of the runs that match a query',
   description:
     'Takes the filters of a query for runs. With `group_by`, the response has the statistics by group: a run with several tags, or ' +

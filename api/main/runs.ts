@@ -101,7 +101,6 @@ const getRun = defineOperation({
   operationId: 'getRun',
   method: 'GET',
   path: '/runs/:run_id',
-  tag: 'runs',
   summary: 'Get a run with all fields',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   unsupported: { query: ['include_messages'], flags: ['include_messages'] },
@@ -195,7 +194,6 @@ export const queryRuns = defineOperation({
   operationId: 'queryRuns',
   method: 'POST',
   path: '/runs/query',
-  tag: 'runs',
   summary: 'Query runs, page by page',
   description:
     'Newest first by default. A page may contain fewer runs than `limit`; there are more pages as long as ' +
@@ -240,7 +238,6 @@ const validateRunsQuery = defineOperation({
   operationId: 'validateRunsQuery',
   method: 'POST',
   path: '/runs/query/validate',
-  tag: 'runs',
   summary: 'Check the filters of a query for runs',
   description: 'Takes the body of the query, and lists what is wrong with each field. Nothing is read.',
   access: { public: true, tenantScope: 'none' },

@@ -1,20 +1,18 @@
 import { Type } from 'typebox';
 import { changeSecrets, deleteSecret, listSecretKeys, requireSecret } from '../../pipelines/tenants/secrets.ts';
 import { nullable, optional, Text } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 
 const Key = () => Text({ minLength: 1, maxLength: 255 });
 const Value = () => Text({ minLength: 1, maxLength: 65_536 });
 const KeyParams = Type.Object({ key: Key() });
 const Secret = Type.Object({ key: Type.String() });
-const tag = 'workspaces';
 const manageAccess = { permission: 'secrets:manage', tenantScope: 'workspace' } as const;
 
 const listSecrets = defineOperation({
   operationId: 'listSecrets',
   method: 'GET',
   path: '/workspaces/current/secrets',
-  tag,
   summary: 'List the keys of the secrets of the workspace',
   description: 'Values are never returned.',
   access: { permission: 'secrets:read', tenantScope: 'workspace' },
@@ -28,7 +26,6 @@ const setSecrets = defineOperation({
   operationId: 'setSecrets',
   method: 'POST',
   path: '/workspaces/current/secrets',
-  tag,
   summary: 'Set and delete secrets of the workspace',
   description: 'All or none. Values are stored encrypted.',
   access: manageAccess,
@@ -52,7 +49,6 @@ const setSecret = defineOperation({
   operationId: 'setSecret',
   method: 'PUT',
   path: '/workspaces/current/secrets/:key',
-  tag,
   summary: 'Set a secret of the workspace',
   description: 'Without `value`, 404 if there is no such secret.',
   access: manageAccess,
@@ -70,7 +66,6 @@ const removeSecret = defineOperation({
   operationId: 'deleteSecret',
   method: 'DELETE',
   path: '/workspaces/current/secrets/:key',
-  tag,
   summary: 'Delete a secret of the workspace',
   description: 'Succeeds too if there is no such secret.',
   access: manageAccess,
@@ -81,4 +76,4 @@ const removeSecret = defineOperation({
   },
 });
 
-export const secretOperations: readonly Operation[] = [listSecrets, setSecrets, setSecret, removeSecret];
+export const secretOperations = [listSecrets, setSecrets, setSecret, removeSecret];

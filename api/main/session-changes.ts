@@ -93,7 +93,6 @@ async function storeSession(
 
 const creation = {
   method: 'POST',
-  tag: 'projects',
   summary: 'Create a tracing project',
   description:
     'With `upsert`, an existing project with that name is updated: given fields replace its fields, except for an empty `extra`.',
@@ -146,7 +145,6 @@ async function changeSession(
 
 const update = {
   method: 'PATCH',
-  tag: 'projects',
   summary: 'Update a tracing project',
   access: { permission: 'projects:update', tenantScope: 'workspace' },
   errors: ['NOT_FOUND', 'CONFLICT', 'RETENTION_OUT_OF_RANGE'],

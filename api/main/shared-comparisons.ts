@@ -5,7 +5,7 @@ import { listComparisons } from '../../pipelines/datasets/comparisons.ts';
 import { openSharedDataset } from '../../pipelines/datasets/shared-datasets.ts';
 import { listProjects } from '../../pipelines/projects/project.ts';
 import { Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { ComparisonQuery, comparisonFields, comparisonResults, parseComparisonQuery } from './comparisons.ts';
 import { formatSharedExperiment, readSharedDataset, SharedExperiment } from './dataset-shares.ts';
@@ -35,7 +35,7 @@ async function listExperimentsOf(services: Services, token: string): Promise<obj
   return rows.map(formatSharedExperiment);
 }
 
-export const sharedComparisonOperations: readonly Operation[] = [
+export const sharedComparisonOperations = [
   defineOperation({
     ...shared,
     operationId: 'getSharedExperimentStats',

@@ -6,7 +6,7 @@ import { endShares, type ListedShare, listShares } from '../../pipelines/shares/
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { createRunExtras } from './run-extras.ts';
 
@@ -54,12 +54,11 @@ function formatEntity(share: ListedShare, runs: ReadonlyMap<string, RootRun>) {
   return { type: 'run' as const, run_id, run_name: name, run_type, session_id, share_token, created_at };
 }
 
-export const sharedEntityOperations: readonly Operation[] = [
+export const sharedEntityOperations = [
   defineOperation({
     operationId: 'listSharedEntities',
     method: 'GET',
     path: '/workspaces/current/shared',
-    tag: 'sharing',
     summary: 'List what the workspace shares by tokens, newest first',
     description: about,
     access,
@@ -91,7 +90,6 @@ export const sharedEntityOperations: readonly Operation[] = [
     operationId: 'endSharing',
     method: 'DELETE',
     path: '/workspaces/current/shared',
-    tag: 'sharing',
     summary: 'End the sharing of several traces, threads and datasets',
     description: `${about} Takes effect at once. Tokens that are not valid are ignored.`,
     access,

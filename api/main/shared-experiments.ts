@@ -13,7 +13,7 @@ import { openShare } from '../../pipelines/runs/shared-traces.ts';
 import { identifyShare } from '../../pipelines/shares/share-tokens.ts';
 import { JsonObject, jsonMediaType, nullable, OneOf, optional, Text, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { readSharedDataset } from './dataset-shares.ts';
@@ -29,7 +29,6 @@ import { publicAccess, publicHeaders, ShareParams } from './shared-runs.ts';
  */
 
 export const shared = {
-  tag: 'sharing',
   access: publicAccess,
   errors: ['NOT_FOUND', 'BAD_REQUEST', ...clickhouseErrors, 'DATABASE_UNAVAILABLE', 'DATABASE_QUERY_FAILED'],
 } as const;
@@ -93,7 +92,7 @@ function readFeedback(
 
 const emptyList = Buffer.from('[]');
 
-export const sharedExperimentOperations: readonly Operation[] = [
+export const sharedExperimentOperations = [
   defineOperation({
     ...shared,
     operationId: 'querySharedExperimentRuns',

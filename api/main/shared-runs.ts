@@ -15,7 +15,7 @@ import { selectPublicFields, selectPublicV2Fields } from '../../pipelines/runs/r
 import { openShare, type SharedRuns } from '../../pipelines/runs/shared-traces.ts';
 import { identifyShare } from '../../pipelines/shares/share-tokens.ts';
 import { jsonMediaType, nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation, RawResponse } from '../server/operation.ts';
+import { defineOperation, RawResponse } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { createRunExtras } from './run-extras.ts';
 import { maxPageRows, normaliseIds, oneOrMore, PublicRun } from './runs.ts';
@@ -48,7 +48,6 @@ const getSharedTrace = defineOperation({
   path: '/public/:share_token/run',
   // The page that links from the SDKs point to.
   aliases: ['/public/:share_token/r'],
-  tag: 'sharing',
   summary: 'Get the root run of a shared trace',
   description: 'Of a shared thread: the root run of its newest trace.',
   access: publicAccess,
@@ -65,7 +64,6 @@ const getSharedRun = defineOperation({
   operationId: 'getSharedRun',
   method: 'GET',
   path: '/public/:share_token/run/:run_id',
-  tag: 'sharing',
   summary: 'Get a run of a shared trace',
   access: publicAccess,
   errors: publicErrors,
@@ -80,7 +78,6 @@ const listSharedRuns = defineOperation({
   operationId: 'listSharedRuns',
   method: 'GET',
   path: '/public/:share_token/runs',
-  tag: 'sharing',
   summary: 'List all runs of a shared trace',
   description: 'Newest first. 400 if the runs are too large for one response; query them page by page then.',
   access: publicAccess,
@@ -105,7 +102,6 @@ const querySharedRuns = defineOperation({
   operationId: 'querySharedRuns',
   method: 'POST',
   path: '/public/:share_token/runs/query',
-  tag: 'sharing',
   summary: 'Query the runs of a shared trace, page by page',
   access: publicAccess,
   errors: ['INVALID_FILTER', 'RATE_LIMITED', ...publicErrors],
@@ -148,7 +144,6 @@ const getSharedV2Run = defineOperation({
   operationId: 'getSharedV2Run',
   method: 'GET',
   path: '/v2/public/:share_token/run/:run_id',
-  tag: 'sharing',
   summary: 'Get the selected fields of a run of a shared trace',
   description: publicSelectDescription,
   access: publicAccess,
@@ -177,7 +172,6 @@ const listSharedV2Runs = defineOperation({
   operationId: 'listSharedV2Runs',
   method: 'POST',
   path: '/v2/public/:share_token/runs/query',
-  tag: 'sharing',
   summary: 'List the selected fields of all runs of a shared trace',
   description: `Oldest first. 400 if the runs are too large for one response; select fewer fields then. ${publicSelectDescription}`,
   access: publicAccess,
@@ -196,7 +190,7 @@ const listSharedV2Runs = defineOperation({
     }),
 });
 
-export const sharedRunOperations: readonly Operation[] = [
+export const sharedRunOperations = [
   getSharedTrace,
   getSharedRun,
   listSharedRuns,

@@ -11,8 +11,8 @@ import {
   resourceTypes,
 } from '../../pipelines/tags/taggings.ts';
 import { OneOf, Timestamp, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
-import { changing, reading, TagKeyFields, TagValueFields } from './tags.ts';
+import { defineOperation } from '../server/operation.ts';
+import { changeAccess, readAccess, TagKeyFields, TagValueFields } from './tags.ts';
 
 /** Resources that can have tags. */
 
@@ -49,9 +49,9 @@ const TaggedResources = Type.Object({
   resources: Type.Object(buildResourceLists(() => Type.Array(Resource))),
 });
 
-export const taggingOperations: readonly Operation[] = [
+export const taggingOperations = [
   defineOperation({
-    ...reading,
+    access: readAccess,
     operationId: 'listTaggings',
     method: 'GET',
     path: '/workspaces/current/taggings',
@@ -81,7 +81,7 @@ export const taggingOperations: readonly Operation[] = [
     },
   }),
   defineOperation({
-    ...changing,
+    access: changeAccess,
     operationId: 'createTagging',
     method: 'POST',
     path: '/workspaces/current/taggings',
@@ -96,7 +96,7 @@ export const taggingOperations: readonly Operation[] = [
       }),
   }),
   defineOperation({
-    ...changing,
+    access: changeAccess,
     operationId: 'deleteTagging',
     method: 'DELETE',
     path: '/workspaces/current/taggings/:tagging_id',
@@ -112,7 +112,7 @@ export const taggingOperations: readonly Operation[] = [
     },
   }),
   defineOperation({
-    ...reading,
+    access: readAccess,
     operationId: 'listTags',
     method: 'GET',
     path: '/workspaces/current/tags',
@@ -123,7 +123,7 @@ export const taggingOperations: readonly Operation[] = [
     handler: async ({ caller, services }) => listTags(services.database, caller.workspaceId),
   }),
   defineOperation({
-    ...reading,
+    access: readAccess,
     operationId: 'listTagsOfResource',
     method: 'GET',
     path: '/workspaces/current/tags/resource',
@@ -136,7 +136,7 @@ export const taggingOperations: readonly Operation[] = [
     },
   }),
   defineOperation({
-    ...reading,
+    access: readAccess,
     operationId: 'listTagsOfResources',
     method: 'POST',
     path: '/workspaces/current/tags/resources',

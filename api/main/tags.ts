@@ -12,7 +12,7 @@ import {
   updateTagValue,
 } from '../../pipelines/tags/tags.ts';
 import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 
 /** Tag keys and tag values. */
 
@@ -28,17 +28,17 @@ const KeyParams = Type.Object({ tag_key_id: Uuid() });
 const ValueParams = Type.Object({ tag_key_id: Uuid(), tag_value_id: Uuid() });
 
 const path = '/workspaces/current/tag-keys';
-export const reading = { tag: 'tags', access: { permission: 'workspaces:read', tenantScope: 'workspace' } } as const;
-export const changing = { tag: 'tags', access: { permission: 'tags:manage', tenantScope: 'workspace' } } as const;
+export const readAccess = { permission: 'workspaces:read', tenantScope: 'workspace' } as const;
+export const changeAccess = { permission: 'tags:manage', tenantScope: 'workspace' } as const;
 
 const toTagValueIds = (params: { readonly tag_key_id: string; readonly tag_value_id: string }) => ({
   keyId: params.tag_key_id,
   valueId: params.tag_value_id,
 });
 
-export const tagOperations: readonly Operation[] = [
+export const tagOperations = [
   defineOperation({
-    ...reading,
+    access: readAccess,
     operationId: 'listTagKeys',
     method: 'GET',
     path,
@@ -48,7 +48,7 @@ export const tagOperations: readonly Operation[] = [
     handler: async ({ caller, services }) => listTagKeys(services.database, caller.workspaceId),
   }),
   defineOperation({
-    ...changing,
+    access: changeAccess,
     operationId: 'createTagKey',
     method: 'POST',
     path,
@@ -58,7 +58,7 @@ export const tagOperations: readonly Operation[] = [
     handler: async ({ caller, body, services }) => createTagKey(services.database, caller.workspaceId, body),
   }),
   defineOperation({
-    ...reading,
+    access: readAccess,
     operationId: 'getTagKey',
     method: 'GET',
     path: `${path}/:tag_key_id`,
@@ -69,7 +69,7 @@ export const tagOperations: readonly Operation[] = [
       readTagKey(services.database, caller.workspaceId, params.tag_key_id),
   }),
   defineOperation({
-    ...changing,
+    access: changeAccess,
     operationId: 'updateTagKey',
     method: 'PATCH',
     path: `${path}/:tag_key_id`,
@@ -85,7 +85,7 @@ export const tagOperations: readonly Operation[] = [
       updateTagKey(services.database, caller.workspaceId, params.tag_key_id, { name, description }),
   }),
   defineOperation({
-    ...changing,
+    access: changeAccess,
     operationId: 'deleteTagKey',
     method: 'DELETE',
     path: `${path}/:tag_key_id`,
@@ -98,7 +98,7 @@ export const tagOperations: readonly Operation[] = [
     },
   }),
   defineOperation({
-    ...reading,
+    access: readAccess,
     operationId: 'listTagValues',
     method: 'GET',
     path: `${path}/:tag_key_id/tag-values`,
@@ -111,7 +111,7 @@ export const tagOperations: readonly Operation[] = [
     },
   }),
   defineOperation({
-    ...changing,
+    access: changeAccess,
     operationId: 'createTagValue',
     method: 'POST',
     path: `${path}/:tag_key_id/tag-values`,
@@ -126,7 +126,7 @@ export const tagOperations: readonly Operation[] = [
       createTagValue(services.database, caller.workspaceId, params.tag_key_id, body),
   }),
   defineOperation({
-    ...reading,
+    access: readAccess,
     operationId: 'getTagValue',
     method: 'GET',
     path: `${path}/:tag_key_id/tag-values/:tag_value_id`,
@@ -137,7 +137,7 @@ export const tagOperations: readonly Operation[] = [
       readTagValue(services.database, caller.workspaceId, toTagValueIds(params)),
   }),
   defineOperation({
-    ...changing,
+    access: changeAccess,
     operationId: 'updateTagValue',
     method: 'PATCH',
     path: `${path}/:tag_key_id/tag-values/:tag_value_id`,
@@ -153,7 +153,7 @@ export const tagOperations: readonly Operation[] = [
       updateTagValue(services.database, caller.workspaceId, toTagValueIds(params), { name, description }),
   }),
   defineOperation({
-    ...changing,
+    access: changeAccess,
     operationId: 'deleteTagValue',
     method: 'DELETE',
     path: `${path}/:tag_key_id/tag-values/:tag_value_id`,

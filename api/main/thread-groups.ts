@@ -50,7 +50,6 @@ const groupRuns = defineOperation({
   operationId: 'groupRuns',
   method: 'POST',
   path: '/runs/group',
-  tag: 'runs',
   summary: 'List the threads of a project',
   description: 'The thread with the newest trace first. Only traces that match the times and the filter count.',
   access,
@@ -90,7 +89,6 @@ const getRunGroupStats = defineOperation({
   operationId: 'getRunGroupStats',
   method: 'POST',
   path: '/runs/group/stats',
-  tag: 'runs',
   summary: 'Get statistics of the root runs of all threads of a project',
   access,
   errors,
@@ -109,7 +107,6 @@ const getThreadPreview = defineOperation({
   operationId: 'getThreadPreview',
   method: 'GET',
   path: '/runs/threads/:thread_id',
-  tag: 'threads',
   summary: 'Get previews of a thread',
   description:
     'The conversation of a thread as text, at most 10,000 characters: all messages, the last message of the human and the last answer ' +
@@ -181,7 +178,6 @@ const getThreadsStats = defineOperation({
   operationId: 'getThreadsStats',
   method: 'POST',
   path: '/v2/threads/stats',
-  tag: 'threads',
   summary: 'Get the selected statistics of the threads of a project',
   description:
     'Over the root runs, within the times, of the threads that have a trace that matches all filters. Percentiles are exact.',
@@ -234,4 +230,5 @@ const getThreadsStats = defineOperation({
   },
 });
 
-export const threadGroupOperations = [groupRuns, getRunGroupStats, getThreadsStats, getThreadPreview];
+export const runGroupOperations = [groupRuns, getRunGroupStats];
+export const threadGroupOperations = [getThreadsStats, getThreadPreview];

@@ -82,7 +82,6 @@ const queryThreads = defineOperation({
   operationId: 'queryThreads',
   method: 'POST',
   path: '/v2/threads/query',
-  tag: 'threads',
   summary: 'Query the threads of a project, page by page',
   description:
     'A thread is the traces whose root runs have the same `thread_id`, `session_id` or `conversation_id` in their metadata. The thread ' +
@@ -183,7 +182,6 @@ const listThreadTraces = defineOperation({
   operationId: 'listThreadTraces',
   method: 'GET',
   path: '/v2/threads/:thread_id/traces',
-  tag: 'threads',
   summary: 'List the traces of a thread, page by page',
   description: 'Oldest first, with the selected fields of the root run. `trace_id` is always in the response.',
   access,
@@ -274,7 +272,6 @@ const getThreadStats = defineOperation({
   operationId: 'getThreadStats',
   method: 'GET',
   path: '/v2/threads/:thread_id/stats',
-  tag: 'threads',
   summary: 'Get the selected statistics of a thread',
   description: 'Over all traces of the thread that match the filter. Percentiles are exact.',
   access,

@@ -17,7 +17,6 @@ const deleteRuns = defineOperation({
   operationId: 'deleteRuns',
   method: 'POST',
   path: '/runs/delete',
-  tag: 'runs',
   summary: 'Delete traces by id or by metadata',
   description: `Give either \`trace_ids\` or \`metadata\`. ${deletion}`,
   access: { permission: 'runs:delete', tenantScope: 'workspace' },
@@ -55,7 +54,6 @@ const deleteTraces = defineOperation({
   operationId: 'deleteTraces',
   method: 'POST',
   path: '/runs/delete/traces',
-  tag: 'runs',
   summary: 'Delete traces by id',
   description: deletion,
   access: { permission: 'runs:delete', tenantScope: 'workspace' },
@@ -72,7 +70,6 @@ const keepTraces = defineOperation({
   operationId: 'keepTraces',
   method: 'POST',
   path: '/runs/keep',
-  tag: 'runs',
   summary: 'Make traces longlived',
   description:
     'The traces get the retention of the tier `longlived` within a few minutes. Feedback on a run does the same, ' +

@@ -10,7 +10,7 @@ import {
   setUsageLimit,
 } from '../../pipelines/usage/usage-limits.ts';
 import { nullable, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
-import { defineOperation, type Operation } from '../server/operation.ts';
+import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 
 const LimitFields = {
@@ -26,15 +26,13 @@ const UsageLimit = Type.Object({
   updated_at: Timestamp(),
 });
 
-const tag = 'usage';
 const manage = { permission: 'usage-limits:manage', tenantScope: 'workspace' } as const;
 
-export const usageLimitOperations: readonly Operation[] = [
+export const usageLimitOperations = [
   defineOperation({
     operationId: 'listUsageLimits',
     method: 'GET',
     path: '/usage-limits',
-    tag,
     summary: 'List the usage limits of the workspace',
     access: { permission: 'workspaces:read', tenantScope: 'workspace' },
     schema: { response: { 200: Type.Array(UsageLimit) } },
@@ -44,7 +42,6 @@ export const usageLimitOperations: readonly Operation[] = [
     operationId: 'listOrganizationUsageLimits',
     method: 'GET',
     path: '/usage-limits/org',
-    tag,
     summary: 'List the usage limits of all workspaces that the key has access to',
     access: { permission: 'organization:read', tenantScope: 'organization' },
     schema: { response: { 200: Type.Array(UsageLimit) } },
@@ -54,7 +51,6 @@ export const usageLimitOperations: readonly Operation[] = [
     operationId: 'setUsageLimit',
     method: 'PUT',
     path: '/usage-limits',
-    tag,
     summary: 'Set a usage limit of the workspace',
     description:
       'A hard limit refuses runs with 429 once the workspace has that many traces in the month. A soft limit warns in the log and in the ' +
@@ -94,7 +90,6 @@ export const usageLimitOperations: readonly Operation[] = [
     operationId: 'deleteUsageLimit',
     method: 'DELETE',
     path: '/usage-limits/:usage_limit_id',
-    tag,
     summary: 'Delete a usage limit of the workspace',
     access: manage,
     errors: ['NOT_FOUND'],
@@ -112,7 +107,6 @@ export const usageLimitOperations: readonly Operation[] = [
     operationId: 'getUsageLimitState',
     method: 'GET',
     path: '/workspaces/current/usage_limits',
-    tag,
     summary: 'Get whether the workspace exceeds its usage limits',
     access: { permission: 'workspaces:read', tenantScope: 'workspace' },
     errors: clickhouseErrors,

@@ -103,7 +103,6 @@ const getV2Run = defineOperation({
   operationId: 'getV2Run',
   method: 'GET',
   path: '/v2/runs/:run_id',
-  tag: 'runs',
   summary: 'Get the selected fields of a run',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
@@ -134,7 +133,6 @@ const getV2RunUrl = defineOperation({
   operationId: 'getV2RunUrl',
   method: 'GET',
   path: '/v2/runs/:run_id/url',
-  tag: 'runs',
   summary: 'Get the URL of the page of a run',
   access: { permission: 'runs:read', tenantScope: 'workspace' },
   errorStyle: 'problem',
@@ -214,7 +212,6 @@ const queryV2Runs = defineOperation({
   operationId: 'queryV2Runs',
   method: 'POST',
   path: '/v2/runs/query',
-  tag: 'runs',
   summary: 'Query the selected fields of runs, page by page',
   description:
     'Newest first by default. A page may contain fewer runs than `page_size`; there are more pages as long as ' +

@@ -31,7 +31,6 @@ const queryTraces = defineOperation({
   operationId: 'queryTraces',
   method: 'POST',
   path: '/v2/traces/query',
-  tag: 'runs',
   summary: 'Query the traces of a project, page by page',
   description:
     'Newest first. `TOTAL_TOKENS`, `TOTAL_COST` and `FIRST_TOKEN_TIME` of `selects` are in `trace_aggregates`, all other fields in `root_run`.',
@@ -87,7 +86,6 @@ const listTraceRuns = defineOperation({
   operationId: 'listTraceRuns',
   method: 'GET',
   path: '/v2/traces/:trace_id/runs',
-  tag: 'runs',
   summary: 'List the selected fields of all runs of a trace',
   description: 'Oldest first. 400 if the runs are too large for one response; select fewer fields then.',
   access: { permission: 'runs:read', tenantScope: 'workspace' },

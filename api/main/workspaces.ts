@@ -52,7 +52,6 @@ const createWorkspace = defineOperation({
   operationId: 'createWorkspace',
   method: 'POST',
   path: '/workspaces',
-  tag: 'workspaces',
   summary: 'Create a workspace',
   access: { permission: 'workspaces:manage', tenantScope: 'organization' },
   errors: ['CONFLICT', 'LIMIT_REACHED'],
@@ -74,7 +73,6 @@ const deleteWorkspace = defineOperation({
   operationId: 'deleteWorkspace',
   method: 'DELETE',
   path: '/workspaces/:workspace_id',
-  tag: 'workspaces',
   summary: 'Delete a workspace',
   description:
     'Keys lose access to it, its links stop working, and a job deletes its data: runs, feedback, attachments, rows of its agent servers, ' +
@@ -92,7 +90,6 @@ const getWorkspace = defineOperation({
   operationId: 'getWorkspace',
   method: 'GET',
   path: '/workspaces/:workspace_id',
-  tag: 'workspaces',
   summary: 'Get a workspace',
   access: { permission: 'workspaces:read', tenantScope: 'organization' },
   errors: ['NOT_FOUND'],
@@ -106,7 +103,6 @@ const listWorkspaces = defineOperation({
   method: 'GET',
   path: '/workspaces',
   aliases: ['/tenants'],
-  tag: 'workspaces',
   summary: 'List the workspaces that the key has access to',
   access: { permission: 'workspaces:read', tenantScope: 'organization' },
   schema: {
@@ -123,7 +119,6 @@ const getWorkspaceStats = defineOperation({
   operationId: 'getWorkspaceStats',
   method: 'GET',
   path: '/workspaces/current/stats',
-  tag: 'workspaces',
   summary: 'Count the objects of the workspace of the request',
   access: { permission: 'workspaces:read', tenantScope: 'workspace' },
   unsupported: { query: ['tag_value_id'] },
@@ -147,7 +142,6 @@ const updateWorkspace = defineOperation({
   operationId: 'updateWorkspace',
   method: 'PATCH',
   path: '/workspaces/:workspace_id',
-  tag: 'workspaces',
   summary: 'Rename a workspace',
   description: 'Absent and null fields stay unchanged.',
   access: { permission: 'workspaces:manage', tenantScope: 'organization' },

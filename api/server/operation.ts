@@ -9,7 +9,7 @@ import type { Services } from './services.ts';
 
 /**
  * Describes an operation of an HTTP API. The file of each resource declares operations with {@link defineOperation}.
- * The operations of an API are listed in `api/main/operations.ts` or `api/agent-server/operations.ts`.
+ * The operations of an API are listed by their tags in `api/main/operations.ts` or `api/agent-server/operations.ts`.
  * `registerOperation` registers a route for each operation.
  *
  * A request passes these steps, each of which can fail with a RunlakeError: draining → API key → workspace → permission
@@ -165,7 +165,7 @@ export interface HandlerInput<A extends Access, S extends OperationSchema, V = S
 /** An operation whose handler uses services of type `V`. */
 export type TypedOperation<A extends Access, S extends OperationSchema, V> = Omit<
   Operation,
-  'handler' | 'socket' | 'access' | 'schema'
+  'handler' | 'socket' | 'access' | 'schema' | 'tag'
 > & {
   readonly access: A;
   readonly schema: S;
@@ -179,8 +179,17 @@ export type TypedOperation<A extends Access, S extends OperationSchema, V> = Omi
  */
 export function defineOperation<const A extends Access, const S extends OperationSchema>(
   operation: TypedOperation<A, S, Services>,
-): Operation {
+): UntaggedOperation {
   return operation;
+}
+
+export type UntaggedOperation = Omit<Operation, 'tag'>;
+
+/** Lists operations by the tag under which the API description shows them. */
+export function listByTag<O extends UntaggedOperation>(
+  operations: Readonly<Record<string, readonly O[]>>,
+): (O & Pick<Operation, 'tag'>)[] {
+  return Object.entries(operations).flatMap(([tag, ofTag]) => ofTag.map((operation) => ({ ...operation, tag })));
 }
 
 /** Masks parameter names, because routes that differ only in the names of parameters are the same route. */

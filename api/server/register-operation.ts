@@ -32,7 +32,7 @@ export function registerOperation(
   const customAccess = 'public' in operation.access ? undefined : ownAccess;
   const handle = (input: AuthorisationInput) =>
     customAccess ? customAccess.handle(operation, input, handler) : handler(input);
-  const status = findSuccessStatus(operation);
+  const status = Math.min(...Object.keys(schema.response).map(Number));
   for (const path of [operation.path, ...aliases]) {
     server.route({
       method,
@@ -111,10 +111,6 @@ function buildSocketOptions(operation: Operation, services: object): object {
       serve(socket, { caller, params, query, body, services, request });
     },
   };
-}
-
-function findSuccessStatus({ schema }: Operation): number {
-  return Math.min(...Object.keys(schema.response).map(Number));
 }
 
 /**

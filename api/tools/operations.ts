@@ -23,10 +23,12 @@ import {
 } from '../server/mcp-http.ts';
 import {
   type Access,
+  listByTag,
   type Operation,
   type OperationSchema,
   RawResponse,
   type TypedOperation,
+  type UntaggedOperation,
 } from '../server/operation.ts';
 import { credentialHeaders, type ToolCaller } from './caller.ts';
 import type { Session, Sessions } from './sessions.ts';
@@ -41,7 +43,7 @@ export interface ToolServices {
 
 function defineToolOperation<const A extends Access, const S extends OperationSchema>(
   operation: Omit<TypedOperation<A, S, ToolServices>, 'mount' | 'errorStyle'>,
-): Operation {
+): UntaggedOperation {
   return { ...operation, mount: 'root', errorStyle: 'mcp' };
 }
 
@@ -63,7 +65,6 @@ const getHealth = defineToolOperation({
   operationId: 'getHealth',
   method: 'GET',
   path: '/health',
-  tag: 'health',
   summary: 'Check that the tool server is up',
   access: { public: true, tenantScope: 'none' },
   servesWhileDraining: true,
@@ -75,7 +76,6 @@ const postToolsMcp = defineToolOperation({
   operationId: 'postToolsMcp',
   method: 'POST',
   path: '/mcp',
-  tag: 'mcp',
   summary: 'Send a message of the Model Context Protocol',
   description:
     'Streamable HTTP. `initialize` creates a session: the client sends its id in `Mcp-Session-Id` with further requests. The response ' +
@@ -94,7 +94,8 @@ const postToolsMcp = defineToolOperation({
   },
   handler: async ({ request, body, services }) => {
     const caller = request.toolCaller as ToolCaller;
-    const authInfo = toAuthInfo(caller);
+    // The transport passes it to the handlers of the server.
+    const authInfo = { token: '', clientId: caller.keyId, scopes: [], extra: { ...caller } };
     const sessionId = readSessionId(request);
     if (isEmptyBatch(body) || (sessionId === undefined && !isInitializeRequest(body))) {
       const { toolsHeartbeatMs: heartbeatMs } = services.config;
@@ -118,7 +119,6 @@ const getToolsMcp = defineToolOperation({
   operationId: 'getToolsMcp',
   method: 'GET',
   path: '/mcp',
-  tag: 'mcp',
   summary: 'Read the messages of a session, or resume a stream',
   description: 'With `Last-Event-ID`, the messages after that one. Without a session: 405.',
   access: anyKey,
@@ -147,7 +147,6 @@ const deleteToolsMcp = defineToolOperation({
   operationId: 'deleteToolsMcp',
   method: 'DELETE',
   path: '/mcp',
-  tag: 'mcp',
   summary: 'End a session',
   access: anyKey,
   errors: accessErrors,
@@ -167,14 +166,10 @@ const deleteToolsMcp = defineToolOperation({
   },
 });
 
-export const toolOperations: readonly Operation[] = [
-  getHealth,
-  getReady,
-  getMetrics,
-  postToolsMcp,
-  getToolsMcp,
-  deleteToolsMcp,
-];
+export const toolOperations: readonly Operation[] = listByTag({
+  health: [getHealth, getReady, getMetrics],
+  mcp: [postToolsMcp, getToolsMcp, deleteToolsMcp],
+});
 
 function readSessionId({ headers }: FastifyRequest): string | undefined {
   const value = headers['mcp-session-id'];
@@ -203,11 +198,6 @@ function answerWithJson(message: JSONRPCMessage, { sessionId = '' }: Session['tr
     headers: { 'content-type': jsonType, 'mcp-session-id': sessionId },
     body: Buffer.from(JSON.stringify(message)),
   });
-}
-
-/** Returns the caller in the form that the transport passes to the handlers of the server. */
-function toAuthInfo(caller: ToolCaller) {
-  return { token: '', clientId: caller.keyId, scopes: [], extra: { ...caller } };
 }
 
 /**

@@ -5,6 +5,7 @@ import { Agent, type IncomingMessage, request } from 'node:http';
 import { getRunStats } from '../../api/main/run-stats.ts';
 import { queryRuns } from '../../api/main/runs.ts';
 import { buildServer } from '../../api/server/build-server.ts';
+import { listByTag } from '../../api/server/operation.ts';
 import type { Services } from '../../api/server/services.ts';
 import { stockFields } from '../../api/tools/runs.ts';
 import { loadConfig } from '../../infra/config/load.ts';
@@ -43,7 +44,12 @@ export async function servePages({ clickhouse, database, logger }: BenchEngines,
   const authenticator = createAuthenticator({ database, logger });
   const attachmentSigner = createTokenSigner('secret of the bench', 'attachments');
   const services = { config, database, clickhouse, authenticator, attachmentSigner } as Partial<Services> as Services;
-  const server = await buildServer({ config, services, logger, operations: [queryRuns, getRunStats] });
+  const server = await buildServer({
+    config,
+    services,
+    logger,
+    operations: listByTag({ runs: [queryRuns, getRunStats] }),
+  });
   const address = await server.listen({ host: '127.0.0.1', port: 0 });
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   return {

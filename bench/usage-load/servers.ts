@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { Agent, get, type IncomingMessage } from 'node:http';
 import { getGranularUsage } from '../../api/main/billing.ts';
 import { buildServer } from '../../api/server/build-server.ts';
+import { listByTag } from '../../api/server/operation.ts';
 import type { Services } from '../../api/server/services.ts';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../infra/config/load.ts';
@@ -47,7 +48,12 @@ export async function serveUsage(
           query: (query) => clickhouse.query({ ...query, sql: sqlOf(query.params?.dimension as Grouping) }),
         };
   const services = { config, database, clickhouse: answering, authenticator } as Partial<Services> as Services;
-  const server = await buildServer({ config, services, logger, operations: [getGranularUsage] });
+  const server = await buildServer({
+    config,
+    services,
+    logger,
+    operations: listByTag({ billing: [getGranularUsage] }),
+  });
   const address = await server.listen({ host: '127.0.0.1', port: 0 });
   const agent = new Agent({ keepAlive: true });
   return {

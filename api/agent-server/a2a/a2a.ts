@@ -32,7 +32,6 @@ const postA2a = defineAgentOperation({
   operationId: 'postA2a',
   method: 'POST',
   path: '/a2a/:assistant_id',
-  tag: 'a2a',
   summary: 'Send a message to an assistant (Agent2Agent protocol 0.3)',
   description:
     'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. Errors of methods are JSON-RPC errors with status 200.',
@@ -195,7 +194,6 @@ const getAgentCard = defineAgentOperation({
   operationId: 'getAgentCard',
   method: 'GET',
   path: '/.well-known/agent-card.json',
-  tag: 'a2a',
   summary: 'Get the agent card of an assistant (Agent2Agent protocol 0.3)',
   access: readAccess,
   rule: async ({ query }, authorizer, proceed) => {

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { AgentOperation } from '../agent-operation.ts';
+import type { UntaggedAgentOperation } from '../agent-operation.ts';
 import type { CallerAccess } from './authorizer.ts';
 
 declare module 'fastify' {
@@ -15,7 +15,7 @@ export interface AgentAccess extends CallerAccess {
    * returned and an access object that is valid only for this part.
    */
   authorizePart(
-    operation: AgentOperation,
+    operation: UntaggedAgentOperation,
     input: RequestPartInput,
     proceed: (input: RequestPartInput & { readonly access: AgentAccess }) => Promise<unknown>,
   ): Promise<unknown>;
@@ -38,7 +38,7 @@ interface RequestPartInput {
  */
 export function executeRequestPart<Input extends RequestPartInput, Result>(
   { agentAccess }: FastifyRequest,
-  operation: AgentOperation,
+  operation: UntaggedAgentOperation,
   input: Input,
   proceed: (input: Input & { readonly access?: AgentAccess }) => Promise<Result>,
 ): Promise<Result> {

@@ -7,7 +7,7 @@ import type { AuthProcess } from '../../../pipelines/agents/auth/auth-process.ts
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import type { AuthorisationInput, CustomAccess } from '../../server/api-form.ts';
 import { stripQuery } from '../../server/canonical-url.ts';
-import type { Operation } from '../../server/operation.ts';
+import type { UntaggedOperation } from '../../server/operation.ts';
 import type { AgentOperation } from '../agent-operation.ts';
 import type { AgentAccess } from './agent-access.ts';
 import { Authorizer } from './authorizer.ts';
@@ -27,7 +27,7 @@ export function createCustomAccess(options: {
   const { authProcess, database, deploymentId, operator } = options;
   const systemAssistants = new Set(options.graphIds.map(computeSystemAssistantId));
   const authorise = <Input extends object>(
-    operation: Operation,
+    operation: UntaggedOperation,
     access: AgentAccess,
     input: Input,
     proceed: (input: Input) => Promise<unknown>,

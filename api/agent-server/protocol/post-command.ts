@@ -120,7 +120,6 @@ export const postThreadCommand = defineAgentOperation({
   operationId: 'postThreadCommand',
   method: 'POST',
   path: '/threads/:thread_id/commands',
-  tag: 'event protocol',
   summary: 'Send a command of the event-stream protocol',
   description:
     'run.start {assistant_id, input, config, metadata, multitaskStrategy}, which creates the thread if it does not exist; input.respond {interrupt_id, response} or {responses}, with update and goto; state.get {namespace, keys}; state.listCheckpoints {namespace, limit, before}; state.fork {checkpoint_id, input, config}, which runs from there; agent.getTree. A failed command results in 200 with an `error`, an invalid command in 400.',

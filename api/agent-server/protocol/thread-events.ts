@@ -116,7 +116,6 @@ export const streamThreadEvents = defineAgentOperation({
   operationId: 'streamThreadEvents',
   method: 'POST',
   path: '/threads/:thread_id/stream/events',
-  tag: 'event protocol',
   summary: 'Stream the events of a thread',
   description:
     'Server-sent events of the event-stream protocol, of all runs, until the client disconnects. The thread need not exist yet. The `event_id` of an event never changes, so that a client that reconnects can skip events that it has. Runs that were not started through the protocol have only the events of their stream modes. A `custom` event with the name `warning`, which every channel receives, has {error, message} of an event that is missing because it is too large or not JSON.',

@@ -159,7 +159,6 @@ export const openThreadSocket = defineAgentOperation({
   operationId: 'openThreadSocket',
   method: 'GET',
   path: '/threads/:thread_id/stream/events',
-  tag: 'event protocol',
   summary: 'Open a WebSocket of the event-stream protocol',
   description:
     'Commands of postThreadCommand, and subscription.subscribe {channels, namespaces, depth} and subscription.unsubscribe {subscription_id}. Each message is one JSON text of at most 1 MiB.',

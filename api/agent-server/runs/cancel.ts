@@ -16,7 +16,6 @@ const cancelAgentRun = defineAgentOperation({
   operationId: 'cancelAgentRun',
   method: 'POST',
   path: '/threads/:thread_id/runs/:run_id/cancel',
-  tag: 'thread runs',
   summary: 'Cancel a run',
   description:
     '`interrupt` keeps the stored state; `rollback` deletes the run with its state. Rolling back a run that has ended results in 409. With `wait` the response is sent when the run has ended.',
@@ -49,7 +48,6 @@ const cancelAgentRuns = defineAgentOperation({
   operationId: 'cancelAgentRuns',
   method: 'POST',
   path: '/runs/cancel',
-  tag: 'thread runs',
   summary: 'Cancel several runs',
   description: 'Either all runs with a status, or the given runs of one thread.',
   access: runAccess,
@@ -95,7 +93,6 @@ const deleteAgentRun = defineAgentOperation({
   operationId: 'deleteAgentRun',
   method: 'DELETE',
   path: '/threads/:thread_id/runs/:run_id',
-  tag: 'thread runs',
   summary: 'Delete a run',
   description: 'The state that it stored in its thread stays. Cancel a running run first.',
   access: runAccess,

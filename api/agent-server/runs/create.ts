@@ -51,7 +51,6 @@ const createRun = defineAgentOperation({
   ...creationOperation,
   operationId: 'createRun',
   path: '/threads/:thread_id/runs',
-  tag: 'thread runs',
   summary: 'Start a run on a thread, in the background',
   schema: { params: ThreadParams, body: RunBody, response: { 200: Run } },
   handler: (input) => create(input, 'thread'),
@@ -61,7 +60,6 @@ const createStatelessRun = defineAgentOperation({
   ...creationOperation,
   operationId: 'createStatelessRun',
   path: '/runs',
-  tag: 'stateless runs',
   summary: 'Start a run without a thread, in the background',
   schema: { body: RunBody, response: { 200: Run } },
   handler: (input) => create(input, 'stateless'),
@@ -87,7 +85,6 @@ const streamRun = defineAgentOperation({
   ...streamOperation,
   operationId: 'streamRun',
   path: '/threads/:thread_id/runs/stream',
-  tag: 'thread runs',
   summary: 'Start a run on a thread and stream its events',
   schema: { params: ThreadParams, body: RunBody, ...eventStreamSchema },
   handler: (input) => stream(input, 'thread'),
@@ -97,7 +94,6 @@ const streamStatelessRun = defineAgentOperation({
   ...streamOperation,
   operationId: 'streamStatelessRun',
   path: '/runs/stream',
-  tag: 'stateless runs',
   summary: 'Start a run without a thread and stream its events',
   schema: { body: RunBody, ...eventStreamSchema },
   handler: (input) => stream(input, 'stateless'),
@@ -123,7 +119,6 @@ export const waitForRun = defineAgentOperation({
   ...waitOperation,
   operationId: 'waitForRun',
   path: '/threads/:thread_id/runs/wait',
-  tag: 'thread runs',
   summary: 'Start a run on a thread and wait for its final state',
   schema: { params: ThreadParams, body: RunBody, response: finalState },
   handler: (input) => wait(input, 'thread'),
@@ -133,7 +128,6 @@ export const waitForStatelessRun = defineAgentOperation({
   ...waitOperation,
   operationId: 'waitForStatelessRun',
   path: '/runs/wait',
-  tag: 'stateless runs',
   summary: 'Start a run without a thread and wait for its final state',
   schema: { body: RunBody, response: finalState },
   handler: (input) => wait(input, 'stateless'),
@@ -197,7 +191,6 @@ const createRunBatch = defineAgentOperation({
   ...creationOperation,
   operationId: 'createRunBatch',
   path: '/runs/batch',
-  tag: 'stateless runs',
   summary: 'Start several runs without a thread, in the background',
   description: 'Runs are created in order. If one fails, the runs before it stay.',
   // The handler authorises each run.
@@ -218,10 +211,8 @@ const createRunBatch = defineAgentOperation({
   },
 });
 
-export const createRunOperations = [
-  createRun,
-  streamRun,
-  waitForRun,
+export const createRunOperations = [createRun, streamRun, waitForRun];
+export const createStatelessRunOperations = [
   createStatelessRun,
   streamStatelessRun,
   waitForStatelessRun,

@@ -26,7 +26,6 @@ const listRuns = defineAgentOperation({
   operationId: 'listRuns',
   method: 'GET',
   path: '/threads/:thread_id/runs',
-  tag: 'thread runs',
   summary: 'List the runs of a thread, newest first',
   access: readAccess,
   rule: createThreadRule('threads:read'),
@@ -56,7 +55,6 @@ export const getAgentRun = defineAgentOperation({
   operationId: 'getAgentRun',
   method: 'GET',
   path: '/threads/:thread_id/runs/:run_id',
-  tag: 'thread runs',
   summary: 'Get a run',
   access: readAccess,
   rule: createRunRule('threads:read'),
@@ -91,7 +89,6 @@ const joinRun = defineAgentOperation({
   ...joinOperation,
   operationId: 'joinRun',
   path: '/threads/:thread_id/runs/:run_id/join',
-  tag: 'thread runs',
   summary: 'Wait for the final state of a run',
   description:
     'The response is that of runs/wait. With `cancel_on_disconnect` the run is cancelled if this connection closes before the run ends.',
@@ -133,17 +130,15 @@ const joinRunStream = defineAgentOperation({
   ...joinStreamOperation,
   operationId: 'joinRunStream',
   path: '/threads/:thread_id/runs/:run_id/stream',
-  tag: 'thread runs',
   summary: 'Stream the events of a run',
   schema: { params: ThreadRunParams, ...eventStreamSchema },
   handler: (input) => joinStream(input, normaliseRunIds(input.params), false),
 });
 
-const joinStatelessRunStream = defineAgentOperation({
+export const joinStatelessRunStream = defineAgentOperation({
   ...joinStreamOperation,
   operationId: 'joinStatelessRunStream',
   path: '/runs/:run_id/stream',
-  tag: 'stateless runs',
   summary: 'Stream the events of a run by its id',
   rule: async (input, authorizer, proceed) => {
     const runId = (input.params.run_id as string).toLowerCase();
@@ -182,4 +177,4 @@ async function joinStream(
   return streamRunEvents(input, followedRun, { reader, modes: query.stream_mode });
 }
 
-export const readRunOperations = [listRuns, getAgentRun, joinRun, joinRunStream, joinStatelessRunStream];
+export const readRunOperations = [listRuns, getAgentRun, joinRun, joinRunStream];

@@ -68,7 +68,6 @@ export const streamThread = defineAgentOperation({
   operationId: 'streamThread',
   method: 'GET',
   path: '/threads/:thread_id/stream',
-  tag: 'threads',
   summary: 'Stream the events of all runs of a thread',
   description:
     'Server-sent events of all runs, until the client disconnects. Mode `run_modes` (default) has the events of the runs. `lifecycle` has only their start and end: `metadata` with run_id and attempt, and `metadata` with status `run_done`. `state_update` has only `state_update` events with {thread_id, state}, when state is written outside a run and when a run has ended.',

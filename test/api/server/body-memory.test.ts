@@ -42,7 +42,6 @@ async function start(handler?: Handler) {
     operationId: 'hold',
     method: 'POST',
     path: '/hold',
-    tag: 'test',
     summary: 'test',
     access: { public: true, tenantScope: 'none' },
     schema: {
@@ -56,7 +55,7 @@ async function start(handler?: Handler) {
     config,
     services,
     logger,
-    operations: [operation],
+    operations: [{ ...operation, tag: 'test' }],
   });
   await server.listen({ port: 0, host: '127.0.0.1' });
   const { port } = server.server.address() as AddressInfo;

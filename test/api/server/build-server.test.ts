@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify';
 import { Type } from 'typebox';
 import { afterEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../../../api/server/build-server.ts';
-import { defineOperation, type Operation, RawResponse } from '../../../api/server/operation.ts';
+import { defineOperation, listByTag, RawResponse } from '../../../api/server/operation.ts';
 import type { Services } from '../../../api/server/services.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import type { Config } from '../../../infra/config/settings.ts';
@@ -12,14 +12,14 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { logger } from '../../silent-logger.ts';
 
 const open = { public: true, tenantScope: 'none' } as const;
-const base = { tag: 'test', summary: 'test', access: open };
+const base = { summary: 'test', access: open };
 const JsonValue = Type.Unsafe<unknown>({});
 
 /** Releases the requests to `/wait`, which stay in flight until this is called. */
 let releaseWaitingRequests: () => void = () => undefined;
 let waiting = 0;
 
-const toys: readonly Operation[] = [
+const toys = [
   defineOperation({
     ...base,
     operationId: 'echo',
@@ -113,7 +113,7 @@ async function start(config: Partial<Config> = {}): Promise<FastifyInstance> {
     config: { ...loadConfig({}).config, ...config },
     services: {} as Services,
     logger,
-    operations: toys,
+    operations: listByTag({ test: toys }),
   });
   started.push(server);
   return server;

@@ -17,7 +17,6 @@ it('compares the alternatives of a shape once, not for each of very many values'
     operationId: 'select',
     method: 'POST',
     path: '/select',
-    tag: 'test',
     summary: 'test',
     access: { public: true, tenantScope: 'none' },
     schema: { body: Type.Object({ select: Type.Array(items) }), response: { 200: Type.Null() } },
@@ -26,7 +25,7 @@ it('compares the alternatives of a shape once, not for each of very many values'
   for (const value of [1, {}, []]) {
     const body = { select: Array.from({ length: 1_000 }, () => value) };
     const request = { body, raw: { url: '/select' } } as unknown as FastifyRequest;
-    ignoreUnknownNames(request, {} as FastifyReply, operation, true);
+    ignoreUnknownNames(request, {} as FastifyReply, { ...operation, tag: 'test' }, true);
   }
   expect(reads).toBeLessThan(10);
 });

@@ -214,6 +214,168 @@ export interface paths {
         patch: operations["updateWorkspace"];
         trace?: never;
     };
+    "/api/v1/runs/{run_id}/share": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the token of a shared trace
+         * @description `null` if the trace of the run is not shared.
+         *
+         *     Needs the permission `runs:read`.
+         */
+        get: operations["getRunShare"];
+        /**
+         * Share the trace of a run
+         * @description Anyone who has the token can read all runs of the trace, with feedback and without attachments, until it is deleted. A shared trace keeps its token.
+         *
+         *     Needs the permission `runs:share`.
+         */
+        put: operations["shareRun"];
+        post?: never;
+        /**
+         * End the sharing of the trace of a run
+         * @description Takes effect at once. Does nothing if the trace is not shared.
+         *
+         *     Needs the permission `runs:share`.
+         */
+        delete: operations["unshareRun"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/public/{share_token}/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the root run of a shared trace
+         * @description Of a shared thread: the root run of its newest trace.
+         */
+        get: operations["getSharedTrace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/public/{share_token}/run/{run_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a run of a shared trace */
+        get: operations["getSharedRun"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v2/public/{share_token}/runs/query": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * List the selected fields of all runs of a shared trace
+         * @description Oldest first. 400 if the runs are too large for one response; select fewer fields then. Of `selects`, fields that a shared trace does not show are omitted.
+         */
+        post: operations["listSharedV2Runs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/datasets/{dataset_id}/share": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the token of a shared dataset
+         * @description `null` if the dataset is not shared.
+         *
+         *     Needs the permission `datasets:read`.
+         */
+        get: operations["getDatasetShare"];
+        /**
+         * Share a dataset
+         * @description Anyone who has the token can read the dataset and all versions of its examples, with their attachments, until the sharing ends. A shared dataset keeps its token.
+         *
+         *     Needs the permission `datasets:share`.
+         */
+        put: operations["shareDataset"];
+        post?: never;
+        /**
+         * End the sharing of a dataset
+         * @description Takes effect at once. Does nothing if the dataset is not shared.
+         *
+         *     Needs the permission `datasets:share`.
+         */
+        delete: operations["unshareDataset"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/public/{share_token}/datasets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a shared dataset */
+        get: operations["getSharedDataset"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/public/{share_token}/examples": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the examples of a shared dataset
+         * @description The links in `attachment_urls` are valid for an hour, at most until the sharing ends.
+         */
+        get: operations["listSharedExamples"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/api-key": {
         parameters: {
             query?: never;
@@ -540,97 +702,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/runs/{run_id}/share": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get the token of a shared trace
-         * @description `null` if the trace of the run is not shared.
-         *
-         *     Needs the permission `runs:read`.
-         */
-        get: operations["getRunShare"];
-        /**
-         * Share the trace of a run
-         * @description Anyone who has the token can read all runs of the trace, with feedback and without attachments, until it is deleted. A shared trace keeps its token.
-         *
-         *     Needs the permission `runs:share`.
-         */
-        put: operations["shareRun"];
-        post?: never;
-        /**
-         * End the sharing of the trace of a run
-         * @description Takes effect at once. Does nothing if the trace is not shared.
-         *
-         *     Needs the permission `runs:share`.
-         */
-        delete: operations["unshareRun"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/public/{share_token}/run": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get the root run of a shared trace
-         * @description Of a shared thread: the root run of its newest trace.
-         */
-        get: operations["getSharedTrace"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/public/{share_token}/run/{run_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Get a run of a shared trace */
-        get: operations["getSharedRun"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v2/public/{share_token}/runs/query": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * List the selected fields of all runs of a shared trace
-         * @description Oldest first. 400 if the runs are too large for one response; select fewer fields then. Of `selects`, fields that a shared trace does not show are omitted.
-         */
-        post: operations["listSharedV2Runs"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/feedback": {
         parameters: {
             query?: never;
@@ -834,77 +905,6 @@ export interface paths {
          *     Needs the permission `datasets:update`.
          */
         put: operations["updateDatasetSplit"];
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/datasets/{dataset_id}/share": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get the token of a shared dataset
-         * @description `null` if the dataset is not shared.
-         *
-         *     Needs the permission `datasets:read`.
-         */
-        get: operations["getDatasetShare"];
-        /**
-         * Share a dataset
-         * @description Anyone who has the token can read the dataset and all versions of its examples, with their attachments, until the sharing ends. A shared dataset keeps its token.
-         *
-         *     Needs the permission `datasets:share`.
-         */
-        put: operations["shareDataset"];
-        post?: never;
-        /**
-         * End the sharing of a dataset
-         * @description Takes effect at once. Does nothing if the dataset is not shared.
-         *
-         *     Needs the permission `datasets:share`.
-         */
-        delete: operations["unshareDataset"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/public/{share_token}/datasets": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** Get a shared dataset */
-        get: operations["getSharedDataset"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/public/{share_token}/examples": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the examples of a shared dataset
-         * @description The links in `attachment_urls` are valid for an hour, at most until the sharing ends.
-         */
-        get: operations["listSharedExamples"];
-        put?: never;
         post?: never;
         delete?: never;
         options?: never;
@@ -2459,6 +2459,557 @@ export interface operations {
             };
         };
     };
+    getRunShare: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        run_id: string;
+                        /** Format: uuid */
+                        share_token: string;
+                    } | null;
+                };
+            };
+        };
+    };
+    shareRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        run_id: string;
+                        /** Format: uuid */
+                        share_token: string;
+                    };
+                };
+            };
+        };
+    };
+    unshareRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    getSharedTrace: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                share_token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        /** @description Empty until the post of the run arrives. */
+                        name: string;
+                        run_type: "tool" | "chain" | "llm" | "retriever" | "embedding" | "prompt" | "parser";
+                        /** @description UTC with microseconds and without zone, such as `2026-01-02T03:04:05.123456`. */
+                        start_time: string;
+                        end_time?: string | null;
+                        /** @description `error` if the run has an error, otherwise `success` if it has ended, otherwise `pending`. */
+                        status: string;
+                        error?: string | null;
+                        /** @description The JSON that was sent, byte for byte; usually an object. */
+                        extra?: unknown;
+                        /** @description The JSON that was sent, byte for byte; usually a list of objects. */
+                        events?: unknown;
+                        /** @description The JSON that was sent, byte for byte; usually an object. `{}` if none was sent. */
+                        inputs?: unknown;
+                        inputs_preview?: string | null;
+                        /** @description The JSON that was sent, byte for byte; usually an object. */
+                        outputs?: unknown;
+                        outputs_preview?: string | null;
+                        /** @description The JSON that was sent, byte for byte; usually an object. */
+                        serialized?: unknown;
+                        tags?: string[] | null;
+                        /** Format: uuid */
+                        trace_id: string;
+                        dotted_order: string;
+                        parent_run_id?: string | null;
+                        parent_run_ids?: string[] | null;
+                        child_run_ids?: string[] | null;
+                        direct_child_run_ids?: string[] | null;
+                        execution_order?: number;
+                        reference_example_id?: string | null;
+                        total_tokens?: number;
+                        prompt_tokens?: number;
+                        completion_tokens?: number;
+                        prompt_token_details?: {
+                            [key: string]: number;
+                        } | null;
+                        completion_token_details?: {
+                            [key: string]: number;
+                        } | null;
+                        total_cost?: string | null;
+                        prompt_cost?: string | null;
+                        completion_cost?: string | null;
+                        prompt_cost_details?: {
+                            [key: string]: string;
+                        } | null;
+                        completion_cost_details?: {
+                            [key: string]: string;
+                        } | null;
+                        first_token_time?: string | null;
+                        feedback_stats?: {
+                            [key: string]: {
+                                [key: string]: unknown;
+                            };
+                        } | null;
+                    };
+                };
+            };
+        };
+    };
+    getSharedRun: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                share_token: string;
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        /** Format: uuid */
+                        id: string;
+                        /** @description Empty until the post of the run arrives. */
+                        name: string;
+                        run_type: "tool" | "chain" | "llm" | "retriever" | "embedding" | "prompt" | "parser";
+                        /** @description UTC with microseconds and without zone, such as `2026-01-02T03:04:05.123456`. */
+                        start_time: string;
+                        end_time?: string | null;
+                        /** @description `error` if the run has an error, otherwise `success` if it has ended, otherwise `pending`. */
+                        status: string;
+                        error?: string | null;
+                        /** @description The JSON that was sent, byte for byte; usually an object. */
+                        extra?: unknown;
+                        /** @description The JSON that was sent, byte for byte; usually a list of objects. */
+                        events?: unknown;
+                        /** @description The JSON that was sent, byte for byte; usually an object. `{}` if none was sent. */
+                        inputs?: unknown;
+                        inputs_preview?: string | null;
+                        /** @description The JSON that was sent, byte for byte; usually an object. */
+                        outputs?: unknown;
+                        outputs_preview?: string | null;
+                        /** @description The JSON that was sent, byte for byte; usually an object. */
+                        serialized?: unknown;
+                        tags?: string[] | null;
+                        /** Format: uuid */
+                        trace_id: string;
+                        dotted_order: string;
+                        parent_run_id?: string | null;
+                        parent_run_ids?: string[] | null;
+                        child_run_ids?: string[] | null;
+                        direct_child_run_ids?: string[] | null;
+                        execution_order?: number;
+                        reference_example_id?: string | null;
+                        total_tokens?: number;
+                        prompt_tokens?: number;
+                        completion_tokens?: number;
+                        prompt_token_details?: {
+                            [key: string]: number;
+                        } | null;
+                        completion_token_details?: {
+                            [key: string]: number;
+                        } | null;
+                        total_cost?: string | null;
+                        prompt_cost?: string | null;
+                        completion_cost?: string | null;
+                        prompt_cost_details?: {
+                            [key: string]: string;
+                        } | null;
+                        completion_cost_details?: {
+                            [key: string]: string;
+                        } | null;
+                        first_token_time?: string | null;
+                        feedback_stats?: {
+                            [key: string]: {
+                                [key: string]: unknown;
+                            };
+                        } | null;
+                    };
+                };
+            };
+        };
+    };
+    listSharedV2Runs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                share_token: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    selects?: ("ID" | "NAME" | "RUN_TYPE" | "STATUS" | "START_TIME" | "END_TIME" | "LATENCY_SECONDS" | "FIRST_TOKEN_TIME" | "ERROR" | "ERROR_PREVIEW" | "EXTRA" | "METADATA" | "EVENTS" | "INPUTS" | "INPUTS_PREVIEW" | "OUTPUTS" | "OUTPUTS_PREVIEW" | "MANIFEST" | "PARENT_RUN_ID" | "PARENT_RUN_IDS" | "PROJECT_ID" | "TRACE_ID" | "THREAD_ID" | "DOTTED_ORDER" | "IS_ROOT" | "REFERENCE_EXAMPLE_ID" | "REFERENCE_DATASET_ID" | "TOTAL_TOKENS" | "PROMPT_TOKENS" | "COMPLETION_TOKENS" | "TOTAL_COST" | "PROMPT_COST" | "COMPLETION_COST" | "PROMPT_TOKEN_DETAILS" | "COMPLETION_TOKEN_DETAILS" | "PROMPT_COST_DETAILS" | "COMPLETION_COST_DETAILS" | "PRICE_MODEL_ID" | "TAGS" | "APP_PATH" | "ATTACHMENTS" | "THREAD_EVALUATION_TIME" | "IS_IN_DATASET" | "LAST_QUEUED_AT" | "SHARE_URL" | "FEEDBACK_STATS" | "LS_USER_ID")[] | null;
+                };
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        items: {
+                            /** Format: uuid */
+                            id?: string;
+                            name?: string;
+                            run_type?: "TOOL" | "CHAIN" | "LLM" | "RETRIEVER" | "EMBEDDING" | "PROMPT" | "PARSER";
+                            status?: "SUCCESS" | "ERROR" | "PENDING";
+                            /** Format: date-time */
+                            start_time?: string;
+                            end_time?: string | null;
+                            latency_seconds?: number | null;
+                            first_token_time?: string | null;
+                            error?: string | null;
+                            error_preview?: string | null;
+                            /** @description The JSON that was sent, byte for byte; usually an object. */
+                            extra?: unknown;
+                            metadata?: {
+                                [key: string]: unknown;
+                            } | null;
+                            /** @description The JSON that was sent, byte for byte; usually a list of objects. */
+                            events?: unknown;
+                            /** @description The JSON that was sent, byte for byte; usually an object. `{}` if none was sent. */
+                            inputs?: unknown;
+                            inputs_preview?: string | null;
+                            /** @description The JSON that was sent, byte for byte; usually an object. */
+                            outputs?: unknown;
+                            outputs_preview?: string | null;
+                            /** @description `serialized` of the run. */
+                            manifest?: unknown;
+                            parent_run_id?: string | null;
+                            /** @description From the root to the parent. */
+                            parent_run_ids?: string[];
+                            /** Format: uuid */
+                            project_id?: string;
+                            /** Format: uuid */
+                            trace_id?: string;
+                            thread_id?: string | null;
+                            dotted_order?: string;
+                            is_root?: boolean;
+                            reference_example_id?: string | null;
+                            reference_dataset_id?: string | null;
+                            total_tokens?: number;
+                            prompt_tokens?: number;
+                            completion_tokens?: number;
+                            total_cost?: number | null;
+                            prompt_cost?: number | null;
+                            completion_cost?: number | null;
+                            prompt_token_details?: {
+                                raw: {
+                                    [key: string]: number;
+                                };
+                            } | null;
+                            completion_token_details?: {
+                                raw: {
+                                    [key: string]: number;
+                                };
+                            } | null;
+                            prompt_cost_details?: {
+                                raw: {
+                                    [key: string]: number;
+                                };
+                            } | null;
+                            completion_cost_details?: {
+                                raw: {
+                                    [key: string]: number;
+                                };
+                            } | null;
+                            price_model_id?: string | null;
+                            tags?: string[] | null;
+                            app_path?: string;
+                            attachments?: {
+                                [key: string]: string;
+                            } | null;
+                            thread_evaluation_time?: string | null;
+                            is_in_dataset?: boolean;
+                            last_queued_at?: string | null;
+                            share_url?: string | null;
+                            feedback_stats?: {
+                                [key: string]: {
+                                    [key: string]: unknown;
+                                };
+                            } | null;
+                            /** @description Runs are stored without their user. */
+                            ls_user_id?: null;
+                        }[];
+                    };
+                };
+            };
+        };
+    };
+    getDatasetShare: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: uuid */
+                        share_token: string;
+                    } | null;
+                };
+            };
+        };
+    };
+    shareDataset: {
+        parameters: {
+            query?: {
+                /** @description List the experiments on the dataset too, without their runs. */
+                share_projects?: boolean;
+            };
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        dataset_id: string;
+                        /** Format: uuid */
+                        share_token: string;
+                    };
+                };
+            };
+        };
+    };
+    unshareDataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                dataset_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        message: string;
+                    };
+                };
+            };
+        };
+    };
+    getSharedDataset: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                share_token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /** Format: uuid */
+                        id: string;
+                        name: string;
+                        description: string | null;
+                        data_type: "kv" | "llm" | "chat";
+                        inputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        outputs_schema_definition: {
+                            [key: string]: unknown;
+                        } | null;
+                        externally_managed: boolean;
+                        /** @description Number of examples in the newest version. */
+                        example_count: number;
+                        transformations: {
+                            path: string[];
+                            transformation_type: "convert_to_openai_message" | "convert_to_openai_tool" | "remove_system_messages" | "remove_extra_fields";
+                        }[] | null;
+                        /** Format: date-time */
+                        created_at: string;
+                    };
+                };
+            };
+        };
+    };
+    listSharedExamples: {
+        parameters: {
+            query?: {
+                id?: string[];
+                /** @description A time, a tag of the dataset, or `latest`. */
+                as_of?: string;
+                splits?: string[];
+                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
+                metadata?: string;
+                /** @description Condition in the filter language; see the guide. */
+                filter?: string;
+                /** @description Parts of the JSON of inputs or outputs, ignoring case. */
+                full_text_contains?: string[];
+                /** @description Fields of the examples in addition to `id`, `name`, `dataset_id`, `created_at`, `modified_at`, `inputs`. Default: all. */
+                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "metadata" | "outputs" | "attachment_urls")[];
+                /** @description If true, examples have only `id` and the fields of `select`. */
+                exclude_default_fields?: boolean;
+                limit?: number;
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                share_token: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Default Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json; charset=utf-8": {
+                        name?: string;
+                        /** Format: uuid */
+                        dataset_id?: string;
+                        /** Format: date-time */
+                        created_at?: string;
+                        /**
+                         * Format: date-time
+                         * @description The version that created or changed the example.
+                         */
+                        modified_at?: string;
+                        /** @description The JSON that was sent. */
+                        inputs?: {
+                            [key: string]: unknown;
+                        };
+                        outputs?: {
+                            [key: string]: unknown;
+                        } | null;
+                        /** @description `dataset_split` is the list of splits. */
+                        metadata?: {
+                            [key: string]: unknown;
+                        };
+                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
+                        attachment_urls?: {
+                            [key: string]: unknown;
+                        };
+                        /** Format: uuid */
+                        id: string;
+                    }[];
+                };
+            };
+        };
+    };
     listApiKeys: {
         parameters: {
             query?: never;
@@ -3904,362 +4455,6 @@ export interface operations {
             };
         };
     };
-    getRunShare: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                run_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        run_id: string;
-                        /** Format: uuid */
-                        share_token: string;
-                    } | null;
-                };
-            };
-        };
-    };
-    shareRun: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                run_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": unknown;
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        run_id: string;
-                        /** Format: uuid */
-                        share_token: string;
-                    };
-                };
-            };
-        };
-    };
-    unshareRun: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                run_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        message: string;
-                    };
-                };
-            };
-        };
-    };
-    getSharedTrace: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                share_token: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        /** Format: uuid */
-                        id: string;
-                        /** @description Empty until the post of the run arrives. */
-                        name: string;
-                        run_type: "tool" | "chain" | "llm" | "retriever" | "embedding" | "prompt" | "parser";
-                        /** @description UTC with microseconds and without zone, such as `2026-01-02T03:04:05.123456`. */
-                        start_time: string;
-                        end_time?: string | null;
-                        /** @description `error` if the run has an error, otherwise `success` if it has ended, otherwise `pending`. */
-                        status: string;
-                        error?: string | null;
-                        /** @description The JSON that was sent, byte for byte; usually an object. */
-                        extra?: unknown;
-                        /** @description The JSON that was sent, byte for byte; usually a list of objects. */
-                        events?: unknown;
-                        /** @description The JSON that was sent, byte for byte; usually an object. `{}` if none was sent. */
-                        inputs?: unknown;
-                        inputs_preview?: string | null;
-                        /** @description The JSON that was sent, byte for byte; usually an object. */
-                        outputs?: unknown;
-                        outputs_preview?: string | null;
-                        /** @description The JSON that was sent, byte for byte; usually an object. */
-                        serialized?: unknown;
-                        tags?: string[] | null;
-                        /** Format: uuid */
-                        trace_id: string;
-                        dotted_order: string;
-                        parent_run_id?: string | null;
-                        parent_run_ids?: string[] | null;
-                        child_run_ids?: string[] | null;
-                        direct_child_run_ids?: string[] | null;
-                        execution_order?: number;
-                        reference_example_id?: string | null;
-                        total_tokens?: number;
-                        prompt_tokens?: number;
-                        completion_tokens?: number;
-                        prompt_token_details?: {
-                            [key: string]: number;
-                        } | null;
-                        completion_token_details?: {
-                            [key: string]: number;
-                        } | null;
-                        total_cost?: string | null;
-                        prompt_cost?: string | null;
-                        completion_cost?: string | null;
-                        prompt_cost_details?: {
-                            [key: string]: string;
-                        } | null;
-                        completion_cost_details?: {
-                            [key: string]: string;
-                        } | null;
-                        first_token_time?: string | null;
-                        feedback_stats?: {
-                            [key: string]: {
-                                [key: string]: unknown;
-                            };
-                        } | null;
-                    };
-                };
-            };
-        };
-    };
-    getSharedRun: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                share_token: string;
-                run_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        /** Format: uuid */
-                        id: string;
-                        /** @description Empty until the post of the run arrives. */
-                        name: string;
-                        run_type: "tool" | "chain" | "llm" | "retriever" | "embedding" | "prompt" | "parser";
-                        /** @description UTC with microseconds and without zone, such as `2026-01-02T03:04:05.123456`. */
-                        start_time: string;
-                        end_time?: string | null;
-                        /** @description `error` if the run has an error, otherwise `success` if it has ended, otherwise `pending`. */
-                        status: string;
-                        error?: string | null;
-                        /** @description The JSON that was sent, byte for byte; usually an object. */
-                        extra?: unknown;
-                        /** @description The JSON that was sent, byte for byte; usually a list of objects. */
-                        events?: unknown;
-                        /** @description The JSON that was sent, byte for byte; usually an object. `{}` if none was sent. */
-                        inputs?: unknown;
-                        inputs_preview?: string | null;
-                        /** @description The JSON that was sent, byte for byte; usually an object. */
-                        outputs?: unknown;
-                        outputs_preview?: string | null;
-                        /** @description The JSON that was sent, byte for byte; usually an object. */
-                        serialized?: unknown;
-                        tags?: string[] | null;
-                        /** Format: uuid */
-                        trace_id: string;
-                        dotted_order: string;
-                        parent_run_id?: string | null;
-                        parent_run_ids?: string[] | null;
-                        child_run_ids?: string[] | null;
-                        direct_child_run_ids?: string[] | null;
-                        execution_order?: number;
-                        reference_example_id?: string | null;
-                        total_tokens?: number;
-                        prompt_tokens?: number;
-                        completion_tokens?: number;
-                        prompt_token_details?: {
-                            [key: string]: number;
-                        } | null;
-                        completion_token_details?: {
-                            [key: string]: number;
-                        } | null;
-                        total_cost?: string | null;
-                        prompt_cost?: string | null;
-                        completion_cost?: string | null;
-                        prompt_cost_details?: {
-                            [key: string]: string;
-                        } | null;
-                        completion_cost_details?: {
-                            [key: string]: string;
-                        } | null;
-                        first_token_time?: string | null;
-                        feedback_stats?: {
-                            [key: string]: {
-                                [key: string]: unknown;
-                            };
-                        } | null;
-                    };
-                };
-            };
-        };
-    };
-    listSharedV2Runs: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                share_token: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": {
-                    selects?: ("ID" | "NAME" | "RUN_TYPE" | "STATUS" | "START_TIME" | "END_TIME" | "LATENCY_SECONDS" | "FIRST_TOKEN_TIME" | "ERROR" | "ERROR_PREVIEW" | "EXTRA" | "METADATA" | "EVENTS" | "INPUTS" | "INPUTS_PREVIEW" | "OUTPUTS" | "OUTPUTS_PREVIEW" | "MANIFEST" | "PARENT_RUN_ID" | "PARENT_RUN_IDS" | "PROJECT_ID" | "TRACE_ID" | "THREAD_ID" | "DOTTED_ORDER" | "IS_ROOT" | "REFERENCE_EXAMPLE_ID" | "REFERENCE_DATASET_ID" | "TOTAL_TOKENS" | "PROMPT_TOKENS" | "COMPLETION_TOKENS" | "TOTAL_COST" | "PROMPT_COST" | "COMPLETION_COST" | "PROMPT_TOKEN_DETAILS" | "COMPLETION_TOKEN_DETAILS" | "PROMPT_COST_DETAILS" | "COMPLETION_COST_DETAILS" | "PRICE_MODEL_ID" | "TAGS" | "APP_PATH" | "ATTACHMENTS" | "THREAD_EVALUATION_TIME" | "IS_IN_DATASET" | "LAST_QUEUED_AT" | "SHARE_URL" | "FEEDBACK_STATS" | "LS_USER_ID")[] | null;
-                };
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        items: {
-                            /** Format: uuid */
-                            id?: string;
-                            name?: string;
-                            run_type?: "TOOL" | "CHAIN" | "LLM" | "RETRIEVER" | "EMBEDDING" | "PROMPT" | "PARSER";
-                            status?: "SUCCESS" | "ERROR" | "PENDING";
-                            /** Format: date-time */
-                            start_time?: string;
-                            end_time?: string | null;
-                            latency_seconds?: number | null;
-                            first_token_time?: string | null;
-                            error?: string | null;
-                            error_preview?: string | null;
-                            /** @description The JSON that was sent, byte for byte; usually an object. */
-                            extra?: unknown;
-                            metadata?: {
-                                [key: string]: unknown;
-                            } | null;
-                            /** @description The JSON that was sent, byte for byte; usually a list of objects. */
-                            events?: unknown;
-                            /** @description The JSON that was sent, byte for byte; usually an object. `{}` if none was sent. */
-                            inputs?: unknown;
-                            inputs_preview?: string | null;
-                            /** @description The JSON that was sent, byte for byte; usually an object. */
-                            outputs?: unknown;
-                            outputs_preview?: string | null;
-                            /** @description `serialized` of the run. */
-                            manifest?: unknown;
-                            parent_run_id?: string | null;
-                            /** @description From the root to the parent. */
-                            parent_run_ids?: string[];
-                            /** Format: uuid */
-                            project_id?: string;
-                            /** Format: uuid */
-                            trace_id?: string;
-                            thread_id?: string | null;
-                            dotted_order?: string;
-                            is_root?: boolean;
-                            reference_example_id?: string | null;
-                            reference_dataset_id?: string | null;
-                            total_tokens?: number;
-                            prompt_tokens?: number;
-                            completion_tokens?: number;
-                            total_cost?: number | null;
-                            prompt_cost?: number | null;
-                            completion_cost?: number | null;
-                            prompt_token_details?: {
-                                raw: {
-                                    [key: string]: number;
-                                };
-                            } | null;
-                            completion_token_details?: {
-                                raw: {
-                                    [key: string]: number;
-                                };
-                            } | null;
-                            prompt_cost_details?: {
-                                raw: {
-                                    [key: string]: number;
-                                };
-                            } | null;
-                            completion_cost_details?: {
-                                raw: {
-                                    [key: string]: number;
-                                };
-                            } | null;
-                            price_model_id?: string | null;
-                            tags?: string[] | null;
-                            app_path?: string;
-                            attachments?: {
-                                [key: string]: string;
-                            } | null;
-                            thread_evaluation_time?: string | null;
-                            is_in_dataset?: boolean;
-                            last_queued_at?: string | null;
-                            share_url?: string | null;
-                            feedback_stats?: {
-                                [key: string]: {
-                                    [key: string]: unknown;
-                                };
-                            } | null;
-                            /** @description Runs are stored without their user. */
-                            ls_user_id?: null;
-                        }[];
-                    };
-                };
-            };
-        };
-    };
     listFeedback: {
         parameters: {
             query?: {
@@ -5023,201 +5218,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": string[];
-                };
-            };
-        };
-    };
-    getDatasetShare: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: uuid */
-                        share_token: string;
-                    } | null;
-                };
-            };
-        };
-    };
-    shareDataset: {
-        parameters: {
-            query?: {
-                /** @description List the experiments on the dataset too, without their runs. */
-                share_projects?: boolean;
-            };
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": unknown;
-            };
-        };
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        dataset_id: string;
-                        /** Format: uuid */
-                        share_token: string;
-                    };
-                };
-            };
-        };
-    };
-    unshareDataset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                dataset_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        message: string;
-                    };
-                };
-            };
-        };
-    };
-    getSharedDataset: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                share_token: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /** Format: uuid */
-                        id: string;
-                        name: string;
-                        description: string | null;
-                        data_type: "kv" | "llm" | "chat";
-                        inputs_schema_definition: {
-                            [key: string]: unknown;
-                        } | null;
-                        outputs_schema_definition: {
-                            [key: string]: unknown;
-                        } | null;
-                        externally_managed: boolean;
-                        /** @description Number of examples in the newest version. */
-                        example_count: number;
-                        transformations: {
-                            path: string[];
-                            transformation_type: "convert_to_openai_message" | "convert_to_openai_tool" | "remove_system_messages" | "remove_extra_fields";
-                        }[] | null;
-                        /** Format: date-time */
-                        created_at: string;
-                    };
-                };
-            };
-        };
-    };
-    listSharedExamples: {
-        parameters: {
-            query?: {
-                id?: string[];
-                /** @description A time, a tag of the dataset, or `latest`. */
-                as_of?: string;
-                splits?: string[];
-                /** @description A JSON object. Only items whose metadata contains all of its pairs. */
-                metadata?: string;
-                /** @description Condition in the filter language; see the guide. */
-                filter?: string;
-                /** @description Parts of the JSON of inputs or outputs, ignoring case. */
-                full_text_contains?: string[];
-                /** @description Fields of the examples in addition to `id`, `name`, `dataset_id`, `created_at`, `modified_at`, `inputs`. Default: all. */
-                select?: ("id" | "name" | "dataset_id" | "created_at" | "modified_at" | "inputs" | "metadata" | "outputs" | "attachment_urls")[];
-                /** @description If true, examples have only `id` and the fields of `select`. */
-                exclude_default_fields?: boolean;
-                limit?: number;
-                offset?: number;
-            };
-            header?: never;
-            path: {
-                share_token: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description Default Response */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json; charset=utf-8": {
-                        name?: string;
-                        /** Format: uuid */
-                        dataset_id?: string;
-                        /** Format: date-time */
-                        created_at?: string;
-                        /**
-                         * Format: date-time
-                         * @description The version that created or changed the example.
-                         */
-                        modified_at?: string;
-                        /** @description The JSON that was sent. */
-                        inputs?: {
-                            [key: string]: unknown;
-                        };
-                        outputs?: {
-                            [key: string]: unknown;
-                        } | null;
-                        /** @description `dataset_split` is the list of splits. */
-                        metadata?: {
-                            [key: string]: unknown;
-                        };
-                        /** @description `attachment.<name>` to its `presigned_url`, which is valid for an hour, and `mime_type`. */
-                        attachment_urls?: {
-                            [key: string]: unknown;
-                        };
-                        /** Format: uuid */
-                        id: string;
-                    }[];
                 };
             };
         };
