@@ -3,6 +3,7 @@ import { type TStringOptions, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
 import Format from 'typebox/format';
 import { runlakeError } from '../errors/runlake-error.ts';
+import { findNearestName } from '../errors/suggest-name.ts';
 import { findUnknownSslMode, sslModes } from '../postgres/address.ts';
 import { parseAgentsRevision, revisionVariable } from './graph-environment.ts';
 import { internals, memoryShares } from './internals.ts';
@@ -240,7 +241,7 @@ function overrideForTests(
   const errors: string[] = [];
   for (const [name, value] of Object.entries(overrides)) {
     if (!known.includes(name)) {
-      errors.push(`RUNLAKE_TEST_SETTINGS: ${name} is not a constant; did you mean ${findNearest(name, known)}?`);
+      errors.push(`RUNLAKE_TEST_SETTINGS: ${name} is not a constant; did you mean ${findNearestName(name, known)}?`);
     } else if (typeof value !== typeof values[name]) {
       errors.push(`RUNLAKE_TEST_SETTINGS: ${name} must be a ${typeof values[name]}`);
     } else values[name] = value;
@@ -262,24 +263,5 @@ function listUnknownVariables(environment: Readonly<Record<string, string | unde
   return Object.entries(environment)
     .filter(([variable, value]) => variable.startsWith('RUNLAKE_') && value?.trim() && !isServiceLink(variable, value))
     .filter(([variable]) => !foreignVariablePattern.test(variable) && !known.includes(variable))
-    .map(([variable]) => `${variable} is not a setting; did you mean ${findNearest(variable, known)}?`);
-}
-
-function findNearest(word: string, candidates: readonly string[]): string {
-  const distances = candidates.map((candidate) => computeEditDistance(word, candidate));
-  return candidates[distances.indexOf(Math.min(...distances))] as string;
-}
-
-/** Computes the Levenshtein distance. */
-function computeEditDistance(one: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= one.length; i += 1) {
-    const next = [i];
-    for (let j = 1; j <= other.length; j += 1) {
-      const replaced = (row[j - 1] as number) + (one[i - 1] === other[j - 1] ? 0 : 1);
-      next.push(Math.min(replaced, (row[j] as number) + 1, (next[j - 1] as number) + 1));
-    }
-    row = next;
-  }
-  return row.at(-1) as number;
+    .map(([variable]) => `${variable} is not a setting; did you mean ${findNearestName(variable, known)}?`);
 }

@@ -1,4 +1,5 @@
 import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { suggestName } from '../../../infra/errors/suggest-name.ts';
 import { scanJson } from '../../ingest/json/scan.ts';
 import { parseTime } from '../../ingest/run-event/times.ts';
 import { parseUuid } from '../../ingest/run-event/uuid.ts';
@@ -13,7 +14,6 @@ import {
   type Literal,
   type Operand,
   type Scalar,
-  suggestName,
 } from './syntax.ts';
 
 /**

@@ -1,4 +1,5 @@
 import type { RunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { suggestName } from '../../../infra/errors/suggest-name.ts';
 import {
   createFilterError,
   type Expression,
@@ -7,7 +8,6 @@ import {
   type Literal,
   type Operator,
   operators,
-  suggestName,
 } from './syntax.ts';
 import { describeToken, type Token, TokenReader } from './tokens.ts';
 

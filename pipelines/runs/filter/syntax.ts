@@ -94,26 +94,3 @@ export function addParameterName(error: unknown, parameter: string): unknown {
   if (!isRunlakeError(error) || error.code !== 'INVALID_FILTER') return error;
   return runlakeError('INVALID_FILTER', { ...error.parameters, parameter });
 }
-
-/** Returns `, did you mean …` if one of `names` is similar to `name`; otherwise returns an empty text. */
-export function suggestName(name: string, names: readonly string[]): string {
-  const distances = names.map((known) => ({ known, distance: countEdits(name.toLowerCase(), known) }));
-  const [closest] = distances.sort((a, b) => a.distance - b.distance);
-  const isSimilar = closest !== undefined && closest.distance <= Math.max(1, Math.floor(closest.known.length / 3));
-  return isSimilar ? `, did you mean \`${closest.known}\`` : '';
-}
-
-/** Returns the Levenshtein distance of two names. Long names are truncated, because the names come from callers. */
-function countEdits(one: string, other: string): number {
-  const [left, right] = [one.slice(0, 64), other.slice(0, 64)];
-  let row = Array.from({ length: right.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= left.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= right.length; j++) {
-      const replaced = row[j - 1]! + (left[i - 1] === right[j - 1] ? 0 : 1);
-      next.push(Math.min(replaced, row[j]! + 1, next[j - 1]! + 1));
-    }
-    row = next;
-  }
-  return row[right.length]!;
-}
