@@ -34,11 +34,7 @@ const lists = [
 /** The prices that ship with the release and apply in every workspace, in the order in which they apply. */
 export const startingPrices: readonly StartingPrice[] = lists.flatMap(buildPrices);
 
-const byId = new Map(startingPrices.map((price) => [price.id, price]));
-
-function findStartingPrice(id: string): StartingPrice | undefined {
-  return byId.get(id.toLowerCase());
-}
+const startingPricesById = new Map(startingPrices.map((price) => [price.id, price]));
 
 /** Maximum number of prices in a workspace. */
 const maxPrices = 500;
@@ -275,7 +271,7 @@ async function readPrice(database: Sql, workspaceId: string, id: string): Promis
 }
 
 function rejectStartingPrice(id: string): void {
-  const price = findStartingPrice(id);
+  const price = startingPricesById.get(id.toLowerCase());
   if (price === undefined) return;
   throw runlakeError('BAD_REQUEST', {
     reason: `The price ${price.name} is part of the release and cannot be changed. Create a price whose match_pattern matches the same models: it takes precedence.`,

@@ -252,7 +252,9 @@ export async function findRunSet(
   if (runIds !== undefined) {
     const located = await locateRuns(clickhouse, tenantId, runIds);
     const requested = projectIds === undefined ? undefined : new Set(projectIds);
-    const projectsOfRuns = listDistinctProjects(located).filter((id) => requested?.has(id) ?? true);
+    const projectsOfRuns = [...new Set(located.map(({ projectId }) => projectId))].filter(
+      (id) => requested?.has(id) ?? true,
+    );
     const live = new Set(await readLiveProjectIds(database, tenantId, projectsOfRuns));
     const among = located.filter((key) => live.has(key.projectId));
     return { scope: { tenantId, projectIds: [...live] }, filter, among };
@@ -275,10 +277,6 @@ async function findRequiredTrace(clickhouse: ClickHouse, tenantId: string, filte
   const runId =
     filter.parentRunId ?? findRequiredId(filter.conditions, 'id') ?? findRequiredId(filter.conditions, 'parent_run_id');
   return runId === undefined ? undefined : (await locateRun(clickhouse, tenantId, runId))?.traceId;
-}
-
-function listDistinctProjects(keys: readonly RunKey[]): string[] {
-  return [...new Set(keys.map((key) => key.projectId))];
 }
 
 /** Columns whose values can have any length. */

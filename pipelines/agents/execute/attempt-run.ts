@@ -46,11 +46,6 @@ function createMetadataChunk({ runId, threadId, graphId, attempt, kwargs }: Clai
   });
 }
 
-/** Creates the last event of a failed attempt before the end event. */
-function createErrorChunk(failure: RunFailure): Chunk {
-  return createChunk('error', failure);
-}
-
 function createChunk(name: string, value: object): Chunk {
   return { mode: name, event: name, namespace: '', data: Buffer.from(JSON.stringify(value)) };
 }
@@ -184,7 +179,7 @@ export async function attemptRun(
       const { graphId } = run;
       const message = failure.message.slice(0, maxLoggedCharacters);
       logger.warn({ graph: graphId, runId, threadId, attempt, error: failure.error, message }, 'run failed');
-      await stream.write([createErrorChunk(failure)]);
+      await stream.write([createChunk('error', failure)]);
     }
     const eventsMissing = await stream.settled().then(
       () => false,

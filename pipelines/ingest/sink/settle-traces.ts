@@ -25,7 +25,6 @@
  */
 import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { deleteRows } from '../../../infra/clickhouse/delete-rows.ts';
-import type { DirtyHour } from '../../../infra/event-log/event-log.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { mergeLifetimes, traceTiers } from '../../retention/lifetimes.ts';
 import { markHoursDirty, markHoursOfRunsDirty } from '../../usage/mark-hours-dirty.ts';
@@ -97,7 +96,7 @@ export async function settleTrace(
     await insertBatchEvents(winner);
     await markHoursDirty(
       transaction,
-      [winner, ...losers].map((location) => toDirtyHour(trace, location)),
+      toHourSeconds([winner, ...losers]).map((seconds) => ({ tenantId: trace.tenantId, hourSeconds: seconds })),
     );
     // A moved run keeps its start.
     const sql = `SELECT tenant_id, toStartOfHour(start_time) AS hour FROM runs WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}`;
@@ -105,10 +104,6 @@ export async function settleTrace(
     await markHoursOfRunsDirty({ clickhouse, database: transaction }, { sql, params });
     return winner;
   });
-}
-
-function toDirtyHour({ tenantId }: TenantTrace, { traceTimeMicros }: TraceLocation): DirtyHour {
-  return { tenantId, hourSeconds: hourSeconds(traceTimeMicros) };
 }
 
 const toHourSeconds = (locations: readonly TraceLocation[]) =>
