@@ -15,10 +15,10 @@ export interface Statement {
   readonly table?: string;
 }
 
-/** Error numbers of statements that may succeed with fewer rows. */
-const limitCodes: ReadonlySet<number | undefined> = new Set([
-  159, // TIMEOUT_EXCEEDED
-  241, // MEMORY_LIMIT_EXCEEDED
+/** Limits that a statement with fewer rows may keep, by error number. */
+const limitsByCode: ReadonlyMap<number | undefined, 'time' | 'memory'> = new Map([
+  [159, 'time'], // TIMEOUT_EXCEEDED
+  [241, 'memory'], // MEMORY_LIMIT_EXCEEDED
 ]);
 
 /**
@@ -140,11 +140,11 @@ export function toClickHouseError(
 }
 
 /**
- * Returns whether a server gave up a statement because it took too long, or needed more memory than there is at the moment.
- * An insert of fewer rows may succeed.
+ * Returns the limit for which a server gave up a statement: it took too long, or needed more memory than there is at the
+ * moment. An insert of fewer rows may succeed.
  */
-export function exceedsLimit(error: unknown): boolean {
-  return limitCodes.has(getClickHouseCode(error));
+export function findExceededLimit(error: unknown): 'time' | 'memory' | undefined {
+  return limitsByCode.get(getClickHouseCode(error));
 }
 
 /** Returns the ClickHouse error number in the cause of an error. Returns undefined if there is none. */

@@ -12,7 +12,7 @@
  *   3. Mark the hours dirty. If the process crashes before this step, the log delivers the batch again.
  */
 import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
-import { exceedsLimit } from '../../../infra/clickhouse/clickhouse-error.ts';
+import { findExceededLimit } from '../../../infra/clickhouse/clickhouse-error.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { AvroContainer, getFieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
 import type { DirtyHour, EventLog, LogRecord } from '../../../infra/event-log/event-log.ts';
@@ -62,7 +62,7 @@ interface BatchInsert {
 interface BisectionBudget {
   /** Remaining number of inserts. When it is used up, parts of `minRecords` or fewer are no longer halved. */
   insertsLeft: number;
-  /** Parts of so many records or fewer are not halved because they take too much time or memory. */
+  /** Parts of so many records or fewer are not halved because they take too much time: each attempt lasts as long. */
   readonly minRecords: number;
 }
 
@@ -104,7 +104,11 @@ export async function insertBatch(insert: BatchInsert, deps: InsertDeps): Promis
   ]);
   // Both have ended, so no insert is in progress when the batch is repeated.
   if (stored.status === 'rejected') throw stored.reason;
-  if (versions.status === 'rejected') throw versions.reason;
+  if (versions.status === 'rejected') {
+    if (findExceededLimit(versions.reason) === undefined) throw versions.reason;
+    // The insert of the rows may have taken the memory or the time.
+    await insertVersions(insert, deps);
+  }
   const refusedRecords = await sendToDeadLetters(insert.topic, stored.value, deps);
   const hours = listDirtyHours(insert.topic, insert.records);
   await markHoursDirty(deps.database, hours);
@@ -142,7 +146,9 @@ async function insertOrBisect(
   try {
     refusal = await insertPart(insert, records, deps);
   } catch (error) {
-    if (records.length <= bisection.minRecords || !exceedsLimit(error)) throw error;
+    const limit = findExceededLimit(error);
+    const minRecords = limit === 'time' ? bisection.minRecords : 1;
+    if (limit === undefined || records.length <= minRecords) throw error;
     return insertHalves(insert, records, deps);
   }
   if (refusal === undefined) return [];
