@@ -11,7 +11,6 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 import { buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { buildPendingCookie, buildSessionCookie, pendingCookieName, readCookie } from '../server/session-cookie.ts';
-import { limitSignIn } from './sign-in.ts';
 
 /** Context to which the cookie is sealed. */
 const cookieRow = 'oidc sign-in';
@@ -53,9 +52,7 @@ const finishOidcSignIn = defineOperation({
     if (services.oidc === undefined) throw runlakeError('OIDC_NOT_CONFIGURED');
     const forgotten = buildPendingCookie(undefined, request, config);
     try {
-      const { oidc } = services;
-      // A client can repeat the request with any code, and each code is sent to the provider, which may block Runlake.
-      const token = await limitSignIn(services, request.ip, () => signInMember(services, oidc, request));
+      const token = await signInMember(services, services.oidc, request);
       return redirect('/', [forgotten, buildSessionCookie(token, request, config)]);
     } catch (error) {
       return redirectToReason(error, request, [forgotten]);
@@ -72,15 +69,21 @@ function redirectToReason(error: unknown, request: FastifyRequest, cookies: stri
 
 /** @returns the value of the session cookie. */
 async function signInMember(
-  { database, authenticator, secretSealer, config }: Services,
+  { database, authenticator, rateLimiter, secretSealer, config }: Services,
   oidc: NonNullable<Services['oidc']>,
   request: FastifyRequest,
 ): Promise<string> {
   const sealed = readCookie(request.headers, pendingCookieName);
   if (sealed === undefined) throw runlakeError('OIDC_SIGN_IN_EXPIRED');
   const pending = JSON.parse(secretSealer.open(sealed, cookieRow).text) as PendingSignIn;
-  const member = await oidc.finish(new URL(request.originalUrl, pending.redirectUri).searchParams, pending);
   const { ip } = request;
+  // A client can repeat the request with any code, and each code is sent to the provider, which may block Runlake.
+  await rateLimiter.checkSignIn(ip);
+  const answer = new URL(request.originalUrl, pending.redirectUri).searchParams;
+  const member = await oidc.finish(answer, pending).catch(async (error: unknown) => {
+    if (isRunlakeError(error) && error.code === 'OAUTH_PROVIDER_REFUSED') await rateLimiter.recordFailedSignIn(ip);
+    throw error;
+  });
   const key = await findMemberKey({ database, authenticator }, member, { ip, limits: config });
   return runAsActor(toActor({ ...key, session: true }, ip), () => startSession(database, key.keyId));
 }

@@ -68,8 +68,8 @@ async function signIn(key: SignInKey, services: Services, request: FastifyReques
 }
 
 /** Runs `identify`. Its failures count towards the rate limit of the client address. */
-export async function limitSignIn<Result>(
-  { rateLimiter }: Pick<Services, 'rateLimiter'>,
+async function limitSignIn<Result>(
+  { rateLimiter }: Services,
   address: string,
   identify: () => Promise<Result>,
 ): Promise<Result> {
@@ -82,8 +82,7 @@ export async function limitSignIn<Result>(
   }
 }
 
-const isRefusal = (error: unknown): error is RunlakeError =>
-  isRunlakeError(error) && (error.status === 401 || error.code === 'OAUTH_PROVIDER_REFUSED');
+const isRefusal = (error: unknown): error is RunlakeError => isRunlakeError(error) && error.status === 401;
 
 const signInErrors = [
   'SESSION_INVALID',

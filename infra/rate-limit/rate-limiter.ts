@@ -29,7 +29,7 @@ export interface RateLimiter {
   takeSharedSearch(shared: { readonly targetId: string }): Promise<void>;
   /** Checks that an address may try to sign in. @throws SIGN_IN_LIMITED after too many failures. */
   checkSignIn(address: string): Promise<void>;
-  /** Counts a sign-in that failed because its key or link is not valid. */
+  /** Counts a sign-in that failed because its key, link or code is not valid. */
   recordFailedSignIn(address: string): Promise<void>;
   close(): Promise<void>;
 }
