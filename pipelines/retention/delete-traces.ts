@@ -147,10 +147,10 @@ async function deleteMarkedTraces(
     { table: 'runs', condition: tracesCondition },
   ];
   if (isSecond) {
-    // Also locations in former projects of the traces: a late event would get one of them, and be counted in its hour.
+    // Also locations in other projects of the traces: a late event would get one of them, and be counted in its hour.
     const located = await store(
       `SELECT trace_id AS id FROM trace_locations WHERE ${tenantCondition} AND trace_id IN (${markedTracesSql})
-       GROUP BY trace_id HAVING argMin(session_id, version) = {project:UUID}`,
+       GROUP BY trace_id HAVING countIf(session_id = {project:UUID}) > 0`,
     );
     content.push({ table: 'trace_locations', condition: `${tenantCondition} AND trace_id IN ${located}` });
   }

@@ -171,5 +171,10 @@ it('a trace that a sink moves to another project while it is deleted is deleted 
     sql: 'SELECT id, session_id FROM runs FINAL WHERE trace_id = {trace:UUID} AND isNotNull(inputs)',
     params: { trace: root.traceId },
   });
-  expect([moves, rows]).toEqual([1, []]);
+  const [located] = await clickhouse.query<{ projects: number }>({
+    name: 'test',
+    sql: 'SELECT uniqExact(session_id) AS projects FROM trace_locations WHERE trace_id = {trace:UUID}',
+    params: { trace: root.traceId },
+  });
+  expect([moves, rows, located?.projects]).toEqual([1, [], 0]);
 });
