@@ -214,6 +214,9 @@ function readLastError(path: string, sinceMs: number): string | undefined {
   if (modifiedAtMs < sinceMs) return undefined;
   const lines = readErrorLog(path).filter((line) => /<(Error|Fatal|Critical)>/.test(line));
   const last = lines.at(-1);
-  const signal = last?.includes('<Fatal>') && lines.findLast((line) => line.includes('Signal description: '));
+  // Lines begin with a time, such as 2026.11.30 18:26:04.446003.
+  const since = new Date(sinceMs).toISOString().replaceAll('-', '.').replace('T', ' ').slice(0, -1);
+  const signal =
+    last?.includes('<Fatal>') && lines.findLast((line) => line.includes('Signal description: ') && line >= since);
   return (signal || last)?.slice(0, maxLineCharacters);
 }

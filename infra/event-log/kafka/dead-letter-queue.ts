@@ -323,6 +323,8 @@ async function readOffsets(
         for (const message of batch.messages) {
           const offset = Number(message.offset);
           if (offset < range.from || offset >= range.end) continue;
+          // The caller may take longer than the read may stall.
+          lastProgressMs = Number.POSITIVE_INFINITY;
           try {
             await onMessage(topic, partition, message);
           } catch (error) {
