@@ -152,14 +152,16 @@ interface ReadRun {
 }
 
 /**
- * Reads all matching runs, each with its JSON text. Intended for the runs of one page of examples.
+ * Reads all matching runs, each with its JSON text. Intended for the runs of few examples, and for the sources of examples.
  *
  * @throws BAD_REQUEST if the runs are too large for one response; errors of the stores.
  */
 export async function readEachRun(deps: ReadDeps, query: Omit<RunQuery, 'limitRows' | 'cursor'>): Promise<ReadRun[]> {
   const runs = await tryReadEachRun(deps, query);
   if (runs !== undefined) return runs;
-  throw runlakeError('BAD_REQUEST', { reason: 'The runs of this page are too large; send a smaller limit.' });
+  throw runlakeError('BAD_REQUEST', {
+    reason: `The runs that are read together are larger than ${maxReadBytes / 1024 ** 2} MiB.`,
+  });
 }
 
 /** Like {@link readEachRun}, but returns undefined if the runs are too large. */
