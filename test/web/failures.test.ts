@@ -4,7 +4,15 @@ import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
 import { pickSome } from '../house/extent.ts';
 import { deferred } from '../infra/deferred.ts';
-import { createKey, eventually, expectAccessible, openWithPermissions, startSignedIn } from './browser.ts';
+import {
+  createKey,
+  eventually,
+  expectAccessible,
+  openContext,
+  openWithPermissions,
+  signIn,
+  startSignedIn,
+} from './browser.ts';
 import { buildAgentTrace, type SentRun, sendRuns } from './send-traces.ts';
 
 let trace: readonly SentRun[];
@@ -138,6 +146,9 @@ it('a screen that has loaded keeps its data while the API fails, and is up to da
 });
 
 it('a part of the dashboard that does not load is loaded when the viewer tries again', async () => {
+  // Not watched: React logs the error.
+  const page = await (await openContext(signedIn.browser, signedIn.runlake.url)).newPage();
+  await signIn(page, signedIn.runlake.apiKey);
   const parts = '**/assets/share-button*';
   await page.route(parts, (route) => route.fulfill({ status: 404 }));
   await page.goto(`/runs/${trace[0]?.id}`);
@@ -147,4 +158,5 @@ it('a part of the dashboard that does not load is loaded when the viewer tries a
   await again.click();
   await page.getByRole('tree', { name: 'Runs' }).waitFor();
   await page.getByRole('button', { name: 'Share' }).waitFor();
+  await page.context().close();
 });

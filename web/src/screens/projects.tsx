@@ -74,7 +74,7 @@ function ProjectList() {
       }),
     ...offsetPages(pageSize),
     placeholderData: keepPreviousData,
-    refetchOnMount: ({ state }) => (state.data?.pages[0]?.length === 0 ? 'always' : true),
+    staleTime: ({ state }) => (state.data?.pages[0]?.length === 0 ? 0 : 10_000),
   });
   const rows = projects.data?.pages.flat() ?? [];
   const counts = useTracesByDay(rows.length > 0 && rows.length < pageSize);

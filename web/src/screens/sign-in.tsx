@@ -14,7 +14,7 @@ const refusals: ReadonlyMap<string, string> = new Map([
   ['OIDC_SIGN_IN_EXPIRED', 'The sign-in took too long. Sign in again within ten minutes, in the same browser.'],
   ['OIDC_EMAIL_MISSING', 'The identity provider does not confirm an email address for you. Ask its administrator.'],
   ['OAUTH_PROVIDER_UNAVAILABLE', 'The identity provider does not respond. Try again, or sign in with a key.'],
-  ['SIGN_IN_LIMITED', 'Too many sign-ins of your address have failed. Try again in a minute.'],
+  ['SIGN_IN_LIMITED', 'Too many sign-ins from your address have failed. Try again in a minute.'],
   ['OIDC_ROLE_MISSING', 'The identity provider gives you no role in Runlake. Ask its administrator.'],
 ]);
 

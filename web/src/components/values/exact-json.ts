@@ -43,7 +43,8 @@ export function parseToShow(text: string): unknown {
   try {
     value = parseExact(text);
   } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
+    // Browsers have different errors for a recursion that is too deep.
+    if (error instanceof SyntaxError) throw error;
     value = JSON.parse(text);
   }
   return cutBelow(value, maxShownLevels);
