@@ -9,7 +9,7 @@ interface Closable {
  * Opens what the tests of a suite share before its first test, and closes it after the last one, by its method `close`, or
  * else `remove`, if it has one. Several calls open one after the other, and close in reverse order.
  *
- * @returns what stands for the opened object.
+ * @returns a proxy of the opened object.
  */
 export function forSuite<Opened extends object>(open: () => Promise<Opened> | Opened, timeoutMs?: number): Opened {
   let opened: (Opened & Closable) | undefined;
@@ -20,11 +20,11 @@ export function forSuite<Opened extends object>(open: () => Promise<Opened> | Op
     if (opened?.close) await opened.close();
     else await opened?.remove?.();
   });
-  return standFor(() => opened);
+  return createProxyTo(() => opened);
 }
 
-/** Returns an object whose members are always those of the object that `read` returns. */
-export function standFor<T extends object>(read: () => T | undefined): T {
+/** Returns a proxy whose members are always those of the object that `read` returns. */
+export function createProxyTo<T extends object>(read: () => T | undefined): T {
   const object = (): object => read() ?? {};
   return new Proxy({} as T, {
     get(_, name) {
@@ -33,7 +33,6 @@ export function standFor<T extends object>(read: () => T | undefined): T {
       // Methods may use private fields.
       return isMethod ? member.bind(object()) : member;
     },
-    set: (_, name, value) => Reflect.set(object(), name, value),
     has: (_, name) => Reflect.has(object(), name),
     ownKeys: () => Reflect.ownKeys(object()),
     getOwnPropertyDescriptor(_, name) {

@@ -10,7 +10,7 @@ import { startDedicatedShards } from './own-shards.ts';
 import { type EngineAddresses, serveAddresses } from './serve-addresses.ts';
 import { makeTemplate } from './template.ts';
 
-/** Says why an engine crashed, which fails the tests of other suites. */
+/** Logs why an engine crashed, which fails the tests of other suites. */
 const logger = createLogger('error', 'test-engines');
 
 /**

@@ -8,8 +8,12 @@ export async function suspendProcess(pid: number): Promise<void> {
 }
 
 function isSuspended(pid: number): boolean {
-  const threads = readdirSync(`/proc/${pid}/task`);
-  return threads.every((thread) =>
-    /^State:\s+[Tt]/m.test(readFileSync(`/proc/${pid}/task/${thread}/status`, 'latin1')),
-  );
+  return readdirSync(`/proc/${pid}/task`).every((thread) => {
+    try {
+      return /^State:\s+[Tt]/m.test(readFileSync(`/proc/${pid}/task/${thread}/status`, 'latin1'));
+    } catch {
+      // The thread ended after it was listed.
+      return true;
+    }
+  });
 }

@@ -8,12 +8,12 @@ import { insertBatch } from '../../pipelines/ingest/sink/insert-batch.ts';
 import { findPage } from '../../pipelines/runs/find-page.ts';
 import { attachmentEvents, feedbackEvents, runEvents, streamEvents, topics } from '../../schemas/topics.ts';
 import { runOnStoredTable } from '../engines/on-stored-table.ts';
-import { forSuite, standFor } from '../for-suite.ts';
+import { createProxyTo, forSuite } from '../for-suite.ts';
 import { buildContainer, openSink, toLogMessage } from '../pipelines/ingest/sink/sink-under-test.ts';
 import { insertEvents, noonMicros, runEvent, tenantId } from '../pipelines/runs/run-events.ts';
 
 const under = forSuite(() => openSink());
-const clickhouse = standFor(() => under.stores.clickhouse);
+const clickhouse = createProxyTo(() => under.stores.clickhouse);
 
 const weekMicros = 7 * 24 * 3_600 * 1_000_000;
 

@@ -4,7 +4,7 @@ import axe from 'axe-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { beforeEach, expect, onTestFinished } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
-import { standFor } from '../for-suite.ts';
+import { createProxyTo } from '../for-suite.ts';
 import { listenOnLoopback } from '../infra/listen-on-loopback.ts';
 import { type RunlakeOptions, type RunlakeProcess, startRunlake } from '../runlake-process.ts';
 import { startBrowser } from './start-browser.ts';
@@ -114,13 +114,13 @@ export async function loseResponse(page: Page, method: string, url: RegExp): Pro
   });
 }
 
-/** Returns what stands for the page of each test. */
+/** Returns a proxy of the page of the current test. */
 export function openPages(signedIn: SignedInBrowser): Page {
   let page: Page | undefined;
   beforeEach(async () => {
     page = await signedIn.openPage();
   });
-  return standFor(() => page);
+  return createProxyTo(() => page);
 }
 
 /**

@@ -5,7 +5,7 @@ import { DuckDBInstance } from '@duckdb/node-api';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { pythonEnvironment } from '../e2e/python/environment.ts';
 import { folderForSuite } from '../folders.ts';
-import { forSuite, standFor } from '../for-suite.ts';
+import { createProxyTo, forSuite } from '../for-suite.ts';
 import { deferred } from '../infra/deferred.ts';
 import { findStackS3 } from '../infra/objects/s3/s3-of-stack.ts';
 import { openStoreProxy, type StoreProxy } from '../infra/objects/s3/way-to-store.ts';
@@ -42,7 +42,7 @@ const signedIn = forSuite(() =>
     },
   }),
 );
-const runlake = standFor(() => signedIn.runlake);
+const runlake = createProxyTo(() => signedIn.runlake);
 const page = openPages(signedIn);
 
 const api = async (path: string) =>

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client as McpClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { expect, it } from 'vitest';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
 /**
@@ -14,7 +14,7 @@ const limitBytes = 256 * 1024;
 const large = 'x'.repeat(160 * 1024);
 
 const server = forSuite(() => startAgentServer({ config: { maxPageBytes: limitBytes } }));
-const client = standFor(() => server.client);
+const client = createProxyTo(() => server.client);
 
 const refused = { status: 422, message: expect.stringContaining('ANSWER_TOO_LARGE') };
 const runTwice = <Made>(make: () => Promise<Made>) => Promise.all([make(), make()]);

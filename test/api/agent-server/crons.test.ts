@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { createCronRun, fireCrons } from '../../../pipelines/agents/crons/fire-cron.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { logger } from '../../silent-logger.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
 /** Crons through the stock client, whose types lack some of the fields that it sends and receives. */
 
 const agent = forSuite(() => startAgentServer());
-const crons = standFor(() => agent.client.crons);
+const crons = createProxyTo(() => agent.client.crons);
 
 const statusOf = (promise: Promise<unknown>) =>
   promise.then(

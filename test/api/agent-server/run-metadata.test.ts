@@ -5,11 +5,11 @@
 
 import { describe, expect, it } from 'vitest';
 import { computeSystemAssistantId } from '../../../pipelines/agents/assistants/assistant.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
 const agent = forSuite(() => startAgentServer({ project: 'inside' }));
-const client = standFor(() => agent.client);
+const client = createProxyTo(() => agent.client);
 const graphId = 'configured';
 const systemId = computeSystemAssistantId(graphId);
 

@@ -3,7 +3,7 @@ import { Client } from '@langchain/langgraph-sdk';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { webhookSecret } from '../../crash/webhook-receiver.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { type RoleProcess, startRole } from '../../role-process.ts';
 import { joinEnvironments, testSettings } from '../../test-settings.ts';
@@ -23,7 +23,7 @@ export interface DeployedAgents {
 /** Starts one server for all tests of a suite. */
 export function shareDeployedAgents() {
   const server = forSuite(startAgentsAsDeployed);
-  return { server, client: standFor(() => server.client) };
+  return { server, client: createProxyTo(() => server.client) };
 }
 
 /**

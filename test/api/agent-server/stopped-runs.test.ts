@@ -1,11 +1,11 @@
 import { expect, it } from 'vitest';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
 /** The state that a thread has after one of its runs was stopped. */
 
 const server = forSuite(() => startAgentServer({ config: { agentsRunTimeoutMs: 5_000 } }));
-const client = standFor(() => server.client);
+const client = createProxyTo(() => server.client);
 
 const newThread = async () => (await client.threads.create()).thread_id;
 

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
 const agent = forSuite(() => startAgentServer());
-const threads = standFor(() => agent.client.threads);
+const threads = createProxyTo(() => agent.client.threads);
 
 const statusOf = (promise: Promise<unknown>) =>
   promise.then(

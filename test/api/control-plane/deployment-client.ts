@@ -11,7 +11,7 @@ const repository = fileURLToPath(new URL('../../..', import.meta.url));
 /** Instead of an installation: the graphs of tests use the packages of the repository. */
 export const linkPackages = `ln -s ${join(repository, 'node_modules')} node_modules`;
 
-/** A graph `echo` that answers with `reply`, or with the value of an environment variable `$NAME`. */
+/** A graph `echo` that answers with `reply`, or with the value of an environment variable `$NAME`. It first fetches a URL. */
 export const echoSource = (reply: string): Record<string, string> => ({
   'langgraph.json': JSON.stringify({ graphs: { echo: './echo.js:graph' }, env: '.env' }),
   'package.json': JSON.stringify({ name: 'echo', version: '1.0.0', type: 'module' }),
@@ -20,6 +20,7 @@ const reply = ${reply.startsWith('$') ? `process.env[${JSON.stringify(reply.slic
 export const graph = new StateGraph(Annotation.Root({ said: Annotation, reply: Annotation }))
   .addNode('answer', async ({ said }) => {
     if (said === 'slow') await new Promise((resolve) => setTimeout(resolve, 3_000));
+    if (said.startsWith('http:')) await fetch(said);
     return { reply };
   })
   .addEdge('__start__', 'answer').compile();

@@ -1,9 +1,10 @@
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import { openDatabase } from '../../../infra/postgres/pool.ts';
 import { askRunlake } from '../../ask-runlake.ts';
 import { until } from '../../infra/until.ts';
 import { type RunlakeProcess, startRunlake } from '../../runlake-process.ts';
 import { logger } from '../../silent-logger.ts';
+import { startGate } from '../../web/gate.ts';
 import { DeploymentClient, echoSource } from './deployment-client.ts';
 
 /** The quick start of deployments, over HTTP, on embedded engines. */
@@ -181,10 +182,9 @@ it('after SIGTERM, refuses new requests to deployments at once, and finishes tho
   const made = await client.deploy('stopping', echoSource('answered'));
   await client.awaitDeployed(made.id, made.latest_revision_id);
   const url = made.source_config.custom_url;
-  let hasEnded = false;
-  const slow = invoke(url, 'slow').finally(() => {
-    hasEnded = true;
-  });
+  const gate = await startGate();
+  onTestFinished(gate.close);
+  const slow = invoke(url, gate.url);
   const database = openDatabase({ url: runlake.stores().databaseUrl, logger, timeoutMs: 10_000 });
   const isRunning = async () => (await database.query(`SELECT FROM agents.runs WHERE status = 'running'`)).length > 0;
   await until('the run', isRunning).finally(() => database.close());
@@ -193,7 +193,7 @@ it('after SIGTERM, refuses new requests to deployments at once, and finishes tho
     const response = await fetch(`${url}/info`);
     return !response.ok && ((await response.json()) as { code?: string }).code === 'DRAINING';
   });
-  expect(hasEnded).toBe(false);
+  gate.open();
   expect(await slow).toMatchObject({ status: 200, body: { reply: 'answered' } });
   expect(await stopped).toBe(0);
   runlake = await runlake.restart();

@@ -7,11 +7,11 @@ import { runEvents } from '../../../schemas/topics.ts';
 import { encodeAvroContainer } from '../../engines/encode-avro-container.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { neverExpires } from '../../pipelines/runs/run-events.ts';
 
 const stores = forSuite(() => freshStores());
-const clickhouse = standFor(() => stores.clickhouse);
+const clickhouse = createProxyTo(() => stores.clickhouse);
 beforeEach(async () => {
   for (const table of filled) await runOnStoredTable(clickhouse, table, (stored) => `TRUNCATE TABLE ${stored}`);
 });

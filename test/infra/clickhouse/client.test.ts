@@ -4,14 +4,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 import { openTcpProxy, type TcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
 const stores = forSuite(() => freshStores());
-const clickhouse = standFor(() => stores.clickhouse);
+const clickhouse = createProxyTo(() => stores.clickhouse);
 
 const one = async (sql: string, params = {}) =>
   (await clickhouse.query<{ v: unknown }>({ name: 'test', sql, params }))[0]?.v;

@@ -7,13 +7,13 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { freshStores } from '../../engines/stores.ts';
 import { folderForSuite } from '../../folders.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 import { openTcpProxy } from '../tcp-proxy.ts';
 import { until } from '../until.ts';
 
-const clickhouse = standFor(() => stores.clickhouse);
+const clickhouse = createProxyTo(() => stores.clickhouse);
 const folder = folderForSuite();
 let path: string;
 const stores = forSuite(() => freshStores({ migrated: false }));

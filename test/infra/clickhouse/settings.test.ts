@@ -4,12 +4,12 @@ import { describe, expect, it } from 'vitest';
 import { type ClickHouse, openClickHouse } from '../../../infra/clickhouse/client.ts';
 import { buildLayoutSettings, profiles } from '../../../infra/clickhouse/settings.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { logger } from '../../silent-logger.ts';
 import { listenOnLoopback } from '../listen-on-loopback.ts';
 
 const stores = forSuite(() => freshStores());
-const clickhouse = standFor(() => stores.clickhouse);
+const clickhouse = createProxyTo(() => stores.clickhouse);
 
 /**
  * Returns the settings of a profile that a statement can read. `wait_end_of_query` exists only in the HTTP interface;

@@ -9,8 +9,8 @@ export const listLockWaits = (database: Pick<Sql, 'query'>, pattern = '%') =>
   );
 
 /**
- * Waits until statements like `pattern` wait for a lock. The statement must not be in a transaction, which would see the
- * activity as it was at its first query.
+ * Waits until statements like `pattern` wait for a lock. `database` must not be a transaction: it would see the activity as
+ * it was at its first query.
  */
 export const untilLockWait = (database: Pick<Sql, 'query'>, pattern = '%', count = 1) =>
   until(`statements like ${pattern} to wait`, async () => (await listLockWaits(database, pattern)).length >= count);

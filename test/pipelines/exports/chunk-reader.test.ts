@@ -7,7 +7,7 @@ import type { RunEvent } from '../../../pipelines/ingest/run-event/run-event.ts'
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { Random } from '../../histories/random.ts';
 import { seed as firstSeed } from '../../house/seed.ts';
 import {
@@ -22,7 +22,7 @@ import {
 import { wholeDay } from './exporting.ts';
 
 const stores = forSuite(() => freshStores());
-const clickhouse = standFor(() => stores.clickhouse);
+const clickhouse = createProxyTo(() => stores.clickhouse);
 const madeMicros = noonMicros + 86_400_000_000;
 const scope: ExportScope = { ...wholeDay, membersUntilMicros: madeMicros };
 

@@ -5,12 +5,12 @@ import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { hasDirtyHours, runRollUp } from '../../../pipelines/usage/rollup.ts';
 import { wrapCommands } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { emptyUsageTables, ingestRuns, type RunRow, readTraceCount, runRow } from './trace-rows.ts';
 
 const stores = forSuite(() => freshStores());
-const clickhouse = standFor(() => stores.clickhouse);
-const database = standFor(() => stores.database);
+const clickhouse = createProxyTo(() => stores.clickhouse);
+const database = createProxyTo(() => stores.database);
 
 beforeEach(() => emptyUsageTables(stores));
 

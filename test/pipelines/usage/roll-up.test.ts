@@ -4,13 +4,13 @@ import { hasDirtyHours, type RollUpOptions, startRollUp } from '../../../pipelin
 import type { RollUp } from '../../../pipelines/usage/rollup-loop.ts';
 import { wrapCommands } from '../../engines/on-stored-table.ts';
 import { freshStores } from '../../engines/stores.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { logger } from '../../silent-logger.ts';
 import { emptyUsageTables, hourMicros, ingestRuns, type RunRow, readTraceCount, runRow } from './trace-rows.ts';
 
 const stores = forSuite(() => freshStores());
-const clickhouse = standFor(() => stores.clickhouse);
-const database = standFor(() => stores.database);
+const clickhouse = createProxyTo(() => stores.clickhouse);
+const database = createProxyTo(() => stores.database);
 let rollUp: RollUp | undefined;
 
 beforeEach(() => emptyUsageTables(stores));

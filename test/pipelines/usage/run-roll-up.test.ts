@@ -12,7 +12,7 @@ import { countHours, sumDays } from '../../../pipelines/usage/rollup-query.ts';
 import { childProcessOptions } from '../../engines/child-of-suite.ts';
 import { queryEveryServer, runOnStoredTable, wrapCommands } from '../../engines/on-stored-table.ts';
 import { freshStores, getClusterVariable } from '../../engines/stores.ts';
-import { forSuite, standFor } from '../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import {
   emptyUsageTables,
@@ -28,8 +28,8 @@ import {
 } from './trace-rows.ts';
 
 const stores = forSuite(() => freshStores());
-const clickhouse = standFor(() => stores.clickhouse);
-const database = standFor(() => stores.database);
+const clickhouse = createProxyTo(() => stores.clickhouse);
+const database = createProxyTo(() => stores.database);
 
 beforeEach(() => emptyUsageTables(stores));
 

@@ -22,11 +22,11 @@ import { claimUnpublishedEnds } from '../../../../pipelines/agents/runs/publishe
 import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
-import { forSuite, standFor } from '../../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../../for-suite.ts';
 import { leaseMs, openRows, processId } from '../runs/run-rows.ts';
 
 const rows = forSuite(() => openRows());
-const database = standFor(() => rows.database);
+const database = createProxyTo(() => rows.database);
 let org: string;
 
 const make = (more: Partial<NewAssistant> = {}) =>

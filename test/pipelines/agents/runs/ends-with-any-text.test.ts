@@ -8,13 +8,13 @@ import { readRun } from '../../../../pipelines/agents/runs/read-run.ts';
 import type { RunKwargs } from '../../../../pipelines/agents/runs/run.ts';
 import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
-import { forSuite, standFor } from '../../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../../for-suite.ts';
 import { kwargs, newRun, openRows, processId } from './run-rows.ts';
 
 /** No text that a run contains can prevent its end, and no run can prevent the end of others. */
 
 const rows = forSuite(() => openRows());
-const database = standFor(() => rows.database);
+const database = createProxyTo(() => rows.database);
 let org: string;
 beforeAll(() => {
   ({ org } = rows);

@@ -15,11 +15,11 @@ import type { ClaimedRun } from '../../../../pipelines/agents/runs/run-row.ts';
 import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseThread } from '../../../../pipelines/agents/threads/update-thread-state.ts';
-import { forSuite, standFor } from '../../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../../for-suite.ts';
 import { assistant, kwargs, leaseMs, newRun, openRows, processId } from './run-rows.ts';
 
 const rows = forSuite(() => openRows());
-const database = standFor(() => rows.database);
+const database = createProxyTo(() => rows.database);
 let org: string;
 beforeAll(() => {
   ({ org } = rows);

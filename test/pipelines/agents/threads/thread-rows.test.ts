@@ -20,7 +20,7 @@ import {
   type NewThread,
   updateThread,
 } from '../../../../pipelines/agents/threads/write-threads.ts';
-import { forSuite, standFor } from '../../../for-suite.ts';
+import { createProxyTo, forSuite } from '../../../for-suite.ts';
 import { untilLockWait } from '../../../infra/postgres/lock-waits.ts';
 import { until } from '../../../infra/until.ts';
 import { logger } from '../../../silent-logger.ts';
@@ -28,7 +28,7 @@ import { leaseMs, openRows, processId } from '../runs/run-rows.ts';
 
 const rows = forSuite(() => openRows());
 let org: string;
-const database = standFor(() => rows.database);
+const database = createProxyTo(() => rows.database);
 
 const make = async (more: Partial<NewThread> = {}) =>
   createThread(database, org, { metadata: {}, ifExists: 'raise', ...more });

@@ -53,7 +53,7 @@ function tracer(maxRuns: number) {
       },
     },
     defaultSender: { workspaceId: owner.workspaceIds[0], userId: owner.userId, keyId: uuidv7() },
-    logger: Object.assign(logger, { warn: (line: object) => void state.logged.push(line) }),
+    logger: Object.create(logger, { warn: { value: (line: object) => void state.logged.push(line) } }),
     maxRuns,
     maxCharacters: 1_000,
   });
