@@ -1,9 +1,10 @@
 import { LRUCache } from 'lru-cache';
+import { RE2JS } from 're2js';
 import { PromiseCache } from '../../infra/cache/promise-cache.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
 import { type ModelPrice, readWorkspacePrices, startingPrices } from './model-price.ts';
-import { CachedPriceMap, compilePattern, type PriceEntry, type PriceMap, RequestPriceMap } from './price-map.ts';
+import { CachedPriceMap, type PriceEntry, type PriceMap, RequestPriceMap } from './price-map.ts';
 import { promptTokenKinds } from './starting-prices/build-prices.ts';
 
 /**
@@ -78,7 +79,7 @@ export function createPriceMaps(database: Database): PriceMaps {
     const text = JSON.stringify(prices);
     const known = compiledMaps.get(workspaceId);
     if (known?.text === text) return known;
-    const patterns = prices.map((price) => compilePattern(price.match_pattern));
+    const patterns = prices.map((price) => RE2JS.compile(price.match_pattern));
     const entries = prices.map((price, index) => toEntry(price, patterns[index]!));
     const patternSize = patterns.reduce((size, pattern) => size + pattern.programSize(), 0);
     const compiled = { text, map: new CachedPriceMap(entries, startingPriceMap), patternSize };

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import { RE2JSException } from 're2js';
+import { RE2JS, RE2JSException } from 're2js';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { parseNullableJson } from '../../infra/json/json-value.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
@@ -8,7 +8,7 @@ import { fetchRows, statements } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { enforceLimit, type Limit } from '../tenants/enforce-limit.ts';
 import { formatDecimal } from './decimal.ts';
-import { compilePattern, type ModelKey } from './price-map.ts';
+import type { ModelKey } from './price-map.ts';
 import { anthropic, claudeOnBedrock } from './starting-prices/anthropic.ts';
 import { buildPrices, type StartingPrice } from './starting-prices/build-prices.ts';
 import { google } from './starting-prices/google.ts';
@@ -160,7 +160,7 @@ function toColumns(price: SentPrice): readonly unknown[] {
 
 function measurePattern(pattern: string): number {
   try {
-    const size = compilePattern(pattern).programSize();
+    const size = RE2JS.compile(pattern).programSize();
     if (size <= maxPatternSize) return size;
     throw runlakeError('BAD_REQUEST', {
       reason: `match_pattern is too large: it has ${size} instructions of RE2, and at most ${maxPatternSize} are allowed. Use smaller repetitions.`,

@@ -1,5 +1,4 @@
 import { LRUCache } from 'lru-cache';
-import { RE2JS } from 're2js';
 import type { TokenPrices } from '../ingest/run-event/run-event.ts';
 
 /** Members that can name the model of a run. They occur in the inputs or in the invocation parameters of the run. */
@@ -30,15 +29,6 @@ export interface PriceEntry {
    * to all runs.
    */
   readonly startMicros: number | undefined;
-}
-
-/**
- * Compiles a pattern that a client sent. Matching takes linear time.
- *
- * @throws RE2JSException if RE2 does not accept the pattern.
- */
-export function compilePattern(pattern: string): RE2JS {
-  return RE2JS.compile(pattern);
 }
 
 /** Finds the prices of models. */
