@@ -146,14 +146,6 @@ async function deleteMarkedTraces(
     { table: 'run_locator', condition: `${tenantCondition} AND id IN ${runs}` },
     { table: 'runs', condition: tracesCondition },
   ];
-  if (isSecond) {
-    // Also locations in other projects of the traces: a late event would get one of them, and be counted in its hour.
-    const located = await store(
-      `SELECT trace_id AS id FROM trace_locations WHERE ${tenantCondition} AND trace_id IN (${markedTracesSql})
-       GROUP BY trace_id HAVING countIf(session_id = {project:UUID}) > 0`,
-    );
-    content.push({ table: 'trace_locations', condition: `${tenantCondition} AND trace_id IN ${located}` });
-  }
   for (const { table, condition } of content) {
     await deleteRows(clickhouse, { name: `delete-traces-${table}`, table, condition, ...rest });
   }
@@ -170,6 +162,19 @@ async function deleteMarkedTraces(
     name: 'delete-traces-run_facts',
     table: 'run_facts',
     condition: factsCondition,
+    ...rest,
+  });
+  if (!isSecond) return;
+  // Last, because a repeated deletion needs them to find the projects. Also locations in other projects of the traces: a late
+  // event would get one of them, and be counted in its hour.
+  const located = await store(
+    `SELECT trace_id AS id FROM trace_locations WHERE ${tenantCondition} AND trace_id IN (${markedTracesSql})
+     GROUP BY trace_id HAVING countIf(session_id = {project:UUID}) > 0`,
+  );
+  await deleteRows(clickhouse, {
+    name: 'delete-traces-trace_locations',
+    table: 'trace_locations',
+    condition: `${tenantCondition} AND trace_id IN ${located}`,
     ...rest,
   });
 }
