@@ -1,5 +1,5 @@
 import type { Page, Route } from 'playwright-core';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { askRunlake } from '../ask-runlake.ts';
 import { forSuite } from '../for-suite.ts';
 import { pickSome } from '../house/extent.ts';
@@ -101,7 +101,6 @@ describe.each(pickSome(screens, 1 / 2))('the screen %s', (_name, path, ready, pe
     page = await openWithPermissions(signedIn, ['feedback:read'], path());
     await page.getByRole('main').getByText(permission).waitFor();
     await expectAccessible(page);
-    await page.context().close();
   });
 });
 
@@ -147,7 +146,9 @@ it('a screen that has loaded keeps its data while the API fails, and is up to da
 
 it('a part of the dashboard that does not load is loaded when the viewer tries again', async () => {
   // Not watched: React logs the error.
-  const page = await (await openContext(signedIn.browser, signedIn.runlake.url)).newPage();
+  const context = await openContext(signedIn.browser, signedIn.runlake.url);
+  onTestFinished(() => context.close());
+  const page = await context.newPage();
   await signIn(page, signedIn.runlake.apiKey);
   const parts = '**/assets/share-button*';
   await page.route(parts, (route) => route.fulfill({ status: 404 }));

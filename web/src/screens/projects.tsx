@@ -78,7 +78,7 @@ function ProjectList() {
   });
   const rows = projects.data?.pages.flat() ?? [];
   const counts = useTracesByDay(rows.length > 0 && rows.length < pageSize);
-  if (projects.isSuccess && rows.length === 0 && name === '' && wanted === '')
+  if (projects.isSuccess && !projects.isPlaceholderData && rows.length === 0 && name === '' && wanted === '')
     // A list that was read before the first trace arrived would lead back to that trace.
     return projects.isFetchedAfterMount ? <FirstStart /> : <LoadingState isPage label="Loading projects" />;
   return (
