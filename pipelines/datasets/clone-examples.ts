@@ -9,8 +9,8 @@
  *   3. Copy the rows that still exist. Before the commit, delete the new sets that no copied row refers to.
  */
 import { randomUUID } from 'node:crypto';
-import { Readable } from 'node:stream';
-import { readForTenant } from '../../infra/fairness/tenant-context.ts';
+import type { Readable } from 'node:stream';
+import { streamJsonArray } from '../../infra/json/stream-array.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { copyAttachmentSets, deleteAttachmentSets } from '../attachments/attachment-sets.ts';
 import { allExampleFields, type ExampleLinkDeps, formatExample } from './example.ts';
@@ -116,15 +116,10 @@ export async function cloneExamples(
   });
   const target = { datasetId: targetId, asOf: made };
   const readCopies = await openVersion(database, workspaceId, target, { changedAt: made });
-  async function* generateList() {
-    let separator = '[';
-    for await (const row of readCopies()) {
-      yield separator + formatExample(workspaceId, row, allExampleFields, links);
-      separator = ',';
-    }
-    yield separator === '[' ? '[]' : ']';
+  async function* generateTexts() {
+    for await (const row of readCopies()) yield formatExample(workspaceId, row, allExampleFields, links);
   }
-  return Readable.from(readForTenant(generateList()));
+  return streamJsonArray(generateTexts());
 }
 
 /** Returns those of the attachment sets to which no example that the version `asOf` added refers. */

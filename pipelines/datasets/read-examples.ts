@@ -1,7 +1,8 @@
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { type Expression, type SqlBool, sql } from 'kysely';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { readForTenant, reserveTexts } from '../../infra/fairness/tenant-context.ts';
+import { reserveTexts } from '../../infra/fairness/tenant-context.ts';
+import { streamJsonArray } from '../../infra/json/stream-array.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
 import {
   containsPairs,
@@ -198,15 +199,10 @@ export async function readExamples(
   };
   const start = await readNext();
   if (pending.length === 0) return Buffer.from(`[${start}]`);
-  async function* generateList() {
-    let separator = '[';
-    for (let text = start; text !== ''; text = await readNext()) {
-      yield separator + text;
-      separator = ',';
-    }
-    yield separator === '[' ? '[]' : ']';
+  async function* generateTexts() {
+    for (let text = start; text !== ''; text = await readNext()) yield text;
   }
-  return Readable.from(readForTenant(generateList()));
+  return streamJsonArray(generateTexts());
 }
 
 export const sumBytes = (keys: readonly ExampleKey[]) => keys.reduce((sum, { bytes }) => sum + bytes, 0);

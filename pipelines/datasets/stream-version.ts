@@ -1,5 +1,4 @@
-import { AsyncResource } from 'node:async_hooks';
-import { reserveMemory, unreservedTextBytes } from '../../infra/fairness/tenant-context.ts';
+import { createChunkMemory, reserveTexts, unreservedTextBytes } from '../../infra/fairness/tenant-context.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import { parseTime } from '../ingest/run-event/times.ts';
@@ -62,15 +61,9 @@ const keysPerQuery = 1_000;
  * example.
  */
 export function createChunkReserver(): (bytes: number) => void {
-  // The chunks may be read after the handler has ended.
-  const reserve = AsyncResource.bind(reserveMemory);
-  let reservedBytes = 0;
+  const runInChunk = createChunkMemory();
   return (bytes) => {
-    if (bytes <= Math.max(reservedBytes, unreservedTextBytes)) return;
-    const neededBytes = Math.max(bytes, maxChunkBytes);
-    // As they are read, and in the response.
-    reserve(0, 2 * (neededBytes - reservedBytes));
-    reservedBytes = neededBytes;
+    if (bytes > unreservedTextBytes) runInChunk(() => reserveTexts(Math.max(bytes, maxChunkBytes)));
   };
 }
 

@@ -1,9 +1,10 @@
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { lookupSettings } from '../../infra/clickhouse/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { findAccepted } from '../../infra/event-log/find-accepted.ts';
-import { type RunInChunk, readForTenant } from '../../infra/fairness/tenant-context.ts';
+import type { RunInChunk } from '../../infra/fairness/tenant-context.ts';
+import { streamJsonArray } from '../../infra/json/stream-array.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { AcceptSingleDeps } from '../ingest/accept/accept-single.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
@@ -185,18 +186,10 @@ export async function readQueuePage(
   const chunks = readQueueRuns(deps, tenantId, listed);
   // After the first chunk, an error can only cut the response off.
   const first = await chunks.next();
-  async function* generateList() {
-    let separator = '[';
-    for (let chunk = first; !chunk.done; chunk = await chunks.next()) {
-      // All runs of a chunk may have been deleted since they were found.
-      for (const run of chunk.value) {
-        yield separator + run;
-        separator = ',';
-      }
-    }
-    yield separator === '[' ? '[]' : ']';
+  async function* generateTexts() {
+    for (let chunk = first; !chunk.done; chunk = await chunks.next()) yield* chunk.value;
   }
-  return Readable.from(readForTenant(generateList()));
+  return streamJsonArray(generateTexts());
 }
 
 function pickQueueFields(item: StoredQueueRun): Omit<QueueRun, 'run_id'> {

@@ -5,8 +5,8 @@
  * rows. The roll-up counts the affected hours again after the last insert that touched them.
  *
  *   1. Insert the rows and the versions of their events (`event-versions.ts`). If ClickHouse refuses the data, or has too
- *      little time or memory for the batch, bisect it. An insert that fails for another reason may have stored a part of its rows;
- *      the log delivers the batch again.
+ *      little time or memory for the batch, bisect it. An insert that fails for another reason may have stored a part of its
+ *      rows; the log delivers the batch again.
  *   2. Send the refused records to the dead-letter queue. All inserts of the batch have succeeded, so that a batch that is
  *      delivered again after a failed insert does not write a dead-letter record each time.
  *   3. Mark the hours dirty. If the process crashes before this step, the log delivers the batch again.
