@@ -73,10 +73,18 @@ describe('the settings screen', () => {
     const row = workspaces.getByRole('row').filter({ hasText: 'trial <i>' });
     await row.waitFor();
     await expectAccessible(page);
-    // The menu of workspaces has the same list.
+    // The menu of workspaces has the same list. On a phone it is part of the navigation.
     const menu = page.getByRole('combobox', { name: 'Workspace' });
+    const size = page.viewportSize()!;
+    await page.setViewportSize({ width: 390, height: 844 });
+    expect(await menu.isVisible()).toBe(false);
+    await page.getByRole('button', { name: 'Navigation' }).click();
+    await expectAccessible(page);
     await menu.selectOption('trial <i>');
     await page.waitForURL('**/projects');
+    await eventually(() => menu.isVisible()).toBe(false);
+    await page.setViewportSize(size);
+    await menu.waitFor();
     await page.getByRole('link', { name: 'Settings' }).click();
     await page.getByRole('tab', { name: 'Workspaces' }).click();
     await row.getByText('shown').waitFor();

@@ -66,7 +66,7 @@ function Frame() {
           <Brand />
         </Link>
         <div className="workspace" title={organization.display_name}>
-          <WorkspaceMenu />
+          <WorkspaceMenu onChoose={() => setOpen(false)} />
         </div>
         <button
           type="button"
@@ -99,7 +99,7 @@ function Frame() {
   );
 }
 
-function WorkspaceMenu() {
+function WorkspaceMenu({ onChoose }: { readonly onChoose: () => void }) {
   const { workspaces, listed, current, choose } = useWorkspaces();
   const navigate = useNavigate();
   if (listed.error) return <PartProblem what="The workspaces" query={listed} />;
@@ -111,6 +111,7 @@ function WorkspaceMenu() {
       value={current?.id}
       onChange={({ target }) => {
         choose(target.value);
+        onChoose();
         void navigate({ to: '/projects' });
       }}
     >
