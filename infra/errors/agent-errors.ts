@@ -256,8 +256,8 @@ export const agentErrors = {
   STORE_ITEM_NOT_FOUND: caller(404, "There is no item '{key}'.", 'Check the namespace and the key.'),
   STORE_KEY_INVALID: caller(
     422,
-    "'{key}' is not a valid key.",
-    'Send text without NUL characters and without lone surrogates.',
+    "'{key}' cannot be a key: {reason}.",
+    'Send text without NUL characters and lone surrogates, of at most 2,000 bytes together with the namespace.',
   ),
   STORE_FILTER_INVALID: caller(
     422,

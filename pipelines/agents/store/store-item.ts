@@ -61,8 +61,9 @@ function findLabelFlaw(label: unknown): string | undefined {
 
 /** Validates the key of an item. @throws STORE_KEY_INVALID */
 export function checkKey(key: unknown): void {
-  if (typeof key !== 'string' || unstorableCharacters.test(key))
-    throw runlakeError('STORE_KEY_INVALID', { key: String(key) });
+  if (typeof key === 'string' && !unstorableCharacters.test(key)) return;
+  const reason = typeof key === 'string' ? 'it has a NUL character or a lone surrogate' : 'it is not text';
+  throw runlakeError('STORE_KEY_INVALID', { key: String(key).slice(0, 100), reason });
 }
 
 /**

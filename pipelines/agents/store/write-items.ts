@@ -1,5 +1,6 @@
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { getSqlState } from '../../../infra/postgres/database-error.ts';
 import { toJsonbText } from '../checkpoints/stored-tuples.ts';
 import {
   checkKey,
@@ -102,7 +103,8 @@ function normaliseVector(vector: readonly number[], dims: number): number[] {
   const length = Math.hypot(...vector);
   if (!Number.isFinite(length))
     throw createUnusableEmbedderError('it returned a vector with an element that is not a finite number');
-  return vector.map((number) => (length === 0 ? 0 : number / length));
+  // Postgres refuses numbers that a `real` cannot represent.
+  return vector.map((number) => (length === 0 ? 0 : Math.fround(number / length)));
 }
 
 interface NewItem extends StoreKey {
@@ -142,7 +144,7 @@ export async function putItems(
     texts.map(({ text }) => text),
   );
   const values = last.map((item) => JSON.stringify(item.value));
-  await sql.execute(
+  const stored = sql.execute(
     putItemsSql,
     [
       deploymentId,
@@ -157,7 +159,18 @@ export async function putItems(
     ],
     { name: 'agents_put_items' },
   );
+  await stored.catch((error: unknown) => {
+    if (getSqlState(error) !== limitExceededState) throw error;
+    // Postgres compresses the entries of an index, so only Postgres knows which of several items is refused.
+    const [longest] = last.toSorted((one, other) => countKeyCharacters(other) - countKeyCharacters(one));
+    const reason = 'with its namespace, and with each index path, it is too long for an index of Postgres';
+    throw runlakeError('STORE_KEY_INVALID', { key: longest!.key.slice(0, 100), reason });
+  });
 }
+
+/** SQLSTATE of an entry that is too long for an index. */
+const limitExceededState = '54000';
+const countKeyCharacters = ({ namespace, key }: StoreKey) => namespace.join('.').length + key.length;
 
 /**
  * Statement that stores items. It deletes only vectors that it does not replace, because two of its CTEs must not

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
@@ -125,6 +126,20 @@ test('refuses invalid namespaces and keys', async () => {
   for (const namespace of [[], [''], ['a.b'], ['a', ''], ['langgraph'], ['nul \u0000'], ['\ud800']])
     await expect(put(namespace), JSON.stringify(namespace)).rejects.toMatchObject({ code: 'STORE_NAMESPACE_INVALID' });
   await expect(put(['a'], 'nul \u0000')).rejects.toMatchObject({ code: 'STORE_KEY_INVALID' });
+});
+
+test('refuses an item whose namespace and key are too long for an index of Postgres', async () => {
+  const store = await open();
+  const tooLong = { code: 'STORE_KEY_INVALID', class: 'caller', message: expect.stringContaining('too long') };
+  const text = randomBytes(1_400).toString('hex');
+  await expect(store.put(['a'], text, {})).rejects.toMatchObject(tooLong);
+  await expect(store.put([text], 'k', {})).rejects.toMatchObject(tooLong);
+  // One of several items.
+  const items = [{ namespace: ['a'], key: 'b', value: {} }].concat({ namespace: ['a'], key: text, value: {} });
+  await expect(store.batch(items)).rejects.toMatchObject(tooLong);
+  expect(await store.search(['a'])).toEqual([]);
+  await store.put(['a'], text.slice(0, 2_000), {});
+  expect(await store.get(['a'], text)).toBeNull();
 });
 
 test('isolates the items of two deployments', async () => {
@@ -283,6 +298,13 @@ describe('vector search', () => {
     const store = await open({ ...config, index: { embed: broken, dims: 3, fields: ['text'] } });
     await expect(store.put(['v'], 'k', { text: 'a' })).rejects.toMatchObject({ code: 'STORE_EMBEDDER_UNUSABLE' });
     expect(await store.get(['v'], 'k')).toBeNull();
+  });
+
+  test('stores numbers that are too small for Postgres', async () => {
+    const tiny: Embedder = async (texts) => texts.map(() => [1, 1e-60, -1e-300]);
+    const store = await open({ ...config, index: { embed: tiny, dims: 3, fields: ['text'] } });
+    await store.put(['v'], 'k', { text: 'a' });
+    expect(await store.search(['v'], { query: 'b' })).toMatchObject([{ key: 'k', score: 1 }]);
   });
 
   test('loads an embedder that is a function or an object of a project module', async () => {
