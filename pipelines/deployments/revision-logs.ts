@@ -1,10 +1,12 @@
 /**
  * Logs of revisions: the output of builds and replicas.
  *
- * Invariant: a stored line contains no value of a secret, and paths in the build are relative to it. A revision has at
- * most {@link maxLogChunks} chunks of log of each stage; the oldest are deleted first.
+ * Invariant: a stored line contains no value of a secret, and paths in the build are relative to it. Chunks of a revision
+ * are committed in the order of their sequence numbers, so that readers who continue after a number miss none. A revision
+ * has at most {@link maxLogChunks} chunks of log of each stage; the oldest are deleted first.
  */
 import type { Sql } from '../../infra/postgres/database.ts';
+import { retryWhileUnavailable } from '../../infra/postgres/database-error.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { pause } from '../../infra/timeouts/backoff.ts';
 import { createMask, removeControls } from './mask-secrets.ts';
@@ -41,6 +43,10 @@ export interface RevisionLog {
   flush(): Promise<void>;
 }
 
+/** The lock of the revision is taken before the sequence number. Stores nothing if the revision was deleted. */
+const insertSql = `INSERT INTO revision_logs (revision_id, stage, text) SELECT locked.id, $2, $3
+  FROM (SELECT id FROM deployment_revisions WHERE id = $1 FOR NO KEY UPDATE) AS locked`;
+
 /** Opens the log of a revision for writing. `values` are those of its secrets. */
 export function openRevisionLog(
   { database, logger }: { readonly database: Sql; readonly logger: Logger },
@@ -66,12 +72,15 @@ export function openRevisionLog(
     lines = [];
     dropped = 0;
     if (missing > 0) pending.push(`(${missing} lines were dropped)`);
-    for (const text of toChunks(pending)) {
-      await database.execute(
-        `INSERT INTO revision_logs (revision_id, stage, text) SELECT $1::uuid, $2, $3
-         WHERE EXISTS (SELECT FROM deployment_revisions WHERE id = $1::uuid)`,
-        [revisionId, stage, text],
-      );
+    let unstoredLines = pending.length;
+    try {
+      for (const text of toChunks(pending)) {
+        // If the answer is lost, the chunk is stored twice, because the alternative is to lose it.
+        await retryWhileUnavailable(() => database.execute(insertSql, [revisionId, stage, text]));
+        unstoredLines -= text.split('\n').length;
+      }
+    } finally {
+      dropped += unstoredLines;
     }
     await database.execute(
       `DELETE FROM revision_logs WHERE revision_id = $1 AND stage = $3 AND sequence <= (SELECT sequence FROM revision_logs

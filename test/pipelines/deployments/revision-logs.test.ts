@@ -1,6 +1,11 @@
 import { expect, it } from 'vitest';
+import { openDatabase, type Sql } from '../../../infra/postgres/pool.ts';
 import { openRevisionLog, readLog } from '../../../pipelines/deployments/revision-logs.ts';
+import { openFaultProxy } from '../../crash/fault-proxy.ts';
 import { forSuite } from '../../for-suite.ts';
+import { listLockWaits } from '../../infra/postgres/lock-waits.ts';
+import { until } from '../../infra/until.ts';
+import { logger } from '../../silent-logger.ts';
 import { openDeployments } from './add-deployment.ts';
 
 const under = forSuite(() => openDeployments());
@@ -68,4 +73,46 @@ it('shows no path of the machine for files of the build', async () => {
   expect(log.mask(`/b/${revisionId}/a.js and "/b/${revisionId}/b.js" in /${revisionId}/ and ${revisionId}`)).toBe(
     `a.js and "b.js" in /${revisionId}/ and ${revisionId}`,
   );
+});
+
+it('hides no line of a replica from a reader that has read a line of another one', async () => {
+  const { latestRevisionId } = await under.create('two replicas');
+  const revisionId = String(latestRevisionId);
+  const openLog = (database: Sql) => openRevisionLog({ database, logger }, { revisionId, stage: 'run', values: [] });
+  const read = (after: number) => readLog(under.database, revisionId, { after, limit: 9 });
+  let second: Promise<void> | undefined;
+  let position = 0;
+  await under.database.transaction(async (tx) => {
+    const first = openLog(tx);
+    first.write('first');
+    await first.flush();
+    const other = openLog(under.database);
+    other.write('second');
+    second = other.flush();
+    await until('the second line to be stored, or to wait', async () => {
+      position = (await read(0)).at(-1)?.sequence ?? 0;
+      return position > 0 || (await listLockWaits(under.database, '%revision_logs%')).length > 0;
+    });
+  });
+  await second;
+  expect((await read(position)).map(({ text }) => text)).toEqual(['first', 'second']);
+});
+
+it('loses no line while Postgres is unavailable for a moment', async () => {
+  const { latestRevisionId } = await under.create('outage');
+  const revisionId = String(latestRevisionId);
+  const url = new URL(under.stores.databaseUrl);
+  const proxy = await openFaultProxy([{ host: url.hostname, port: Number(url.port) }]);
+  url.port = String(proxy.ports[0]);
+  const database = openDatabase({ url: url.href, logger, timeoutMs: 10_000 });
+  const log = openRevisionLog({ database, logger }, { revisionId, stage: 'run', values: [] });
+  proxy.away(true);
+  log.write('during the outage');
+  const flushed = log.flush();
+  setTimeout(() => proxy.away(false), 100);
+  await flushed;
+  await database.close();
+  await proxy.close();
+  const chunks = await readLog(under.database, revisionId, { after: 0, limit: 9 });
+  expect(chunks.map(({ text }) => text)).toEqual(['during the outage']);
 });
