@@ -5,6 +5,7 @@ import {
   type RequestedRunResult,
   requestFollowedRun,
   requestRun,
+  requestRuns,
   requireBatchSize,
 } from '../../../pipelines/agents/runs/request-run.ts';
 import type { RunRequest } from '../../../pipelines/agents/runs/run-request.ts';
@@ -192,7 +193,7 @@ const createRunBatch = defineAgentOperation({
   operationId: 'createRunBatch',
   path: '/runs/batch',
   summary: 'Start several runs without a thread, in the background',
-  description: 'Runs are created in order. If one fails, the runs before it stay.',
+  description: 'Runs are created in order. If one cannot be created, none is.',
   // The handler authorises each run.
   rule: allowAllRule,
   errors: [...creationOperation.errors, 'ANSWER_TOO_LARGE'],
@@ -205,9 +206,7 @@ const createRunBatch = defineAgentOperation({
       });
     }
     await requireBatchSize(agents.database, agents.deploymentId, requests, agents.config.maxPageBytes);
-    const made = [];
-    for (const each of requests) made.push(formatRun((await requestRun(agents, each)).run));
-    return new RawResponse({ body: made });
+    return new RawResponse({ body: (await requestRuns(agents, requests)).map(formatRun) });
   },
 });
 

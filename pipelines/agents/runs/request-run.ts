@@ -13,7 +13,7 @@ import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
 import { findThreadHead, type ThreadHead, type ThreadTtl } from '../threads/thread.ts';
-import { createRunIfAssistantUnchanged, type ThreadAccess } from './create-run.ts';
+import { createRun, createRunIfAssistantUnchanged, type NewRun, type ThreadAccess } from './create-run.ts';
 import { lockThread } from './lock-thread.ts';
 import { findRun } from './read-run.ts';
 import type { Run } from './run.ts';
@@ -116,20 +116,40 @@ async function validateAndCreate(deps: RequestDeps, requested: RequestedRun, ids
 /** Creates the run of a request for `assistant`. @returns undefined if the assistant has changed since `seenAt`. */
 async function createRunForAssistant(
   deps: RequestDeps,
-  {
-    request,
-    threadId,
-    thread,
-    sender,
-    headers,
-    user,
-    threadAccess,
-    check,
-  }: RequestedRun & { readonly thread?: ThreadHead },
+  requested: CheckedRequest,
   ids: NewIds,
   assistant: Assistant,
   seenAt?: string,
 ): Promise<RequestedRunResult | undefined> {
+  const { database, deploymentId } = deps;
+  const { newRun, cancelOnDisconnect } = await prepareRun(deps, requested, ids, assistant);
+  const { check } = requested;
+  const create = (sql: Database | Sql) => createRunIfAssistantUnchanged(sql, deploymentId, newRun, seenAt);
+  const checkAndCreate = (checkRequest: (tx: Sql) => Promise<void>) =>
+    database.transaction(async (tx) => {
+      await lockThread(tx, deploymentId, ids.threadId);
+      await checkRequest(tx);
+      return create(tx);
+    });
+  const run = await createOrFind<Run | undefined>(
+    () => (check === undefined ? create(database) : checkAndCreate(check)),
+    () => findRun(database, deploymentId, ids),
+  );
+  deps.wake();
+  if (run === undefined) return undefined;
+  return { deploymentId, run, cancelOnDisconnect };
+}
+
+type CheckedRequest = RequestedRun & { readonly thread?: ThreadHead };
+type PreparedRun = NewRun & NewIds;
+
+/** Validates a request for `assistant`. @returns the run to create for it. */
+async function prepareRun(
+  deps: RequestDeps,
+  { request, threadId, thread, sender, headers, user, threadAccess }: CheckedRequest,
+  ids: NewIds,
+  assistant: Assistant,
+): Promise<{ readonly newRun: PreparedRun; readonly cancelOnDisconnect: boolean }> {
   const { database, deploymentId, threadTtl } = deps;
   const nodes = deps.getNodes(assistant.graph_id);
   if (nodes !== undefined) requireNodes(assistant.graph_id, nodes, request.command);
@@ -148,20 +168,44 @@ async function createRunForAssistant(
       ? endUser && { sender: endUser }
       : { sender: { ...sender, workspaceId, ...endUser } }),
   };
-  const create = (sql: Database | Sql) => createRunIfAssistantUnchanged(sql, deploymentId, newRun, seenAt);
-  const checkAndCreate = (checkRequest: (tx: Sql) => Promise<void>) =>
+  return { newRun, cancelOnDisconnect };
+}
+
+/**
+ * Validates the requests of a batch, whose runs are stateless, and creates their runs in order. Creates all runs in one
+ * transaction: a client repeats the whole batch if it fails, so a run that stayed would run twice.
+ *
+ * @throws the errors of {@link requestRun}
+ */
+export async function requestRuns(deps: RequestDeps, batch: readonly RequestedRun[]): Promise<Run[]> {
+  const { database, deploymentId } = deps;
+  const assistants = new Map<string, Assistant>();
+  const newRuns: PreparedRun[] = [];
+  for (const requested of batch) {
+    const id = requested.request.assistant_id;
+    const assistant = assistants.get(id) ?? (await resolveAssistant(database, deploymentId, id));
+    assistants.set(id, assistant);
+    const ids = { runId: uuidv7(), threadId: uuidv7() };
+    newRuns.push((await prepareRun(deps, requested, ids, assistant)).newRun);
+  }
+  const create = () =>
     database.transaction(async (tx) => {
-      await lockThread(tx, deploymentId, ids.threadId);
-      await checkRequest(tx);
-      return create(tx);
+      const runs: Run[] = [];
+      for (const newRun of newRuns) runs.push(await createRun(tx, deploymentId, newRun));
+      return runs;
     });
-  const run = await createOrFind<Run | undefined>(
-    () => (check === undefined ? create(database) : checkAndCreate(check)),
-    () => findRun(database, deploymentId, ids),
-  );
+  const find = async () => {
+    const found: Run[] = [];
+    for (const ids of newRuns) {
+      const run = await findRun(database, deploymentId, ids);
+      if (run === undefined) return undefined;
+      found.push(run);
+    }
+    return found;
+  };
+  const runs = await createOrFind(create, find);
   deps.wake();
-  if (run === undefined) return undefined;
-  return { deploymentId, run, cancelOnDisconnect };
+  return runs;
 }
 
 /**

@@ -139,3 +139,28 @@ it('that are resumable can be rejoined for two minutes after their end, then all
   expect(await Promise.all([rowsOf('runs', threadId), rowsOf('threads', threadId)])).toEqual([0, 0]);
   expect((await server.ask('GET', path)).status).toBe(404);
 });
+
+it('of a batch are created together, so that a client can repeat a batch that failed', async () => {
+  const { database, ask } = server;
+  const number = (run: { readonly metadata: object }) => run.metadata;
+  const batch = [0, 1, 2].map((n) => ({
+    assistant_id: 'echo',
+    input: {},
+    afterSeconds: 3_000,
+    metadata: { batch: n },
+  }));
+  const readRuns = () =>
+    database.query<{ metadata: object }>(
+      "SELECT metadata FROM agents.runs WHERE metadata ? 'batch' ORDER BY queue_position",
+    );
+  await database.execute(`CREATE FUNCTION refuse_run() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '53200'; END $$`);
+  await database.execute(`CREATE TRIGGER refuse_run BEFORE INSERT ON agents.runs FOR EACH ROW
+    WHEN (NEW.metadata @> '{"batch": 2}') EXECUTE FUNCTION refuse_run()`);
+  const failed = await ask('POST', '/runs/batch', batch);
+  await database.execute('DROP FUNCTION refuse_run CASCADE');
+  expect([failed.status, await readRuns()]).toEqual([503, []]);
+  const made = (await (await ask('POST', '/runs/batch', batch)).json()) as { metadata: object }[];
+  expect(made.map(number)).toMatchObject(batch.map(number));
+  expect((await readRuns()).map(number)).toMatchObject(batch.map(number));
+});

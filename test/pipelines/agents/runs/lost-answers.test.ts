@@ -4,7 +4,7 @@ import { RecentAssistants } from '../../../../pipelines/agents/assistants/assist
 import { countCrons, createCron } from '../../../../pipelines/agents/crons/write-crons.ts';
 import { lockThread } from '../../../../pipelines/agents/runs/lock-thread.ts';
 import { listRuns } from '../../../../pipelines/agents/runs/read-run.ts';
-import { requestRun } from '../../../../pipelines/agents/runs/request-run.ts';
+import { type RequestDeps, requestRun, requestRuns } from '../../../../pipelines/agents/runs/request-run.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseThread, updateThreadState } from '../../../../pipelines/agents/threads/update-thread-state.ts';
 import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
@@ -39,28 +39,29 @@ async function loseAnswer(text: string): Promise<void> {
   setTimeout(() => proxy.away(false), 100);
 }
 
+const buildDeps = (): RequestDeps => ({
+  deploymentId: rows.deploymentId,
+  organizationId: rows.deploymentId,
+  database: viaProxy,
+  hub: undefined as never,
+  wake: () => undefined,
+  recentAssistants: new RecentAssistants(),
+  getNodes: () => undefined,
+  threadTtl: undefined,
+  copiesHeader: () => false,
+  webhooks: { check: () => undefined },
+  acceptsFeedbackKeys: false,
+});
+
+const buildRequest = (multitaskStrategy: 'enqueue' | 'interrupt' | 'reject', threadId?: string) => ({
+  request: { assistant_id: rows.assistantId, input: { text: 'a' }, multitask_strategy: multitaskStrategy },
+  threadId,
+  sender: { userId: rows.deploymentId, keyId: rows.deploymentId, workspaceId: undefined },
+  headers: {},
+});
+
 const startRun = (multitaskStrategy: 'enqueue' | 'interrupt' | 'reject') =>
-  requestRun(
-    {
-      deploymentId: rows.deploymentId,
-      organizationId: rows.deploymentId,
-      database: viaProxy,
-      hub: undefined as never,
-      wake: () => undefined,
-      recentAssistants: new RecentAssistants(),
-      getNodes: () => undefined,
-      threadTtl: undefined,
-      copiesHeader: () => false,
-      webhooks: { check: () => undefined },
-      acceptsFeedbackKeys: false,
-    },
-    {
-      request: { assistant_id: rows.assistantId, input: { text: 'a' }, multitask_strategy: multitaskStrategy },
-      threadId: rows.threadId,
-      sender: { userId: rows.deploymentId, keyId: rows.deploymentId, workspaceId: undefined },
-      headers: {},
-    },
-  );
+  requestRun(buildDeps(), buildRequest(multitaskStrategy, rows.threadId));
 
 it.each(['enqueue', 'interrupt', 'reject'] as const)(
   'a run is created once, with the strategy %s',
@@ -74,6 +75,18 @@ it.each(['enqueue', 'interrupt', 'reject'] as const)(
 );
 
 const list = () => listRuns(stores.database, rows.deploymentId, rows.threadId, { limit: 9, offset: 0 });
+
+it('the runs of a batch are created once', async () => {
+  const lost = loseAnswer('COMMIT');
+  const runs = await requestRuns(buildDeps(), [buildRequest('enqueue'), buildRequest('enqueue')]);
+  await lost;
+  const stored = await stores.database.query(
+    'SELECT run_id FROM agents.runs WHERE deployment_id = $1 ORDER BY queue_position',
+    [rows.deploymentId],
+  );
+  expect(runs.map(({ run_id }) => ({ run_id }))).toEqual(stored);
+  expect(stored).toHaveLength(2);
+});
 
 it('a run whose statement does not arrive is created after the outage', async () => {
   const lost = proxy
