@@ -10,6 +10,7 @@ import { type Duplex, pipeline } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { ReplicaFinder } from '../../pipelines/deployments/find-replica-url.ts';
+import { refusalHeader } from '../server/error-response.ts';
 import { toClientHeaders, toHandshakeLines, toReplicaHeaders } from './proxy-headers.ts';
 import { isConnectError } from './send-to-replica.ts';
 
@@ -64,7 +65,7 @@ export function routeUpgrades(scope: FastifyInstance): void {
 
 /**
  * Opens a WebSocket on a replica and pipes it to that of the client. If the replica refuses, the client gets its
- * response.  @throws DEPLOYMENT_NOT_SERVING
+ * response, or another replica the handshake, if this one is starting or draining. @throws DEPLOYMENT_NOT_SERVING
  */
 export async function openTunnel(
   request: FastifyRequest,
@@ -86,6 +87,11 @@ export async function openTunnel(
         return reply;
       }
       const { message } = answer;
+      // The replica is starting or draining and has processed nothing.
+      if (message.headers[refusalHeader] !== undefined && tried.size < maxAttempts) {
+        message.resume();
+        continue;
+      }
       const origins = [`${request.protocol}://${request.host}`, url];
       const { statusCode: status = 502 } = message;
       reply.code(status).headers(toClientHeaders({ status, headers: message.headers }, { prefix, origins }));

@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import WebSocket, { WebSocketServer } from 'ws';
+import { refusalHeader } from '../../../api/server/error-response.ts';
 import { listenOnLoopback } from '../../infra/listen-on-loopback.ts';
 import { until } from '../../infra/until.ts';
 import { findRefusingUrl, openProxy, type ProxyUnderTest, startReplica } from './open-proxy.ts';
@@ -141,6 +142,18 @@ describe('a WebSocket', () => {
     const [, response] = await once(client, 'unexpected-response');
     expect([response.statusCode, response.headers['content-type']]).toEqual([401, 'application/json']);
     response.resume();
+  });
+
+  it('is opened on another replica if one refuses because it starts or drains', async () => {
+    const refusing = await startReplica(() => undefined);
+    closers.push(() => refusing.close());
+    refusing.server.on('upgrade', (_request, socket) =>
+      socket.end(`HTTP/1.1 503 Service Unavailable\r\n${refusalHeader}: true\r\nContent-Length: 2\r\n\r\n{}`),
+    );
+    const { url } = await startSocketServer();
+    const client = new WebSocket(toSocketUrl(await proxyFor(refusing.url, url)));
+    await once(client, 'open');
+    client.terminate();
   });
 
   it('gets 404 for unknown deployments, and 503 without replicas', async () => {
