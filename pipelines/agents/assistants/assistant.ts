@@ -51,12 +51,21 @@ export function resolveAssistantId(idOrGraphId: string): string {
 
 /** Reads an assistant by its id, or the system assistant of a graph by the id of the graph. @throws ASSISTANT_NOT_FOUND */
 export async function resolveAssistant(database: Sql, deploymentId: string, idOrGraphId: string): Promise<Assistant> {
+  const assistant = await findAssistant(database, deploymentId, resolveAssistantId(idOrGraphId));
+  if (assistant === undefined) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
+  return assistant;
+}
+
+export async function findAssistant(
+  database: Sql,
+  deploymentId: string,
+  assistantId: string,
+): Promise<Assistant | undefined> {
   const [row] = await database.query<Assistant>(
     `SELECT ${assistantColumns} FROM agents.assistants WHERE deployment_id = $1 AND assistant_id = $2`,
-    [deploymentId, resolveAssistantId(idOrGraphId)],
+    [deploymentId, assistantId],
     { name: 'agents_read_assistant' },
   );
-  if (row === undefined) throw runlakeError('ASSISTANT_NOT_FOUND', { assistant: idOrGraphId.slice(0, 100) });
   return row;
 }
 

@@ -3,6 +3,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import { readDatabaseClock } from '../../../infra/postgres/clock.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { createOrFind } from '../../../infra/postgres/database-error.ts';
 import { enforceLimit } from '../../tenants/enforce-limit.ts';
 import { requestDeletionTimeoutMs } from '../delete-agent-rows.ts';
 import { removeRuns } from '../runs/delete-run.ts';
@@ -13,6 +14,7 @@ import {
   type Assistant,
   assistantColumns,
   computeSystemAssistantId,
+  findAssistant,
   insertVersionSql,
   resolveAssistant,
 } from './assistant.ts';
@@ -84,7 +86,7 @@ export async function createAssistant(
 ): Promise<Assistant> {
   const { graphId, assistantId = uuidv7(), name = graphId, description, config = {}, metadata = {} } = assistant;
   requireStorableJson(metadata, ['body', 'metadata']);
-  const created = await database.transaction(async (tx) => {
+  const insert = async (tx: Sql) => {
     const [row] = await tx.query<Assistant>(
       `INSERT INTO agents.assistants (deployment_id, assistant_id, graph_id, name, description, config, context, metadata)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING ${assistantColumns}`,
@@ -113,7 +115,12 @@ export async function createAssistant(
       );
     }
     return row;
-  });
+  };
+  const created = await createOrFind(
+    () => database.transaction(insert),
+    // An assistant with an id that the caller has chosen may be older than the request.
+    async () => (assistant.assistantId === undefined ? findAssistant(database, deploymentId, assistantId) : undefined),
+  );
   if (created !== undefined) return created;
   if (assistant.ifExists === 'raise') throw runlakeError('ASSISTANT_EXISTS', { assistant: assistantId });
   return resolveAssistant(database, deploymentId, assistantId);

@@ -136,6 +136,12 @@ export async function readThread(database: Sql, deploymentId: string, threadId: 
   );
 }
 
+/** Like {@link readThread}, but returns undefined if there is no such thread. */
+export async function findThread(database: Sql, deploymentId: string, threadId: string): Promise<Thread | undefined> {
+  const row = await findVisible<ThreadRow>(database, 'agents_read_thread', threadColumns, { deploymentId, threadId });
+  return row && toThread(row);
+}
+
 interface ThreadReference {
   readonly deploymentId: string;
   readonly threadId: string;

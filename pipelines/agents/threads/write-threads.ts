@@ -2,12 +2,15 @@ import { v7 as uuidv7 } from 'uuid';
 import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
+import { createOrFind } from '../../../infra/postgres/database-error.ts';
 import { resolveAssistant } from '../assistants/assistant.ts';
 import { buildThreadKey, copyCheckpoints } from '../checkpoints/copy-checkpoints.ts';
+import { requestDeletionTimeoutMs } from '../delete-agent-rows.ts';
 import { lockThread } from '../runs/lock-thread.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import type { GraphThread } from '../workers/messages.ts';
 import {
+  findThread,
   readThread,
   type Thread,
   type ThreadHead,
@@ -64,7 +67,7 @@ export async function copyThread(
 ): Promise<{ readonly copy: Thread; readonly isDuringRun: boolean }> {
   requireStorableJson(metadata, ['body', 'metadata']);
   const copyId = uuidv7();
-  return database.transaction(async (tx) => {
+  const copyInto = async (tx: Sql) => {
     await lockThread(tx, deploymentId, threadId);
     const [row] = await tx.query<ThreadRow>(
       `INSERT INTO agents.threads (deployment_id, thread_id, status, rest_status, metadata, config, values, searchable_values,
@@ -82,7 +85,15 @@ export async function copyThread(
       [deploymentId, threadId],
     );
     return { copy: toThread(row), isDuringRun: started.length > 0 };
-  });
+  };
+  return createOrFind(
+    // A long history takes as long to copy as to delete.
+    () => database.transaction(copyInto, { timeoutMs: requestDeletionTimeoutMs }),
+    async () => {
+      const copy = await findThread(database, deploymentId, copyId);
+      return copy && { copy, isDuringRun: true };
+    },
+  );
 }
 
 /** Dependencies of functions that send queries about a thread to a worker. */

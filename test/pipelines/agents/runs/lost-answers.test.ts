@@ -1,13 +1,14 @@
 import { beforeEach, expect, it } from 'vitest';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { RecentAssistants } from '../../../../pipelines/agents/assistants/assistant.ts';
+import { createAssistant } from '../../../../pipelines/agents/assistants/write-assistants.ts';
 import { countCrons, createCron } from '../../../../pipelines/agents/crons/write-crons.ts';
 import { lockThread } from '../../../../pipelines/agents/runs/lock-thread.ts';
 import { listRuns } from '../../../../pipelines/agents/runs/read-run.ts';
 import { type RequestDeps, requestRun, requestRuns } from '../../../../pipelines/agents/runs/request-run.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseThread, updateThreadState } from '../../../../pipelines/agents/threads/update-thread-state.ts';
-import { createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
+import { copyThread, createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
 import { openFaultProxy } from '../../../crash/fault-proxy.ts';
 import { freshStores } from '../../../engines/stores.ts';
 import { forSuite } from '../../../for-suite.ts';
@@ -129,6 +130,25 @@ it('a cron is created once', async () => {
   await lost;
   expect(created).toMatchObject({ thread_id: rows.threadId, enabled: true });
   expect(await countCrons(stores.database, rows.deploymentId, {})).toBe(1);
+});
+
+it('an assistant is created once', async () => {
+  const lost = loseAnswer('COMMIT');
+  const assistant = { graphId: 'echo', name: 'once', ifExists: 'raise' } as const;
+  const created = await createAssistant(viaProxy, rows.deploymentId, assistant, { maxAssistants: 10 });
+  await lost;
+  const stored = await stores.database.query("SELECT assistant_id FROM agents.assistants WHERE name = 'once'");
+  expect(stored).toEqual([{ assistant_id: created.assistant_id }]);
+});
+
+it('a thread is copied once', async () => {
+  const thread = { metadata: { of: 'copy' }, ifExists: 'raise' } as const;
+  const { thread_id: threadId } = await createThread(stores.database, rows.deploymentId, thread);
+  const lost = loseAnswer('COMMIT');
+  const { copy } = await copyThread(viaProxy, rows.deploymentId, threadId, { kind: 'copy' });
+  await lost;
+  const copies = `SELECT thread_id FROM agents.threads WHERE metadata @> '{"kind": "copy"}'`;
+  expect(await stores.database.query(copies)).toEqual([{ thread_id: copy.thread_id }]);
 });
 
 it.each([

@@ -176,8 +176,8 @@ describe('threads', () => {
 
   it('are deleted together with others in small transactions', async () => {
     await database.execute('CREATE TABLE thread_deletions (thread_id uuid, transaction_id xid8)');
-    await onDeletion(
-      'agents.threads',
+    await onChange(
+      'DELETE ON agents.threads',
       'INSERT INTO thread_deletions VALUES (old.thread_id, pg_current_xact_id())',
       async () => {
         const threadIds = await Promise.all(Array.from({ length: 120 }, async () => (await make()).thread_id));
@@ -192,16 +192,15 @@ describe('threads', () => {
   });
 });
 
-/** Executes `sql` before each deletion of a row, while `work` runs. */
-async function onDeletion(table: string, sql: string, work: () => Promise<void>): Promise<void> {
-  await database.execute(`CREATE FUNCTION on_deletion() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN ${sql}; RETURN old; END $$`);
-  await database.execute(`CREATE TRIGGER on_deletion BEFORE DELETE ON ${table}
-    FOR EACH ROW EXECUTE FUNCTION on_deletion()`);
+/** Executes `sql` before each `change` of a row, such as `DELETE ON agents.threads`, while `work` runs. */
+async function onChange(change: string, sql: string, work: () => Promise<void>): Promise<void> {
+  await database.execute(`CREATE FUNCTION on_change() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN ${sql}; RETURN coalesce(new, old); END $$`);
+  await database.execute(`CREATE TRIGGER on_change BEFORE ${change} FOR EACH ROW EXECUTE FUNCTION on_change()`);
   try {
     await work();
   } finally {
-    await database.execute('DROP FUNCTION on_deletion CASCADE');
+    await database.execute('DROP FUNCTION on_change CASCADE');
   }
 }
 
@@ -246,19 +245,20 @@ describe('threads with a time to live', () => {
     expect(await readThread(database, org, busy)).toMatchObject({ status: 'idle' });
   });
 
-  it('expire, and are deleted and pruned, even if that takes longer than other statements may', async () => {
-    const threads = Array.from({ length: 4 }, () => make({ ttl: { minutes: 9, strategy: 'delete' } }));
-    const [expired, deleted, pruned, other] = (await Promise.all(threads)).map(({ thread_id }) => thread_id);
-    for (const id of [expired, deleted, pruned, other])
+  it('expire, and are deleted, pruned and copied, even if that takes longer than other statements may', async () => {
+    const threads = Array.from({ length: 5 }, () => make({ ttl: { minutes: 9, strategy: 'delete' } }));
+    const [expired, deleted, pruned, other, copied] = (await Promise.all(threads)).map(({ thread_id }) => thread_id);
+    for (const id of [expired, deleted, pruned, other, copied])
       for (const n of ['1', '2']) await rows.checkpoint(buildThreadKey(org, id!), n);
     await expireNow(expired!);
     const limited = openDatabase({ url: rows.stores.databaseUrl, logger, timeoutMs: 3_000 });
     try {
-      await onDeletion('agents.checkpoints', 'PERFORM pg_sleep(2)', async () => {
+      await onChange('INSERT OR DELETE ON agents.checkpoints', 'PERFORM pg_sleep(2)', async () => {
         const [count] = await Promise.all([
           expireThreads(limited, org),
           deleteThread(limited, org, deleted!),
           pruneThreads(limited, org, { threadIds: [pruned!, other!], strategy: 'delete' }),
+          copyThread(limited, org, copied!),
         ]);
         expect(count).toBe(1);
       });
@@ -275,7 +275,7 @@ describe('threads with a time to live', () => {
     await rows.checkpoint(buildThreadKey(org, large), '1');
     for (const id of [large, other]) await expireNow(id);
     const stopping = new AbortController();
-    await onDeletion('agents.checkpoints', 'PERFORM pg_sleep(3600)', async () => {
+    await onChange('DELETE ON agents.checkpoints', 'PERFORM pg_sleep(3600)', async () => {
       const sweep = expireThreads(database, org, stopping.signal).catch(() => 'stopped');
       await until('the deletion is in progress', async () => {
         const sleeping = await database.query(`SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'`);
