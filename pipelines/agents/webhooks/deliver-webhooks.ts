@@ -142,8 +142,12 @@ const webhookRetentionMs = 24 * 3_600_000;
 
 const toTimestamp = (ms: number) => new Date(ms).toISOString();
 
-/** Scheme and host of a normalised URL, without user name and password; empty for this server. */
-const receiverSql = `coalesce(regexp_replace(substring(url FROM '^https?://[^/?#]*'), '//.*@', '//'), '')`;
+/**
+ * Scheme and host of a normalised URL, without user name and password; empty for this server. A claim computes this for
+ * all webhooks of the receivers that it omits; regular expressions would take three times as long.
+ */
+const receiverSql = `CASE WHEN url LIKE '/%' THEN ''
+  ELSE split_part(url, '/', 1) || '//' || split_part(split_part(url, '/', 3), '@', -1) END`;
 
 /** Claims at most `count` webhooks that are due, except those for `omittedReceivers`. */
 export async function claimWebhooks(
