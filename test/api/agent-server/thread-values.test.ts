@@ -29,6 +29,21 @@ it('after the worker of a run has ended', async () => {
   await expectValuesOfState(threadId, { path: 'after' });
 });
 
+it('after a cancelled run with durability `exit`, with the results of the steps before', async () => {
+  const { client } = server;
+  for (let n = 0; n < 3; n += 1) {
+    const { thread_id: threadId } = await client.threads.create();
+    const input = { steps: 20, pauseMs: 300, text: 'during' };
+    let runId = '';
+    for await (const { event, data } of client.runs.stream(threadId, 'steps', { input, durability: 'exit' })) {
+      if (event === 'metadata') runId = (data as { run_id: string }).run_id;
+      else if ((data as { log?: string[] }).log?.includes('during 2')) await client.runs.cancel(threadId, runId);
+    }
+    expect(await readLog(threadId)).toContain('during 2');
+    await expectValuesOfState(threadId, { text: 'during' });
+  }
+});
+
 it('in a copy that is made during a run', async () => {
   const { client } = server;
   const { thread_id: threadId } = await client.threads.create();

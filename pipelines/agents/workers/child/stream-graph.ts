@@ -1,4 +1,5 @@
 import { convertToProtocolEvent, createLifecycleTransformer, STREAM_EVENTS_V3_MODES } from '@langchain/langgraph';
+import { settlesBeforeTimeout } from '../../../../infra/timeouts/with-timeout.ts';
 import type { CompiledGraph } from '../../graphs/compiled-graph.ts';
 import { interruptEvent, protocolMode } from '../../streams/stream-types.ts';
 
@@ -257,6 +258,8 @@ export interface GraphOptions {
   readonly [name: string]: unknown;
 }
 
+const stopTimeoutMs = 1_000;
+
 type StreamIterator = (input: unknown, config: object) => AsyncGenerator<unknown>;
 
 interface StreamingGraph extends CompiledGraph {
@@ -279,7 +282,9 @@ interface StreamingGraph extends CompiledGraph {
  * Chunks are consumed as soon as they are produced, because LangGraph's own queue is unbounded and becomes slower as it
  * grows. If `turn` returns a promise, the function awaits it to yield to the event loop.
  *
- * Resolves when the graph has ended. Rejects as soon as the signal is aborted; later chunks are dropped.
+ * Resolves when the graph has ended. Rejects when the signal is aborted; later chunks are dropped. With the durability
+ * `exit`, LangGraph writes the state when it ends, which is after `stream` has rejected. Therefore this function waits
+ * for that end, at most {@link stopTimeoutMs}, because code of the project can delay it.
  *
  * @throws errors of the graph, and errors of `take`, which abort the graph.
  */
@@ -302,6 +307,7 @@ export async function runGraph(
       throw error;
     }
   };
+  let taken: Promise<void> = Promise.resolve();
   const streaming: StreamingGraph = graph;
   const source = streaming._streamIterator;
   const takeAll = async (source: StreamIterator, args: Parameters<StreamIterator>) => {
@@ -316,7 +322,10 @@ export async function runGraph(
     // This iterator consumes all chunks in its first `next`, in the async context of the caller, and ends without a
     // value.
     const createConsumingIterator = (...args: Parameters<StreamIterator>) => ({
-      next: () => takeAll(source, args).then(() => ({ done: true, value: undefined })),
+      next: () => {
+        taken = takeAll(source, args);
+        return taken.then(() => ({ done: true, value: undefined }));
+      },
       return: async () => ({ done: true, value: undefined }),
     });
     streaming._streamIterator = createConsumingIterator as unknown as StreamIterator;
@@ -324,6 +333,7 @@ export async function runGraph(
   try {
     for await (const chunk of await graph.stream(input, { ...options, signal: stop.signal })) takeOne(chunk);
   } finally {
+    if (stop.signal.aborted) await settlesBeforeTimeout(taken, stopTimeoutMs);
     delete streaming._streamIterator;
     signal?.removeEventListener('abort', abort);
   }
