@@ -243,7 +243,7 @@ async function updateGraphThread(
 }
 
 /**
- * Copies a thread with its state (`copyThread`). If a run of the thread has stored newer state than the row of the thread
+ * Copies a thread with its state (`copyThread`). If a run or an update has stored newer state than the row of the thread
  * has, the row of the copy gets this state. If this fails, the row keeps the older state, because a client that repeated
  * the request after an error would get a second copy.
  *
@@ -254,8 +254,8 @@ export async function copyThreadWithState(
   threadId: string,
   metadata?: Readonly<Record<string, unknown>>,
 ): Promise<Thread> {
-  const { copy, isDuringRun } = await copyThread(deps.database, deps.deploymentId, threadId, metadata);
-  if (!isDuringRun) return copy;
+  const { copy, isDuringWrite } = await copyThread(deps.database, deps.deploymentId, threadId, metadata);
+  if (!isDuringWrite) return copy;
   return recordStoredState(deps, copy).catch((err) => {
     deps.logger.warn({ err, threadId: copy.thread_id }, 'newer state of a copied thread not written to its row');
     return copy;

@@ -56,7 +56,8 @@ export async function createThread(
  * Copies a thread with its state and checkpoints, but without its runs, to a new thread. Merges `metadata` into the
  * metadata of the copy, so that a user who copies the thread of another user has access to the copy.
  *
- * @returns the copy, and whether its checkpoints can be newer than its row, because a run of the thread has started.
+ * @returns the copy, and whether its checkpoints can be newer than its row, because a run of the thread has
+ * started or its state is being updated.
  * @throws THREAD_TO_COPY_NOT_FOUND
  */
 export async function copyThread(
@@ -64,7 +65,7 @@ export async function copyThread(
   deploymentId: string,
   threadId: string,
   metadata: Readonly<Record<string, unknown>> = {},
-): Promise<{ readonly copy: Thread; readonly isDuringRun: boolean }> {
+): Promise<{ readonly copy: Thread; readonly isDuringWrite: boolean }> {
   requireStorableJson(metadata, ['body', 'metadata']);
   const copyId = uuidv7();
   const copyInto = async (tx: Sql) => {
@@ -80,18 +81,20 @@ export async function copyThread(
     );
     if (row === undefined) throw runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: threadId });
     await copyCheckpoints(tx, buildThreadKey(deploymentId, threadId), buildThreadKey(deploymentId, copyId));
-    const started = await tx.query(
-      `SELECT FROM agents.runs WHERE deployment_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') AND attempt > 0`,
+    const writers = await tx.query(
+      `SELECT FROM agents.runs WHERE deployment_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') AND attempt > 0
+       UNION ALL
+       SELECT FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND write_token IS NOT NULL`,
       [deploymentId, threadId],
     );
-    return { copy: toThread(row), isDuringRun: started.length > 0 };
+    return { copy: toThread(row), isDuringWrite: writers.length > 0 };
   };
   return createOrFind(
     // A long history takes as long to copy as to delete.
     () => database.transaction(copyInto, { timeoutMs: requestDeletionTimeoutMs }),
     async () => {
       const copy = await findThread(database, deploymentId, copyId);
-      return copy && { copy, isDuringRun: true };
+      return copy && { copy, isDuringWrite: true };
     },
   );
 }

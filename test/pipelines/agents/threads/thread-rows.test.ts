@@ -152,14 +152,22 @@ describe('threads', () => {
     await rows.checkpoint(buildThreadKey(org, id), '1');
     await recordState(id, { values: { text: 'x\u0000' }, next: [], interrupts: {} });
     await rows.run(id, {}, org);
-    const { copy, isDuringRun } = await copyThread(database, org, id);
-    expect(isDuringRun).toBe(false);
+    const { copy, isDuringWrite } = await copyThread(database, org, id);
+    expect(isDuringWrite).toBe(false);
     expect(copy).toMatchObject({ status: 'idle', values: { text: 'x\u0000' }, metadata: { a: 1 } });
     expect(copy.thread_id).not.toBe(id);
     expect(await rows.listCheckpointIds(buildThreadKey(org, copy.thread_id))).toEqual(['1']);
     await deleteThread(database, org, id);
     expect(await rows.listCheckpointIds(buildThreadKey(org, id))).toEqual([]);
     expect(await readThread(database, org, copy.thread_id)).toEqual(copy);
+  });
+
+  it('copied during an update of the state have a row that may be older than the state', async () => {
+    const { thread_id: id } = await make();
+    const lease = await leaseThread(database, org, id, leaseMs);
+    expect(await copyThread(database, org, id)).toMatchObject({ isDuringWrite: true });
+    await lease.release();
+    expect(await copyThread(database, org, id)).toMatchObject({ isDuringWrite: false });
   });
 
   it('can be pruned; busy threads only with the strategy delete', async () => {
