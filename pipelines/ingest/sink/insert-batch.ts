@@ -5,13 +5,13 @@
  * rows. The roll-up counts the affected hours again after the last insert that touched them.
  *
  *   1. Insert the rows and the versions of their events (`event-versions.ts`). If ClickHouse refuses the data, or has too
- *      little time or memory for the batch, bisect it. An insert that fails for another reason may have stored a part of its
- *      rows; the log delivers the batch again.
+ *      little time or memory for the batch, bisect it. If there is too little memory for one record, insert it without skip
+ *      indexes. An insert that fails for another reason may have stored a part of its rows; the log delivers the batch again.
  *   2. Send the refused records to the dead-letter queue. All inserts of the batch have succeeded, so that a batch that is
  *      delivered again after a failed insert does not write a dead-letter record each time.
  *   3. Mark the hours dirty. If the process crashes before this step, the log delivers the batch again.
  */
-import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
+import type { ClickHouse, InsertBody } from '../../../infra/clickhouse/clickhouse.ts';
 import { findExceededLimit } from '../../../infra/clickhouse/clickhouse-error.ts';
 import { isRunlakeError, type RunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { AvroContainer, getFieldOffset, readTimeMicrosAt, readUuidAt } from '../../../infra/event-log/avro.ts';
@@ -148,8 +148,9 @@ async function insertOrBisect(
   } catch (error) {
     const limit = findExceededLimit(error);
     const minRecords = limit === 'time' ? bisection.minRecords : 1;
-    if (limit === undefined || records.length <= minRecords) throw error;
-    return insertHalves(insert, records, deps);
+    if (limit !== undefined && records.length > minRecords) return insertHalves(insert, records, deps);
+    if (limit !== 'memory') throw error;
+    refusal = await insertPart(insert, records, deps, scarceMemorySettings);
   }
   if (refusal === undefined) return [];
   const minRecords = bisection.insertsLeft > 0 ? 1 : bisection.minRecords;
@@ -198,6 +199,12 @@ async function encodeRows(topic: Topic, schema: string, records: readonly ValidR
 }
 
 /**
+ * For a single record. Merges build its skip indexes later: those of tags and metadata take as much memory as everything
+ * else. One row needs no merge.
+ */
+const scarceMemorySettings = { materialize_skip_indexes_on_insert: 0, optimize_on_insert: 0 } as const;
+
+/**
  * Inserts a part of the batch.
  *
  * @returns the error if ClickHouse refuses the data of the records.
@@ -206,12 +213,13 @@ async function insertPart(
   { topic, schema }: BatchInsert,
   records: readonly ValidRecord[],
   { clickhouse }: InsertDeps,
+  settings: InsertBody['settings'] = {},
 ): Promise<RunlakeError | undefined> {
   const { name, table } = topic;
   const body = await encodeRows(topic, schema.containerSchema, records);
   const stopTimer = insertSeconds.startTimer({ table });
   try {
-    await clickhouse.insertBody({ name, table, columns: schema.columns, format: 'Avro', body });
+    await clickhouse.insertBody({ name, table, columns: schema.columns, format: 'Avro', body, settings });
   } catch (error) {
     failedInserts.inc({ table, code: isRunlakeError(error) ? error.code : 'INTERNAL' });
     if (isRunlakeError(error) && error.code === 'INSERT_DATA_REFUSED') return error;

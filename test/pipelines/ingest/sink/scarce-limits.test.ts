@@ -51,3 +51,29 @@ it.each([
   expect(stored?.runs).toBe(events.length);
   expect(await stores.database.query('SELECT FROM dead_letters')).toEqual([]);
 });
+
+it.each([
+  ['one large value', { extra: json({ metadata: { key: 'x'.repeat(8 * MiB) } }) }],
+  ['millions of tags', { tags: Buffer.from(`[${'1,'.repeat(4 * MiB)}1]`) }],
+])('a run with %s in an indexed column needs no more memory than any other run', async (_, values) => {
+  const { clickhouse } = stores;
+  const insertBody: ClickHouse['insertBody'] = ({ settings, ...insert }) =>
+    clickhouse.insertBody({ ...insert, settings: { ...settings, max_memory_usage: String(130 * MiB) } });
+  const sink = await openDrivenSink({ stores: { ...stores, clickhouse: { ...clickhouse, insertBody } } });
+  const runs = [{ inputs: json({ text: 'x'.repeat(8 * MiB) }) }, values].map((given) =>
+    runEvent({
+      runId: randomUUID(),
+      startTimeMicros: micros,
+      traceTimeMicros: micros,
+      values: { name: 'run', ...given },
+    }),
+  );
+  await sink.deliver(runEvents, toRecordsAtOffset(1, runs.map(toLogMessage)));
+  await sink.close();
+  const [stored] = await clickhouse.query<{ runs: number }>({
+    name: 'test',
+    sql: 'SELECT uniqExact(id) AS runs FROM runs WHERE id IN {ids:Array(UUID)}',
+    params: { ids: runs.map(({ runId }) => runId) },
+  });
+  expect(stored?.runs).toBe(runs.length);
+});
