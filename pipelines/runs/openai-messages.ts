@@ -42,7 +42,17 @@ export function toOpenAiMessages(document: JsonObject, role: 'user' | 'assistant
 }
 
 export function toText(value: unknown): string {
-  return typeof value === 'string' ? value : JSON.stringify(value);
+  return typeof value === 'string' ? value : stringify(value);
+}
+
+/** Returns JSON, or `…` for a value that is nested too deep for `JSON.stringify`: ingest accepts 5,000 levels. */
+function stringify(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (error instanceof RangeError) return '…';
+    throw error;
+  }
 }
 
 /** Returns a message in one of the forms of {@link toOpenAiMessages}; undefined if `value` is none. */
@@ -75,7 +85,7 @@ function convertToolCalls(name: string, value: unknown): unknown {
   if (name !== 'tool_calls' || !Array.isArray(value)) return value;
   return value.map((call: unknown) =>
     isJsonObject(call) && 'args' in call
-      ? { id: call.id, type: 'function', function: { name: call.name, arguments: JSON.stringify(call.args) } }
+      ? { id: call.id, type: 'function', function: { name: call.name, arguments: stringify(call.args) } }
       : call,
   );
 }

@@ -17,3 +17,10 @@ describe('messages whose roles are names of inherited members', () => {
     ]);
   });
 });
+
+it('values that are nested deeper than JSON.stringify supports become a sign of omission', () => {
+  const deep = JSON.parse('['.repeat(100_000) + ']'.repeat(100_000)) as unknown;
+  expect(toOpenAiMessages({ deep }, 'user')).toEqual([{ role: 'user', content: '…' }]);
+  const call = { type: 'ai', content: '', tool_calls: [{ id: '1', name: 'tool', args: deep }] };
+  expect(readMessage(call)).toMatchObject({ tool_calls: [{ function: { name: 'tool', arguments: '…' } }] });
+});
