@@ -121,6 +121,16 @@ export const lookupSettings = {
   split_intersecting_parts_ranges_into_layers_final: 0,
 } as const satisfies ClickHouseSettings;
 
+/**
+ * For statements that copy rows of any size, such as runs, which may all be in one block of the default size. Of blocks of
+ * 256 MiB, ClickHouse needs gigabytes of memory for values and skip indexes.
+ */
+export const copySettings = {
+  min_insert_block_size_bytes: String(16 * 1024 ** 2),
+  max_block_size: '64',
+  max_threads: 1,
+} as const satisfies ClickHouseSettings;
+
 const writeSettings = { ...readSettings, ...insertSettings } as const satisfies ClickHouseSettings;
 
 /**

@@ -6,7 +6,8 @@
  * copy of a run has its merged values: its first row may name the hour before its trace moved to another, and a copy of
  * this row would count the trace in that hour again. A trace that has already expired stays expired.
  */
-import type { ClickHouse, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
+import type { ClickHouse, Command, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
+import { copySettings } from '../../infra/clickhouse/settings.ts';
 import { groupBy } from '../../infra/collections/group-by.ts';
 import type { TenantTrace } from '../ingest/run-event/run-event.ts';
 import { readLocations, type TraceLocation } from '../ingest/sink/assign-trace-locations.ts';
@@ -136,11 +137,11 @@ async function findRunsToKeep(
 
 /** Tables with rows of traces, each with the column that contains the trace or run of a row. */
 const tables = [
-  { table: 'trace_locations', key: 'trace_id' },
-  { table: 'runs', key: 'trace_id' },
-  { table: 'run_locator', key: 'id' },
-  { table: 'attachments', key: 'run_id' },
-  { table: 'feedback', key: 'run_id' },
+  { table: 'trace_locations', key: 'trace_id', settings: {} },
+  { table: 'runs', key: 'trace_id', settings: copySettings },
+  { table: 'run_locator', key: 'id', settings: {} },
+  { table: 'attachments', key: 'run_id', settings: copySettings },
+  { table: 'feedback', key: 'run_id', settings: copySettings },
 ] as const;
 
 const keptCondition = `tenant_id IN (SELECT tenant_id FROM kept) AND session_id IN (SELECT session_id FROM kept)
@@ -166,10 +167,11 @@ async function copyRows(
     structure: 'tenant_id UUID, trace_id UUID, session_id UUID, expiry UInt32',
     rows,
   };
-  const run = (name: string, sql: string) =>
+  const run = (name: string, sql: string, settings: Command['settings'] = {}) =>
     clickhouse.command({
       name,
       sql,
+      settings,
       externalTable: kept,
       profile: 'bulk',
       timeoutMs: statementTimeoutMs,
@@ -183,7 +185,7 @@ async function copyRows(
   );
   // In ClickHouse, an unqualified name would be the column with the new value.
   const expiresEarlier = (rows: string) => `(${rows}.expires_at < toDateTime(expiry) OR ${rows}.trace_tier < ${tier})`;
-  for (const { table, key } of tables) {
+  for (const { table, key, settings } of tables) {
     const storedSql =
       table === 'runs'
         ? `SELECT * FROM runs FINAL WHERE ${keptCondition} AND (tenant_id, id) IN (
@@ -196,6 +198,7 @@ async function copyRows(
        FROM (${storedSql}) AS stored
        INNER JOIN (${expirySqlByKey[key]}) AS expiries ON stored.tenant_id = expiries.tenant_id AND stored.${key} = expiries.key
        ${table === 'runs' ? '' : `WHERE ${expiresEarlier('stored')}`}`,
+      settings,
     );
   }
   // After a crash before this step, the second execution of the request marks the hours.

@@ -182,7 +182,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/pipelines/ingest/sink/over-kafka.stack.ts': 12,
   'test/pipelines/ingest/sink/poison.test.ts': 15,
   'test/pipelines/ingest/sink/repeats.test.ts': 16,
-  'test/pipelines/ingest/sink/scarce-limits.test.ts': 4,
+  'test/pipelines/ingest/sink/scarce-limits.test.ts': 14,
   'test/pipelines/queues/populate-queue.test.ts': 4,
   'test/pipelines/retention/changes.test.ts': 95,
   'test/pipelines/feedback/change-turn.test.ts': 12,

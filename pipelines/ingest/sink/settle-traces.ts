@@ -25,6 +25,7 @@
  */
 import type { ClickHouse, QueryParameter } from '../../../infra/clickhouse/clickhouse.ts';
 import { deleteRows } from '../../../infra/clickhouse/delete-rows.ts';
+import { copySettings } from '../../../infra/clickhouse/settings.ts';
 import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { mergeLifetimes, traceTiers } from '../../retention/lifetimes.ts';
 import { markHoursDirty, markHoursOfRunsDirty } from '../../usage/mark-hours-dirty.ts';
@@ -179,8 +180,9 @@ async function moveTrace(
     expires: winner.lifetime.expiresAtSeconds,
   };
   const otherProjects = losers.map(({ projectId }) => projectId).filter((id) => id !== winner.projectId);
-  const run = (name: string, sql: string, more: Readonly<Record<string, QueryParameter>> = {}) =>
-    clickhouse.command({ name, sql, params: { ...params, ...more }, profile: 'bulk', timeoutMs: moveTimeoutMs });
+  const bulk = { profile: 'bulk', timeoutMs: moveTimeoutMs } as const;
+  const copyRows = (name: string, sql: string, more: Readonly<Record<string, QueryParameter>>) =>
+    clickhouse.command({ name, sql, params: { ...params, ...more }, settings: copySettings, ...bulk });
   const deleteMovedRows = (table: string, condition: string, more: Readonly<Record<string, QueryParameter>>) =>
     deleteRows(clickhouse, {
       ...{ name: `delete-moved-${table}`, table, condition, params: { ...params, ...more }, timeoutMs: moveTimeoutMs },
@@ -193,7 +195,7 @@ async function moveTrace(
     sql: `SELECT DISTINCT id FROM runs WHERE ${traceCondition} AND session_id IN {projects:Array(UUID)}`,
     params: { ...params, ...projects },
   });
-  await run(
+  await copyRows(
     'move-runs',
     `INSERT INTO runs SELECT * REPLACE ({project:UUID} AS session_id, ({rank:UInt64}, ${traceTimeSql}) AS ranked_trace_time,
        {version:UInt64} AS location_version, {tier:UInt8} AS trace_tier, toDateTime({expires:UInt32}) AS expires_at)
@@ -204,7 +206,7 @@ async function moveTrace(
     const some = { ids: ids.slice(at, at + maxIdsPerStatement).map(({ id }) => id) };
     for (const table of ['attachments', 'feedback']) {
       // In ClickHouse, an unqualified name would be the column with the new value.
-      await run(
+      await copyRows(
         `keep-${table}-of-moved-trace`,
         `INSERT INTO ${table} SELECT * REPLACE ({tier:UInt8} AS trace_tier, toDateTime({expires:UInt32}) AS expires_at)
          FROM ${table} WHERE tenant_id = {tenant:UUID} AND run_id IN {ids:Array(UUID)} AND ${table}.expires_at < toDateTime({expires:UInt32})`,
@@ -228,7 +230,8 @@ async function moveTrace(
       others: otherProjects,
     });
   }
-  await run('refill-moved-trace', `${refillRunKeysSql} WHERE ${traceCondition} AND session_id = {project:UUID}`);
+  const refillSql = `${refillRunKeysSql} WHERE ${traceCondition} AND session_id = {project:UUID}`;
+  await clickhouse.command({ name: 'refill-moved-trace', sql: refillSql, params, ...bulk });
 }
 
 /**

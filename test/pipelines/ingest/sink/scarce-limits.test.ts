@@ -1,11 +1,12 @@
-/** Batches that take more memory or time than ClickHouse has for an insert. */
+/** Batches and moves that take more memory or time than ClickHouse has for them. */
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
+import { locateRun } from '../../../../pipelines/runs/locate-run.ts';
 import { runEvents } from '../../../../schemas/topics.ts';
 import { freshStores } from '../../../engines/stores.ts';
 import { forSuite } from '../../../for-suite.ts';
-import { json, runEvent } from '../../runs/run-events.ts';
+import { json, otherProjectId, projectId, runEvent, tenantId } from '../../runs/run-events.ts';
 import { openDrivenSink, toRecordsAtOffset } from './driven-sink.ts';
 import { toLogMessage } from './sink-under-test.ts';
 
@@ -76,4 +77,24 @@ it.each([
     params: { ids: runs.map(({ runId }) => runId) },
   });
   expect(stored?.runs).toBe(runs.length);
+});
+
+it('a large trace is moved with little memory', async () => {
+  const { clickhouse } = stores;
+  const [lower, higher] = [projectId, otherProjectId].sort() as [string, string];
+  const times = { traceTimeMicros: micros, startTimeMicros: micros };
+  const root = runEvent({ ...times, projectId: lower });
+  const extra = Buffer.from(`{"metadata":{"text":"${'x'.repeat(4 * MiB)}"}}`);
+  const children = Array.from({ length: 40 }, () =>
+    runEvent({ ...times, projectId: lower, traceId: root.traceId, values: { name: 'child', extra } }),
+  );
+  const command: typeof clickhouse.command = ({ settings, ...given }) =>
+    clickhouse.command({ ...given, settings: { ...settings, max_memory_usage: String(800 * MiB) } });
+  const sink = await openDrivenSink({ stores: { ...stores, clickhouse: { ...clickhouse, command } }, isShared: true });
+  await sink.deliver(runEvents, toRecordsAtOffset(1_002, [root, ...children].map(toLogMessage)));
+  const winning = runEvent({ ...times, projectId: higher, traceId: root.traceId });
+  await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(winning)]));
+  await sink.close();
+  for (const { runId } of [root, ...children])
+    expect(await locateRun(clickhouse, tenantId, runId)).toMatchObject({ runId, projectId: higher });
 });
