@@ -4,11 +4,12 @@ import { findAccepted } from '../../infra/event-log/find-accepted.ts';
 import { parseNullableJson, toJsonObject } from '../../infra/json/json-value.ts';
 import { runEvents } from '../../schemas/topics.ts';
 import type { AcceptSingleDeps } from '../ingest/accept/accept-single.ts';
+import { scanValue } from '../ingest/json/scan.ts';
 import { locateRuns, type ReadDeps } from '../runs/locate-run.ts';
 import { readEachRun } from '../runs/query-runs.ts';
 import type { RunExtras } from '../runs/run-columns.ts';
 import { selectFields } from '../runs/run-select.ts';
-import { createExampleError, requireWriteSize } from './example.ts';
+import { createExampleError, maxExampleDepth, requireWriteSize } from './example.ts';
 
 const runsPerQuery = 100;
 const documentFields = ['inputs', 'outputs'] as const;
@@ -51,7 +52,7 @@ const noExtras: RunExtras = {
  * Reads the runs from which examples copy inputs and outputs, as they are stored.
  *
  * @throws INVALID_EXAMPLE if a run does not exist; BAD_REQUEST if the copies together exceed `maxBodyBytes`, or if a
- *   hundred runs are larger than 64 MiB; NOT_STORED_YET if a run, or the end of a run, may be among the events that are
+ *   hundred runs are larger than 64 MiB; TOO_DEEP; NOT_STORED_YET if a run, or the end of a run, may be among the events that are
  *   not stored yet; errors of the stores and the log.
  */
 export async function readSourceRuns(
@@ -82,9 +83,10 @@ export async function readSourceRuns(
     const query = { tenantId, runIds: ids, filter: {}, selected, order: 'asc' } as const;
     for (const { row } of await readEachRun({ ...deps, extras: noExtras }, query)) {
       const run = { inputs: row.text('inputs') ?? '{}', outputs: row.text('outputs') ?? null };
+      const { runId } = row.key;
+      requireFlat(runId, [row.bytes('inputs'), row.bytes('outputs'), row.bytes('extra')]);
       const tools = withTools ? readTools(row.text('extra')) : undefined;
       const texts = [run.inputs, run.outputs ?? '', tools === undefined ? '' : JSON.stringify(tools)];
-      const { runId } = row.key;
       const copied = copies.get(runId)! * texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
       bytes += copied - (found.get(runId)?.bytes ?? 0);
       requireWriteSize(bytes, deps.config);
@@ -96,6 +98,12 @@ export async function readSourceRuns(
   const unknown = examplesWithSource.find(({ sourceRunId }) => !found.has(sourceRunId as string));
   if (unknown) throw createExampleError(unknown.id, `its source run ${unknown.sourceRunId} does not exist`);
   return found;
+}
+
+/** Checks values of a run, which may be nested deeper than those of examples. @throws TOO_DEEP */
+function requireFlat(runId: string, values: readonly (Buffer | undefined)[]): void {
+  const limits = { part: `run ${runId}`, maxDepth: maxExampleDepth, limit: 'the limit of examples' };
+  for (const value of values) if (value) scanValue(value, 0, value.length, limits);
 }
 
 /** Time from the start of a run after which its attachments are stored. */

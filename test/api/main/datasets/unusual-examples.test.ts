@@ -72,6 +72,16 @@ it('the id of a source run may have no hyphens', async () => {
   expect((await ask('GET', `/examples/${id}`)).body).toMatchObject({ source_run_id: runId, inputs: { n: 1 } });
 });
 
+it('a run that is nested deeper than examples may be is not copied', async () => {
+  const [runId, dataset_id] = [randomUUID(), await addDataset()];
+  const nest = (levels: number) => JSON.parse(`${'['.repeat(levels)}${']'.repeat(levels)}`) as unknown;
+  const run = { id: runId, name: 'run', run_type: 'chain', start_time: new Date().toISOString() };
+  expect((await ask('POST', '/runs', { ...run, inputs: { messages: nest(1_000) } })).status).toBe(202);
+  await api.settled();
+  const copied = await ask('POST', '/examples', { dataset_id, source_run_id: runId, use_source_run_io: true });
+  expect([copied.status, copied.body.code]).toEqual([422, 'TOO_DEEP']);
+});
+
 it('an attachment cannot be renamed to half of a surrogate pair, which would be stored as another name', async () => {
   const [datasetId, id] = [await addDataset(), randomUUID()];
   const made = await sendParts('POST', datasetId, [
