@@ -1,7 +1,7 @@
 import { type Static, type TProperties, Type } from 'typebox';
 import { Dictionary } from '../../infra/json/dictionary.ts';
 import type { GraphConfig } from '../../pipelines/agents/runs/run.ts';
-import { JsonObject, jsonMediaType, optional, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, OneOf, optional, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 
 // Building blocks for the schemas and responses of the agent server.
@@ -20,27 +20,19 @@ export const ClosedObject = <const T extends TProperties>(fields: T, unsupported
 /** Any JSON value. */
 export const JsonValue = (options: { description?: string } = {}) => Type.Unsafe<unknown>({ ...options });
 
-export const stringEnum = <const W extends readonly string[]>(literals: W, options: { default?: W[number] } = {}) =>
-  Type.Unsafe<W[number]>(
-    Type.Union(
-      literals.map((literal) => Type.Literal(literal)),
-      options,
-    ),
-  );
-
 export const Limit = () => optional(Type.Integer({ minimum: 1, maximum: 1_000 }));
 export const Offset = () => optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }));
 
 /** Returns the fields that a search request has in addition to its filters. */
-export const searchFields = <const S extends readonly string[], const F extends readonly string[]>(
-  sortFields: S,
-  fields: F,
+export const searchFields = <const S extends string, const F extends string>(
+  sortFields: readonly S[],
+  fields: readonly F[],
 ) => ({
   limit: Limit(),
   offset: Offset(),
-  sort_by: optional(stringEnum(sortFields)),
-  sort_order: optional(stringEnum(['asc', 'desc'])),
-  select: optional(Type.Array(stringEnum(fields), { description: 'Fields of the response.' })),
+  sort_by: optional(OneOf(sortFields)),
+  sort_order: optional(OneOf(['asc', 'desc'])),
+  select: optional(Type.Array(OneOf(fields), { description: 'Fields of the response.' })),
 });
 
 /** Returns the page and the sort order that a search requests. Default: the 10 newest rows. */

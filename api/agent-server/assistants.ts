@@ -18,7 +18,7 @@ import {
   setAssistantVersion as setVersion,
   updateAssistant as update,
 } from '../../pipelines/agents/assistants/write-assistants.ts';
-import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { createChangeRule, createCreationRule, createSearchRule, type Rule, type RuleInput } from './access/rules.ts';
 import { type Agents, defineAgentOperation, readAccess, runAccess } from './agent-operation.ts';
 import {
@@ -35,7 +35,6 @@ import {
   readSearch,
   searchFields,
   selectFields,
-  stringEnum,
 } from './agent-schema.ts';
 
 const versionFields = {
@@ -113,7 +112,7 @@ const createAssistant = defineAgentOperation({
     body: ClosedObject({
       graph_id: Type.String({ minLength: 1 }),
       assistant_id: optional(Uuid()),
-      if_exists: optional(stringEnum(['raise', 'do_nothing'])),
+      if_exists: optional(OneOf(['raise', 'do_nothing'])),
       ...changeableFields,
     }),
     response: { 200: Assistant },

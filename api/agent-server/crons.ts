@@ -18,7 +18,7 @@ import {
   updateCron as update,
 } from '../../pipelines/agents/crons/write-crons.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
-import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import {
   createChangeRule,
   createSearchRule,
@@ -27,15 +27,7 @@ import {
   type RuleInput,
 } from './access/rules.ts';
 import { type AgentInput, type Agents, defineAgentOperation, readAccess, runAccess } from './agent-operation.ts';
-import {
-  ClosedObject,
-  dropNullish,
-  readSearch,
-  searchFields,
-  selectFields,
-  stringEnum,
-  ThreadParams,
-} from './agent-schema.ts';
+import { ClosedObject, dropNullish, readSearch, searchFields, selectFields, ThreadParams } from './agent-schema.ts';
 import { RunBody } from './runs/run-schema.ts';
 
 const run = RunBody.properties;
@@ -70,7 +62,7 @@ const cronOptions = {
   end_time: optional(Timestamp(), { description: 'Time after which the cron does not fire.' }),
   enabled: optional(Type.Boolean(), { description: 'Default: true.' }),
   metadata: optional(JsonObject(), { description: 'Metadata of the cron and of each of its runs.' }),
-  on_run_completed: optional(stringEnum(onRunCompleted), {
+  on_run_completed: optional(OneOf(onRunCompleted), {
     description: 'What happens to the thread of each run if the cron has no thread. Default: delete.',
   }),
 };

@@ -3,12 +3,12 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { Dictionary } from '../../infra/json/dictionary.ts';
 import { registry } from '../../infra/telemetry/metrics.ts';
 import { truncateAgents } from '../../pipelines/agents/truncate-agents.ts';
-import { JsonObject, jsonMediaType, optional } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, OneOf, optional } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import { releaseVersion } from '../server/release.ts';
 import { allowAllRule } from './access/rules.ts';
 import { defineAgentOperation, runAccess } from './agent-operation.ts';
-import { ClosedObject, stringEnum } from './agent-schema.ts';
+import { ClosedObject } from './agent-schema.ts';
 
 /** Release of the original server that this API is compatible with. Clients and tests are written for this release. */
 const COMPATIBLE_VERSION = '1.5.1';
@@ -47,7 +47,7 @@ const prometheusMediaType = 'text/plain; version=0.0.4; charset=utf-8';
 const Metric = Type.Object({
   name: Type.String(),
   help: Type.String(),
-  type: stringEnum(['counter', 'gauge', 'histogram', 'summary']),
+  type: OneOf(['counter', 'gauge', 'histogram', 'summary']),
   aggregator: Type.String(),
   values: Type.Array(
     Type.Object({
@@ -67,7 +67,7 @@ const getAgentMetrics = defineAgentOperation({
   access: { public: true, tenantScope: 'none' },
   servesWhileDraining: true,
   schema: {
-    query: Type.Object({ format: stringEnum(['prometheus', 'json'], { default: 'prometheus' }) }),
+    query: Type.Object({ format: OneOf(['prometheus', 'json'], { default: 'prometheus' }) }),
     response: { 200: Type.String() },
     produces: prometheusMediaType,
     alsoProduces: { [jsonMediaType]: Type.Array(Metric) },

@@ -23,7 +23,7 @@ import {
 } from '../../pipelines/agents/threads/update-thread-state.ts';
 import { updateThread as update } from '../../pipelines/agents/threads/write-threads.ts';
 
-import { JsonObject, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, OneOf, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { RawResponse } from '../server/operation.ts';
 import {
   createChangeRule,
@@ -44,7 +44,6 @@ import {
   readSearch,
   searchFields,
   selectFields,
-  stringEnum,
   ThreadParams,
 } from './agent-schema.ts';
 import { RunBody } from './runs/run-schema.ts';
@@ -55,7 +54,7 @@ const fields = {
   updated_at: Timestamp(),
   state_updated_at: Timestamp({ description: 'Time of the last change of the state.' }),
   metadata: JsonObject({ description: 'Contains `graph_id` and `assistant_id` from the first run on.' }),
-  status: stringEnum(threadStatuses),
+  status: OneOf(threadStatuses),
   config: JsonObject({ description: 'Configuration of the last configured run, merged with that of its assistant.' }),
   values: JsonValue({ description: 'State after the last ended run.' }),
   interrupts: JsonObject({ description: 'Open interrupts by the id of their task.' }),
@@ -75,7 +74,7 @@ function formatThread({ ttl: _onRequest, ...thread }: ThreadRecord): Omit<Thread
   return thread;
 }
 
-const Strategy = optional(stringEnum(['delete', 'keep_latest']));
+const Strategy = optional(OneOf(['delete', 'keep_latest']));
 
 const Ttl = optional(
   Type.Union([
@@ -119,7 +118,7 @@ const createThread = defineAgentOperation({
     body: ClosedObject({
       thread_id: optional(Uuid()),
       metadata: optional(JsonObject({ description: '`graph_id` is the graph whose state `supersteps` write.' })),
-      if_exists: optional(stringEnum(['raise', 'do_nothing'])),
+      if_exists: optional(OneOf(['raise', 'do_nothing'])),
       ttl: Ttl,
       supersteps: optional(Type.Array(ClosedObject({ updates: Type.Array(StateUpdate) }), { maxItems: 1_000 }), {
         description: 'Updates of the state, step by step, as if nodes had returned them. Ignored if the thread exists.',
@@ -156,7 +155,7 @@ function createStepError(step: number, index: number): Error {
 const threadFilter = {
   metadata: optional(JsonObject({ description: 'Only threads whose metadata contains it.' })),
   values: optional(JsonObject({ description: 'Only threads whose state contains it.' })),
-  status: optional(stringEnum(threadStatuses)),
+  status: optional(OneOf(threadStatuses)),
 };
 
 const searchThreads = defineAgentOperation({
@@ -245,7 +244,7 @@ const getThread = defineAgentOperation({
   schema: {
     params: ThreadParams,
     query: Type.Object({
-      include: Type.Optional(Type.Array(stringEnum(['ttl']), { description: '`ttl`: the TTL of the thread.' })),
+      include: Type.Optional(Type.Array(OneOf(['ttl']), { description: '`ttl`: the TTL of the thread.' })),
     }),
     response: { 200: Thread },
   },

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import { createKey, listKeys, type NewKey, revokeKey } from '../../pipelines/tenants/keys.ts';
-import { type Permission, permissions } from '../../pipelines/tenants/permissions.ts';
-import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { permissions } from '../../pipelines/tenants/permissions.ts';
+import { nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 
 const KeyParams = Type.Object({ api_key_id: Uuid() });
@@ -16,7 +16,7 @@ const NewKeyBody = Type.Object({
     Uuid({ description: 'Workspace of requests without `X-Tenant-Id`, for keys with access to several workspaces.' }),
   ),
   permissions: optional(
-    Type.Array(Type.Unsafe<Permission>(Type.Union(permissions.map(({ name }) => Type.Literal(name)))), {
+    Type.Array(OneOf(permissions.map(({ name }) => name)), {
       minItems: 1,
       maxItems: 100,
       description: 'Default: all permissions of the key of the request.',

@@ -89,10 +89,10 @@ const GranularUsageQuery = Type.Object({
       `Workspaces to count, as a repeated parameter or separated by commas, at most ${maxWorkspaceIds}. ` +
       'Workspaces that the API key cannot read, or of other organisations, are ignored.',
   }),
-  group_by: Type.Union(
-    groupings.map((grouping) => Type.Literal(grouping)),
-    { default: 'workspace', description: 'Dimension by which the traces of a bucket are grouped.' },
-  ),
+  group_by: OneOf(groupings, {
+    default: 'workspace',
+    description: 'Dimension by which the traces of a bucket are grouped.',
+  }),
   kind: OneOf(usageKinds, {
     default: 'traces',
     description:

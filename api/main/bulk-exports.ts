@@ -9,26 +9,14 @@ import {
   listExports,
   readExport,
 } from '../../pipelines/exports/queries.ts';
+import { exportStatuses } from '../../pipelines/exports/record.ts';
 import { parseTime } from '../../pipelines/ingest/run-event/times.ts';
-import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 
-export const Status = () =>
-  Type.Union([
-    Type.Literal('CREATED'),
-    Type.Literal('RUNNING'),
-    Type.Literal('COMPLETED'),
-    Type.Literal('FAILED'),
-    Type.Literal('CANCELLED'),
-    Type.Literal('TIMEDOUT'),
-  ]);
-const FormatVersion = Type.Union([Type.Literal('v1'), Type.Literal('v2_beta')]);
-const Compression = Type.Union([
-  Type.Literal('none'),
-  Type.Literal('gzip'),
-  Type.Literal('snappy'),
-  Type.Literal('zstandard'),
-]);
+export const Status = () => OneOf(exportStatuses);
+const FormatVersion = OneOf(['v1', 'v2_beta']);
+const Compression = OneOf(['none', 'gzip', 'snappy', 'zstandard']);
 
 export const ExportParams = Type.Object({ bulk_export_id: Uuid() });
 

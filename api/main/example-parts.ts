@@ -168,9 +168,7 @@ const maxValueBytes = 64 * 1024;
 const MetadataOperations = Type.Array(
   Type.Object({
     key: Text({ minLength: 1, maxLength: 255 }),
-    operation: Type.Unsafe<MetadataChange['operation'] | Lowercase<MetadataChange['operation']>>(
-      Type.Union(metadataOperations.flatMap((name) => [Type.Literal(name), Type.Literal(name.toLowerCase())])),
-    ),
+    operation: OneOf(metadataOperations.flatMap((name) => [name, name.toLowerCase() as Lowercase<typeof name>])),
     value: Type.Optional(Type.Unknown({ description: 'Of `SET`: any JSON value, at most 64 KB.' })),
     values: optional(
       Type.Array(Text({ maxLength: 255 }), { maxItems: 1_000, description: 'Of the array operations.' }),

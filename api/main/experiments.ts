@@ -15,7 +15,7 @@ import { parseRunFilter } from '../../pipelines/runs/filter/run-filter.ts';
 import type { ReadDeps } from '../../pipelines/runs/locate-run.ts';
 import { selectWithPreviews } from '../../pipelines/runs/run-select.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { jsonMediaType, optional, Text, Uuid } from '../server/formats.ts';
+import { jsonMediaType, OneOf, optional, Text, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -65,7 +65,7 @@ const SortKey = () =>
     maxLength: 200,
     description: 'Feedback key, such as `feedback.correctness`; the prefix is optional.',
   });
-const SortOrder = () => optional(Type.Union([Type.Literal('ASC'), Type.Literal('DESC')], { default: 'DESC' }));
+const SortOrder = () => optional(OneOf(['ASC', 'DESC'], { default: 'DESC' }));
 const sortDescription =
   'Orders the examples by the average score of their runs in the only experiment of the request. Examples without a score are last.';
 

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { recheckDestination } from '../../pipelines/exports/destinations/check-destination.ts';
+import { checkSteps, recheckDestination } from '../../pipelines/exports/destinations/check-destination.ts';
 import {
   type DestinationRecord,
   listDestinations as list,
@@ -10,7 +10,7 @@ import {
   deleteDestination as remove,
   updateDestination as update,
 } from '../../pipelines/exports/destinations/write-destination.ts';
-import { JsonObject, nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 
 const DestinationParams = Type.Object({ destination_id: Uuid() });
@@ -45,7 +45,7 @@ const NewConfig = Type.Object({
   config_kwargs_s3: optional(
     Type.Object(
       {
-        addressing_style: optional(Type.Union([Type.Literal('virtual'), Type.Literal('path'), Type.Literal('auto')]), {
+        addressing_style: optional(OneOf(['virtual', 'path', 'auto']), {
           description: 'Default: auto, which is path style with `endpoint_url` and virtual-host style with AWS.',
         }),
       },
@@ -57,7 +57,7 @@ const NewConfig = Type.Object({
 });
 
 export const NewDestination = Type.Object({
-  destination_type: optional(Type.Union([Type.Literal('s3'), Type.Literal('local')]), {
+  destination_type: optional(OneOf(['s3', 'local']), {
     default: 's3',
     description: '`local` is the folder `config.prefix` below the root that the operator configured.',
   }),
@@ -204,11 +204,10 @@ const updateDestination = defineOperation({
 });
 
 const Check = Type.Object({
-  step: Type.Union([Type.Literal('reach'), Type.Literal('write'), Type.Literal('read'), Type.Literal('delete')]),
-  outcome: Type.Union(
-    [Type.Literal('passed'), Type.Literal('forbidden'), Type.Literal('failed'), Type.Literal('not_run')],
-    { description: '`forbidden`: the permission is missing, but exports do not need it.' },
-  ),
+  step: OneOf(checkSteps),
+  outcome: OneOf(['passed', 'forbidden', 'failed', 'not_run'], {
+    description: '`forbidden`: the permission is missing, but exports do not need it.',
+  }),
   message: nullable(Type.String({ description: 'Why the step failed.' })),
   remedy: nullable(Type.String()),
 });

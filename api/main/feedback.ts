@@ -43,7 +43,7 @@ const feedbackBodyErrors = [
 
 const FeedbackParams = Type.Object({ feedback_id: Uuid() });
 
-const SourceType = Type.Union(sourceTypes.map((type) => Type.Literal(type)));
+const SourceType = OneOf(sourceTypes);
 
 const includeUserNames = Type.Boolean({
   default: false,
@@ -236,7 +236,7 @@ const Query = Type.Object({
   has_score: Type.Optional(Type.Boolean()),
   comparative_experiment_id: Type.Optional(Uuid()),
   level: Type.Optional(
-    Type.Union([Type.Literal('run'), Type.Literal('session')], {
+    OneOf(['run', 'session'], {
       description: 'Only feedback on runs, or only feedback on projects.',
     }),
   ),

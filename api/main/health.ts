@@ -2,6 +2,7 @@ import { type Static, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { registry } from '../../infra/telemetry/metrics.ts';
 import { checkHealth } from '../../infra/telemetry/telemetry-server.ts';
+import { OneOf } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 
 export const getMetrics = defineOperation({
@@ -43,7 +44,7 @@ const Component = Type.Object({
 });
 
 const Readiness = Type.Object({
-  status: Type.Union([Type.Literal('ready'), Type.Literal('not_ready'), Type.Literal('draining')]),
+  status: OneOf(['ready', 'not_ready', 'draining']),
   parts: Type.Unsafe<Record<string, Static<typeof Component>>>({ type: 'object', additionalProperties: Component }),
 });
 

@@ -9,7 +9,7 @@ import {
   deleteOrganization as remove,
 } from '../../pipelines/tenants/organizations.ts';
 import { permissions } from '../../pipelines/tenants/permissions.ts';
-import { nullable, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
+import { nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation } from '../server/operation.ts';
 import { DisplayName, Handle } from './workspaces.ts';
 
@@ -217,7 +217,7 @@ const listOrganizations = defineOperation({
 const PermissionItem = Type.Object({
   name: Type.String(),
   description: Type.String(),
-  access_scope: Type.Union([Type.Literal('organization'), Type.Literal('workspace')]),
+  access_scope: OneOf(['organization', 'workspace']),
 });
 
 const listPermissions = defineOperation({

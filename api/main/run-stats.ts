@@ -6,7 +6,7 @@ import { findRunSet } from '../../pipelines/runs/query-runs.ts';
 import { buildGrouping, groupAttributes } from '../../pipelines/runs/stats/grouping.ts';
 import { createEmptyStats, readRunStats, wholeSetGroup } from '../../pipelines/runs/stats/read-stats.ts';
 import { type StatName, statNames } from '../../pipelines/runs/stats/stat-names.ts';
-import { JsonObject, jsonMediaType, nullable, optional, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, nullable, OneOf, optional, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -92,7 +92,7 @@ const maxGroups = 100;
 const defaultGroups = 5;
 
 const GroupBy = Type.Object({
-  attribute: Type.Union(groupAttributes.map((attribute) => Type.Literal(attribute))),
+  attribute: OneOf(groupAttributes),
   path: optional(
     Type.String({ minLength: 1, maxLength: 1_000, description: 'Key of the metadata; nested keys have dots.' }),
   ),
@@ -110,7 +110,7 @@ const StatsQuery = Type.Object({
   reference_dataset_id: optional(Uuid({ description: 'Only runs of the experiments on this dataset.' })),
   group_by: optional(GroupBy),
   groups: optional(Type.Array(Type.String(), { maxItems: maxGroups, description: 'Only these groups.' })),
-  select: optional(Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), { maxItems: 200 })),
+  select: optional(Type.Array(OneOf(statSelects), { maxItems: 200 })),
 });
 
 /** Schema that operations with run statistics share. */

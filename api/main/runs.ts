@@ -11,6 +11,7 @@ import {
   JsonObject,
   jsonMediaType,
   nullable,
+  OneOf,
   optional,
   parseOptionalTime,
   RawJson,
@@ -22,7 +23,7 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
 import { createErrorFinder } from '../server/schema-check.ts';
 import { createRunExtras } from './run-extras.ts';
 
-const RunType = Type.Union(runTypes.map((type) => Type.Literal(type)));
+const RunType = OneOf(runTypes);
 
 /** A time in a response. It has no `format: 'date-time'`, because that format requires a time zone. */
 export const Time = () =>
@@ -179,9 +180,9 @@ const Query = Type.Object({
   limit: optional(
     Type.Integer({ minimum: 1, default: maxPageRows, description: `Larger values are reduced to ${maxPageRows}.` }),
   ),
-  select: optional(Type.Array(Type.Union(selectNames.map((name) => Type.Literal(name))), { maxItems: 200 })),
+  select: optional(Type.Array(OneOf(selectNames), { maxItems: 200 })),
   order: optional(
-    Type.Union([Type.Literal('asc'), Type.Literal('desc')], {
+    OneOf(['asc', 'desc'], {
       default: 'desc',
       description: 'By the start time in dotted_order.',
     }),

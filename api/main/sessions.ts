@@ -151,7 +151,7 @@ const Query = Type.Object({
   dataset_version: datasetVersionParameter,
   ...statsParameters,
   stats_select: Type.Optional(
-    Type.Array(Type.Union(statSelects.map((name) => Type.Literal(name))), {
+    Type.Array(OneOf(statSelects), {
       maxItems: 200,
       description: 'Default: all.',
     }),
@@ -160,10 +160,7 @@ const Query = Type.Object({
   use_approx_stats: Type.Optional(Type.Boolean({ description: 'Accepted; statistics are always exact.' })),
   facets: Type.Boolean({ default: false, description: 'Whether the statistics have `run_facets`.' }),
   filter: projectFilterParameter,
-  sort_by: Type.Union(
-    sortOrders.map((order) => Type.Literal(order)),
-    { default: 'start_time', description: 'Projects without a value are last.' },
-  ),
+  sort_by: OneOf(sortOrders, { default: 'start_time', description: 'Projects without a value are last.' }),
   sort_by_desc: Type.Boolean({ default: true }),
   sort_by_feedback_key: Type.Optional(
     Type.String({ description: 'For `sort_by=feedback`: the key whose average orders the projects.' }),

@@ -188,7 +188,7 @@ const getThreadsStats = defineOperation({
   schema: {
     body: Type.Object({
       ...ThreadScopeFields.properties,
-      select: Type.Array(Type.Union(selectNames.map((name) => Type.Literal(name))), { minItems: 1, maxItems: 100 }),
+      select: Type.Array(OneOf(selectNames), { minItems: 1, maxItems: 100 }),
     }),
     response: {
       200: Type.Partial(

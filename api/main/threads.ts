@@ -19,6 +19,7 @@ import {
   JsonObject,
   jsonMediaType,
   nullable,
+  OneOf,
   optional,
   parseOptionalTime,
   Timestamp,
@@ -281,7 +282,7 @@ const getThreadStats = defineOperation({
     params: ThreadParams,
     query: Type.Object({
       session_id: Uuid({ description: 'The project.' }),
-      selects: Type.Array(Type.Union(threadStatNames.map((name) => Type.Literal(name))), {
+      selects: Type.Array(OneOf(threadStatNames), {
         minItems: 1,
         maxItems: 100,
       }),

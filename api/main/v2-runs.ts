@@ -11,6 +11,7 @@ import {
   JsonObject,
   jsonMediaType,
   nullable,
+  OneOf,
   optional,
   parseOptionalTime,
   RawJson,
@@ -27,14 +28,12 @@ import { normaliseIds } from './runs.ts';
 
 export const uppercaseNames = <Name extends string>(names: readonly Name[]) =>
   names.map((name) => name.toUpperCase() as Uppercase<Name>);
-const RunType = Type.Unsafe<Uppercase<(typeof runTypes)[number]>>(
-  Type.Union(uppercaseNames(runTypes).map((type) => Type.Literal(type))),
-);
+const RunType = OneOf(uppercaseNames(runTypes));
 const selectNames = uppercaseNames(Object.keys(v2Fields) as V2FieldName[]);
 
 /** Names of the fields that a response contains. With `null` or an empty list, the response contains only the id. */
 export const SelectList = (names: readonly string[] = selectNames) =>
-  Type.Array(Type.Union(names.map((name) => Type.Literal(name))), {
+  Type.Array(OneOf(names), {
     maxItems: 200,
     description: 'Fields of the response; only `ID` if none is given.',
   });
@@ -50,7 +49,7 @@ export const V2Run = Type.Partial(
     id: Uuid(),
     name: Type.String(),
     run_type: RunType,
-    status: Type.Union([Type.Literal('SUCCESS'), Type.Literal('ERROR'), Type.Literal('PENDING')]),
+    status: OneOf(['SUCCESS', 'ERROR', 'PENDING']),
     start_time: Timestamp(),
     end_time: Time(),
     latency_seconds: nullable(Type.Number()),
@@ -200,7 +199,7 @@ const Query = Type.Object({
     }),
   ),
   sort_order: optional(
-    Type.Union([Type.Literal('ASC'), Type.Literal('DESC')], {
+    OneOf(['ASC', 'DESC'], {
       default: 'DESC',
       description: 'By the start time in dotted_order.',
     }),

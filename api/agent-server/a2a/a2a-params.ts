@@ -2,10 +2,9 @@ import { type Static, type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isJsonObject } from '../../../infra/json/json-value.ts';
-import { JsonObject, optional, Text, Uuid } from '../../server/formats.ts';
+import { JsonObject, OneOf, optional, Text, Uuid } from '../../server/formats.ts';
 import { exceedsMaxElements } from '../../server/schema-check.ts';
 import type { Values } from '../access/authorizer.ts';
-import { stringEnum } from '../agent-schema.ts';
 
 /** JSON-RPC error codes of A2A. Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8. */
 const errorCodes = {
@@ -61,7 +60,7 @@ const HistoryLength = () => optional(Type.Integer({ minimum: 0, maximum: 10 }));
 
 export const SendParams = Type.Object({
   message: Type.Object({
-    role: stringEnum(['user', 'agent', 'assistant']),
+    role: OneOf(['user', 'agent', 'assistant']),
     parts: Type.Array(Type.Object({ kind: Type.String() }), { minItems: 1, maxItems: 1_000 }),
     messageId: Text({ minLength: 1, maxLength: 1_000 }),
     contextId: optional(Uuid()),

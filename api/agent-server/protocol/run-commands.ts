@@ -15,13 +15,13 @@ import {
   type ThreadState,
 } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadHistory, readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
-import { JsonObject, optional, Uuid } from '../../server/formats.ts';
+import { JsonObject, OneOf, optional, Uuid } from '../../server/formats.ts';
 import type { Agents } from '../agent-operation.ts';
-import { ClosedObject, GraphConfigBody, JsonValue, Limit, stringEnum } from '../agent-schema.ts';
+import { ClosedObject, GraphConfigBody, JsonValue, Limit } from '../agent-schema.ts';
 import { LangsmithTracer, toRunRequest } from '../runs/run-schema.ts';
 import { type CommandContext, CommandRejectedError, createParamsReader } from './command.ts';
 
-const MultitaskStrategy = () => optional(stringEnum(multitaskStrategies));
+const MultitaskStrategy = () => optional(OneOf(multitaskStrategies));
 const readStartParams = createParamsReader(
   ClosedObject({
     assistant_id: Type.String({ minLength: 1, maxLength: 1_000 }),

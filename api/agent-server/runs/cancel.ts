@@ -3,14 +3,14 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun as cancel, cancelRuns as cancelSeveral } from '../../../pipelines/agents/runs/cancel-run.ts';
 import { deleteRun as remove } from '../../../pipelines/agents/runs/delete-run.ts';
-import { optional, Uuid } from '../../server/formats.ts';
+import { OneOf, optional, Uuid } from '../../server/formats.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { createThreadNotFoundError } from '../access/rules.ts';
 import { defineAgentOperation, runAccess } from '../agent-operation.ts';
-import { ClosedObject, stringEnum } from '../agent-schema.ts';
+import { ClosedObject } from '../agent-schema.ts';
 import { createRunRule, normaliseRunIds, ThreadRunParams } from './run-schema.ts';
 
-const CancelAction = stringEnum(['interrupt', 'rollback']);
+const CancelAction = OneOf(['interrupt', 'rollback']);
 
 const cancelAgentRun = defineAgentOperation({
   operationId: 'cancelAgentRun',
@@ -66,7 +66,7 @@ const cancelAgentRuns = defineAgentOperation({
   schema: {
     query: Type.Object({ action: Type.Optional(CancelAction) }),
     body: ClosedObject({
-      status: optional(stringEnum(['pending', 'running', 'all'])),
+      status: optional(OneOf(['pending', 'running', 'all'])),
       thread_id: optional(Uuid()),
       run_ids: optional(Type.Array(Uuid(), { minItems: 1, maxItems: 10_000 })),
     }),

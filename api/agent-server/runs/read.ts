@@ -4,11 +4,11 @@ import { findThreadOfRun, formatRun, listRuns as list, readRun } from '../../../
 import { type Run as RunRecord, runStatuses } from '../../../pipelines/agents/runs/run.ts';
 import { readThreadHead } from '../../../pipelines/agents/threads/thread.ts';
 import { type Caller, requirePermission } from '../../../pipelines/tenants/caller.ts';
-import { Uuid } from '../../server/formats.ts';
+import { OneOf, Uuid } from '../../server/formats.ts';
 import type { RawResponse } from '../../server/operation.ts';
 import { createThreadRule, type Rule } from '../access/rules.ts';
 import { type AgentInput, defineAgentOperation, readAccess } from '../agent-operation.ts';
-import { JsonValue, selectFields, stringEnum, ThreadParams } from '../agent-schema.ts';
+import { JsonValue, selectFields, ThreadParams } from '../agent-schema.ts';
 import { respondWithRunEnd, streamRunEvents } from '../streaming/run-response.ts';
 import { LastEventId, readRunStartPosition } from '../streaming/sse.ts';
 import {
@@ -35,8 +35,8 @@ const listRuns = defineAgentOperation({
     query: Type.Object({
       limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 10 }),
       offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
-      status: Type.Optional(stringEnum(runStatuses)),
-      select: Type.Optional(Type.Array(stringEnum(runFields))),
+      status: Type.Optional(OneOf(runStatuses)),
+      select: Type.Optional(Type.Array(OneOf(runFields))),
     }),
     response: { 200: Type.Array(SelectedRun) },
   },

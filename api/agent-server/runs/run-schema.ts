@@ -7,10 +7,10 @@ import { multitaskStrategies, type RunCommand, type Run as RunRecord } from '../
 import { type RunRequest, streamModes } from '../../../pipelines/agents/runs/run-request.ts';
 import { maxNameLength } from '../../../pipelines/projects/project.ts';
 import type { Caller } from '../../../pipelines/tenants/caller.ts';
-import { JsonObject, nullable, optional, Text, Uuid } from '../../server/formats.ts';
+import { JsonObject, nullable, OneOf, optional, Text, Uuid } from '../../server/formats.ts';
 import type { AgentAccess } from '../access/agent-access.ts';
 import { createThreadRule } from '../access/rules.ts';
-import { Checkpoint, ClosedObject, GraphConfigBody, JsonValue, stringEnum, ThreadParams } from '../agent-schema.ts';
+import { Checkpoint, ClosedObject, GraphConfigBody, JsonValue, ThreadParams } from '../agent-schema.ts';
 
 export const ThreadRunParams = Type.Object({ ...ThreadParams.properties, run_id: Uuid() });
 
@@ -34,7 +34,7 @@ export function buildRunPath(
 export const createRunRule = (event: 'threads:read' | 'threads:update' | 'threads:delete') =>
   createThreadRule(event, ({ params }) => runlakeError('RUN_NOT_FOUND', { run: params.run_id as string }));
 
-export const StreamMode = stringEnum(streamModes);
+export const StreamMode = OneOf(streamModes);
 const nodes = () =>
   optional(Type.Union([Type.Literal('*'), Type.Array(Type.String())]), { description: 'Names of nodes, or `*`.' });
 
@@ -83,21 +83,21 @@ const fields = {
   webhook: optional(Type.String({ minLength: 1, maxLength: 65_536 }), {
     description: 'URL, or path of this server, that is called at the end of the run.',
   }),
-  multitask_strategy: optional(stringEnum(multitaskStrategies), {
+  multitask_strategy: optional(OneOf(multitaskStrategies), {
     description: 'What happens if another run of the thread is active. Default: enqueue.',
   }),
-  on_disconnect: optional(stringEnum(['cancel', 'continue']), {
+  on_disconnect: optional(OneOf(['cancel', 'continue']), {
     description:
       'What happens to the run if the connection of its streaming or waiting request closes. Default: continue.',
   }),
-  on_completion: optional(stringEnum(['delete', 'keep']), {
+  on_completion: optional(OneOf(['delete', 'keep']), {
     description: 'What happens to the thread of a stateless run. Default: delete.',
   }),
   after_seconds: optional(Type.Number({ minimum: 0, maximum: 315_360_000 })),
-  if_not_exists: optional(stringEnum(['create', 'reject']), {
+  if_not_exists: optional(OneOf(['create', 'reject']), {
     description: 'What happens if the thread does not exist. Default: reject.',
   }),
-  durability: optional(stringEnum(['sync', 'async', 'exit']), {
+  durability: optional(OneOf(['sync', 'async', 'exit']), {
     description: 'When state is stored: before the next step, concurrently with it, or at the end. Default: async.',
   }),
   strict_resume: optional(Type.Literal(false), { description: 'True is not supported yet.' }),

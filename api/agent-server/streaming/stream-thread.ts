@@ -14,11 +14,12 @@ import {
 import { readEarlierStarts } from '../../../pipelines/agents/threads/deleted-threads.ts';
 import { readThreadHead } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
+import { OneOf } from '../../server/formats.ts';
 import type { LiveSource } from '../../server/live-body.ts';
 import { RawResponse } from '../../server/operation.ts';
 import { createThreadRule } from '../access/rules.ts';
 import { type Agents, defineAgentOperation, readAccess } from '../agent-operation.ts';
-import { stringEnum, ThreadParams } from '../agent-schema.ts';
+import { ThreadParams } from '../agent-schema.ts';
 import { buildEndFrame, formatEventName } from './run-response.ts';
 import {
   buildLiveOptions,
@@ -62,7 +63,7 @@ function addStates(reader: StreamReader, agents: Agents, threadId: string): Live
   };
 }
 
-const Modes = Type.Optional(Type.Array(stringEnum(['run_modes', 'lifecycle', 'state_update'])));
+const Modes = Type.Optional(Type.Array(OneOf(['run_modes', 'lifecycle', 'state_update'])));
 
 export const streamThread = defineAgentOperation({
   operationId: 'streamThread',

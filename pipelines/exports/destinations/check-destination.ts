@@ -10,7 +10,7 @@ const checkLimits: S3Limits = { attempts: 2, connectTimeoutMs: 3_000, idleTimeou
 
 const testObjectText = 'Runlake wrote this object to check that exports can be written here. It can be deleted.';
 
-const checkSteps = ['reach', 'write', 'read', 'delete'] as const;
+export const checkSteps = ['reach', 'write', 'read', 'delete'] as const;
 
 interface DestinationCheck {
   readonly step: (typeof checkSteps)[number];
