@@ -19,7 +19,7 @@ import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { formatRubricItem, NewRubricItem, RubricItemShape, toRubricItem } from './rubric-items.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 
 const queueTypes = ['single', 'pairwise'] as const;
 
@@ -161,7 +161,7 @@ const createQueue = defineOperation({
     const projectIds = (body.session_ids ?? []).map((id) => id.toLowerCase());
     if (projectIds.length > 0) requirePermission(caller, 'annotation-queues:update');
     const fields = { ...emptyQueue, ...toQueueFields(body), name: body.name };
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const queue = { id: body.id?.toLowerCase(), fields, projectIds };
     return formatQueue(services, caller.workspaceId, await createPopulatedQueue(deps, caller.workspaceId, queue));
   },

@@ -21,7 +21,7 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { DatasetParams } from './datasets.ts';
 import { createExampleLinks, exampleShape } from './example-fields.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 import { Run } from './runs.ts';
 import { buildPageFields, PageResponse, SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
@@ -138,13 +138,13 @@ async function createReadDeps(
   datasetId: string,
   comparisonId: string | null | undefined,
 ): Promise<ReadDeps> {
-  const extras = createRunExtras(services, request);
-  if (comparisonId == null) return { ...services, extras };
+  const deps = addRunExtras(services, request);
+  if (comparisonId == null) return deps;
   await requireComparison(services.database, caller.workspaceId, { datasetId, id: comparisonId });
   return {
-    ...services,
+    ...deps,
     extras: {
-      ...extras,
+      ...deps.extras,
       feedbackStats: (tenantId, runIds) =>
         readFeedbackStatsByRun(services.clickhouse, tenantId, runIds, { comparisonId }),
     },

@@ -12,7 +12,7 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { QueueParams } from './annotation-queues.ts';
 import { extendParameter, parseReviewTimes, ReviewTimes } from './queue-runs.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 
 const csv = 'text/csv; charset=utf-8';
 
@@ -47,7 +47,7 @@ const exportQueue = defineOperation({
     await readQueue(services.database, caller.workspaceId, params.queue_id);
     const items = await listItems(services, caller, params.queue_id, ['completed'], parseReviewTimes(body));
     const runs = items.filter(isStoredRun);
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     return new RawResponse({
       headers: { 'content-disposition': `attachment; filename="${params.queue_id}.csv"` },
       body: exportQueueRuns(deps, caller, runs, withReviewers),
@@ -76,7 +76,7 @@ const populateOperation = defineOperation({
     await readQueue(services.database, workspaceId, body.queue_id);
     const sessionIds = body.session_ids.map((id) => id.toLowerCase());
     const projectIds = await requireProjects(services.database, workspaceId, sessionIds);
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const runs = await populateQueue(deps, workspaceId, {
       queueId: body.queue_id,
       projectIds,

@@ -29,7 +29,7 @@ import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
 import { QueueParams } from './annotation-queues.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 
 /** Operations on the runs of annotation queues. */
 
@@ -199,7 +199,7 @@ const listQueueRuns = defineOperation({
     await readQueue(services.database, caller.workspaceId, params.queue_id);
     const wanted = query.status ? [query.status] : chooseSections(query.archived);
     const listed = await listStoredQueueRuns(services, caller, params.queue_id, wanted);
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const page = listed.slice(query.offset, query.offset + query.limit);
     return new RawResponse({
       headers: { 'x-pagination-total': String(listed.length) },
@@ -224,7 +224,7 @@ const getQueueRun = defineOperation({
     requirePermission(caller, 'runs:read');
     const listed = await listStoredQueueRuns(services, caller, params.queue_id, ['needs_my_review']);
     const index = Number(params.index);
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const runs = readQueueRuns(deps, caller.workspaceId, listed.slice(index, index + 1));
     const { value: [run] = [] } = await runs.next();
     if (run === undefined) throw runlakeError('NOT_FOUND', { what: 'Run of the queue' });

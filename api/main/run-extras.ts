@@ -8,13 +8,13 @@ import { buildPageUrl, buildPublicUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 
 /**
- * Returns the functions that read the feedback, attachment links, shares, uses and datasets of runs. Links are absolute
- * and can be reached by the sender of `request`.
+ * Adds to the services the functions that read the feedback, attachment links, shares, uses and datasets of runs. Links
+ * are absolute and can be reached by the sender of `request`.
  */
-export function createRunExtras(services: Services, request: FastifyRequest): RunExtras {
+export function addRunExtras(services: Services, request: FastifyRequest): Services & { readonly extras: RunExtras } {
   const { clickhouse, database, attachmentSigner, config } = services;
   const linkBase = buildPublicUrl('/public/attachments/', request, config);
-  return {
+  const extras: RunExtras = {
     feedbackStats: (tenantId, runIds) => readFeedbackStatsByRun(clickhouse, tenantId, runIds),
     attachmentUrls: (tenantId, runIds) =>
       attachmentUrls({ clickhouse, signer: attachmentSigner, linkBase }, tenantId, runIds),
@@ -30,4 +30,5 @@ export function createRunExtras(services: Services, request: FastifyRequest): Ru
       );
     },
   };
+  return { ...services, extras };
 }

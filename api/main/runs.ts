@@ -21,7 +21,7 @@ import {
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { createErrorFinder } from '../server/schema-check.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 
 const RunType = OneOf(runTypes);
 
@@ -122,7 +122,7 @@ const getRun = defineOperation({
     produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services, request }) => {
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const body = await readRun(deps, {
       tenantId: caller.workspaceId,
       runId: params.run_id.toLowerCase(),
@@ -215,7 +215,7 @@ export const queryRuns = defineOperation({
     produces: jsonMediaType,
   },
   handler: async ({ caller, body, services, request }) => {
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const envelope =
       body.skip_pagination === true ? { ...v1Envelope, after: () => v1Envelope.after(null) } : v1Envelope;
     const query = {

@@ -8,7 +8,7 @@ import { nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 
 const shared = { share_token: Uuid(), created_at: Timestamp() };
 const Entity = Type.Union([
@@ -70,7 +70,7 @@ export const sharedEntityOperations = [
     handler: async ({ caller, query, services, request }) => {
       requirePermission(caller, 'datasets:share');
       const shares = await listShares(services, caller.workspaceId, query);
-      const deps = { ...services, extras: createRunExtras(services, request) };
+      const deps = addRunExtras(services, request);
       const traceIds = shares.flatMap(({ kind, targetId }) => (kind === 'trace' ? [targetId] : []));
       const rootIds = await findTraceRoots(services.clickhouse, caller.workspaceId, traceIds);
       const roots = readAllRuns<RootRun>(deps, {

@@ -19,7 +19,7 @@ import type { Services } from '../server/services.ts';
 import { readSharedDataset } from './dataset-shares.ts';
 import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { Feedback, parseSourceTypes, sourceParameter } from './feedback.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 import { maxPageRows, normaliseIds, oneOrMore, Run } from './runs.ts';
 import { publicAccess, publicHeaders, ShareParams } from './shared-runs.ts';
 
@@ -127,7 +127,7 @@ export const sharedExperimentOperations = [
         const { tenantId, datasetId, projectIds } = experiments;
         if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: datasetId });
         return queryRuns(
-          { ...services, extras: createRunExtras(services, request) },
+          addRunExtras(services, request),
           {
             tenantId,
             projectIds,
@@ -164,7 +164,7 @@ export const sharedExperimentOperations = [
     handler: ({ params, services, request }) =>
       readExperiments(services, params.share_token, undefined, ({ tenantId, projectIds }) => {
         const runIds = [params.run_id.toLowerCase()];
-        const deps = { ...services, extras: createRunExtras(services, request) };
+        const deps = addRunExtras(services, request);
         return readOneRun(deps, {
           tenantId,
           projectIds,
@@ -254,7 +254,7 @@ export const sharedExperimentOperations = [
           limit: body.limit ?? 10,
           offset: body.offset ?? 0,
         };
-        const deps = { ...services, extras: createRunExtras(services, request) };
+        const deps = addRunExtras(services, request);
         const selection = { selected: selectPublicFields(['session_id']), fields: new Set(publicExampleFields) };
         return readExamplesWithRuns(deps, tenantId, query, createExampleLinks(services, request), selection);
       }),

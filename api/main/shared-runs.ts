@@ -17,7 +17,7 @@ import { identifyShare } from '../../pipelines/shares/share-tokens.ts';
 import { jsonMediaType, nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 import { maxPageRows, normaliseIds, oneOrMore, PublicRun } from './runs.ts';
 import { SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
@@ -37,7 +37,7 @@ async function readSharedRuns(
   read: (deps: ReadDeps, shared: SharedRuns) => Promise<Buffer>,
 ): Promise<RawResponse> {
   const shared = await openShare(services.database, token, parseRunFilters({ filter }));
-  const deps = { ...services, extras: createRunExtras(services, request) };
+  const deps = addRunExtras(services, request);
   const body = await runForTenant({ organizationId: shared.organizationId }, () => read(deps, shared));
   return new RawResponse({ body, headers: publicHeaders });
 }

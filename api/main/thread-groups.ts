@@ -10,7 +10,7 @@ import { nullable, OneOf, optional, parseOptionalTime, Timestamp, Uuid } from '.
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 import { RunStats as RunStatsShape, selectStats } from './run-stats.ts';
 import {
   convertEmptyToNull,
@@ -127,7 +127,7 @@ const getThreadPreview = defineOperation({
   handler: async ({ caller, params, query, services, request }) => {
     const tenantId = caller.workspaceId;
     const [projectId = ''] = await requireProjects(services.database, tenantId, [query.session_id.toLowerCase()]);
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const thread = { tenantId, projectId, threadId: params.thread_id };
     const previews = await readThreadPreviews(deps, thread, query.select ?? previewForms);
     if (previews === undefined) throw runlakeError('NOT_FOUND', { what: `Thread ${params.thread_id}` });

@@ -29,7 +29,7 @@ import { cursorParameter } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { buildQueryResponse, pageMediaTypes } from './query-stream.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 import { buildPageFields, dayMicros, PageResponse, SelectList, uppercaseNames, V2Run, v2Errors } from './v2-runs.ts';
 
 const maxPageSize = 100;
@@ -205,7 +205,7 @@ const listThreadTraces = defineOperation({
   handler: async ({ caller, params, query, services, request }) => {
     const tenantId = caller.workspaceId;
     const projectIds = await requireProjects(services.database, tenantId, [query.project_id.toLowerCase()]);
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const page = {
       tenantId,
       projectIds,

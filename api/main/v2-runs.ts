@@ -23,7 +23,7 @@ import { clickhouseErrors } from '../server/operation-errors.ts';
 import { buildPageUrl } from '../server/public-base.ts';
 import type { Services } from '../server/services.ts';
 import { buildQueryResponse, pageMediaTypes } from './query-stream.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 import { normaliseIds } from './runs.ts';
 
 export const uppercaseNames = <Name extends string>(names: readonly Name[]) =>
@@ -117,7 +117,7 @@ const getV2Run = defineOperation({
     produces: jsonMediaType,
   },
   handler: async ({ caller, params, query, services, request }) => {
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const body = await getRun(deps, {
       tenantId: caller.workspaceId,
       runId: params.run_id.toLowerCase(),
@@ -146,7 +146,7 @@ const getV2RunUrl = defineOperation({
     response: { 200: Type.Object({ url: Type.String() }) },
   },
   handler: async ({ caller, params, query, services, request }) => {
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const run = await getRun(deps, {
       tenantId: caller.workspaceId,
       runId: params.run_id.toLowerCase(),
@@ -223,7 +223,7 @@ const queryV2Runs = defineOperation({
   errors: ['INVALID_FILTER', ...v2Errors],
   schema: { body: Query, response: { 200: PageResponse(V2Run) }, ...pageMediaTypes },
   handler: async ({ caller, body, services, request }) => {
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const untilMicros = parseOptionalTime(body.max_start_time);
     const query = {
       tenantId: caller.workspaceId,

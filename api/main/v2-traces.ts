@@ -7,7 +7,7 @@ import { selectTraceFields, selectV2Fields } from '../../pipelines/runs/run-sele
 import { jsonMediaType, nullable, optional, parseOptionalTime, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { buildQueryResponse, pageMediaTypes } from './query-stream.ts';
-import { createRunExtras } from './run-extras.ts';
+import { addRunExtras } from './run-extras.ts';
 import { normaliseIds } from './runs.ts';
 import { buildPageFields, dayMicros, PageResponse, SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
@@ -69,7 +69,7 @@ const queryTraces = defineOperation({
       limitRows: body.page_size ?? defaultPageSize,
       cursor: body.cursor || undefined,
     };
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     return buildQueryResponse(request, await queryRuns(deps, query, v2Envelope));
   },
 });
@@ -106,7 +106,7 @@ const listTraceRuns = defineOperation({
   handler: async ({ caller, params, query, services, request }) => {
     const tenantId = caller.workspaceId;
     const untilMicros = parseOptionalTime(query.max_start_time);
-    const deps = { ...services, extras: createRunExtras(services, request) };
+    const deps = addRunExtras(services, request);
     const runs = {
       tenantId,
       projectIds: await requireProjects(services.database, tenantId, [query.project_id.toLowerCase()]),
