@@ -8,7 +8,7 @@ import {
 import { maxNameLength } from '../../pipelines/projects/project.ts';
 import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { JsonObject, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { buildPageResponse, pageParameters } from '../server/list-parameters.ts';
+import { buildPageResponse, nameParameters, pageParameters } from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { DatasetParams } from './datasets.ts';
@@ -35,9 +35,7 @@ export const comparisonResults = {
 };
 
 export const ComparisonQuery = Type.Object({
-  id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
-  name: Type.Optional(Type.String()),
-  name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+  ...nameParameters,
   sort_by: OneOf(comparisonOrders, { default: 'created_at' }),
   sort_by_desc: Type.Boolean({ default: true }),
   ...pageParameters,

@@ -16,7 +16,7 @@ import {
 import { listProjects, type ProjectRecord } from '../../pipelines/projects/project.ts';
 import { identifyShare } from '../../pipelines/shares/share-tokens.ts';
 import { jsonMediaType, nullable, OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { pageParameters } from '../server/list-parameters.ts';
+import { nameParameters, pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -291,9 +291,7 @@ const listSharedExperiments = defineOperation({
   schema: {
     params: ShareParams,
     query: Type.Object({
-      id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
-      name: Type.Optional(Type.String()),
-      name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+      ...nameParameters,
       sort_by: OneOf(['name', 'start_time'], { default: 'start_time' }),
       sort_by_desc: Type.Boolean({ default: true }),
       ...pageParameters,

@@ -15,6 +15,7 @@ import {
   buildPageResponse,
   cursorParameter,
   metadataParameter,
+  nameParameters,
   newTagsField,
   pageParameters,
   parseMetadata,
@@ -128,9 +129,7 @@ const createDataset = defineOperation({
 });
 
 const Query = Type.Object({
-  id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
-  name: Type.Optional(Type.String()),
-  name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+  ...nameParameters,
   data_type: Type.Optional(Type.Array(DataType, { maxItems: dataTypes.length })),
   metadata: metadataParameter,
   tag_value_id: tagValueParameter,

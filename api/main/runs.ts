@@ -191,6 +191,15 @@ const Query = Type.Object({
   skip_prev_cursor: optional(Type.Boolean(describeAccepted('responses have no cursor of the previous page.'))),
 });
 
+/** A page of runs in the form of version 1. */
+export const RunPage = (run: TObject) =>
+  Type.Object({
+    runs: Type.Array(run),
+    cursors: Type.Object({ next: nullable(Type.String()) }),
+    search_cursors: Type.Null(),
+    parsed_query: Type.Null(),
+  });
+
 export const queryRuns = defineOperation({
   operationId: 'queryRuns',
   method: 'POST',
@@ -203,14 +212,7 @@ export const queryRuns = defineOperation({
   errors: ['INVALID_FILTER', ...clickhouseErrors],
   schema: {
     body: Query,
-    response: {
-      200: Type.Object({
-        runs: Type.Array(Run),
-        cursors: Type.Object({ next: nullable(Type.String()) }),
-        search_cursors: Type.Null(),
-        parsed_query: Type.Null(),
-      }),
-    },
+    response: { 200: RunPage(Run) },
     // The response contains stored JSON, which must not be serialised again.
     produces: jsonMediaType,
   },

@@ -21,7 +21,13 @@ import { requireProjects } from '../../pipelines/runs/locate-run.ts';
 import { findTaggedIds } from '../../pipelines/tags/taggings.ts';
 import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { OneOf, parseOptionalTime, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { metadataParameter, pageParameters, parseMetadata, tagValueParameter } from '../server/list-parameters.ts';
+import {
+  metadataParameter,
+  nameParameters,
+  pageParameters,
+  parseMetadata,
+  tagValueParameter,
+} from '../server/list-parameters.ts';
 import { defineOperation } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import type { Services } from '../server/services.ts';
@@ -139,9 +145,7 @@ export const projectFilterParameter = Type.Optional(
 const sortOrders = ['start_time', 'name', ...(Object.keys(statOrders) as StatOrder[])] as const;
 
 const Query = Type.Object({
-  id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
-  name: Type.Optional(Type.String()),
-  name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+  ...nameParameters,
   metadata: metadataParameter,
   tag_value_id: tagValueParameter,
   reference_free: Type.Optional(

@@ -11,7 +11,7 @@ import { queryRuns, readOneRun, v1Envelope } from '../../pipelines/runs/query-ru
 import { publicFields, selectPublicFields } from '../../pipelines/runs/run-select.ts';
 import { openShare } from '../../pipelines/runs/shared-traces.ts';
 import { identifyShare } from '../../pipelines/shares/share-tokens.ts';
-import { JsonObject, jsonMediaType, nullable, OneOf, optional, Text, Uuid } from '../server/formats.ts';
+import { JsonObject, jsonMediaType, OneOf, optional, Text, Uuid } from '../server/formats.ts';
 import { pageParameters } from '../server/list-parameters.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
@@ -20,8 +20,8 @@ import { readSharedDataset } from './dataset-shares.ts';
 import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { Feedback, parseSourceTypes, sourceParameter } from './feedback.ts';
 import { addRunExtras } from './run-extras.ts';
-import { maxPageRows, normaliseIds, oneOrMore, Run } from './runs.ts';
-import { publicAccess, publicHeaders, ShareParams } from './shared-runs.ts';
+import { maxPageRows, normaliseIds, oneOrMore, Run, RunPage } from './runs.ts';
+import { publicAccess, publicHeaders, ShareParams, sharedQueryFields } from './shared-runs.ts';
 
 /**
  * Experiments on shared datasets, and feedback on shared traces. They are read with a share token instead of an API
@@ -108,18 +108,9 @@ export const sharedExperimentOperations = [
         id: oneOrMore(Uuid(), 1_000, 'Only these runs.'),
         reference_example: oneOrMore(Uuid(), 1_000, 'Only runs on these examples.'),
         is_root: optional(Type.Boolean()),
-        filter: optional(Type.String({ description: 'Condition on the run; see the guide.' })),
-        cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
-        limit: optional(Type.Integer({ minimum: 1, maximum: maxPageRows, default: maxPageRows })),
+        ...sharedQueryFields,
       }),
-      response: {
-        200: Type.Object({
-          runs: Type.Array(SharedRun),
-          cursors: Type.Object({ next: nullable(Type.String()) }),
-          search_cursors: Type.Null(),
-          parsed_query: Type.Null(),
-        }),
-      },
+      response: { 200: RunPage(SharedRun) },
       produces: jsonMediaType,
     },
     handler: ({ params, body, services, request }) => {

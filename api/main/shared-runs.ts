@@ -14,11 +14,11 @@ import {
 import { selectPublicFields, selectPublicV2Fields } from '../../pipelines/runs/run-select.ts';
 import { openShare, type SharedRuns } from '../../pipelines/runs/shared-traces.ts';
 import { identifyShare } from '../../pipelines/shares/share-tokens.ts';
-import { jsonMediaType, nullable, optional, Timestamp, Uuid } from '../server/formats.ts';
+import { jsonMediaType, optional, Timestamp, Uuid } from '../server/formats.ts';
 import { defineOperation, RawResponse } from '../server/operation.ts';
 import type { Services } from '../server/services.ts';
 import { addRunExtras } from './run-extras.ts';
-import { maxPageRows, normaliseIds, oneOrMore, PublicRun } from './runs.ts';
+import { maxPageRows, normaliseIds, oneOrMore, PublicRun, RunPage } from './runs.ts';
 import { SelectList, V2Run, v2Errors } from './v2-runs.ts';
 
 export const ShareParams = Type.Object({ share_token: Uuid() });
@@ -98,6 +98,13 @@ const listSharedRuns = defineOperation({
     }),
 });
 
+/** Fields of a query for shared runs. */
+export const sharedQueryFields = {
+  filter: optional(Type.String({ description: 'Condition on the run; see the guide.' })),
+  cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
+  limit: optional(Type.Integer({ minimum: 1, maximum: maxPageRows, default: maxPageRows })),
+};
+
 const querySharedRuns = defineOperation({
   operationId: 'querySharedRuns',
   method: 'POST',
@@ -109,18 +116,9 @@ const querySharedRuns = defineOperation({
     params: ShareParams,
     body: Type.Object({
       id: oneOrMore(Uuid(), 1_000, 'Only these runs.'),
-      filter: optional(Type.String({ description: 'Condition on the run; see the guide.' })),
-      cursor: optional(Type.String({ description: '`cursors.next` of the previous page.' })),
-      limit: optional(Type.Integer({ minimum: 1, maximum: maxPageRows, default: maxPageRows })),
+      ...sharedQueryFields,
     }),
-    response: {
-      200: Type.Object({
-        runs: Type.Array(PublicRun),
-        cursors: Type.Object({ next: nullable(Type.String()) }),
-        search_cursors: Type.Null(),
-        parsed_query: Type.Null(),
-      }),
-    },
+    response: { 200: RunPage(PublicRun) },
     produces: jsonMediaType,
   },
   handler: ({ params, body, services, request }) =>

@@ -4,6 +4,7 @@ import { nullable, OneOf, Uuid } from '../server/formats.ts';
 import {
   cursorParameter,
   metadataParameter,
+  nameParameters,
   pageParameters,
   readOffset,
   tagValueParameter,
@@ -87,9 +88,7 @@ const listV2Sessions = defineOperation({
   errors: ['ANSWER_TOO_LARGE', 'BAD_REQUEST', 'INVALID_FILTER', 'SEARCH_TOO_SLOW', ...clickhouseErrors],
   schema: {
     query: Type.Object({
-      id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
-      name: Type.Optional(Type.String()),
-      name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+      ...nameParameters,
       metadata: metadataParameter,
       tag_value_id: tagValueParameter,
       type: Type.Optional(Type.Array(OneOf(sessionTypes), { maxItems: 3 })),

@@ -13,6 +13,13 @@ export const pageParameters = {
   offset: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, default: 0 }),
 };
 
+/** Parameters that restrict a list to resources with these ids or names. */
+export const nameParameters = {
+  id: Type.Optional(Type.Array(Uuid(), { maxItems: 1_000 })),
+  name: Type.Optional(Type.String()),
+  name_contains: Type.Optional(Type.String({ description: 'Case-insensitive.' })),
+};
+
 export const tagValueParameter = Type.Optional(
   Type.Array(Uuid(), { maxItems: 100, description: 'Only those that have all of these tag values.' }),
 );
