@@ -73,29 +73,34 @@ const shell = createRoute({
 const home = createRoute({
   getParentRoute: () => shell,
   path: '/',
+  staticData: { permissions: ['projects:read'] },
   component: lazyRouteComponent(() => import('./screens/first-start.tsx'), 'Home'),
 });
 const projects = createRoute({
   getParentRoute: () => shell,
   path: '/projects',
+  staticData: { permissions: ['projects:read'] },
   validateSearch: readTexts('name'),
   component: lazyRouteComponent(() => import('./screens/projects.tsx'), 'Projects'),
 });
 const traces = createRoute({
   getParentRoute: () => shell,
   path: '/projects/$projectId',
+  staticData: { permissions: ['runs:read'] },
   validateSearch: readTracesSearch,
   component: lazyRouteComponent(() => import('./screens/traces/traces.tsx'), 'Traces'),
 });
 const threads = createRoute({
   getParentRoute: () => shell,
   path: '/projects/$projectId/threads',
+  staticData: { permissions: ['runs:read'] },
   validateSearch: readThreadsSearch,
   component: lazyRouteComponent(() => import('./screens/threads/threads.tsx'), 'Threads'),
 });
 const run = createRoute({
   getParentRoute: () => shell,
   path: '/runs/$runId',
+  staticData: { permissions: ['runs:read'] },
   validateSearch: readTraceSearch,
   component: lazyRouteComponent(() => import('./screens/trace/trace.tsx'), 'Trace'),
 });
@@ -129,35 +134,41 @@ const sdkRunLink = createRoute({
 const queues = createRoute({
   getParentRoute: () => shell,
   path: '/queues',
+  staticData: { permissions: ['annotation-queues:read'] },
   component: lazyRouteComponent(() => import('./screens/queues/queues.tsx'), 'Queues'),
 });
 const queue = createRoute({
   getParentRoute: () => shell,
   path: '/queues/$queueId',
+  staticData: { permissions: ['annotation-queues:read', 'runs:read'] },
   validateSearch: readTexts('item', 'tab'),
   component: lazyRouteComponent(() => import('./screens/queues/queue.tsx'), 'AnnotationQueue'),
 });
 const usage = createRoute({
   getParentRoute: () => shell,
   path: '/usage',
+  staticData: { permissions: ['organization:read'] },
   validateSearch: readUsageSearch,
   component: lazyRouteComponent(() => import('./screens/usage/usage.tsx'), 'Usage'),
 });
 const datasets = createRoute({
   getParentRoute: () => shell,
   path: '/datasets',
+  staticData: { permissions: ['datasets:read'] },
   validateSearch: readTexts('name'),
   component: lazyRouteComponent(() => import('./screens/datasets/datasets.tsx'), 'Datasets'),
 });
 const dataset = createRoute({
   getParentRoute: () => shell,
   path: '/datasets/$datasetId',
+  staticData: { permissions: ['datasets:read'] },
   validateSearch: readDatasetSearch,
   component: lazyRouteComponent(() => import('./screens/datasets/dataset.tsx'), 'Dataset'),
 });
 const compare = createRoute({
   getParentRoute: () => shell,
   path: '/datasets/$datasetId/compare',
+  staticData: { permissions: ['datasets:read', 'runs:read'] },
   validateSearch: readCompareSearch,
   component: lazyRouteComponent(() => import('./screens/datasets/compare.tsx'), 'Compare'),
 });
@@ -186,12 +197,14 @@ const sdkCompareLink = createRoute({
 const prompts = createRoute({
   getParentRoute: () => shell,
   path: '/prompts',
+  staticData: { permissions: ['prompts:read'] },
   validateSearch: readPromptsSearch,
   component: lazyRouteComponent(() => import('./screens/prompts/prompts.tsx'), 'Prompts'),
 });
 const prompt = createRoute({
   getParentRoute: () => shell,
   path: '/prompts/$repo',
+  staticData: { permissions: ['prompts:read'] },
   validateSearch: readPromptSearch,
   component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
 });
@@ -199,6 +212,7 @@ const prompt = createRoute({
 const promptCommit = createRoute({
   getParentRoute: () => shell,
   path: '/prompts/$repo/$commit',
+  staticData: { permissions: ['prompts:read'] },
   validateSearch: readPromptSearch,
   component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
 });
@@ -206,12 +220,14 @@ const promptCommit = createRoute({
 const publicPrompt = createRoute({
   getParentRoute: () => shell,
   path: '/hub/$owner/$repo',
+  staticData: { permissions: ['prompts:read'] },
   validateSearch: readPromptSearch,
   component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
 });
 const publicPromptCommit = createRoute({
   getParentRoute: () => shell,
   path: '/hub/$owner/$repo/$commit',
+  staticData: { permissions: ['prompts:read'] },
   validateSearch: readPromptSearch,
   component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
 });
@@ -227,30 +243,35 @@ const sdkDirectoryCommitLink = createRoute({
 const agents = createRoute({
   getParentRoute: () => shell,
   path: '/agents',
+  staticData: { permissions: ['deployments:read'] },
   validateSearch: readTexts('name'),
   component: lazyRouteComponent(() => import('./screens/agents/agents.tsx'), 'Agents'),
 });
 const deployment = createRoute({
   getParentRoute: () => shell,
   path: '/agents/$deploymentId',
+  staticData: { permissions: ['deployments:read'] },
   validateSearch: readDeploymentSearch,
   component: lazyRouteComponent(() => import('./screens/agents/deployment.tsx'), 'DeploymentScreen'),
 });
 const exports = createRoute({
   getParentRoute: () => shell,
   path: '/exports',
+  staticData: { permissions: ['bulk-exports:read'] },
   validateSearch: readExportsSearch,
   component: lazyRouteComponent(() => import('./screens/exports/exports.tsx'), 'Exports'),
 });
 const newExport = createRoute({
   getParentRoute: () => shell,
   path: '/exports/new',
+  staticData: { permissions: ['bulk-exports:manage'] },
   validateSearch: readNewExportSearch,
   component: lazyRouteComponent(() => import('./screens/exports/new-export.tsx'), 'NewExport'),
 });
 const exportDetail = createRoute({
   getParentRoute: () => shell,
   path: '/exports/$exportId',
+  staticData: { permissions: ['bulk-exports:read'] },
   validateSearch: readExportSearch,
   component: lazyRouteComponent(() => import('./screens/exports/export-detail.tsx'), 'ExportDetail'),
 });
@@ -264,6 +285,7 @@ const settings = createRoute({
 const system = createRoute({
   getParentRoute: () => shell,
   path: '/system',
+  staticData: { permissions: ['organizations:manage'] },
   component: lazyRouteComponent(() => import('./screens/system/system.tsx'), 'System'),
 });
 
@@ -320,5 +342,9 @@ export function createAppRouter(queries: QueryClient) {
 declare module '@tanstack/react-router' {
   interface Register {
     readonly router: ReturnType<typeof createAppRouter>;
+  }
+  interface StaticDataRouteOption {
+    /** Permissions without which the screen of the route is not shown. */
+    readonly permissions?: readonly string[];
   }
 }

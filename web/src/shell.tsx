@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { Link, Outlet, useNavigate } from '@tanstack/react-router';
+import { Link, Outlet, useMatches, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import {
   sessionQuery,
@@ -11,7 +11,7 @@ import {
 } from './api/session.ts';
 import { Icon, type IconName } from './components/icon.tsx';
 import { ShortcutList } from './components/shortcuts.tsx';
-import { PartProblem, Problem } from './components/states.tsx';
+import { NoPermission, PartProblem, Problem } from './components/states.tsx';
 import { showInvisible, Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
@@ -92,11 +92,19 @@ function Frame() {
       </header>
       {/* A screen keeps no state of another workspace. */}
       <main className="main" id="main" key={workspaceId}>
-        <Outlet />
+        <PermittedScreen />
       </main>
       <ShortcutList />
     </div>
   );
+}
+
+/** The screen of the route if the session has its permissions. */
+function PermittedScreen() {
+  const { permissions } = useSession();
+  const needed = useMatches({ select: (matches) => matches.at(-1)?.staticData.permissions });
+  const missing = needed?.find((permission) => !permissions.includes(permission));
+  return missing === undefined ? <Outlet /> : <NoPermission permission={missing} isPage />;
 }
 
 function WorkspaceMenu({ onChoose }: { readonly onChoose: () => void }) {

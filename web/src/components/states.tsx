@@ -125,16 +125,17 @@ export function PagesFooter({ pages, shown }: { readonly pages: TablePages; read
 }
 
 /** Renders `children` if the session has the permission, otherwise a text that names the missing permission. */
-export function Permitted({
+export function Permitted({ permission, children }: { readonly permission: string; readonly children: ReactNode }) {
+  return usePermission(permission) ? children : <NoPermission permission={permission} />;
+}
+
+export function NoPermission({
   permission,
-  isPage = true,
-  children,
+  isPage = false,
 }: {
   readonly permission: string;
   readonly isPage?: boolean;
-  readonly children: ReactNode;
 }) {
-  if (usePermission(permission)) return children;
   return (
     <EmptyState title="No permission" isPage={isPage}>
       Your key does not have the permission <code>{permission}</code>. Sign in with a key that has it.

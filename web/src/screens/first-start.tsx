@@ -5,21 +5,13 @@ import { call } from '../api/client.ts';
 import { usePermission } from '../api/session.ts';
 import { CodeBlock } from '../components/copy-button.tsx';
 import { Heading } from '../components/heading.tsx';
-import { LoadingState, Permitted, Problem, QueryState } from '../components/states.tsx';
+import { LoadingState, Problem, QueryState } from '../components/states.tsx';
 import { Tabs } from '../components/tabs.tsx';
 
 const pollMs = 2000;
 
 /** Redirects to the projects; if there are none, shows how to send a first trace. */
 export function Home() {
-  return (
-    <Permitted permission="projects:read">
-      <ProjectsOrFirstStart />
-    </Permitted>
-  );
-}
-
-function ProjectsOrFirstStart() {
   const projects = useQuery({
     queryKey: ['projects', 'first'],
     queryFn: ({ signal }) => call('get', '/api/v1/sessions', { query: { limit: 1 }, signal }),

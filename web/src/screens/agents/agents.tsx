@@ -6,7 +6,7 @@ import { CodeBlock } from '../../components/copy-button.tsx';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { SearchField } from '../../components/search-field.tsx';
-import { EmptyState, MoreButton, PagesState, PartProblem, Permitted } from '../../components/states.tsx';
+import { EmptyState, MoreButton, PagesState, PartProblem } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { CreateDeployment } from './create-deployment.tsx';
 import { finalStatuses, RevisionStatus } from './status.tsx';
@@ -18,14 +18,6 @@ const pageSize = 50;
 
 /** The deployments of the workspace. */
 export function Agents() {
-  return (
-    <Permitted permission="deployments:read">
-      <DeploymentList />
-    </Permitted>
-  );
-}
-
-function DeploymentList() {
   const { name = '' } = route.useSearch();
   const navigate = useNavigate({ from: '/agents' });
   const canWrite = usePermission('deployments:write');

@@ -9,7 +9,7 @@ import type { Deployment } from './agents.tsx';
 /** Secrets of a deployment, whose values are never shown, and its deletion. */
 export function DeploymentSettings({ deployment }: { readonly deployment: Deployment }) {
   return (
-    <Permitted permission="deployments:write" isPage={false}>
+    <Permitted permission="deployments:write">
       <div className="page-body stack agents-settings">
         <Secrets key={deployment.latest_revision_id} deployment={deployment} />
         <Deletion deployment={deployment} />

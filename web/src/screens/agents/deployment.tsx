@@ -23,11 +23,7 @@ const route = getRouteApi('/shell/agents/$deploymentId');
 
 export function DeploymentScreen() {
   const { deploymentId } = route.useParams();
-  return (
-    <Permitted permission="deployments:read">
-      <DeploymentView key={deploymentId} id={deploymentId} />
-    </Permitted>
-  );
+  return <DeploymentView key={deploymentId} id={deploymentId} />;
 }
 
 function DeploymentView({ id }: { readonly id: string }) {
@@ -84,7 +80,7 @@ function TabContent({ deployment, tab }: { readonly deployment: Deployment; read
   const { id, source_config, active_revision_id } = deployment;
   const [, slug] = /\/deployments\/([\w-]+)$/.exec(String(source_config.custom_url ?? '')) ?? [];
   return (
-    <Permitted permission="agents:read" isPage={false}>
+    <Permitted permission="agents:read">
       <AgentAccess deployment={{ id, slug, isServing: active_revision_id !== null }}>
         <Content />
       </AgentAccess>

@@ -4,7 +4,7 @@ import { useMemo } from 'react';
 import { call } from '../../api/client.ts';
 import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
 import { Heading } from '../../components/heading.tsx';
-import { EmptyState, ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import { CompareTable } from './compare-table.tsx';
 import { ExperimentSummary, listFeedbackKeys } from './experiment-summary.tsx';
@@ -18,16 +18,6 @@ const route = getRouteApi('/shell/datasets/$datasetId/compare');
 
 /** Experiments on a dataset side by side. */
 export function Compare() {
-  return (
-    <Permitted permission="datasets:read">
-      <Permitted permission="runs:read">
-        <CompareView />
-      </Permitted>
-    </Permitted>
-  );
-}
-
-function CompareView() {
   const { datasetId } = route.useParams();
   const search = route.useSearch();
   const navigate = useNavigate({ from: '/datasets/$datasetId/compare' });

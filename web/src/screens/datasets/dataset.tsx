@@ -21,14 +21,6 @@ const tabs = ['Examples', 'Experiments', 'Versions'] as const;
 
 /** A dataset: its examples, versions and experiments. */
 export function Dataset() {
-  return (
-    <Permitted permission="datasets:read">
-      <DatasetView />
-    </Permitted>
-  );
-}
-
-function DatasetView() {
   const { datasetId } = route.useParams();
   const search = route.useSearch();
   const navigate = useNavigate({ from: '/datasets/$datasetId' });
@@ -58,7 +50,7 @@ function DatasetView() {
       <Tabs label="Parts of the dataset" tabs={tabs} selected={selected} onSelect={(tab) => change({ tab })}>
         {selected === 'Examples' && <DatasetExamples datasetId={datasetId} search={search} onChange={change} />}
         {selected === 'Experiments' && (
-          <Permitted permission="projects:read" isPage={false}>
+          <Permitted permission="projects:read">
             <Experiments datasetId={datasetId} search={search} onChange={change} />
           </Permitted>
         )}

@@ -6,7 +6,7 @@ import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { SearchField } from '../../components/search-field.tsx';
-import { EmptyState, MoreButton, PagesState, Permitted } from '../../components/states.tsx';
+import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './datasets.css';
 
@@ -15,14 +15,6 @@ const pageSize = 100;
 
 /** The datasets of the workspace. */
 export function Datasets() {
-  return (
-    <Permitted permission="datasets:read">
-      <DatasetList />
-    </Permitted>
-  );
-}
-
-function DatasetList() {
   const { name = '' } = route.useSearch();
   const navigate = useNavigate({ from: '/datasets' });
   const wanted = useDeferredValue(name);

@@ -7,7 +7,7 @@ import { CodeBlock } from '../../components/copy-button.tsx';
 import { CrumbSeparator } from '../../components/crumb.tsx';
 import { formatBytes, formatCompact, formatCount, formatSeconds } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
-import { ErrorState, LoadingState, PartProblem, Permitted, Problem } from '../../components/states.tsx';
+import { ErrorState, LoadingState, PartProblem, Problem } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { showInvisible, Time } from '../../components/text.tsx';
 import { ExportDays } from './export-days.tsx';
@@ -22,14 +22,6 @@ const route = getRouteApi('/shell/exports/$exportId');
 
 /** An export with its progress, days and files; or a schedule with its exports. */
 export function ExportDetail() {
-  return (
-    <Permitted permission="bulk-exports:read">
-      <ExportView />
-    </Permitted>
-  );
-}
-
-function ExportView() {
   const { exportId } = route.useParams();
   const client = useQueryClient();
   const canManage = usePermission('bulk-exports:manage');

@@ -5,7 +5,7 @@ import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
 import { Heading } from '../../components/heading.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, PartProblem, Permitted, QueryState } from '../../components/states.tsx';
+import { EmptyState, ErrorState, PartProblem, QueryState } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
 import { CommitList } from './commit-list.tsx';
 import { CommitView } from './commit-view.tsx';
@@ -17,14 +17,6 @@ const latest = 'latest';
 
 /** A prompt, agent or skill: its commits, and the selected commit. */
 export function Prompt() {
-  return (
-    <Permitted permission="prompts:read">
-      <PromptView />
-    </Permitted>
-  );
-}
-
-function PromptView() {
   const { owner = ownOwner, repo = '', commit: selected = latest } = useParams({ strict: false });
   const name = { owner, repo };
   const search = useSearch({ strict: false }) as PromptSearch;

@@ -8,7 +8,7 @@ import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { SearchField } from '../../components/search-field.tsx';
-import { EmptyState, MoreButton, PagesState, Permitted } from '../../components/states.tsx';
+import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { type PromptsSearch, type RepoKind, repoKinds } from './search.ts';
 import { ownOwner, toRepo } from './use-commits.ts';
@@ -25,14 +25,6 @@ const workspaceChoices = [
 
 /** The prompts, agents and skills of the workspace. */
 export function Prompts() {
-  return (
-    <Permitted permission="prompts:read">
-      <PromptList />
-    </Permitted>
-  );
-}
-
-function PromptList() {
   const { text = '', kind, public: isPublic = false } = route.useSearch();
   const { current } = useWorkspaces();
   const { public_prompts: areShared } = useSession().application;

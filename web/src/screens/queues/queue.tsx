@@ -8,15 +8,7 @@ import { Crumb } from '../../components/crumb.tsx';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import {
-  EmptyState,
-  ErrorState,
-  LoadingState,
-  PartProblem,
-  Permitted,
-  Problem,
-  QueryState,
-} from '../../components/states.tsx';
+import { EmptyState, ErrorState, LoadingState, PartProblem, Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { ThreadTurns } from '../threads/thread.tsx';
 import { RunDetail, runTabs } from '../trace/run-detail.tsx';
@@ -31,13 +23,7 @@ const route = getRouteApi('/shell/queues/$queueId');
 /** Review of the runs of an annotation queue, one after another. */
 export function AnnotationQueue() {
   const { queueId } = route.useParams();
-  return (
-    <Permitted permission="annotation-queues:read">
-      <Permitted permission="runs:read">
-        <LoadedQueue key={queueId} queueId={queueId} />
-      </Permitted>
-    </Permitted>
-  );
+  return <LoadedQueue key={queueId} queueId={queueId} />;
 }
 
 function LoadedQueue({ queueId }: { readonly queueId: string }) {

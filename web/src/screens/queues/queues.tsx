@@ -7,7 +7,7 @@ import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
-import { EmptyState, MoreButton, PagesState, PartProblem, Permitted, Problem } from '../../components/states.tsx';
+import { EmptyState, MoreButton, PagesState, PartProblem, Problem } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { useNewId } from '../../components/use-new-id.ts';
 import './queues.css';
@@ -15,14 +15,6 @@ import './queues.css';
 const pageSize = 50;
 
 export function Queues() {
-  return (
-    <Permitted permission="annotation-queues:read">
-      <QueueList />
-    </Permitted>
-  );
-}
-
-function QueueList() {
   const client = useQueryClient();
   const canCreate = usePermission('annotation-queues:create');
   const queues = useInfiniteQuery({

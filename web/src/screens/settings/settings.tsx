@@ -38,7 +38,7 @@ export function Settings() {
           selected={selected}
           onSelect={(next) => void navigate({ search: { tab: next }, replace: true })}
         >
-          <Permitted permission={permission} isPage={false}>
+          <Permitted permission={permission}>
             <Content />
           </Permitted>
         </Tabs>

@@ -4,7 +4,7 @@ import { formatBytes, formatCount, formatSeconds } from '../../components/format
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { Status } from '../../components/run-marks.tsx';
-import { Permitted, Problem, QueryState } from '../../components/states.tsx';
+import { Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import './system.css';
 
@@ -13,14 +13,6 @@ const pollMs = 10_000;
 
 /** The state of the installation, for its operator. */
 export function System() {
-  return (
-    <Permitted permission="organizations:manage">
-      <SystemReport />
-    </Permitted>
-  );
-}
-
-function SystemReport() {
   const system = useQuery({
     queryKey: ['system'],
     queryFn: ({ signal }) => call('get', '/api/v1/system', { signal }),

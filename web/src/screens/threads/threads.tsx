@@ -6,7 +6,7 @@ import { useReadTime } from '../../api/read-time.ts';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, PagesState, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, PagesState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { type TableColumn, VirtualTable } from '../../components/virtual-table.tsx';
 import { Preview } from '../traces/columns.tsx';
@@ -97,14 +97,10 @@ const narrow = Object.fromEntries(columns.map(({ id }) => [id, ['thread', 'turns
 export function Threads() {
   const { projectId } = route.useParams();
   const { thread } = route.useSearch();
-  return (
-    <Permitted permission="runs:read">
-      {thread === undefined ? (
-        <ThreadsOfProject />
-      ) : (
-        <Thread key={`${projectId} ${thread}`} projectId={projectId} threadId={thread} />
-      )}
-    </Permitted>
+  return thread === undefined ? (
+    <ThreadsOfProject />
+  ) : (
+    <Thread key={`${projectId} ${thread}`} projectId={projectId} threadId={thread} />
   );
 }
 

@@ -18,7 +18,7 @@ interface RatedRun {
 /** Feedback on a run, and a form that adds some. */
 export function Feedback({ run }: { readonly run: RatedRun }) {
   return (
-    <Permitted permission="feedback:read" isPage={false}>
+    <Permitted permission="feedback:read">
       <FeedbackList run={run} />
     </Permitted>
   );

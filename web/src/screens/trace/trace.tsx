@@ -1,7 +1,7 @@
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { CrumbSeparator } from '../../components/crumb.tsx';
 import { Heading } from '../../components/heading.tsx';
-import { ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
+import { ErrorState, LoadingState } from '../../components/states.tsx';
 import { RunDetail, type RunTab, runTabs } from './run-detail.tsx';
 import { RunTree } from './run-tree.tsx';
 import { type TraceSource, useTrace, workspaceSource } from './trace-source.ts';
@@ -14,15 +14,13 @@ export function Trace() {
   const { tab } = route.useSearch();
   const navigate = useNavigate();
   return (
-    <Permitted permission="runs:read">
-      <TraceView
-        source={workspaceSource}
-        runId={runId}
-        tab={tab}
-        onSelect={(id) => void navigate({ to: '/runs/$runId', params: { runId: id }, search: true, replace: true })}
-        onTab={(next) => void navigate({ to: '/runs/$runId', params: { runId }, search: { tab: next }, replace: true })}
-      />
-    </Permitted>
+    <TraceView
+      source={workspaceSource}
+      runId={runId}
+      tab={tab}
+      onSelect={(id) => void navigate({ to: '/runs/$runId', params: { runId: id }, search: true, replace: true })}
+      onTab={(next) => void navigate({ to: '/runs/$runId', params: { runId }, search: { tab: next }, replace: true })}
+    />
   );
 }
 

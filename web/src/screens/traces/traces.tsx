@@ -5,7 +5,7 @@ import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } 
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, NewerRuns, PagesState, Permitted } from '../../components/states.tsx';
+import { EmptyState, ErrorState, NewerRuns, PagesState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { VirtualTable } from '../../components/virtual-table.tsx';
 import { readColumnChoice, runColumns, storeColumnChoice } from './columns.tsx';
@@ -21,14 +21,6 @@ const route = getRouteApi('/shell/projects/$projectId');
 const getKey = (run: RunRow) => run.id ?? '';
 
 export function Traces() {
-  return (
-    <Permitted permission="runs:read">
-      <TracesOfProject />
-    </Permitted>
-  );
-}
-
-function TracesOfProject() {
   const { projectId } = route.useParams();
   const search = route.useSearch();
   const navigate = useNavigate({ from: '/projects/$projectId' });

@@ -4,7 +4,7 @@ import { useMemo } from 'react';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { formatCost, formatCount, formatPercent, formatUtc } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
-import { EmptyState, PartProblem, Permitted, QueryState } from '../../components/states.tsx';
+import { EmptyState, PartProblem, QueryState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import { readUsage } from './report.ts';
 import {
@@ -26,14 +26,6 @@ const defaultUsageRange: UsageRange = '31d';
 const defaultUsageGroup: UsageGroup = 'project';
 
 export function Usage() {
-  return (
-    <Permitted permission="organization:read">
-      <UsageReport />
-    </Permitted>
-  );
-}
-
-function UsageReport() {
   const { range = defaultUsageRange, group = defaultUsageGroup, show = 'traces' } = route.useSearch();
   const navigate = useNavigate({ from: '/usage' });
   const change = (changes: UsageSearch) =>
