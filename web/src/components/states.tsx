@@ -143,10 +143,28 @@ export function NoPermission({
   );
 }
 
-interface PagesView {
+interface RepeatableRead {
   readonly error: Error | null;
-  readonly isPending: boolean;
   readonly refetch: () => unknown;
+}
+
+interface QueryView<T> extends RepeatableRead {
+  readonly data: T | undefined;
+}
+
+/** What is shown while a query has no data: its error with a button that retries, or that it loads. */
+export function NoData({
+  query: { error, refetch },
+  label,
+  isPage = false,
+}: {
+  readonly query: RepeatableRead;
+  /** What is said while the data loads. */
+  readonly label?: string | undefined;
+  readonly isPage?: boolean;
+}) {
+  if (error) return <ErrorState isPage={isPage} error={error} onRetry={() => void refetch()} />;
+  return <LoadingState isPage={isPage} label={label} />;
 }
 
 /** Renders the rows of a paged list, or its state. If a later read fails, the loaded rows stay visible. */
@@ -157,7 +175,7 @@ export function PagesState({
   empty,
   children,
 }: {
-  readonly pages: PagesView;
+  readonly pages: RepeatableRead & { readonly isPending: boolean };
   readonly rows: readonly unknown[];
   /** What is said while the first page loads. */
   readonly label?: string;
@@ -166,14 +184,7 @@ export function PagesState({
   readonly children: ReactNode;
 }) {
   if (rows.length > 0) return children;
-  if (pages.error) return <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />;
-  return pages.isPending ? <LoadingState label={label} /> : empty;
-}
-
-interface QueryView<T> {
-  readonly data: T | undefined;
-  readonly error: Error | null;
-  readonly refetch: () => unknown;
+  return pages.error || pages.isPending ? <NoData query={pages} label={label} /> : empty;
 }
 
 /**
@@ -216,8 +227,7 @@ export function QueryState<T>({
         {children(query.data)}
       </>
     );
-  if (query.error) return <ErrorState isPage={isPage} error={query.error} onRetry={() => void query.refetch()} />;
-  return <LoadingState isPage={isPage} />;
+  return <NoData query={query} isPage={isPage} />;
 }
 
 /** Says that a live list has fallen behind while older rows are shown. Renders nothing without `onShow`. */

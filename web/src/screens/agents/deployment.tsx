@@ -4,7 +4,7 @@ import { call } from '../../api/client.ts';
 import { CopyButton } from '../../components/copy-button.tsx';
 import { Crumb } from '../../components/crumb.tsx';
 import { Heading } from '../../components/heading.tsx';
-import { ErrorState, LoadingState, Permitted } from '../../components/states.tsx';
+import { NoData, Permitted } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { Value } from '../../components/text.tsx';
 import { AgentAccess } from './agent-access.tsx';
@@ -36,12 +36,7 @@ function DeploymentView({ id }: { readonly id: string }) {
       state.data && state.data.active_revision_id === state.data.latest_revision_id ? 15_000 : 2_000,
   });
   const { data } = deployment;
-  if (data === undefined)
-    return deployment.error ? (
-      <ErrorState isPage error={deployment.error} onRetry={() => void deployment.refetch()} />
-    ) : (
-      <LoadingState isPage label="Loading the deployment" />
-    );
+  if (data === undefined) return <NoData query={deployment} isPage label="Loading the deployment" />;
   const selected = search.tab ?? 'Revisions';
   const address = String(data.source_config.custom_url ?? '');
   return (

@@ -3,7 +3,7 @@ import { Link, useNavigate } from '@tanstack/react-router';
 import { call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
-import { EmptyState, ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
+import { EmptyState, MoreButton, NoData } from '../../components/states.tsx';
 import { showInvisible, Time, Value } from '../../components/text.tsx';
 import { formatScore } from './comparison.ts';
 import { listFeedbackKeys, readScore } from './experiment-summary.tsx';
@@ -40,10 +40,8 @@ export function Experiments({
     ...offsetPages(pageSize),
     placeholderData: keepPreviousData,
   });
-  if (experiments.error && !experiments.data)
-    return <ErrorState error={experiments.error} onRetry={() => void experiments.refetch()} />;
-  if (experiments.isPending) return <LoadingState label="Loading experiments" />;
-  const rows = experiments.data?.pages.flat() ?? [];
+  if (!experiments.data) return <NoData query={experiments} label="Loading experiments" />;
+  const rows = experiments.data.pages.flat();
   if (rows.length === 0)
     return (
       <EmptyState title="There are no experiments on this dataset yet">

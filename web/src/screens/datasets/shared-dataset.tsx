@@ -5,7 +5,7 @@ import { call } from '../../api/client.ts';
 import { formatQuantity } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { SharedPage } from '../../components/shared-page.tsx';
-import { ErrorState, LoadingState } from '../../components/states.tsx';
+import { NoData } from '../../components/states.tsx';
 import { ExampleDetail } from './example-detail.tsx';
 import { createSharedSource, useExamples } from './example-source.ts';
 import { Examples } from './examples.tsx';
@@ -47,10 +47,8 @@ export function SharedDataset() {
             )}
           </Examples>
         </>
-      ) : dataset.error ? (
-        <ErrorState isPage error={dataset.error} onRetry={() => void dataset.refetch()} />
       ) : (
-        <LoadingState isPage />
+        <NoData query={dataset} isPage />
       )}
     </SharedPage>
   );

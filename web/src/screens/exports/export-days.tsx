@@ -3,7 +3,7 @@ import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { type Answer, call, offsetPages } from '../../api/client.ts';
 import { formatBytes, formatCount, formatUtcDay } from '../../components/format.ts';
 import { PlainTable } from '../../components/plain-table.tsx';
-import { ErrorState, LoadingState, MoreButton, PagesState } from '../../components/states.tsx';
+import { MoreButton, NoData, PagesState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { ExportStatus } from './export-marks.tsx';
 import type { BulkExport } from './paths.ts';
@@ -141,8 +141,7 @@ function Files({
     refetchInterval: isLive ? livePollMs : false,
   });
   const rows = files.data?.pages.flat() ?? [];
-  if (files.error && rows.length === 0) return <ErrorState error={files.error} onRetry={() => void files.refetch()} />;
-  if (files.isPending) return <LoadingState label="Loading the files" />;
+  if (rows.length === 0 && (files.error || files.isPending)) return <NoData query={files} label="Loading the files" />;
   return (
     <PlainTable
       label="Files"

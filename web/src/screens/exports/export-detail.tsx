@@ -7,7 +7,7 @@ import { CodeBlock } from '../../components/copy-button.tsx';
 import { CrumbSeparator } from '../../components/crumb.tsx';
 import { formatBytes, formatCompact, formatCount, formatSeconds } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
-import { ErrorState, LoadingState, PartProblem, Problem } from '../../components/states.tsx';
+import { NoData, PartProblem, Problem } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { showInvisible, Time } from '../../components/text.tsx';
 import { ExportDays } from './export-days.tsx';
@@ -42,12 +42,7 @@ export function ExportDetail() {
   });
   const destinations = useDestinations();
   const projects = useProjectNames(found.data ? [found.data.session_id] : []);
-  if (found.data === undefined)
-    return found.error ? (
-      <ErrorState isPage error={found.error} onRetry={() => void found.refetch()} />
-    ) : (
-      <LoadingState isPage label="Loading the export" />
-    );
+  if (found.data === undefined) return <NoData query={found} isPage label="Loading the export" />;
   const { data: each } = found;
   const isSchedule = each.interval_hours !== null;
   return (

@@ -1,5 +1,5 @@
 import { Link } from '@tanstack/react-router';
-import { ErrorState, LoadingState, MoreButton } from '../../components/states.tsx';
+import { MoreButton, NoData } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import type { PromptSearch } from './search.ts';
 import { type RepoName, type Tag, toCommit, type useCommits } from './use-commits.ts';
@@ -18,8 +18,7 @@ export function CommitList({
   readonly currentHash: string | undefined;
   readonly search: PromptSearch;
 }) {
-  if (pages.error && !pages.data) return <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />;
-  if (!pages.data) return <LoadingState label="Loading commits" />;
+  if (!pages.data) return <NoData query={pages} label="Loading commits" />;
   const commits = pages.data.pages.flatMap((page) => page.commits);
   return (
     <nav className="commit-list" aria-label="Commits">

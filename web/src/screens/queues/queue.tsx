@@ -8,7 +8,7 @@ import { Crumb } from '../../components/crumb.tsx';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
-import { EmptyState, ErrorState, LoadingState, PartProblem, Problem, QueryState } from '../../components/states.tsx';
+import { EmptyState, ErrorState, NoData, PartProblem, Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { ThreadTurns } from '../threads/thread.tsx';
 import { RunDetail, runTabs } from '../trace/run-detail.tsx';
@@ -94,10 +94,8 @@ function Review({ queue }: { readonly queue: Queue }) {
         )}
       </header>
       <PartProblem what="The numbers of items" query={counts} />
-      {pages.error && items.length === 0 ? (
-        <ErrorState error={pages.error} onRetry={() => void pages.refetch()} />
-      ) : pages.isPending ? (
-        <LoadingState label="Loading the queue" />
+      {items.length === 0 && (pages.error || pages.isPending) ? (
+        <NoData query={pages} label="Loading the queue" />
       ) : item === undefined ? (
         <EmptyState title="Nothing is left to review">
           {counts.data && counts.data.others > 0

@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router';
 import { lazy, type ReactNode, Suspense } from 'react';
 import { formatBytes, formatCost, formatCount, formatSeconds, secondsBetween } from '../../components/format.ts';
 import { RunType, Status } from '../../components/run-marks.tsx';
-import { ErrorState, LoadingState } from '../../components/states.tsx';
+import { LoadingState, NoData } from '../../components/states.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { JsonTree, LongText } from '../../components/values/json-tree.tsx';
@@ -28,13 +28,9 @@ export function RunDetail({
   readonly tab: RunTab;
   readonly onTab: (tab: RunTab) => void;
 }) {
-  const { data, error, refetch } = useFullRun(source, runId);
-  if (!data)
-    return error ? (
-      <ErrorState error={error} onRetry={() => void refetch()} />
-    ) : (
-      <LoadingState label="Loading the run" />
-    );
+  const found = useFullRun(source, runId);
+  const { data } = found;
+  if (!data) return <NoData query={found} label="Loading the run" />;
   const { run } = data;
   return (
     <section className="run-detail" aria-label="Run">

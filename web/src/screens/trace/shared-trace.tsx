@@ -3,7 +3,7 @@ import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { call } from '../../api/client.ts';
 import { SharedPage } from '../../components/shared-page.tsx';
-import { ErrorState, LoadingState } from '../../components/states.tsx';
+import { NoData } from '../../components/states.tsx';
 import { TraceView } from './trace.tsx';
 import { createSharedSource } from './trace-source.ts';
 
@@ -30,10 +30,8 @@ export function SharedTrace() {
           onSelect={(id) => void navigate({ search: (before) => ({ ...before, run: id }), replace: true })}
           onTab={(next) => void navigate({ search: (before) => ({ ...before, tab: next }), replace: true })}
         />
-      ) : root.error ? (
-        <ErrorState isPage error={root.error} onRetry={() => void root.refetch()} />
       ) : (
-        <LoadingState isPage />
+        <NoData query={root} isPage />
       )}
     </SharedPage>
   );
