@@ -14,10 +14,24 @@ export function Status({
   readonly status: string | undefined;
   readonly isShort?: boolean;
 }) {
-  const key = status?.toLowerCase() as keyof typeof states;
-  const { sign, label } = states[key] ?? states.pending;
+  const kind = status?.toLowerCase() as keyof typeof states;
+  return <StatusMark {...(states[kind] ?? states.pending)} kind={kind} isShort={isShort} />;
+}
+
+/** A status as a sign and a word, in the colour of its kind. */
+export function StatusMark({
+  sign,
+  label,
+  kind,
+  isShort = false,
+}: {
+  readonly sign: string;
+  readonly label: string;
+  readonly kind: 'success' | 'error' | 'pending' | '';
+  readonly isShort?: boolean;
+}) {
   return (
-    <span className={`status ${key}`} title={isShort ? label : undefined}>
+    <span className={`status ${kind}`} title={isShort ? label : undefined}>
       <span aria-hidden="true">{sign}</span>
       <span className={isShort ? 'visually-hidden' : undefined}>{label}</span>
     </span>

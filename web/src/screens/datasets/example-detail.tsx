@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { call } from '../../api/client.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CopyButton } from '../../components/copy-button.tsx';
+import { FigureList } from '../../components/figure-list.tsx';
 import { Icon } from '../../components/icon.tsx';
 import { Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
@@ -108,46 +109,28 @@ function ExampleValues({ example }: { readonly example: Example }) {
         </section>
       )}
       <Attachments urls={example.attachment_urls} />
-      <dl className="run-figures">
-        <div>
-          <dt>Id</dt>
-          <dd className="mono">{id}</dd>
-        </div>
-        {splits.length > 0 && (
-          <div>
-            <dt>Splits</dt>
-            <dd className="row wrap">
+      <FigureList
+        className="run-figures"
+        figures={{
+          Id: <span className="mono">{id}</span>,
+          Splits: splits.length > 0 && (
+            <span className="row wrap">
               {splits.map((split) => (
                 <span key={split} className="badge">
                   <Value text={split} />
                 </span>
               ))}
-            </dd>
-          </div>
-        )}
-        <div>
-          <dt>Created</dt>
-          <dd>
-            <Time at={created_at} />
-          </dd>
-        </div>
-        <div>
-          <dt>Changed</dt>
-          <dd>
-            <Time at={modified_at} />
-          </dd>
-        </div>
-        {source_run_id && (
-          <div>
-            <dt>From</dt>
-            <dd>
-              <Link to="/runs/$runId" params={{ runId: source_run_id }}>
-                Run
-              </Link>
-            </dd>
-          </div>
-        )}
-      </dl>
+            </span>
+          ),
+          Created: <Time at={created_at} />,
+          Changed: <Time at={modified_at} />,
+          From: source_run_id && (
+            <Link to="/runs/$runId" params={{ runId: source_run_id }}>
+              Run
+            </Link>
+          ),
+        }}
+      />
     </>
   );
 }

@@ -1,9 +1,10 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { type ComponentProps, useState } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
+import { StatusMark } from '../../components/run-marks.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible, Time, Value } from '../../components/text.tsx';
 import { NewDestination, RotateCredentials } from './destination-forms.tsx';
@@ -138,11 +139,11 @@ const stepNames: Readonly<Record<Check['step'], string>> = {
   read: 'Read',
   delete: 'Delete',
 };
-const outcomes: Readonly<Record<Check['outcome'], readonly [sign: string, label: string, className: string]>> = {
-  passed: ['✓', 'passed', 'success'],
-  forbidden: ['–', 'no permission; exports do not need it', 'pending'],
-  failed: ['✕', 'failed', 'error'],
-  not_run: ['–', 'not run', ''],
+const outcomes: Readonly<Record<Check['outcome'], ComponentProps<typeof StatusMark>>> = {
+  passed: { sign: '✓', label: 'passed', kind: 'success' },
+  forbidden: { sign: '–', label: 'no permission; exports do not need it', kind: 'pending' },
+  failed: { sign: '✕', label: 'failed', kind: 'error' },
+  not_run: { sign: '–', label: 'not run', kind: '' },
 };
 
 function Checks({
@@ -161,20 +162,14 @@ function Checks({
         <p className="muted">A small object is written, read and deleted …</p>
       ) : (
         <ul className="destination-checks">
-          {checks.map(({ step, outcome, message, remedy }) => {
-            const [sign, label, className] = outcomes[outcome];
-            return (
-              <li key={step}>
-                <strong>{stepNames[step]}</strong>
-                <span className={`status ${className}`}>
-                  <span aria-hidden="true">{sign}</span>
-                  <span>{label}</span>
-                </span>
-                {message && <p className="error-text">{showInvisible(message)}</p>}
-                {remedy && <p className="muted">{remedy}</p>}
-              </li>
-            );
-          })}
+          {checks.map(({ step, outcome, message, remedy }) => (
+            <li key={step}>
+              <strong>{stepNames[step]}</strong>
+              <StatusMark {...outcomes[outcome]} />
+              {message && <p className="error-text">{showInvisible(message)}</p>}
+              {remedy && <p className="muted">{remedy}</p>}
+            </li>
+          ))}
         </ul>
       )}
     </section>

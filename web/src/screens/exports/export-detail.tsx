@@ -5,6 +5,7 @@ import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { CrumbSeparator } from '../../components/crumb.tsx';
+import { FigureList } from '../../components/figure-list.tsx';
 import { formatBytes, formatCompact, formatCount, formatSeconds } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { NoData, PartProblem, Problem } from '../../components/states.tsx';
@@ -96,27 +97,21 @@ export function ExportDetail() {
 
 function Progress({ each: { progress, status } }: { readonly each: BulkExport }) {
   const { rows_per_second: rate, rows_expected: expected } = progress;
-  const figures = [
-    ['Rows', `${formatCount(progress.rows_written)}${expected === null ? '' : ` of ${formatCount(expected)}`}`],
-    ['Rate', rate === null ? '–' : `${formatCompact(Math.round(rate))} rows/s`],
-    ['Time left', status === 'RUNNING' ? formatSeconds(progress.seconds_left) : '–'],
-    ['Days', `${formatCount(progress.runs_completed)} of ${formatCount(progress.runs_total)}`],
-    ['Files', formatCount(progress.files)],
-    ['Size', formatBytes(progress.bytes_written)],
-    ['Late runs', formatCount(progress.late_runs)],
-    ['Retries', formatCount(progress.retries)],
-  ];
   return (
     <section className="stack" aria-label="Progress">
       <ProgressBar share={progress.share_done} />
-      <dl className="figures">
-        {figures.map(([label, value]) => (
-          <div key={label}>
-            <dt>{label}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
+      <FigureList
+        figures={{
+          Rows: `${formatCount(progress.rows_written)}${expected === null ? '' : ` of ${formatCount(expected)}`}`,
+          Rate: rate === null ? '–' : `${formatCompact(Math.round(rate))} rows/s`,
+          'Time left': status === 'RUNNING' ? formatSeconds(progress.seconds_left) : '–',
+          Days: `${formatCount(progress.runs_completed)} of ${formatCount(progress.runs_total)}`,
+          Files: formatCount(progress.files),
+          Size: formatBytes(progress.bytes_written),
+          'Late runs': formatCount(progress.late_runs),
+          Retries: formatCount(progress.retries),
+        }}
+      />
     </section>
   );
 }

@@ -1,25 +1,20 @@
+import type { ComponentProps } from 'react';
 import { formatPercent } from '../../components/format.ts';
+import { StatusMark } from '../../components/run-marks.tsx';
 import type { BulkExport } from './paths.ts';
-import '../../components/run-marks.css';
 
-const states: Readonly<Record<BulkExport['status'], readonly [sign: string, label: string, className: string]>> = {
-  CREATED: ['…', 'waiting', 'pending'],
-  RUNNING: ['…', 'running', 'pending'],
-  COMPLETED: ['✓', 'completed', 'success'],
-  FAILED: ['✕', 'failed', 'error'],
-  CANCELLED: ['–', 'cancelled', ''],
-  TIMEDOUT: ['✕', 'timed out', 'error'],
+const states: Readonly<Record<BulkExport['status'], ComponentProps<typeof StatusMark>>> = {
+  CREATED: { sign: '…', label: 'waiting', kind: 'pending' },
+  RUNNING: { sign: '…', label: 'running', kind: 'pending' },
+  COMPLETED: { sign: '✓', label: 'completed', kind: 'success' },
+  FAILED: { sign: '✕', label: 'failed', kind: 'error' },
+  CANCELLED: { sign: '–', label: 'cancelled', kind: '' },
+  TIMEDOUT: { sign: '✕', label: 'timed out', kind: 'error' },
 };
 
 /** Status of an export, a schedule or the export of a day, as a sign and a word. */
 export function ExportStatus({ status }: { readonly status: BulkExport['status'] }) {
-  const [sign, label, className] = states[status];
-  return (
-    <span className={`status ${className}`}>
-      <span aria-hidden="true">{sign}</span>
-      <span>{label}</span>
-    </span>
-  );
+  return <StatusMark {...states[status]} />;
 }
 
 export function ProgressBar({ share }: { readonly share: number }) {

@@ -1,5 +1,6 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { type Answer, call } from '../../api/client.ts';
+import { FigureList } from '../../components/figure-list.tsx';
 import { formatBytes, formatCount, formatSeconds } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
@@ -62,18 +63,14 @@ function Lag({ report }: { readonly report: Report }) {
   return (
     <section aria-labelledby="freshness" className="stack">
       <h2 id="freshness">Freshness</h2>
-      <dl className="figures">
-        <div>
-          <dt>Usage is behind by</dt>
-          <dd>{formatSeconds(freshness.usage_delay_seconds)}</dd>
-        </div>
-        {[...byTopic].map(([topic, events]) => (
-          <div key={topic}>
-            <dt>Consumer lag of {topic}</dt>
-            <dd>{formatCount(events)}</dd>
-          </div>
-        ))}
-      </dl>
+      <FigureList
+        figures={{
+          'Usage is behind by': formatSeconds(freshness.usage_delay_seconds),
+          ...Object.fromEntries(
+            [...byTopic].map(([topic, events]) => [`Consumer lag of ${topic}`, formatCount(events)]),
+          ),
+        }}
+      />
     </section>
   );
 }

@@ -1,5 +1,6 @@
 import { Link } from '@tanstack/react-router';
-import { lazy, type ReactNode, Suspense } from 'react';
+import { lazy, Suspense } from 'react';
+import { FigureList } from '../../components/figure-list.tsx';
 import { formatBytes, formatCost, formatCount, formatSeconds, secondsBetween } from '../../components/format.ts';
 import { RunType, Status } from '../../components/run-marks.tsx';
 import { LoadingState, NoData } from '../../components/states.tsx';
@@ -76,33 +77,23 @@ export function RunDetail({
 function RunFigures({ run }: { readonly run: Run }) {
   const { start_time, end_time, first_token_time, total_tokens, prompt_tokens, completion_tokens, total_cost } = run;
   return (
-    <dl className="run-figures">
-      <Figure label="Start">
-        <Time at={start_time} />
-      </Figure>
-      <Figure label="Latency">{formatSeconds(secondsBetween(start_time, end_time))}</Figure>
-      {first_token_time && (
-        <Figure label="First token">{formatSeconds(secondsBetween(start_time, first_token_time))}</Figure>
-      )}
-      {Boolean(total_tokens) && (
-        <Figure label="Tokens">
-          {formatCount(total_tokens)}{' '}
-          <span className="muted">
-            {formatCount(prompt_tokens)} in, {formatCount(completion_tokens)} out
-          </span>
-        </Figure>
-      )}
-      {total_cost !== null && total_cost !== undefined && <Figure label="Cost">{formatCost(total_cost)}</Figure>}
-    </dl>
-  );
-}
-
-function Figure({ label, children }: { readonly label: string; readonly children: ReactNode }) {
-  return (
-    <div>
-      <dt>{label}</dt>
-      <dd>{children}</dd>
-    </div>
+    <FigureList
+      className="run-figures"
+      figures={{
+        Start: <Time at={start_time} />,
+        Latency: formatSeconds(secondsBetween(start_time, end_time)),
+        'First token': first_token_time && formatSeconds(secondsBetween(start_time, first_token_time)),
+        Tokens: Boolean(total_tokens) && (
+          <>
+            {formatCount(total_tokens)}{' '}
+            <span className="muted">
+              {formatCount(prompt_tokens)} in, {formatCount(completion_tokens)} out
+            </span>
+          </>
+        ),
+        Cost: total_cost && formatCost(total_cost),
+      }}
+    />
   );
 }
 

@@ -3,6 +3,7 @@ import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { call } from '../../api/client.ts';
 import { Crumb } from '../../components/crumb.tsx';
+import { FigureList } from '../../components/figure-list.tsx';
 import { Heading } from '../../components/heading.tsx';
 import { PartProblem } from '../../components/states.tsx';
 import type { TracesSearch } from './search.ts';
@@ -58,16 +59,7 @@ export function Figures({
   return (
     <>
       <PartProblem what="The figures" query={query} />
-      {(query.data !== undefined || query.error === null) && (
-        <dl className="figures">
-          {Object.entries(figures).map(([label, value]) => (
-            <div key={label}>
-              <dt>{label}</dt>
-              <dd>{value}</dd>
-            </div>
-          ))}
-        </dl>
-      )}
+      {(query.data !== undefined || query.error === null) && <FigureList figures={figures} />}
     </>
   );
 }
