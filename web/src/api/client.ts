@@ -19,8 +19,11 @@ export type Answer<M extends Method, P extends keyof paths> =
   Operation<M, P> extends { responses: infer R } ? Content<R[keyof R]> : never;
 export type Body<M extends Method, P extends keyof paths> = RequestBody<Operation<M, P>>;
 
+/** Optional parameters that are undefined are left out. */
+type Omittable<T> = { [Name in keyof T]: object extends Pick<T, Name> ? T[Name] | undefined : T[Name] };
+
 export interface CallOptions<M extends Method, P extends keyof paths> {
-  readonly query?: Query<Operation<M, P>>;
+  readonly query?: Omittable<Query<Operation<M, P>>>;
   readonly path?: Parameters<Operation<M, P>>;
   readonly body?: Body<M, P>;
   readonly signal?: AbortSignal;

@@ -60,7 +60,7 @@ export function Projects() {
                 sort_by: 'last_run_start_time' as const,
               }
             : {}),
-          ...(wanted === '' ? {} : { name_contains: wanted }),
+          name_contains: wanted || undefined,
         },
         signal,
       }),

@@ -25,7 +25,7 @@ export function Agents() {
     queryKey: ['deployments', name],
     queryFn: ({ pageParam, signal }) =>
       call('get', '/api/v2/deployments', {
-        query: { limit: pageSize, offset: pageParam, ...(name === '' ? {} : { name_contains: name }) },
+        query: { limit: pageSize, offset: pageParam, name_contains: name || undefined },
         signal,
       }),
     initialPageParam: 0,

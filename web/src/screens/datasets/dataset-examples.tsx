@@ -121,7 +121,7 @@ function ExampleFilters({
     queryFn: ({ signal }) =>
       call('get', '/api/v1/datasets/{dataset_id}/splits', {
         path: { dataset_id: datasetId },
-        query: version === undefined ? {} : { as_of: version },
+        query: { as_of: version },
         signal,
       }),
   });

@@ -22,11 +22,7 @@ export function Datasets() {
     queryKey: ['datasets', wanted],
     queryFn: ({ pageParam, signal }) =>
       call('get', '/api/v2/datasets', {
-        query: {
-          page_size: pageSize,
-          ...(pageParam === undefined ? {} : { cursor: pageParam }),
-          ...(wanted === '' ? {} : { name_contains: wanted }),
-        },
+        query: { page_size: pageSize, cursor: pageParam, name_contains: wanted || undefined },
         signal,
       }),
     initialPageParam: undefined as string | undefined,

@@ -23,9 +23,9 @@ export interface ExampleQuery {
 }
 
 interface ExamplePage {
-  readonly as_of?: string;
-  readonly splits?: string[];
-  readonly full_text_contains?: string[];
+  readonly as_of: string | undefined;
+  readonly splits?: string[] | undefined;
+  readonly full_text_contains?: string[] | undefined;
   readonly id?: string[];
   readonly limit: number;
   readonly offset: number;
@@ -80,9 +80,9 @@ export function useExamples(source: ExampleSource, { version, split, text }: Exa
       const page = {
         limit: pageSize,
         offset: pageParam,
-        ...(version === undefined ? {} : { as_of: version }),
-        ...(split === undefined ? {} : { splits: [split] }),
-        ...(text === undefined ? {} : { full_text_contains: [text] }),
+        as_of: version,
+        splits: split === undefined ? undefined : [split],
+        full_text_contains: text === undefined ? undefined : [text],
       };
       return parseExact(await source.list(page, signal)) as Example[];
     },
@@ -100,7 +100,7 @@ export function useExample(source: ExampleSource, id: string, version: string | 
   return useQuery({
     queryKey: [...source.key, 'example', id, version],
     queryFn: async ({ signal }) => {
-      const page = { id: [id], limit: 1, offset: 0, ...(version === undefined ? {} : { as_of: version }) };
+      const page = { id: [id], limit: 1, offset: 0, as_of: version };
       const [found] = parseExact(await source.list(page, signal)) as Example[];
       return found ?? throwNotFound(`This version of the dataset has no example ${id}.`);
     },

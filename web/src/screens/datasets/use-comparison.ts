@@ -100,7 +100,7 @@ export function useComparison(
         selects,
         page_size: pageSize,
         cursor: pageParam,
-        ...(comparativeExperiment === undefined ? {} : { comparative_experiment_id: comparativeExperiment }),
+        comparative_experiment_id: comparativeExperiment,
       };
       return parseToShow(await (await send('post', url, { body, signal })).text()) as ComparisonPage;
     },

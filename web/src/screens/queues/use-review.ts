@@ -35,11 +35,7 @@ export function useReview({
     queryFn: ({ pageParam, signal }) =>
       call('get', '/api/v1/platform/annotation-queues/{queue_id}/items', {
         path,
-        query: {
-          status: 'needs_my_review',
-          page_size: pageSize,
-          ...(pageParam === null ? {} : { cursor: pageParam }),
-        },
+        query: { status: 'needs_my_review', page_size: pageSize, cursor: pageParam ?? undefined },
         signal,
       }),
     initialPageParam: null as string | null,

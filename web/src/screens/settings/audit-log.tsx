@@ -8,12 +8,12 @@ import { Time, Value } from '../../components/text.tsx';
 
 /** Changes with their actors, newest first. */
 export function AuditLog() {
-  const [filter, setFilter] = useState<{ actor?: string; action?: string }>({});
+  const [filter, setFilter] = useState<{ actor?: string | undefined; action?: string | undefined }>({});
   const log = useInfiniteQuery({
     queryKey: ['audit-logs', filter],
     queryFn: ({ pageParam, signal }) =>
       call('get', '/api/v1/audit-logs', {
-        query: { limit: 100, ...filter, ...(pageParam === null ? {} : { cursor: pageParam }) },
+        query: { limit: 100, ...filter, cursor: pageParam ?? undefined },
         signal,
       }),
     initialPageParam: null as string | null,
@@ -22,8 +22,7 @@ export function AuditLog() {
   });
   const submit = (event: FormEvent<HTMLFormElement>) => {
     const read = readForm(event);
-    const [actor, action] = [read('actor'), read('action')];
-    setFilter({ ...(actor === '' ? {} : { actor }), ...(action === '' ? {} : { action }) });
+    setFilter({ actor: read('actor') || undefined, action: read('action') || undefined });
   };
   const items = log.data?.pages.flatMap((page) => page.items) ?? [];
   return (

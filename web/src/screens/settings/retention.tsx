@@ -26,7 +26,7 @@ export function Retention() {
           offset: pageParam,
           sort_by: 'name',
           sort_by_desc: false,
-          ...(wanted === '' ? {} : { name_contains: wanted }),
+          name_contains: wanted || undefined,
         },
         signal,
       }),

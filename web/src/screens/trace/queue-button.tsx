@@ -30,7 +30,7 @@ function QueueMenu({ runId }: { readonly runId: string }) {
     queryKey: ['queues-by-name', wanted],
     queryFn: ({ signal }) =>
       call('get', '/api/v1/annotation-queues', {
-        query: { limit: maxListed, ...(wanted === '' ? {} : { name_contains: wanted }) },
+        query: { limit: maxListed, name_contains: wanted || undefined },
         signal,
       }),
   });
