@@ -1,6 +1,7 @@
 import { internals } from '../../infra/config/internals.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
+import type { PageRequest } from '../../infra/postgres/list-page.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import {
   type DeploymentRecord,
@@ -19,11 +20,6 @@ export async function readDeployment(database: Sql, workspaceId: string, id: str
   );
   if (deployment === undefined) throw runlakeError('NOT_FOUND', { what: 'Deployment' });
   return deployment;
-}
-
-interface PageRequest {
-  readonly limit: number;
-  readonly offset: number;
 }
 
 export interface DeploymentFilter {

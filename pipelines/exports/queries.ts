@@ -3,6 +3,7 @@ import { groupBy } from '../../infra/collections/group-by.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { joinKey } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import type { PageRequest } from '../../infra/postgres/list-page.ts';
 import { type ExportRunRecord, runColumns } from './checkpoint.ts';
 import type { DestinationConfig } from './destinations/destination.ts';
 import { buildManifestKey, buildPartKey, type ExportRecord, type ExportStatus, exportColumns } from './record.ts';
@@ -93,7 +94,7 @@ export function estimateRate(
   return { rowsPerSecond, secondsLeft };
 }
 
-interface ExportFilter {
+interface ExportFilter extends PageRequest {
   readonly statuses?: readonly ExportStatus[] | undefined;
   readonly destinationId?: string | undefined;
   readonly projectId?: string | undefined;
@@ -101,8 +102,6 @@ interface ExportFilter {
   readonly sourceExportId?: string | undefined;
   /** If true, only schedules are listed; if false, only exports that are not schedules. */
   readonly scheduled?: boolean | undefined;
-  readonly limit: number;
-  readonly offset: number;
 }
 
 /** Lists the exports and schedules of a workspace, newest first. */
@@ -153,11 +152,6 @@ interface ExportFile {
   readonly createdAt: string;
 }
 
-interface Page {
-  readonly limit: number;
-  readonly offset: number;
-}
-
 type Row = ExportRunRecord & {
   readonly fileCount: number;
   readonly config: DestinationConfig;
@@ -174,7 +168,7 @@ export async function listExportRuns(
   database: Database,
   workspaceId: string,
   parent: { readonly exportId: string } | { readonly sourceExportId: string },
-  { limit, offset }: Page,
+  { limit, offset }: PageRequest,
 ): Promise<ExportRunWithFiles[]> {
   const [condition, id] =
     'exportId' in parent ? ['e.id = $2', parent.exportId] : ['e.source_bulk_export_id = $2', parent.sourceExportId];
@@ -212,7 +206,7 @@ export async function listExportFiles(
   workspaceId: string,
   exportId: string,
   runId: string,
-  { limit, offset }: Page,
+  { limit, offset }: PageRequest,
 ): Promise<ExportFile[]> {
   await readExportRun(database, workspaceId, exportId, runId);
   return database.query<ExportFile>(

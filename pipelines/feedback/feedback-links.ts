@@ -2,10 +2,12 @@
  * Links that accept feedback without an API key. Each link has a row in the database, so that links can be listed. The
  * token of a link is its id, because stock clients accept only a UUID.
  */
+
 import { createHmac, randomUUID } from 'node:crypto';
 import { v4 as uuidv4, v5 as uuidv5 } from 'uuid';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { parseNullableJson } from '../../infra/json/json-value.ts';
+import type { PageRequest } from '../../infra/postgres/list-page.ts';
 import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import { isUuid } from '../ingest/run-event/uuid.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
@@ -180,7 +182,7 @@ export async function listLinks(
   { database }: Pick<LinkDeps, 'database'>,
   workspaceId: string,
   runId: string,
-  { limit, offset }: { readonly limit: number; readonly offset: number },
+  { limit, offset }: PageRequest,
 ): Promise<FeedbackLink[]> {
   return database.query<FeedbackLink>(
     `SELECT ${columns} FROM feedback_tokens

@@ -1,4 +1,5 @@
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { PageRequest } from '../../infra/postgres/list-page.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import type { RunStats, StatName } from '../runs/stats/stat-names.ts';
 import {
@@ -28,7 +29,7 @@ export const statOrders = {
 
 export type StatOrder = keyof typeof statOrders;
 
-export interface StatsListQuery {
+export interface StatsListQuery extends PageRequest {
   readonly conditions: ProjectConditions;
   readonly sortBy: 'name' | 'start_time' | StatOrder;
   /** Feedback key whose average score is used by the order `feedback`. */
@@ -38,8 +39,6 @@ export interface StatsListQuery {
   /** The runs from which the statistic of the sort order is computed. */
   readonly runs: Pick<ProjectStatsQuery, 'startedFromMicros' | 'conditions'>;
   readonly descending: boolean;
-  readonly limit: number;
-  readonly offset: number;
 }
 
 /**

@@ -3,7 +3,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson, parseNullableMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
-import { statements } from '../../infra/postgres/list-page.ts';
+import { type PageRequest, statements } from '../../infra/postgres/list-page.ts';
 import { queryPageWithinLimit } from '../../infra/postgres/page-within.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { runSearch } from '../../infra/postgres/run-search.ts';
@@ -128,11 +128,9 @@ export interface ProjectConditions {
   readonly condition?: ProjectCondition | undefined;
 }
 
-interface ProjectQuery extends ProjectConditions {
+interface ProjectQuery extends ProjectConditions, PageRequest {
   readonly sortBy: 'name' | 'start_time';
   readonly descending: boolean;
-  readonly limit: number;
-  readonly offset: number;
 }
 
 /** Lists the texts that stock SDKs write for the time that `version` is, or returns only `version`. */

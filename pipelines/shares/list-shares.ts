@@ -1,6 +1,8 @@
 /** Lists and ends the shares of a workspace. */
+
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import type { PageRequest } from '../../infra/postgres/list-page.ts';
 import { hashToken, openSealedToken, type ShareDeps, type ShareKind } from './share-tokens.ts';
 
 export interface ListedShare {
@@ -24,7 +26,7 @@ interface ShareRow extends Omit<ListedShare, 'token'> {
 export async function listShares(
   deps: ShareDeps,
   workspaceId: string,
-  { limit, offset }: { readonly limit: number; readonly offset: number },
+  { limit, offset }: PageRequest,
 ): Promise<ListedShare[]> {
   const rows = await deps.database.query<ShareRow>(
     `SELECT s.kind, s.target_id AS "targetId", s.sealed_token AS sealed, s.created_at AS "createdAt",

@@ -1,5 +1,6 @@
 import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import type { PageRequest } from '../../../infra/postgres/list-page.ts';
 import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { type Assistant, type AssistantVersion, assistantColumns } from './assistant.ts';
 
@@ -36,11 +37,9 @@ function buildFilterParams(
   return [deploymentId, graphId ?? null, name ?? null, hasMetadata ? metadata : null, alwaysIncludedIds];
 }
 
-export interface AssistantSearch<Field extends keyof Assistant = keyof Assistant> extends AssistantFilter {
+export interface AssistantSearch<Field extends keyof Assistant = keyof Assistant> extends AssistantFilter, PageRequest {
   readonly sortBy: 'assistant_id' | 'graph_id' | 'name' | 'created_at' | 'updated_at';
   readonly sortOrder: 'asc' | 'desc';
-  readonly limit: number;
-  readonly offset: number;
   /** Fields to return. Default: all fields. */
   readonly select?: readonly Field[] | null | undefined;
   /** Maximum size of the page as JSON. Default: no limit. */
@@ -82,10 +81,8 @@ export async function listAssistantVersions(
     limit,
     offset,
     limitBytes,
-  }: {
+  }: PageRequest & {
     readonly metadata?: Readonly<Record<string, unknown>>;
-    readonly limit: number;
-    readonly offset: number;
     /** Maximum size of the page as JSON. Default: no limit. */
     readonly limitBytes?: number;
   },

@@ -1,5 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import type { PageRequest } from '../../../infra/postgres/list-page.ts';
 import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { type AgentUser, removeAddedFields } from '../auth/agent-user.ts';
 import { findProject } from '../traces/root-run.ts';
@@ -33,9 +34,7 @@ export async function findRun(sql: Sql, deploymentId: string, { threadId, runId 
   return run;
 }
 
-interface RunPage<Field extends keyof Run> {
-  readonly limit: number;
-  readonly offset: number;
+interface RunPage<Field extends keyof Run> extends PageRequest {
   readonly status?: RunStatus;
   /** Fields to return. Default: all fields. */
   readonly select?: readonly Field[] | undefined;

@@ -1,5 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import type { PageRequest } from '../../../infra/postgres/list-page.ts';
 import { queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import { toJsonbText } from '../checkpoints/stored-tuples.ts';
@@ -85,7 +86,7 @@ function parseOperators(value: unknown): Readonly<Record<string, unknown>> | und
     : undefined;
 }
 
-interface ItemSearch {
+interface ItemSearch extends PageRequest {
   /** Prefix of the namespaces to search. If empty, all namespaces are searched. */
   readonly namespacePrefix: readonly string[];
   readonly filter?: Readonly<Record<string, unknown>> | undefined;
@@ -96,8 +97,6 @@ interface ItemSearch {
    * index.
    */
   readonly query?: string | undefined;
-  readonly limit: number;
-  readonly offset: number;
   /** Whether the TTL of the returned items restarts. */
   readonly refresh: boolean;
   /** Maximum size of the page as JSON. Default: no limit. */
@@ -190,15 +189,13 @@ async function readPage(
   return rows.map(({ score, ...item }) => ({ ...item, ...(typeof score === 'number' && { score }) }));
 }
 
-interface NamespaceSearch {
+interface NamespaceSearch extends PageRequest {
   /** Labels that namespaces begin or end with; `*` stands for any label. */
   readonly matches: readonly { readonly side: 'prefix' | 'suffix'; readonly labels: readonly string[] }[];
   /** Maximum number of labels; longer namespaces are truncated. */
   readonly maxDepth?: number | undefined;
   /** Filter of custom authentication. Only namespaces with an item that matches the filter are returned. */
   readonly required?: RequiredMetadata | undefined;
-  readonly limit: number;
-  readonly offset: number;
 }
 
 /** Lists the distinct namespaces that have items, sorted by their labels. */

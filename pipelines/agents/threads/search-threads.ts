@@ -1,6 +1,7 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import type { PageRequest } from '../../../infra/postgres/list-page.ts';
 import { buildSelectList, queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { responseColumns, type Thread, type ThreadStatus } from './thread.ts';
 
@@ -42,11 +43,9 @@ function nullIfEmpty(members: Readonly<Record<string, unknown>> | undefined): ob
   return members === undefined || Object.keys(members).length === 0 ? null : members;
 }
 
-export interface ThreadSearch<Field extends keyof Thread = keyof Thread> extends ThreadFilter {
+export interface ThreadSearch<Field extends keyof Thread = keyof Thread> extends ThreadFilter, PageRequest {
   readonly sortBy: 'thread_id' | 'status' | 'created_at' | 'updated_at' | 'state_updated_at';
   readonly sortOrder: 'asc' | 'desc';
-  readonly limit: number;
-  readonly offset: number;
   /** The fields to return. Default: all. */
   readonly fields?: readonly Field[] | undefined;
   /** Maximum size of the page as JSON. Default: no limit. */

@@ -2,6 +2,7 @@ import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { S3Limits } from '../../../infra/objects/s3/s3-connection.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import type { PageRequest } from '../../../infra/postgres/list-page.ts';
 import type { Database } from '../../../infra/postgres/pool.ts';
 import { createSealer, type Sealer } from '../../../infra/sealing/sealer.ts';
 import { readTrustedAuthorities } from '../../../infra/tls/trusted-authorities.ts';
@@ -150,7 +151,7 @@ export const createDestinationNotFoundError = () => runlakeError('NOT_FOUND', { 
 export function listDestinations(
   database: Database,
   workspaceId: string,
-  page: { readonly limit: number; readonly offset: number },
+  page: PageRequest,
 ): Promise<DestinationRecord[]> {
   return database.query<DestinationRecord>(
     `SELECT ${destinationColumns} FROM bulk_export_destinations WHERE workspace_id = $1 AND deleted_at IS NULL
