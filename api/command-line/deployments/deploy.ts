@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { loadConfig } from '../../../infra/config/load.ts';
-import { formatBytes, formatDuration } from '../export/watch.ts';
+import { formatBytes, formatDuration } from '../format-figures.ts';
 import { unlessInterrupted } from '../interrupt.ts';
 import { toPrintable } from '../print-table.ts';
 import { type Deployment, followRevision, type Revision, readRevision } from './follow-revision.ts';

@@ -4,7 +4,7 @@ import { parseEnv } from 'node:util';
 import ignore, { type Ignore } from 'ignore';
 import { create } from 'tar';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { formatBytes } from '../export/watch.ts';
+import { formatBytes } from '../format-figures.ts';
 import { toPrintable } from '../print-table.ts';
 
 /** The source of a deployment on this machine. */

@@ -3,10 +3,11 @@ import { cancelExport, createExport } from '../../../pipelines/exports/create-ca
 import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import type { ExportFormat } from '../../../pipelines/exports/record.ts';
 import { formatExport } from '../../main/bulk-exports.ts';
+import { formatNumber } from '../format-figures.ts';
 import { parseTimeOption } from '../parse-options.ts';
 import { toPrintable } from '../print-table.ts';
 import { findDestination, findExport, findProject, findWorkspace, withExports } from './export-access.ts';
-import { formatNumber, watchUntilEnd } from './watch.ts';
+import { watchUntilEnd } from './watch.ts';
 
 /** Times that `--start` and `--end` accept, for messages. */
 const dayOrTime = '2026-01-31 or 2026-01-31T12:00:00Z';

@@ -4,11 +4,11 @@ import { type ExportWithProgress, listExports } from '../../../pipelines/exports
 import type { ExportStatus } from '../../../pipelines/exports/record.ts';
 import { listProjects } from '../../../pipelines/projects/project.ts';
 import { formatExport } from '../../main/bulk-exports.ts';
+import { formatBytes, formatNumber } from '../format-figures.ts';
 import { parseLimit } from '../parse-options.ts';
 import { findWorkspaces, isId, type NamedRecord } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 import { type ExportAccess, findProject, listAllDestinations, withExports } from './export-access.ts';
-import { formatBytes, formatNumber } from './watch.ts';
 
 export interface ListOptions {
   readonly status?: ExportStatus;

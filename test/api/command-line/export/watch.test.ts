@@ -1,15 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import {
-  formatBytes,
-  formatDuration,
   formatFailures,
-  formatNumber,
   formatProgress,
   formatProgressBar,
   formatResult,
   listFailedAttempts,
   openScreen,
 } from '../../../../api/command-line/export/watch.ts';
+import { formatBytes, formatDuration, formatNumber } from '../../../../api/command-line/format-figures.ts';
 import {
   computeCompletedShare,
   type ExportRunWithFiles,
