@@ -1,7 +1,7 @@
 import { pause } from '../../../infra/timeouts/backoff.ts';
 import { maxUnclaimedSeconds } from '../../../pipelines/deployments/claim-revision.ts';
 import { isFinal, type RevisionStatus } from '../../../pipelines/deployments/states.ts';
-import type { MainApiClient } from './main-api-client.ts';
+import type { MainApiClient } from '../main-api-client.ts';
 
 /** Fields of the responses of the control plane that commands use. */
 export interface Deployment {

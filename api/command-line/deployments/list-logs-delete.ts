@@ -1,10 +1,10 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { prompt, unlessInterrupted } from '../interrupt.ts';
+import { type MainApiClient, withMainApi } from '../main-api-client.ts';
 import { isId } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 import { findByName } from './deploy.ts';
 import { type Deployment, followRevision, readRevision } from './follow-revision.ts';
-import { type MainApiClient, withMainApi } from './main-api-client.ts';
 
 export interface DeploymentOptions {
   readonly workspace?: string;

@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
-import { type MainApiClient, withMainApi } from '../deployments/main-api-client.ts';
 import { unlessInterrupted } from '../interrupt.ts';
+import { type MainApiClient, withMainApi } from '../main-api-client.ts';
 import { parseLimit, parseTimeOption } from '../parse-options.ts';
 import { isId } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';

@@ -1,6 +1,6 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type GranularUsage, readGranularUsage } from '../../tools/granular-usage.ts';
-import { type MainApiClient, withMainApi } from '../deployments/main-api-client.ts';
+import { type MainApiClient, withMainApi } from '../main-api-client.ts';
 import { parseTimeOption } from '../parse-options.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest';
-import { type MainApiClient, withMainApi } from '../../../api/command-line/deployments/main-api-client.ts';
+import { type MainApiClient, withMainApi } from '../../../api/command-line/main-api-client.ts';
 import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
 import { startRunlake } from '../../runlake-process.ts';

@@ -1,8 +1,8 @@
 /** The API keys that a command creates for itself. */
-import type { Database } from '../../../infra/postgres/database.ts';
-import type { Authenticator } from '../../../pipelines/tenants/authenticate.ts';
-import type { Caller } from '../../../pipelines/tenants/caller.ts';
-import { createKey, revokeKey } from '../../../pipelines/tenants/keys.ts';
+import type { Database } from '../../infra/postgres/database.ts';
+import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
+import type { Caller } from '../../pipelines/tenants/caller.ts';
+import { createKey, revokeKey } from '../../pipelines/tenants/keys.ts';
 
 interface KeyDeps {
   readonly database: Database;

@@ -1,16 +1,16 @@
-import { loadConfig } from '../../../infra/config/load.ts';
-import { readClientEnvironment } from '../../../infra/config/tool-credentials.ts';
-import { findRunningInstance, readRunFile } from '../../../infra/embedded/data-folder.ts';
-import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
-import { createAuthenticator } from '../../../pipelines/tenants/authenticate.ts';
-import { loadOperator } from '../../../pipelines/tenants/operator.ts';
-import { normaliseEndpoint } from '../../tools/endpoints.ts';
-import { mainApiUrl } from '../check-port.ts';
-import { runInterruptibly } from '../interrupt.ts';
-import { withStores } from '../open-stores.ts';
-import { isId, pickByNameOrId } from '../pick-named.ts';
-import { toPrintable } from '../print-table.ts';
+import { loadConfig } from '../../infra/config/load.ts';
+import { readClientEnvironment } from '../../infra/config/tool-credentials.ts';
+import { findRunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
+import { type RunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
+import { createAuthenticator } from '../../pipelines/tenants/authenticate.ts';
+import { loadOperator } from '../../pipelines/tenants/operator.ts';
+import { normaliseEndpoint } from '../tools/endpoints.ts';
+import { mainApiUrl } from './check-port.ts';
+import { runInterruptibly } from './interrupt.ts';
+import { withStores } from './open-stores.ts';
 import { openOwnKeys } from './own-keys.ts';
+import { isId, pickByNameOrId } from './pick-named.ts';
+import { toPrintable } from './print-table.ts';
 
 /** The main API of an installation, for commands that any user of its API can run. */
 export interface MainApiClient {
