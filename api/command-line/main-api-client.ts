@@ -27,9 +27,11 @@ export interface MainApiClient {
   ask<Answer>(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: object): Promise<Answer>;
 }
 
-export interface WorkspaceOption {
+/** The options of all commands that use the main API. */
+export interface MainApiOptions {
   /** Name or id. */
-  readonly workspace?: string | undefined;
+  readonly workspace?: string;
+  readonly json?: boolean;
 }
 
 /** Time for which a key is valid that a command creates for itself. A command that takes longer gets another key. */
@@ -44,7 +46,7 @@ const defaultKeyLifeMs = 2 * 3_600_000;
  * @throws INVALID_CONFIG, NOT_RUNNING, BAD_REQUEST if there is no such workspace, and the errors of `work`.
  */
 export async function withMainApi(
-  options: WorkspaceOption,
+  options: MainApiOptions,
   work: (client: MainApiClient) => Promise<void>,
   keyLifeMs = defaultKeyLifeMs,
 ): Promise<void> {
@@ -52,7 +54,7 @@ export async function withMainApi(
 }
 
 async function connect(
-  { workspace: named }: WorkspaceOption,
+  { workspace: named }: MainApiOptions,
   work: (client: MainApiClient) => Promise<void>,
   interrupted: AbortSignal,
   keyLifeMs: number,

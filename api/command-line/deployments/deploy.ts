@@ -6,18 +6,16 @@ import { Readable } from 'node:stream';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { formatBytes, formatDuration } from '../format-figures.ts';
 import { unlessInterrupted } from '../interrupt.ts';
-import { type MainApiClient, sendRequest, withMainApi } from '../main-api-client.ts';
+import { type MainApiClient, type MainApiOptions, sendRequest, withMainApi } from '../main-api-client.ts';
 import { toPrintable } from '../print-table.ts';
 import { type Deployment, followRevision, type Revision, readRevision } from './follow-revision.ts';
 import { packFolder, readSourceFolder, type SourceFolder } from './pack-folder.ts';
 
-export interface DeployOptions {
+export interface DeployOptions extends MainApiOptions {
   readonly name?: string;
-  readonly workspace?: string;
   readonly installCommand?: string;
   readonly buildCommand?: string;
   readonly wait: boolean;
-  readonly json?: boolean;
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
+import type { MainApiOptions } from '../main-api-client.ts';
 import type { DeployOptions } from './deploy.ts';
-import type { DeploymentOptions, LogOptions } from './list-logs-delete.ts';
+import type { LogOptions } from './list-logs-delete.ts';
 
 const workspace = [
   '--workspace <name or id>',
@@ -51,7 +52,7 @@ Examples:
     .description('list the deployments, newest first')
     .option(...workspace)
     .option('--json', 'one JSON object a line, in the form of the API')
-    .action(async (options: DeploymentOptions) => (await import('./list-logs-delete.ts')).listDeployments(options));
+    .action(async (options: MainApiOptions) => (await import('./list-logs-delete.ts')).listDeployments(options));
   deployments
     .command('logs <deployment>')
     .description('print the log of the latest revision of a deployment, by name or id: its build and its replicas')

@@ -1,18 +1,13 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { prompt, unlessInterrupted } from '../interrupt.ts';
-import { type MainApiClient, withMainApi } from '../main-api-client.ts';
+import { type MainApiClient, type MainApiOptions, withMainApi } from '../main-api-client.ts';
 import { isId } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 import { findByName } from './deploy.ts';
 import { type Deployment, followRevision, readRevision } from './follow-revision.ts';
 
-export interface DeploymentOptions {
-  readonly workspace?: string;
-  readonly json?: boolean;
-}
-
 /** Runs `runlake deployments list`. */
-export async function listDeployments(options: DeploymentOptions): Promise<void> {
+export async function listDeployments(options: MainApiOptions): Promise<void> {
   await withMainApi(options, async (client) => {
     const found: Deployment[] = [];
     const limit = 100;
@@ -47,7 +42,7 @@ export async function listDeployments(options: DeploymentOptions): Promise<void>
   });
 }
 
-export interface LogOptions extends DeploymentOptions {
+export interface LogOptions extends MainApiOptions {
   readonly revision?: string;
   readonly follow?: boolean;
 }
@@ -77,7 +72,7 @@ export async function printLogs(nameOrId: string, options: LogOptions): Promise<
 /** Runs `runlake deployments delete <name or id>`. */
 export async function deleteDeployment(
   nameOrId: string,
-  options: DeploymentOptions & { readonly confirm?: string; readonly deleteTracingProject?: boolean },
+  options: MainApiOptions & { readonly confirm?: string; readonly deleteTracingProject?: boolean },
 ): Promise<void> {
   await withMainApi(options, async (client) => {
     const { id, name } = await findDeployment(client, nameOrId);

@@ -2,17 +2,12 @@ import { LRUCache } from 'lru-cache';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
 import { unlessInterrupted } from '../interrupt.ts';
-import { type MainApiClient, withMainApi } from '../main-api-client.ts';
+import { type MainApiClient, type MainApiOptions, withMainApi } from '../main-api-client.ts';
 import { parseLimit, parseTimeOption } from '../parse-options.ts';
 import { isId } from '../pick-named.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 
-export interface RunOptions {
-  readonly workspace?: string;
-  readonly json?: boolean;
-}
-
-export interface RunListOptions extends RunOptions {
+export interface RunListOptions extends MainApiOptions {
   readonly project?: string;
   readonly filter?: string;
   readonly errors?: boolean;
@@ -68,7 +63,7 @@ interface RunPage {
 }
 
 /** Runs `runlake runs show <id>`. */
-export async function showRun(id: string, options: RunOptions): Promise<void> {
+export async function showRun(id: string, options: MainApiOptions): Promise<void> {
   if (!isId(id)) throw runlakeError('BAD_REQUEST', { reason: `'${toPrintable(id)}' is not the id of a run.` });
   await withMainApi(options, async (client) => {
     const run = await client.ask<Run & Readonly<Record<string, unknown>>>('GET', `/runs/${id}`);

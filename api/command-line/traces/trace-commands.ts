@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
-import type { RunListOptions, RunOptions } from './runs.ts';
+import type { MainApiOptions } from '../main-api-client.ts';
+import type { RunListOptions } from './runs.ts';
 import type { UsageOptions } from './usage.ts';
 
 const workspace = [
@@ -31,7 +32,7 @@ export function addTraceCommands(program: Command): void {
     .description('show a run with its inputs and outputs, and its link')
     .option(...workspace)
     .option('--json', 'as JSON, in the form of the API')
-    .action(async (id: string, options: RunOptions) => (await import('./runs.ts')).showRun(id, options));
+    .action(async (id: string, options: MainApiOptions) => (await import('./runs.ts')).showRun(id, options));
   addFilters(runs.command('tail').description('print runs as they start, until Ctrl-C')).action(
     async (options: RunListOptions) => (await import('./runs.ts')).tailRuns(options),
   );

@@ -1,12 +1,10 @@
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { type GranularUsage, readGranularUsage } from '../../tools/granular-usage.ts';
-import { type MainApiClient, withMainApi } from '../main-api-client.ts';
+import { type MainApiClient, type MainApiOptions, withMainApi } from '../main-api-client.ts';
 import { parseTimeOption } from '../parse-options.ts';
 import { printTable, toPrintable } from '../print-table.ts';
 
-export interface UsageOptions {
-  readonly workspace?: string;
-  readonly json?: boolean;
+export interface UsageOptions extends MainApiOptions {
   readonly start?: string;
   readonly end?: string;
   readonly groupBy: string;
