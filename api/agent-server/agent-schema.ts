@@ -89,20 +89,13 @@ export const Checkpoint = Type.Object(
   { additionalProperties: true },
 );
 
-/** Removes null fields and unknown fields from a checkpoint. */
-export function removeNullFields({ checkpoint_id, checkpoint_ns, checkpoint_map }: Static<typeof Checkpoint>) {
+/** Returns the known fields of a checkpoint that are neither null nor empty. */
+export function toCheckpointReference({ checkpoint_id, checkpoint_ns, checkpoint_map }: Static<typeof Checkpoint>) {
   return {
     ...(checkpoint_id && { checkpoint_id }),
     ...(checkpoint_ns && { checkpoint_ns }),
     ...(checkpoint_map && { checkpoint_map }),
   };
-}
-
-/** Removes fields that are null or undefined. Both mean that the field is absent. */
-export function dropNullish<T extends object>(values: T): { [K in keyof T]?: NonNullable<T[K]> } {
-  return Object.fromEntries(
-    Object.entries(values).filter(([, value]) => value !== undefined && value !== null),
-  ) as ReturnType<typeof dropNullish<T>>;
 }
 
 /** Returns the fields listed in `select`, or all fields if `select` is missing. */

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { dropNullish } from '../../infra/collections/drop-nullish.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
 import {
@@ -26,7 +27,6 @@ import {
   buildEmptyPage,
   buildPage,
   ClosedObject,
-  dropNullish,
   GraphConfigBody,
   JsonValue,
   Limit,

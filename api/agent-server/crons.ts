@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { dropNullish } from '../../infra/collections/drop-nullish.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
 import { readDatabaseClock } from '../../infra/postgres/clock.ts';
@@ -27,7 +28,7 @@ import {
   type RuleInput,
 } from './access/rules.ts';
 import { type AgentInput, type Agents, defineAgentOperation, readAccess, runAccess } from './agent-operation.ts';
-import { ClosedObject, dropNullish, readSearch, searchFields, selectFields, ThreadParams } from './agent-schema.ts';
+import { ClosedObject, readSearch, searchFields, selectFields, ThreadParams } from './agent-schema.ts';
 import { RunBody } from './runs/run-schema.ts';
 
 const run = RunBody.properties;

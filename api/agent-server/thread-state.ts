@@ -1,5 +1,6 @@
 import { type Static, Type } from 'typebox';
 import { Check } from 'typebox/value';
+import { dropNullish } from '../../infra/collections/drop-nullish.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { CheckpointReference } from '../../pipelines/agents/runs/run.ts';
 import { readThreadHistory, readThreadState } from '../../pipelines/agents/threads/thread-state.ts';
@@ -11,11 +12,10 @@ import {
   buildJsonResponse,
   Checkpoint,
   ClosedObject,
-  dropNullish,
   JsonValue,
   Limit,
-  removeNullFields,
   ThreadParams,
+  toCheckpointReference,
 } from './agent-schema.ts';
 
 const ThreadState = Type.Object({
@@ -87,7 +87,7 @@ const getThreadStateOf = defineAgentOperation({
     response: { 200: SelectedThreadState },
   },
   handler: async ({ params, query, body: { checkpoint, ...asked }, services: { agents } }) => {
-    const historyQuery = { ...query, ...dropNullish(asked), checkpoint: removeNullFields(checkpoint) };
+    const historyQuery = { ...query, ...dropNullish(asked), checkpoint: toCheckpointReference(checkpoint) };
     return buildJsonResponse(await readThreadState(agents, params.thread_id, historyQuery));
   },
 });
@@ -121,7 +121,7 @@ const updateThreadState = defineAgentOperation({
   },
   handler: async ({ params, body, services: { agents }, request }) => {
     const { values, as_node, checkpoint, checkpoint_id } = body;
-    const from = { ...dropNullish({ checkpoint_id }), ...(checkpoint && removeNullFields(checkpoint)) };
+    const from = { ...dropNullish({ checkpoint_id }), ...(checkpoint && toCheckpointReference(checkpoint)) };
     const checkpointIds = await update({ ...agents, logger: request.log }, params.thread_id, {
       updates: [[{ values: values ?? null, ...dropNullish({ as_node }) }]],
       ...(Object.keys(from).length > 0 && { checkpoint: from }),
@@ -191,14 +191,14 @@ const searchThreadHistory = defineAgentOperation({
       await readThreadHistory(agents, params.thread_id, {
         limit: limit ?? 10,
         ...dropNullish({ before: before ? toCheckpointChoice(before) : null, metadata, select }),
-        ...(checkpoint && { checkpoint: removeNullFields(checkpoint) }),
+        ...(checkpoint && { checkpoint: toCheckpointReference(checkpoint) }),
       }),
     ),
 });
 
 function toCheckpointChoice(before: Static<typeof Before>): CheckpointReference {
   if (typeof before === 'string') return { checkpoint_id: before };
-  return removeNullFields('configurable' in before ? (before.configurable as Static<typeof Checkpoint>) : before);
+  return toCheckpointReference('configurable' in before ? (before.configurable as Static<typeof Checkpoint>) : before);
 }
 
 function parseBefore(text: string): Static<typeof Before> {

@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import { dropNullish } from '../../infra/collections/drop-nullish.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { Dictionary } from '../../infra/json/dictionary.ts';
 import { toJsonObject } from '../../infra/json/json-value.ts';
@@ -38,7 +39,6 @@ import {
   buildEmptyPage,
   buildPage,
   ClosedObject,
-  dropNullish,
   JsonValue,
   pageDescription,
   readSearch,

@@ -29,6 +29,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv';
 import type { FastifyBaseLogger, FastifyRequest } from 'fastify';
+import { dropNullish } from '../../infra/collections/drop-nullish.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { createLiveBody } from './live-body.ts';
 import { RawResponse } from './operation.ts';
@@ -128,7 +129,8 @@ export function handleMcp<Request extends { params?: unknown }>(
   handle: (params: Request['params'], extra: McpExtra) => ServerResult | Promise<ServerResult>,
 ): McpHandler {
   return async ({ method, params }, extra) => {
-    const parsed = schema.safeParse({ method, ...(params && { params: withoutNulls(params) }) });
+    // Some clients send `null` for parameters that they do not use.
+    const parsed = schema.safeParse({ method, ...(params && { params: dropNullish(params) }) });
     if (parsed.success) return handle(parsed.data.params, extra);
     const issues = parsed.error.issues.slice(0, 5).map(({ path, message }) => `${path.join('.')}: ${message}`);
     throw new McpError(ErrorCode.InvalidParams, issues.join('; '));
@@ -146,10 +148,6 @@ export function setMcpHandlers(server: Server, handlers: Readonly<Record<string,
     return (handlers[method] as McpHandler)(request, extra);
   };
 }
-
-/** Some clients send `null` for parameters that they do not use. */
-const withoutNulls = (params: object) =>
-  Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null));
 
 /** Converts errors to protocol errors, and logs errors that the client did not cause. */
 export async function withMcpErrors<T>(log: Pick<FastifyBaseLogger, 'warn'>, result: Promise<T>): Promise<T> {

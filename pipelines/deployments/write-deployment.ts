@@ -1,6 +1,7 @@
 /** Creates and changes deployments. Hosts do the work that follows: see `host.ts`. */
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
+import { dropNullish } from '../../infra/collections/drop-nullish.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
@@ -205,12 +206,13 @@ export async function updateDeployment(
       }
     }
     const source = change.revisionSource ?? deployment.source;
-    const sourceConfig = mergeGiven(
-      deployment.sourceConfig,
-      removeReadOnly(change.sourceConfig, source, deployment.slug),
-    );
+    const sourceConfig = {
+      ...deployment.sourceConfig,
+      ...dropNullish(removeReadOnly(change.sourceConfig, source, deployment.slug)),
+    };
     const sourceRevisionConfig = {
-      ...mergeGiven(deployment.sourceRevisionConfig, change.sourceRevisionConfig),
+      ...deployment.sourceRevisionConfig,
+      ...dropNullish(change.sourceRevisionConfig),
       repo_commit_sha: null,
     };
     const secretReferences = change.secretReferences ?? deployment.secretReferences;
@@ -240,11 +242,6 @@ export async function updateDeployment(
     }
     return readDeployment(tx, workspaceId, deploymentId);
   });
-}
-
-/** Returns `stored` with the fields of `given` that are not null. */
-function mergeGiven<T extends object>(stored: T, given: T | null | undefined): T {
-  return { ...stored, ...Object.fromEntries(Object.entries(given ?? {}).filter(([, value]) => value != null)) };
 }
 
 /**

@@ -2,7 +2,6 @@
  * Links that accept feedback without an API key. Each link has a row in the database, so that links can be listed. The
  * token of a link is its id, because stock clients accept only a UUID.
  */
-
 import { createHmac, randomUUID } from 'node:crypto';
 import { v4 as uuidv4, v5 as uuidv5 } from 'uuid';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';

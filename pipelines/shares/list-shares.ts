@@ -1,5 +1,4 @@
 /** Lists and ends the shares of a workspace. */
-
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { PageRequest } from '../../infra/postgres/list-page.ts';

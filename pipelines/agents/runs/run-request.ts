@@ -1,3 +1,4 @@
+import { dropNullish } from '../../../infra/collections/drop-nullish.ts';
 import { type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isJsonObject, toJsonObject } from '../../../infra/json/json-value.ts';
 import type { Assistant } from '../assistants/assistant.ts';
@@ -168,8 +169,8 @@ function buildKwargs(request: RunRequest, origin: RunOrigin, metadata: RunMetada
   const { config, checkpoint: configured } = buildConfig(request, origin, metadata);
   const checkpoint = {
     ...configured,
-    ...dropNulls(request.checkpoint),
-    ...dropNulls({ checkpoint_id: request.checkpoint_id }),
+    ...dropNullish(request.checkpoint),
+    ...dropNullish({ checkpoint_id: request.checkpoint_id }),
   };
   const context = mergeContext(origin.assistant.context, request.context);
   const { project } = origin.rules;
@@ -185,11 +186,11 @@ function buildKwargs(request: RunRequest, origin: RunOrigin, metadata: RunMetada
     ...(after && { interrupt_after: parseNodes(after) }),
     ...(Object.keys(checkpoint).length > 0 && { checkpoint }),
     durability: parseDurability(request),
-    ...dropNulls({ webhook: request.webhook }),
+    ...dropNullish({ webhook: request.webhook }),
     ...(request.feedback_keys?.length && { feedback_keys: [...new Set(request.feedback_keys)] }),
     temporary,
     ...((tracer || project !== undefined) && {
-      langsmith_tracer: { ...(project !== undefined && { project_name: project }), ...dropNulls(tracer) },
+      langsmith_tracer: { ...(project !== undefined && { project_name: project }), ...dropNullish(tracer) },
     }),
   };
 }
@@ -209,7 +210,7 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
   const tags = [...new Set([...(assistant.config.tags ?? []), ...(requested?.tags ?? [])])];
   const config: GraphConfig = {
     ...assistant.config,
-    ...dropNulls(requested),
+    ...dropNullish(requested),
     ...(tags.length > 0 && { tags }),
     metadata: { ...toJsonObject(assistant.config.metadata), ...toJsonObject(requested?.metadata), ...metadata },
     configurable: {
@@ -226,7 +227,7 @@ function buildConfig({ config: requested }: RunRequest, origin: RunOrigin, metad
     },
   };
   const checkpoint =
-    typeof checkpoint_id === 'string' ? dropNulls({ checkpoint_id, checkpoint_ns, checkpoint_map }) : {};
+    typeof checkpoint_id === 'string' ? dropNullish({ checkpoint_id, checkpoint_ns, checkpoint_map }) : {};
   return { config, checkpoint: checkpoint as CheckpointReference };
 }
 
@@ -293,9 +294,4 @@ function createUnsupportedFieldError(field: string): RunlakeError {
   const { message } = runlakeError('FIELD_NOT_BUILT', { field });
   const fields = [{ loc: ['body', field], msg: message, type: 'field_not_built' }];
   return runlakeError('FIELD_NOT_BUILT', { field }, { fields });
-}
-
-function dropNulls<T extends object>(values: T | null | undefined): { [Key in keyof T]?: NonNullable<T[Key]> } {
-  const entries = Object.entries(values ?? {}).filter(([, value]) => value !== undefined && value !== null);
-  return Object.fromEntries(entries) as { [Key in keyof T]?: NonNullable<T[Key]> };
 }
