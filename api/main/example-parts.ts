@@ -1,4 +1,3 @@
-import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
@@ -11,12 +10,10 @@ import {
 import { findCommonDataset, readExampleParts } from '../../pipelines/datasets/example-parts.ts';
 import { upsertExamples } from '../../pipelines/datasets/upsert-examples.ts';
 import { createExamples, updateExamples, type WrittenExamples } from '../../pipelines/datasets/write-examples.ts';
-import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
 import { OneOf, optional, Text, Timestamp, Uuid } from '../server/formats.ts';
-import { defineOperation, RawResponse } from '../server/operation.ts';
+import { defineOperation, RawResponse, type WorkspaceRequest } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { withBody } from '../server/request-body.ts';
-import type { Services } from '../server/services.ts';
 import { DatasetParams } from './datasets.ts';
 import { maxExamples } from './example-fields.ts';
 import { exampleCreateErrors, requireRunAccess } from './examples.ts';
@@ -32,15 +29,9 @@ const WrittenResponse = Type.Object({
 const buildWrittenResponse = ({ ids, asOf }: WrittenExamples) =>
   new RawResponse({ status: 201, body: { count: ids.length, example_ids: [...ids], as_of: asOf } });
 
-interface PartsRequest {
-  readonly caller: WorkspaceCaller;
-  readonly services: Services;
-  readonly request: FastifyRequest;
-}
-
 /** Reads the examples of a request, and writes them if the caller may read the runs that they copy. */
 function writeParts(
-  { caller, services, request }: PartsRequest,
+  { caller, services, request }: WorkspaceRequest,
   write: (examples: Awaited<ReturnType<typeof readExampleParts>>) => Promise<WrittenExamples>,
 ): Promise<RawResponse> {
   const contentType = request.headers['content-type'] ?? '';

@@ -1,4 +1,3 @@
-import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { Dictionary } from '../../infra/json/dictionary.ts';
@@ -14,11 +13,10 @@ import { toUniqueIds } from '../../pipelines/ingest/run-event/uuid.ts';
 import { parseRunFilter } from '../../pipelines/runs/filter/run-filter.ts';
 import type { ReadDeps } from '../../pipelines/runs/locate-run.ts';
 import { selectWithPreviews } from '../../pipelines/runs/run-select.ts';
-import { requirePermission, type WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
+import { requirePermission } from '../../pipelines/tenants/caller.ts';
 import { jsonMediaType, OneOf, optional, Text, Uuid } from '../server/formats.ts';
-import { defineOperation, RawResponse } from '../server/operation.ts';
+import { defineOperation, RawResponse, type WorkspaceRequest } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
-import type { Services } from '../server/services.ts';
 import { DatasetParams } from './datasets.ts';
 import { createExampleLinks, exampleShape } from './example-fields.ts';
 import { addRunExtras } from './run-extras.ts';
@@ -122,19 +120,13 @@ const listExperimentRuns = defineOperation({
   },
 });
 
-interface RequestContext {
-  readonly services: Services;
-  readonly request: FastifyRequest;
-  readonly caller: WorkspaceCaller;
-}
-
 /**
  * Creates the dependencies for reading experiments.
  *
  * @throws NOT_FOUND if the dataset has no such comparative experiment.
  */
 async function createReadDeps(
-  { services, request, caller }: RequestContext,
+  { services, request, caller }: WorkspaceRequest,
   datasetId: string,
   comparisonId: string | null | undefined,
 ): Promise<ReadDeps> {

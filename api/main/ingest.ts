@@ -11,7 +11,7 @@ import type { BodyMemory } from '../../pipelines/ingest/body/body-budget.ts';
 import { buildOtlpResponse } from '../../pipelines/ingest/otlp/read-otlp.ts';
 import { addressForm, nameAgentProject } from '../../pipelines/projects/agent-address.ts';
 import type { WorkspaceCaller } from '../../pipelines/tenants/caller.ts';
-import { defineOperation, RawResponse } from '../server/operation.ts';
+import { defineOperation, RawResponse, type WorkspaceRequest } from '../server/operation.ts';
 import { clickhouseErrors } from '../server/operation-errors.ts';
 import { requireJson, withBody } from '../server/request-body.ts';
 import type { Services } from '../server/services.ts';
@@ -45,7 +45,7 @@ const acceptanceSchema = Type.Object(
  * @throws USAGE_LIMIT_REACHED; errors of `accept`.
  */
 async function acceptWithinLimits(
-  { caller, request, services }: IngestRequest,
+  { caller, request, services }: WorkspaceRequest,
   accept: (body: Buffer, memory: BodyMemory, refusal: RunlakeError | undefined) => Promise<Acceptance>,
   { mayHaveNoRuns = false } = {},
 ): Promise<Acceptance & { readonly headers: Record<string, string> }> {
@@ -68,12 +68,6 @@ function logRejections(request: FastifyRequest, { workspaceId }: WorkspaceCaller
     },
     'items of an ingest request rejected',
   );
-}
-
-interface IngestRequest {
-  readonly caller: WorkspaceCaller;
-  readonly request: FastifyRequest;
-  readonly services: Services;
 }
 
 interface UsageCheck {

@@ -148,6 +148,13 @@ type HandlerResult<S extends OperationSchema> = {
   [K in keyof S['response']]: S['response'][K] extends TSchema ? Static<S['response'][K]> : never;
 }[keyof S['response']];
 
+/** What handlers pass on to functions that read the request of a workspace. */
+export interface WorkspaceRequest {
+  readonly caller: WorkspaceCaller;
+  readonly services: Services;
+  readonly request: FastifyRequest;
+}
+
 /** Input of a handler, validated and typed by the schema of the operation. `V` is the type of the API's services. */
 export interface HandlerInput<A extends Access, S extends OperationSchema, V = Services> {
   readonly caller: ScopedCaller<A>;
