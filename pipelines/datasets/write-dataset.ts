@@ -96,13 +96,9 @@ export async function createDataset(
 }
 
 /** Changes to a dataset. Absent fields stay unchanged; null clears a field, except for the name. */
-interface DatasetChange {
+interface DatasetChange
+  extends Pick<NewDataset, 'description' | 'inputsSchema' | 'outputsSchema' | 'transformations' | 'metadata'> {
   readonly name?: string | null | undefined;
-  readonly description?: string | null | undefined;
-  readonly inputsSchema?: JsonObject | null | undefined;
-  readonly outputsSchema?: JsonObject | null | undefined;
-  readonly transformations?: SentTransformations | undefined;
-  readonly metadata?: JsonObject | null | undefined;
   readonly baselineExperimentId?: string | null | undefined;
 }
 

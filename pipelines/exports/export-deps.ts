@@ -9,9 +9,13 @@ import type { ExportChunk } from './chunk-reader.ts';
 import type { ExportCursor } from './members.ts';
 import type { ExportFormat, ExportScope } from './record.ts';
 
-export interface EncodedPart {
+/** A file that is ready for upload. */
+export interface ParquetPart {
+  /** Path of the file, `<folder>/part.parquet`. The caller removes the file. */
   readonly path: string;
+  /** Number of rows; 0 if all runs of the chunk have been deleted. */
   readonly rows: number;
+  /** Size of the file in bytes. */
   readonly bytes: number;
 }
 
@@ -27,7 +31,7 @@ export interface ChunkSource<Read> {
   /** Reads a chunk into `folder`, which only this chunk may use. */
   read(chunk: ExportChunk, folder: string, signal: AbortSignal): Promise<Read>;
   /** Writes the file to upload, in the same folder. It has no rows if all runs of the chunk have been deleted. */
-  encode(read: Read, folder: string, signal: AbortSignal): Promise<EncodedPart>;
+  encode(read: Read, folder: string, signal: AbortSignal): Promise<ParquetPart>;
   /** Releases the resources of the source. */
   close(): void;
 }

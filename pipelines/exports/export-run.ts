@@ -29,7 +29,7 @@ import { isWorthRetrying, type ObjectStore } from '../../infra/objects/object-st
 import { counter, histogram } from '../../infra/telemetry/metrics.ts';
 import { type Checkpoint, type ExportRunRecord, type PendingUpload, runColumns } from './checkpoint.ts';
 import type { ExportChunk } from './chunk-reader.ts';
-import type { ChunkSource, EncodedPart, ExportWorkerDeps } from './export-deps.ts';
+import type { ChunkSource, ExportWorkerDeps, ParquetPart } from './export-deps.ts';
 import type { ExportCursor } from './members.ts';
 import { buildPartKey, type ExportRecord, exportColumns } from './record.ts';
 
@@ -164,7 +164,7 @@ async function* encodeChunks<Read>(
   run: RunToExport<Read>,
   chunks: AsyncGenerator<PartOnDisk<Read>>,
   signal: AbortSignal,
-): AsyncGenerator<PartOnDisk<EncodedPart>> {
+): AsyncGenerator<PartOnDisk<ParquetPart>> {
   for await (const chunk of chunks) {
     yield { ...chunk, made: await measureStage('encode', () => run.source.encode(chunk.made, chunk.folder, signal)) };
   }
@@ -177,7 +177,7 @@ async function* encodeChunks<Read>(
  */
 async function writePart<Read>(
   { store, checkpoint, getPartKey }: RunToExport<Read>,
-  { part, chunk, isRepeated: repeated, folder, made }: PartOnDisk<EncodedPart>,
+  { part, chunk, isRepeated: repeated, folder, made }: PartOnDisk<ParquetPart>,
   signal: AbortSignal,
 ): Promise<number> {
   const { after, last, rows: found, bytes: chunkBytes } = chunk;

@@ -9,19 +9,9 @@ import { type ExportField, runParquetColumns } from '../../schemas/parquet/run-c
 
 import { chunkColumns, getColumnType, getSourceColumnName } from './chunk-columns.ts';
 import { type ChunkFiles, type ChunkRequest, findChunk, readChunk, removeDerivedFiles } from './chunk-reader.ts';
-import type { ChunkSource, ExportWorkerDeps } from './export-deps.ts';
+import type { ChunkSource, ExportWorkerDeps, ParquetPart } from './export-deps.ts';
 import { countMembers } from './members.ts';
 import type { ExportFormat } from './record.ts';
-
-/** A file that is ready for upload. */
-export interface ParquetPart {
-  /** Path of the file, `<folder>/part.parquet`. The caller removes the file. */
-  readonly path: string;
-  /** Number of rows; 0 if all runs of the chunk have been deleted. */
-  readonly rows: number;
-  /** Size of the file in bytes. */
-  readonly bytes: number;
-}
 
 const partFileName = 'part.parquet';
 /** Limits of a row group: it ends at 120,000 rows or 32 MB. */

@@ -111,16 +111,12 @@ export async function createProject(
 }
 
 /** Absent fields stay unchanged; null clears a field. */
-export interface ProjectChange {
+export interface ProjectChange
+  extends Pick<NewProject, 'description' | 'extra' | 'endTime' | 'defaultDatasetId' | 'longlivedTtlDays'> {
   readonly name?: string | undefined;
-  readonly description?: string | null | undefined;
-  readonly extra?: Readonly<Record<string, unknown>> | null | undefined;
   /** Whether the keys of `extra` are added to those that exist; a key with null is removed. */
   readonly mergesExtra?: boolean;
-  readonly endTime?: string | null | undefined;
-  readonly defaultDatasetId?: string | null | undefined;
   readonly traceTier?: string | undefined;
-  readonly longlivedTtlDays?: number | null | undefined;
 }
 
 /**

@@ -173,14 +173,14 @@ export async function readDatasetProjectIds(
   return rows.map((row) => row.id);
 }
 
-interface RunRequest {
+/** A run named in a request. */
+export interface NamedRun {
   readonly tenantId: string;
   readonly runId: string;
   /** If present, the run must be in this project. */
   readonly projectId?: string | undefined;
   /** If present, the run must be in this trace. */
   readonly traceId?: string | undefined;
-  readonly selected: Selection;
 }
 
 /**
@@ -188,14 +188,16 @@ interface RunRequest {
  *
  * @throws NOT_FOUND if the workspace has no such run, or if the run or its project was deleted; errors of the stores.
  */
-export async function getRun(deps: ReadDeps, request: RunRequest): Promise<Buffer> {
-  const { tenantId, runId } = request;
-  const { selected } = request;
+export async function getRun(
+  deps: ReadDeps,
+  { selected, ...run }: NamedRun & { readonly selected: Selection },
+): Promise<Buffer> {
+  const { tenantId, runId } = run;
   const key = await locateRun(deps.clickhouse, tenantId, runId);
   if (
     key === undefined ||
-    key.projectId !== (request.projectId ?? key.projectId) ||
-    key.traceId !== (request.traceId ?? key.traceId)
+    key.projectId !== (run.projectId ?? key.projectId) ||
+    key.traceId !== (run.traceId ?? key.traceId)
   )
     throw createNotFoundError(runId);
   const [live, { rows, related }] = await Promise.all([

@@ -12,7 +12,7 @@ import {
   type SharedThread,
 } from '../shares/share-tokens.ts';
 import type { RunFilterConditions } from './filter/sql-terms.ts';
-import { locateRun, readLiveProjectIds, requireProjects } from './locate-run.ts';
+import { locateRun, type NamedRun, readLiveProjectIds, requireProjects } from './locate-run.ts';
 import type { RunFilter } from './run-scope.ts';
 import { addThreadCondition, countThreads } from './threads.ts';
 
@@ -20,17 +20,7 @@ export interface SharedTraceDeps extends ShareDeps {
   readonly clickhouse: ClickHouse;
 }
 
-/** A run named in a request. Its trace is shared as a whole. */
-export interface SharedRun {
-  readonly tenantId: string;
-  readonly runId: string;
-  /** If present, the run must be in this project. */
-  readonly projectId?: string | undefined;
-  /** If present, the run must be in this trace. */
-  readonly traceId?: string | undefined;
-}
-
-const identifyTrace = ({ tenantId: workspaceId }: Pick<SharedRun, 'tenantId'>, targetId: string) =>
+const identifyTrace = ({ tenantId: workspaceId }: Pick<NamedRun, 'tenantId'>, targetId: string) =>
   ({ kind: 'trace', workspaceId, targetId }) as const;
 
 /**
@@ -38,7 +28,7 @@ const identifyTrace = ({ tenantId: workspaceId }: Pick<SharedRun, 'tenantId'>, t
  *
  * @throws NOT_FOUND if there is no such run; SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the stores.
  */
-export async function shareTrace(deps: SharedTraceDeps, run: SharedRun, userId: string): Promise<string> {
+export async function shareTrace(deps: SharedTraceDeps, run: NamedRun, userId: string): Promise<string> {
   return createShare(deps, identifyTrace(run, await findTrace(deps, run)), { userId });
 }
 
@@ -47,7 +37,7 @@ export async function shareTrace(deps: SharedTraceDeps, run: SharedRun, userId: 
  *
  * @throws NOT_FOUND if there is no such run; SEAL_KEY_UNKNOWN, SEAL_BROKEN; errors of the stores.
  */
-export async function readRunShare(deps: SharedTraceDeps, run: SharedRun): Promise<string | undefined> {
+export async function readRunShare(deps: SharedTraceDeps, run: NamedRun): Promise<string | undefined> {
   return readShare(deps, identifyTrace(run, await findTrace(deps, run)));
 }
 
@@ -57,13 +47,13 @@ export async function readRunShare(deps: SharedTraceDeps, run: SharedRun): Promi
  */
 export async function unshareTrace(
   { clickhouse, database }: Pick<SharedTraceDeps, 'clickhouse' | 'database'>,
-  run: Pick<SharedRun, 'tenantId' | 'runId'>,
+  run: Pick<NamedRun, 'tenantId' | 'runId'>,
 ): Promise<void> {
   const located = await locateRun(clickhouse, run.tenantId, run.runId);
   await deleteShares(database, identifyTrace(run, run.runId), [run.runId, located?.traceId ?? run.runId]);
 }
 
-async function findTrace({ clickhouse, database }: SharedTraceDeps, run: SharedRun): Promise<string> {
+async function findTrace({ clickhouse, database }: SharedTraceDeps, run: NamedRun): Promise<string> {
   const located = await locateRun(clickhouse, run.tenantId, run.runId);
   if (
     located === undefined ||

@@ -1,19 +1,12 @@
 import type { ClickHouse, Query, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { readNullableTextRows } from '../../infra/clickhouse/row-binary.ts';
+import type { StreamEvent } from './stream-event.ts';
 
 /** One stored event of a stream. */
-export interface StreamRow {
-  readonly runId: string;
-  readonly attempt: number;
-  readonly seq: number;
-  readonly threadSeq: number;
-  readonly mode: string;
-  readonly event: string;
-  readonly namespace: string;
+export interface StreamRow
+  extends Omit<StreamEvent, 'deploymentId' | 'threadId' | 'data' | 'kept' | 'expiresAtMicros'> {
   /** The data of the event, unchanged. */
   readonly data: Buffer;
-  readonly isEnd: boolean;
-  readonly createdAtMicros: number;
   /** Log position of the event; for a redelivered event, the position of the first delivery. */
   readonly partition: number;
   readonly offset: number;

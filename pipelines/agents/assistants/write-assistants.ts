@@ -126,15 +126,8 @@ export async function createAssistant(
   return resolveAssistant(database, deploymentId, assistantId);
 }
 
-interface AssistantChange {
-  readonly graphId?: string;
-  readonly name?: string;
-  readonly description?: string | null;
-  readonly config?: GraphConfig;
-  readonly context?: unknown;
-  /** Merged with the stored metadata, key by key. */
-  readonly metadata?: Readonly<Record<string, unknown>>;
-}
+/** The metadata is merged with that which is stored, key by key. */
+type AssistantChange = Partial<Omit<NewAssistant, 'assistantId' | 'ifExists'>>;
 
 /**
  * Stores a changed assistant as a new version and makes it the current one.

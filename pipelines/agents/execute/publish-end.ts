@@ -2,9 +2,10 @@ import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { keepRunLinks } from '../../feedback/feedback-links.ts';
+import type { Sender } from '../../ingest/accept/draft.ts';
 import { isLostRunFailure } from '../runs/end-run.ts';
 import { claimUnpublishedEnds, fitsEndEvent, markEndsPublished, maxClaimedEnds } from '../runs/published-ends.ts';
-import type { EndedRun, RunSender } from '../runs/run-row.ts';
+import type { EndedRun } from '../runs/run-row.ts';
 import { type RunEnd, type StreamPublisher, toStreamStart } from '../streams/stream-types.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 import type { TraceRun } from './trace-run.ts';
@@ -133,7 +134,7 @@ export function createFeedbackLinks(deps: {
   readonly createUrl: (token: string) => string;
   readonly validHours: number;
   /** Trace owner for runs without a sender. */
-  readonly defaultSender: RunSender;
+  readonly defaultSender: Sender;
 }): FeedbackLinkFactory {
   return async ({ kwargs: { feedback_keys: keys }, sender, runId, endedAt, removed }) => {
     if (removed || keys === undefined) return undefined;

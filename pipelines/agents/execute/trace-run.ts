@@ -1,15 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Logger } from '../../../infra/telemetry/logger.ts';
-import type { AcceptDeps } from '../../ingest/accept/accept-drafts.ts';
 import type { Sender } from '../../ingest/accept/draft.ts';
 import type { EndedRun } from '../runs/run-row.ts';
-import {
-  chooseTraceOptions,
-  encodeRootLocation,
-  encodeRootMembers,
-  findProject,
-  type HiddenValues,
-} from '../traces/root-run.ts';
+import type { ChildRunDeps } from '../traces/child-runs.ts';
+import { chooseTraceOptions, encodeRootLocation, encodeRootMembers, findProject } from '../traces/root-run.ts';
 import { buildSenderKey, getMsToNextFlush, type TraceRecord, writeTraceRecords } from '../traces/take-into-traces.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 
@@ -19,13 +12,7 @@ import type { TraceMarks } from '../traces/trace-order.ts';
  */
 export type TraceRun = (run: EndedRun, marks?: TraceMarks) => Promise<void>;
 
-interface TraceDeps {
-  readonly accept: AcceptDeps;
-  /** Trace owner for runs without a sender, such as runs of a cron without an end user. */
-  readonly defaultSender: Sender;
-  readonly hidden?: HiddenValues;
-  readonly logger: Logger;
-}
+type TraceDeps = Omit<ChildRunDeps, 'maxRuns' | 'maxCharacters'>;
 
 /** Traces of one sender that are written to the log together. */
 interface Batch {

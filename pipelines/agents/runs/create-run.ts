@@ -3,6 +3,7 @@ import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { runInTransaction } from '../../../infra/postgres/pool.ts';
+import type { Sender } from '../../ingest/accept/draft.ts';
 import type { Assistant } from '../assistants/assistant.ts';
 import type { RequiredMetadata } from '../auth/access-filter.ts';
 import type { ThreadTtl } from '../threads/thread.ts';
@@ -10,7 +11,6 @@ import { requestCancel } from './cancel-run.ts';
 import { endWaitingRuns } from './end-run.ts';
 import { lockThread } from './lock-thread.ts';
 import type { CancelAction, GraphConfig, MultitaskStrategy, Run, RunKwargs } from './run.ts';
-import type { RunSender } from './run-row.ts';
 
 /** The threads that a run may use under custom authentication. */
 export interface ThreadAccess {
@@ -42,7 +42,7 @@ export interface NewRun {
   /** Whether a new thread is hidden and deleted together with the run. */
   readonly temporary: boolean;
   readonly runId?: string;
-  readonly sender?: Partial<RunSender> | undefined;
+  readonly sender?: Partial<Sender> | undefined;
   /** The end user or API key whose share of the run slots the run uses. Default: the deployment itself. */
   readonly callerId?: string | undefined;
   /** Restricts the threads that the run may use. Default: any thread. */

@@ -1,16 +1,10 @@
+import type { Sender } from '../../ingest/accept/draft.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { MultitaskStrategy, RunKwargs, RunStatus } from './run.ts';
 
 /** Columns of `agents.runs` that form a `Run`. Each column has the name of its field. */
 export const runColumns =
   'run_id, thread_id, assistant_id, created_at, updated_at, status, metadata, kwargs, multitask_strategy';
-
-/** The sender of a graph run, for its trace. Missing fields default to those of the deployment. */
-export interface RunSender {
-  readonly workspaceId: string;
-  readonly userId: string;
-  readonly keyId: string;
-}
 
 /** What claimed and ended runs have in common. */
 interface StartedRun {
@@ -25,7 +19,8 @@ interface StartedRun {
   readonly threadStart: number;
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
-  readonly sender?: Partial<RunSender>;
+  /** The sender of the run, for its trace. Missing fields default to those of the deployment. */
+  readonly sender?: Partial<Sender>;
   /** Start time of the first attempt. */
   readonly startedAt: string;
 }
@@ -76,7 +71,7 @@ interface StartedRow {
   readonly thread_start: number;
   readonly kwargs: RunKwargs;
   readonly metadata: Readonly<Record<string, unknown>>;
-  readonly sender: Partial<RunSender> | null;
+  readonly sender: Partial<Sender> | null;
   readonly started_at: string;
 }
 

@@ -36,6 +36,7 @@ import type { ChildRun, ChildRunBatch, TraceInstructions, TraceMarks } from './t
 
 export interface ChildRunDeps {
   readonly accept: AcceptDeps;
+  /** Trace owner for runs without a sender, such as runs of a cron without an end user. */
   readonly defaultSender: Sender;
   readonly logger: Logger;
   /** Maximum child runs of one graph run. If 0, child runs are not traced. */

@@ -11,8 +11,9 @@ import {
   findChunk,
   readChunk,
 } from '../../../pipelines/exports/chunk-reader.ts';
+import type { ParquetPart } from '../../../pipelines/exports/export-deps.ts';
 import type { ExportCursor } from '../../../pipelines/exports/members.ts';
-import { encodeChunk, type ParquetPart } from '../../../pipelines/exports/parquet-writer.ts';
+import { encodeChunk } from '../../../pipelines/exports/parquet-writer.ts';
 import type { ExportFormat, ExportScope } from '../../../pipelines/exports/record.ts';
 import { readFeedbackStatsByRun } from '../../../pipelines/feedback/feedback-stats.ts';
 import { formatTime } from '../../../pipelines/ingest/run-event/times.ts';
