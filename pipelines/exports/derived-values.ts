@@ -16,6 +16,7 @@ import { groupBy } from '../../infra/collections/group-by.ts';
 import { type DerivedFiles, maxListBytes, type ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import { toWorkFileError } from '../../infra/errors/work-file-error.ts';
+import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { readFeedbackStatsByRun } from '../feedback/feedback-stats.ts';
 import { type Figures, sumDescendants } from '../runs/descendant-figures.ts';
@@ -164,13 +165,15 @@ export async function readDerivedValues(
     await deps.encoder.list({ folder, source, target: rowsFileName, columns }, signal);
     for await (const batch of readBatches(join(folder, rowsFileName))) {
       signal.throwIfAborted();
-      const ancestries = await deriveAncestries(deps.clickhouse, request.scope, batch);
+      const ancestries = await runUntilAborted(signal, () => deriveAncestries(deps.clickhouse, request.scope, batch));
       for (let at = 0; at < batch.length; at += feedbackBatchRows) {
         const runIds = batch.slice(at, at + feedbackBatchRows).map(({ runId }) => runId);
         const ids = runIds.filter((id) => runIdsWithFeedback.has(id));
-        const stats = await readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
-          expiredAfterMicros: request.scope.membersUntilMicros,
-        });
+        const stats = await runUntilAborted(signal, () =>
+          readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
+            expiredAfterMicros: request.scope.membersUntilMicros,
+          }),
+        );
         for (const runId of runIds) {
           const values = {
             ancestry: ancestries.get(runId)?.(),

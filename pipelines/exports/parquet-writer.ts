@@ -121,15 +121,25 @@ function findMismatch(footer: ParquetFooter, files: ChunkFiles, format: ExportFo
 const maxChunkBytes = 256 * 1024 ** 2;
 /** Number of stored rows after which an export starts a new file: twice those of a full file, because runs are patched. */
 const maxChunkStoredRows = 480_000;
+/**
+ * Timeout of queries that have none of their own. A filter on texts reads those of all runs between the ends of a chunk, which
+ * may be tens of gigabytes, and queries of other organisations may come first.
+ */
+const queryTimeoutMs = 900_000;
 
 /**
  * Creates chunk sources, which read members from ClickHouse and encode them as files. Each attempt at an export run
  * borrows one encoder.
  */
 export function createChunkSources(
-  { clickhouse, encoders }: { readonly clickhouse: ClickHouse; readonly encoders: EncoderPool },
+  deps: { readonly clickhouse: ClickHouse; readonly encoders: EncoderPool },
   { exportSliceRows: rows }: ExportWorkerDeps['limits'],
 ): ExportWorkerDeps['openSource'] {
+  const { encoders } = deps;
+  const clickhouse: ClickHouse = {
+    ...deps.clickhouse,
+    query: (query) => deps.clickhouse.query({ timeoutMs: queryTimeoutMs, ...query }),
+  };
   const limits = { rows, bytes: maxChunkBytes, storedRows: maxChunkStoredRows };
   return (scope, format): ChunkSource<unknown> => {
     const encoder = encoders.borrow();

@@ -1,7 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Query } from '../../../infra/clickhouse/clickhouse.ts';
+import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';
+import { loadConfig } from '../../../infra/config/load.ts';
+import { getTenantContext, runForTenant } from '../../../infra/fairness/tenant-context.ts';
 import { countMembers } from '../../../pipelines/exports/members.ts';
+import { createChunkSources } from '../../../pipelines/exports/parquet-writer.ts';
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
 import { exportFields } from '../../../schemas/parquet/run-columns.ts';
 import { runOnStoredTable } from '../../engines/on-stored-table.ts';
@@ -117,6 +120,47 @@ describe('derived columns', () => {
     const expected = await queryExpectedRows(exporting, wholeDay, 'v2_beta');
     for (const [index, row] of rows.entries()) expect(row, `row ${index}`).toEqual(expected[index]);
     expect(rows.filter(({ feedback_stats }) => feedback_stats !== null)).toHaveLength(601);
+  });
+
+  it('have minutes for each query, and stop with the attempt', async () => {
+    const { clickhouse } = exporting.reading.stores;
+    const timeouts = new Map<string, number | undefined>();
+    const stop = new AbortController();
+    let isHanging = false;
+    const watched: ClickHouse = {
+      ...clickhouse,
+      query: (query) => {
+        timeouts.set(query.name, query.timeoutMs);
+        if (!isHanging || query.name !== 'feedback-figures') return clickhouse.query(query);
+        return new Promise((_resolve, reject) => {
+          const { disconnected } = getTenantContext() ?? {};
+          disconnected?.addEventListener('abort', () => reject(disconnected.reason));
+          stop.abort(new Error('the attempt is over'));
+        });
+      },
+    };
+    const { encoder } = exporting;
+    const encoders = { borrow: () => encoder, release: () => undefined, close: async () => undefined };
+    const openSource = createChunkSources({ clickhouse: watched, encoders }, loadConfig({}).config);
+    const filtered = openSource({ ...wholeDay, conditions: parseRunFilters({ query: 'x' }) }, everything);
+    await filtered.count(stop.signal);
+    await filtered.find(undefined, stop.signal);
+    const source = openSource(wholeDay, everything);
+    const chunk = await source.find(undefined, stop.signal);
+    const read = async () => source.read(chunk!, await exporting.folder(), stop.signal);
+    await read();
+    expect([...timeouts.keys()]).toEqual(
+      expect.arrayContaining([
+        'find-chunk',
+        'size-blocks',
+        'feedback-of-chunk',
+        'feedback-figures',
+        'read-trace-members',
+      ]),
+    );
+    expect([...timeouts].filter(([, timeoutMs = 0]) => timeoutMs < 600_000)).toEqual([]);
+    isHanging = true;
+    await expect(runForTenant({ organizationId: tenantId }, read)).rejects.toThrow('the attempt is over');
   });
 
   it('reads the ancestors of runs only from the time of their traces', async () => {
