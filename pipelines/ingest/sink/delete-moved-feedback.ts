@@ -24,7 +24,8 @@ import type { ValidRecord } from './split-into-batches.ts';
 type EntryKey = readonly [tenantId: string, id: string];
 
 const entriesPerStatement = 1_000;
-const deleteTimeoutMs = 60_000;
+/** Both statements of step 2 read the ids of all feedback of the workspaces, which may be a billion. */
+const statementTimeoutMs = 600_000;
 
 /** SQL: stored events, if a newer event of their entry is stored for another run. */
 const supersededSql = `SELECT * FROM (
@@ -48,6 +49,7 @@ export async function deleteMovedFeedback(clickhouse: ClickHouse, events: readon
       sql: `SELECT id FROM (${supersededSql}) LIMIT 1`,
       params,
       settings: lookupSettings,
+      timeoutMs: statementTimeoutMs,
     });
     if (found.length === 0) continue;
     await clickhouse.command({
@@ -57,7 +59,7 @@ export async function deleteMovedFeedback(clickhouse: ClickHouse, events: readon
         FROM (${supersededSql})`,
       params,
       profile: 'bulk',
-      timeoutMs: deleteTimeoutMs,
+      timeoutMs: statementTimeoutMs,
     });
   }
 }

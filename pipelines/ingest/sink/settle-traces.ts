@@ -33,6 +33,12 @@ import type { TenantTrace } from '../run-event/run-event.ts';
 import { hourSeconds } from '../run-event/times.ts';
 import { readLocations, type TraceLocation } from './assign-trace-locations.ts';
 
+/**
+ * Timeout of each statement. A statement that searches runs for a trace reads the index of all runs of their projects, which
+ * takes longer than a minute for a billion runs, and the batch would be repeated without end.
+ */
+const statementTimeoutMs = 600_000;
+
 /** Returns whether any trace is contested. Contested traces are rare. */
 export async function hasContestedTraces(database: Sql): Promise<boolean> {
   return (await database.query('SELECT FROM contested_traces LIMIT 1')).length > 0;
@@ -102,7 +108,7 @@ export async function settleTrace(
     // A moved run keeps its start.
     const sql = `SELECT tenant_id, toStartOfHour(start_time) AS hour FROM runs WHERE tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}`;
     const params = { tenant: trace.tenantId, trace: trace.traceId };
-    await markHoursOfRunsDirty({ clickhouse, database: transaction }, { sql, params });
+    await markHoursOfRunsDirty({ clickhouse, database: transaction }, { sql, params, timeoutMs: statementTimeoutMs });
     return winner;
   });
 }
@@ -152,12 +158,11 @@ async function hasMisplacedRows(
       projects: [winner, ...losers].map(({ projectId }) => projectId),
       hours: toHourSeconds([winner, ...losers]),
     },
+    timeoutMs: statementTimeoutMs,
   });
   return row !== undefined && row.rows > 0;
 }
 
-/** Timeout of each statement of a move. */
-const moveTimeoutMs = 600_000;
 /** Maximum number of ids per statement, because ClickHouse limits the size of a parameter. */
 const maxIdsPerStatement = 2_000;
 /** Versions are subtracted from this value: a lower version gives a higher rank, which wins in `runs`. */
@@ -180,12 +185,18 @@ async function moveTrace(
     expires: winner.lifetime.expiresAtSeconds,
   };
   const otherProjects = losers.map(({ projectId }) => projectId).filter((id) => id !== winner.projectId);
-  const bulk = { profile: 'bulk', timeoutMs: moveTimeoutMs } as const;
+const bulk = { profile: 'bulk', timeoutMs: statementTimeoutMs } as const;
   const copyRows = (name: string, sql: string, more: Readonly<Record<string, QueryParameter>>) =>
     clickhouse.command({ name, sql, params: { ...params, ...more }, settings: copySettings, ...bulk });
   const deleteMovedRows = (table: string, condition: string, more: Readonly<Record<string, QueryParameter>>) =>
     deleteRows(clickhouse, {
-      ...{ name: `delete-moved-${table}`, table, condition, params: { ...params, ...more }, timeoutMs: moveTimeoutMs },
+      ...{
+        name: `delete-moved-${table}`,
+        table,
+        condition,
+        params: { ...params, ...more },
+        timeoutMs: statementTimeoutMs,
+      },
     });
   const traceCondition = 'tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}';
   const traceTimeSql = 'fromUnixTimestamp64Micro({micros:Int64})';
@@ -194,6 +205,7 @@ async function moveTrace(
     name: 'list-runs-to-move',
     sql: `SELECT DISTINCT id FROM runs WHERE ${traceCondition} AND session_id IN {projects:Array(UUID)}`,
     params: { ...params, ...projects },
+    timeoutMs: statementTimeoutMs,
   });
   await copyRows(
     'move-runs',

@@ -64,6 +64,23 @@ it('a move leaves the keys of a run with the same id in another trace', async ()
   expect(await locateRun(stores.clickhouse, tenantId, runId)).toMatchObject({ traceId: first.traceId });
 });
 
+it('statements that search the runs of a whole project for a trace have minutes', async () => {
+  const { clickhouse } = stores;
+  const timeouts = new Map<string, number | undefined>();
+  const query: typeof clickhouse.query = (given) => {
+    timeouts.set(given.name, given.timeoutMs);
+    return clickhouse.query(given);
+  };
+  const root = runEvent({ ...times, projectId: lower });
+  const winning = runEvent({ ...times, projectId: higher, traceId: root.traceId });
+  const sink = await openDrivenSink({ stores: { ...stores, clickhouse: { ...clickhouse, query } }, isShared: true });
+  await sink.deliver(runEvents, toRecordsAtOffset(1_002, [toLogMessage(root)]));
+  await sink.deliver(runEvents, toRecordsAtOffset(1_001, [toLogMessage(winning)]));
+  await sink.close();
+  for (const name of ['count-misplaced-rows', 'list-runs-to-move', 'list-hours-of-runs'])
+    expect(timeouts.get(name), name).toBe(600_000);
+});
+
 it('traces of more partitions than there are connections to Postgres are moved', async () => {
   const sink = await openDrivenSink({ stores, isShared: true });
   const roots = Array.from({ length: 12 }, () => runEvent({ ...times, projectId: lower }));
