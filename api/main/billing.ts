@@ -145,7 +145,7 @@ const exportGranularUsage = defineOperation({
     'would evaluate as a formula.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   unsupported: { query: unsupportedUsageParameters },
-  errors: clickhouseErrors,
+  errors: ['BAD_REQUEST', ...clickhouseErrors],
   schema: {
     query: GranularUsageQuery,
     response: { 200: Type.String({ description: 'The CSV file.' }) },
@@ -218,7 +218,7 @@ export const getGranularUsage = defineOperation({
     'begin at midnight UTC of the day of start_time. All groupings and bucket sizes have the same total.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
   unsupported: { query: unsupportedUsageParameters },
-  errors: clickhouseErrors,
+  errors: ['BAD_REQUEST', ...clickhouseErrors],
   schema: { query: GranularUsageQuery, response: { 200: GranularUsageResponse } },
   handler: async ({ query, caller, services }) => {
     const request = toGranularUsageRequest(query, caller);

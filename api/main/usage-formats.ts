@@ -1,4 +1,5 @@
 import { formatCsv } from '../../infra/csv/format-csv.ts';
+import { runInTimeSlices, type StepwiseWork } from '../../infra/timeouts/time-slices.ts';
 import { type Caller, requirePermission } from '../../pipelines/tenants/caller.ts';
 import { type AgentUsageRow, readAgentUsage } from '../../pipelines/usage/agent-report.ts';
 import {
@@ -93,7 +94,7 @@ export const formatCsvOfKind: Readonly<Record<UsageKind, Format<ReturnType<typeo
 
 /** Reads the usage of a kind as JSON. */
 export const formatJsonOfKind: Readonly<Record<UsageKind, Format<Buffer>>> = {
-  traces: async (services, request) => formatUsageJson(await readGranularUsage(services, request)),
+  traces: async (services, request) => runInTimeSlices(formatUsageJson(await readGranularUsage(services, request))),
   langsmith_deployments: async ({ database }, request) =>
     formatRowsJson(await readAgentUsage(database, request), ({ nodesExecuted, agentRuns, uptimeSeconds }) => ({
       nodes_executed: nodesExecuted,
@@ -110,22 +111,37 @@ export const formatJsonOfKind: Readonly<Record<UsageKind, Format<Buffer>>> = {
     })),
 };
 
+/** Number of rows that a step of the serialisation formats. */
+const rowsPerStep = 1_000;
+
 /**
  * Serialises the body of GET /orgs/current/billing/granular-usage according to its schema. Each dimension is serialised
  * only once, because the usage of one month, grouped by API key, has tens of thousands of rows that share a few hundred
  * dimensions.
  */
-export function formatUsageJson({ stride, dimensions, buckets }: GranularUsage): Buffer {
-  const dimensionTexts = dimensions.map((dimension) => `,"dimensions":${JSON.stringify(dimension)},"traces":`);
-  let rows = '';
+export function* formatUsageJson({ stride, dimensions, buckets }: GranularUsage): StepwiseWork<Buffer> {
+  const dimensionTexts: string[] = [];
+  for (const dimension of dimensions) {
+    if (dimensionTexts.length % rowsPerStep === 0) yield;
+    dimensionTexts.push(`,"dimensions":${JSON.stringify(dimension)},"traces":`);
+  }
+  const parts: Buffer[] = [];
+  let text = `{"stride":${JSON.stringify({ days: stride.days, hours: stride.hours })},"usage":[`;
+  let separator = '';
   for (const { startSeconds, traces } of buckets) {
     const head = `{"time_bucket":"${formatUsageTime(startSeconds)}"`;
     for (let index = 0; index < traces.length; index++) {
+      if (index % rowsPerStep === 0) {
+        parts.push(Buffer.from(text));
+        text = '';
+        yield;
+      }
       if (traces[index] === 0) continue;
-      rows += `${rows === '' ? '' : ','}${head}${dimensionTexts[index]}${traces[index]}}`;
+      text += `${separator}${head}${dimensionTexts[index]}${traces[index]}}`;
+      separator = ',';
     }
   }
-  return Buffer.from(`{"stride":${JSON.stringify({ days: stride.days, hours: stride.hours })},"usage":[${rows}]}`);
+  return Buffer.concat([...parts, Buffer.from(`${text}]}`)]);
 }
 
 /** Serialises a report as {@link formatUsageJson} does, with the figures that `format` returns for a row. */

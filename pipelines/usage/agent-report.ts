@@ -4,7 +4,13 @@
  */
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
-import { buildDimensions, type Dimensions, type GranularUsageRequest, readNames } from './report.ts';
+import {
+  buildDimensions,
+  createTooManyRowsError,
+  type Dimensions,
+  type GranularUsageRequest,
+  readNames,
+} from './report.ts';
 import type { Grouping } from './report-query.ts';
 import { type BucketBounds, computeBucketBounds, planBuckets, type Stride } from './rollup-query.ts';
 
@@ -31,6 +37,9 @@ const projectIdSql = `coalesce(
    WHERE former.workspace_id = usage.workspace_id AND former.name = usage.value
      AND p.workspace_id = usage.workspace_id AND p.deleted_at IS NULL))`;
 
+/** Maximum number of rows of a report. */
+const maxRows = 200_000;
+
 interface Row {
   readonly bucket: number;
   readonly id: string | null;
@@ -46,11 +55,12 @@ interface Row {
  * empty rows. As there, ids with equal dimensions are added up. Uptime belongs to a deployment, so rows by user or key
  * have none.
  *
- * @throws errors of Postgres.
+ * @throws BAD_REQUEST if the report has too many rows; errors of Postgres.
  */
 export async function readAgentUsage(
   database: Pick<Database, 'query'>,
   { organizationId, workspaceIds, range, groupBy }: GranularUsageRequest,
+  max: number = maxRows,
 ): Promise<{ readonly stride: Stride; readonly rows: readonly AgentUsageRow[] }> {
   const plan = planBuckets(range);
   const hasUptime = groupBy === 'workspace' || groupBy === 'project';
@@ -67,7 +77,7 @@ export async function readAgentUsage(
        WHERE workspace_id = ANY ($1::uuid[])
          AND workspace_id IN (SELECT w.id FROM workspaces AS w WHERE w.organization_id = $6)
          AND hour >= to_timestamp($2) AND hour < to_timestamp($3)
-       GROUP BY 1, 2, 3) AS usage`,
+       GROUP BY 1, 2, 3 LIMIT $7) AS usage`,
     [
       workspaceIds,
       plan.startInclusiveSeconds,
@@ -75,8 +85,10 @@ export async function readAgentUsage(
       plan.originSeconds,
       plan.strideSeconds,
       organizationId,
+      max + 1,
     ],
   );
+  if (rows.length > max) throw createTooManyRowsError(max);
   const ids = [...new Set(rows.flatMap(({ id }) => (id === null || id === nilUuid ? [] : [id])))];
   const names = await readNames(database, organizationId, groupBy, ids);
   const sums = new Map<string, { readonly row: Row; readonly dimensions: Dimensions; readonly label: string }>();

@@ -1,5 +1,9 @@
-import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
+import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
+import { getClickHouseCode } from '../../infra/clickhouse/clickhouse-error.ts';
+import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { reserveMemory } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { runInTimeSlices, type StepwiseWork } from '../../infra/timeouts/time-slices.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { buildUsageQuery, type Grouping, type UsageCounts } from './report-query.ts';
 import { type BucketBounds, computeBucketBounds, planBuckets, type Stride, type UsageRange } from './rollup-query.ts';
@@ -105,29 +109,42 @@ export interface UsageRow extends BucketBounds {
 }
 
 /**
+ * Maximum number of rows of a report. Users of custom authentication may be any number, and a report of more rows takes hundreds
+ * of megabytes.
+ */
+const maxRows = 500_000;
+/** Heap bytes of a row, with its part of the response. */
+const heapBytesPerRow = 400;
+/** Number of rows for which no memory is reserved. */
+const unreservedRows = 10_000;
+
+/**
  * Counts traces per bucket and dimension, with current names.
  *
  * JSON, CSV and dashboards all use this query. For the same workspaces and hours, the rows have the same total
  * regardless of grouping and stride.
  *
- * @throws errors of ClickHouse and Postgres.
+ * @throws BAD_REQUEST if the report has too many rows; OVERLOADED; errors of ClickHouse and Postgres.
  */
 export async function readGranularUsage(
   { clickhouse, database }: UsageReportDeps,
   request: GranularUsageRequest,
+  max: number = maxRows,
 ): Promise<GranularUsage> {
   const plan = planBuckets(request.range);
   const { organizationId, workspaceIds, groupBy } = request;
   const query = buildUsageQuery(plan, workspaceIds, groupBy);
   const [counts, all] = await Promise.all([
-    query === undefined ? [] : clickhouse.query<UsageCounts>(query),
+    query === undefined ? [] : readCounts(clickhouse, query, max),
     readAllNames(database, organizationId, groupBy),
   ]);
-  const ids = [...new Set(counts.flatMap(({ ids }) => ids))];
+  const rows = counts.reduce((sum, { ids }) => sum + ids.length, 0);
+  if (rows > unreservedRows) reserveMemory(heapBytesPerRow * rows);
+  const ids = await runInTimeSlices(collectIds(counts));
   const known = ids.filter((id) => id !== nilUuid);
   const names = all ?? (await readNames(database, organizationId, groupBy, known));
-  const { dimensions, ranks } = rankLabels(groupBy, ids, names);
-  const buckets = sumBuckets(counts, ranks, dimensions.length);
+  const { dimensions, ranks } = await runInTimeSlices(rankLabels(groupBy, ids, names));
+  const buckets = await runInTimeSlices(sumBuckets(counts, ranks, dimensions.length));
   return {
     stride: plan.stride,
     dimensions,
@@ -135,6 +152,46 @@ export async function readGranularUsage(
       .sort(([a], [b]) => a - b)
       .map(([index, traces]) => ({ ...computeBucketBounds(plan, index), traces })),
   };
+}
+
+export const createTooManyRowsError = (max: number, cause?: unknown) =>
+  runlakeError(
+    'BAD_REQUEST',
+    {
+      reason: `The report has more than ${max.toLocaleString('en')} rows. Ask for a shorter range, or fewer workspaces.`,
+    },
+    { cause },
+  );
+
+/** Bytes of an id and its count in a result of ClickHouse. */
+const bytesPerCount = 24;
+/** Number of ClickHouse's error TOO_MANY_ROWS_OR_BYTES. */
+const tooLargeResultCode = 396;
+
+/** @throws BAD_REQUEST if there are more than `max` counts. */
+async function readCounts(
+  clickhouse: UsageReportDeps['clickhouse'],
+  query: Query,
+  max: number,
+): Promise<UsageCounts[]> {
+  const settings = { max_result_bytes: String(bytesPerCount * max) };
+  return clickhouse.query<UsageCounts>({ ...query, settings }).catch((error: unknown) => {
+    throw getClickHouseCode(error) === tooLargeResultCode ? createTooManyRowsError(max, error) : error;
+  });
+}
+
+/** Number of items that a step of long work processes. */
+const itemsPerStep = 1_000;
+
+function* collectIds(counts: readonly UsageCounts[]): StepwiseWork<string[]> {
+  const found = new Set<string>();
+  for (const { ids } of counts) {
+    for (const [index, id] of ids.entries()) {
+      if (index % itemsPerStep === 0) yield;
+      found.add(id);
+    }
+  }
+  return [...found];
 }
 
 /** Generates the non-zero cells of a report, ordered by bucket, then by dimension. */
@@ -149,12 +206,17 @@ export function* generateUsageRows({ buckets, dimensions }: GranularUsage): Gene
 /**
  * Sums the counts by bucket and label. Ids with equal labels, such as two keys with the same short form, are added up.
  */
-function sumBuckets(counts: readonly UsageCounts[], ranks: ReadonlyMap<string, number>, width: number) {
+function* sumBuckets(
+  counts: readonly UsageCounts[],
+  ranks: ReadonlyMap<string, number>,
+  width: number,
+): StepwiseWork<ReadonlyMap<number, Float64Array>> {
   const buckets = new Map<number, Float64Array>();
   for (const { bucket: index, ids, traces } of counts) {
     const bucket = buckets.get(index) ?? new Float64Array(width);
     buckets.set(index, bucket);
     for (const [entry, id] of ids.entries()) {
+      if (entry % itemsPerStep === 0) yield;
       const rank = ranks.get(id)!;
       bucket[rank] = bucket[rank]! + traces[entry]!;
     }
@@ -162,24 +224,39 @@ function sumBuckets(counts: readonly UsageCounts[], ranks: ReadonlyMap<string, n
   return buckets;
 }
 
+interface Label {
+  readonly text: string;
+  readonly dimensions: Dimensions;
+  readonly ids: string[];
+}
+
+interface RankedLabels {
+  readonly ranks: ReadonlyMap<string, number>;
+  readonly dimensions: readonly Dimensions[];
+}
+
 /**
  * Returns the distinct labels in order and, for each id, the index of its label. Ids with equal labels, such as two keys
  * with the same short form, share one.
  */
-function rankLabels(groupBy: Grouping, ids: readonly string[], names: NamesById) {
-  const labels = new Map<string, Dimensions>();
-  const labelByIndex = ids.map((id) => {
+function* rankLabels(groupBy: Grouping, ids: readonly string[], names: NamesById): StepwiseWork<RankedLabels> {
+  const labels = new Map<string, Label>();
+  for (const [index, id] of ids.entries()) {
+    if (index % itemsPerStep === 0) yield;
     const dimensions = buildDimensions(groupBy, id === nilUuid ? null : id, names.get(id) ?? null);
-    const label = JSON.stringify(Object.values(dimensions));
-    labels.set(label, dimensions);
-    return label;
-  });
-  const ordered = [...labels.keys()].sort();
-  const rankByLabel = new Map(ordered.map((label, index) => [label, index]));
-  return {
-    ranks: new Map(ids.map((id, index) => [id, rankByLabel.get(labelByIndex[index]!)!])),
-    dimensions: ordered.map((label) => labels.get(label)!),
-  };
+    const text = JSON.stringify(Object.values(dimensions));
+    const label = labels.get(text);
+    if (label === undefined) labels.set(text, { text, dimensions, ids: [id] });
+    else label.ids.push(id);
+  }
+  yield;
+  const ordered = [...labels.values()].sort((one, other) => (one.text < other.text ? -1 : 1));
+  const ranks = new Map<string, number>();
+  for (const [rank, label] of ordered.entries()) {
+    if (rank % itemsPerStep === 0) yield;
+    for (const id of label.ids) ranks.set(id, rank);
+  }
+  return { ranks, dimensions: ordered.map(({ dimensions }) => dimensions) };
 }
 
 export function buildDimensions(groupBy: Grouping, id: string | null, name: string | null): Dimensions {

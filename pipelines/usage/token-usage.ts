@@ -41,6 +41,8 @@ interface Deps {
 
 /** Workspaces that are read at once. */
 const maxConcurrent = 4;
+/** Maximum number of rows of a report. They take more memory than those of traces alone. */
+const maxRows = 200_000;
 const figures = (['prompt_tokens', 'completion_tokens', 'total_tokens', 'total_cost'] as const).map((figure) => ({
   figure,
   hasPercentiles: false,
@@ -58,7 +60,7 @@ const idSql: Readonly<Record<Grouping, string>> = {
  * Reads the rows of `readGranularUsage` with tokens and costs, ordered by bucket, then by dimension. As there, ids with
  * equal dimensions are added up.
  *
- * @throws errors of ClickHouse and Postgres.
+ * @throws the errors of {@link readGranularUsage}.
  */
 export async function readTokenUsage(
   deps: Deps,
@@ -74,7 +76,9 @@ export async function readTokenUsage(
     }
     return sums;
   }
-  const [usage, sums] = await Promise.all([readGranularUsage(deps, request), sumWorkspaces()]);
+  // First, because it refuses a report of too many rows.
+  const usage = await readGranularUsage(deps, request, maxRows);
+  const sums = await sumWorkspaces();
   const ids = [...new Set(sums.map(({ id }) => id))].filter((id) => id !== nilUuid);
   const names = await readNames(deps.database, organizationId, groupBy, ids);
   const rows = new Map<string, TokenUsageRow>();

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { parse } from 'csv-parse/sync';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { readAgentUsage } from '../../../../pipelines/usage/agent-report.ts';
 import { addOrganizationDeployment } from '../../../agents/add-deployment.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { Random } from '../../../histories/random.ts';
@@ -74,6 +75,17 @@ describe('usage of deployments', () => {
     });
     expect(byUser.reduce((sum: number, row: { agent_runs: number }) => sum + row.agent_runs, 0)).toBe(4);
     expect((await read('group_by=api_key')).usage[0]).toMatchObject({ dimensions: { api_key_short_key: null } });
+  });
+
+  it('is refused if it has too many rows', async () => {
+    const request = {
+      organizationId: ours.id,
+      workspaceIds: ours.workspaceIds.slice(0, 1),
+      range: { startMs: Date.UTC(2026, 2, 1), endMs: Date.UTC(2026, 2, 3) },
+      groupBy: 'project' as const,
+    };
+    expect((await readAgentUsage(api.database, request, 3)).rows).toHaveLength(3);
+    await expect(readAgentUsage(api.database, request, 2)).rejects.toThrow('more than 2 rows');
   });
 
   it('adds up keys with the same short form, as usage of traces does', async () => {

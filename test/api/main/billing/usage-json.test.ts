@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { formatUsageJson, formatUsageTime } from '../../../../api/main/usage-formats.ts';
+import { runInTimeSlices } from '../../../../infra/timeouts/time-slices.ts';
 import { type GranularUsage, generateUsageRows } from '../../../../pipelines/usage/report.ts';
 import fc from '../../../house/fast-check.ts';
 
@@ -19,10 +20,11 @@ const usages: fc.Arbitrary<GranularUsage> = fc
     ),
   );
 
-it('is valid JSON of the rows, whatever characters the names contain', () => {
-  fc.assert(
-    fc.property(usages, (usage) => {
-      expect(JSON.parse(formatUsageJson(usage).toString('utf8'))).toEqual({
+it('is valid JSON of the rows, whatever characters the names contain', async () => {
+  await fc.assert(
+    fc.asyncProperty(usages, async (usage) => {
+      const body = await runInTimeSlices(formatUsageJson(usage));
+      expect(JSON.parse(body.toString('utf8'))).toEqual({
         stride: { days: 1, hours: 0 },
         usage: JSON.parse(
           JSON.stringify(
