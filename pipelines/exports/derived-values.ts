@@ -17,8 +17,9 @@ import { type DerivedFiles, maxListBytes, type ParquetFooter } from '../../infra
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import { toWorkFileError } from '../../infra/errors/work-file-error.ts';
 import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
+import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
-import { readFeedbackStatsByRun } from '../feedback/feedback-stats.ts';
+import { readFeedbackStatsByRun, shownFeedbackBytes } from '../feedback/feedback-stats.ts';
 import { type Figures, sumDescendants } from '../runs/descendant-figures.ts';
 import { listAncestorIds, type RunWithoutDottedOrder, TraceTree } from '../runs/dotted-orders.ts';
 import { readMembersByTrace } from '../runs/trace-facts.ts';
@@ -128,8 +129,8 @@ const presenceMarker = '1';
 const figuresTimeoutMs = 900_000;
 /** Number of rows whose ancestors are read at once. */
 const batchRows = 10_000;
-/** Number of rows whose feedback is read at once; feedback may be larger than ancestors. */
-const feedbackBatchRows = 1_000;
+/** Size of the feedback that is read at once, unless it is that of one run; a run counts as a thousandth at least. */
+const feedbackBatchBytes = 8 * 1024 * 1024;
 
 /** One row of the chunk: the id of the run and, if the run has no dotted order, the data from which to derive one. */
 interface ChunkRow {
@@ -152,13 +153,13 @@ export async function readDerivedValues(
   const derivedFields = fields.filter((field) => chunkColumns[field].derived !== undefined);
   const derivedKinds = listDerivedKinds(fields);
   const hasRunWithoutDottedOrder = derivedKinds.has('ancestry') && footer.nulls[missingOrderColumn] !== footer.rows;
-  const runIdsWithFeedback = derivedKinds.has('feedback')
-    ? await findRunsWithFeedback(deps.clickhouse, request, signal)
-    : noRunIds;
+  const feedbackBytes = derivedKinds.has('feedback')
+    ? await measureFeedback(deps.clickhouse, request, signal)
+    : noFeedback;
   const figures = derivedKinds.has('figures')
     ? await sumChunkFigures(deps.clickhouse, request, signal)
     : new Map<string, Figures>();
-  if (!hasRunWithoutDottedOrder && runIdsWithFeedback.size === 0 && figures.size === 0) return undefined;
+  if (!hasRunWithoutDottedOrder && feedbackBytes.size === 0 && figures.size === 0) return undefined;
   const lines = new LineFiles(folder);
   try {
     const columns = derivedKinds.has('ancestry') ? [idColumn, missingOrderColumn] : [idColumn];
@@ -166,15 +167,18 @@ export async function readDerivedValues(
     for await (const batch of readBatches(join(folder, rowsFileName))) {
       signal.throwIfAborted();
       const ancestries = await runUntilAborted(signal, () => deriveAncestries(deps.clickhouse, request.scope, batch));
-      for (let at = 0; at < batch.length; at += feedbackBatchRows) {
-        const runIds = batch.slice(at, at + feedbackBatchRows).map(({ runId }) => runId);
-        const ids = runIds.filter((id) => runIdsWithFeedback.has(id));
+      const rows = batch.map(({ runId }) => ({
+        runId,
+        bytes: Math.max(feedbackBytes.get(runId) ?? 0, feedbackBatchBytes / 1_000),
+      }));
+      for (const some of splitIntoChunks(rows, feedbackBatchBytes)) {
+        const ids = some.flatMap(({ runId }) => (feedbackBytes.has(runId) ? [runId] : []));
         const stats = await runUntilAborted(signal, () =>
           readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
             expiredAfterMicros: request.scope.membersUntilMicros,
           }),
         );
-        for (const runId of runIds) {
+        for (const { runId } of some) {
           const values = {
             ancestry: ancestries.get(runId)?.(),
             stats: stats.get(runId),
@@ -200,14 +204,17 @@ export async function readDerivedValues(
   }
 }
 
-const noRunIds: ReadonlySet<string> = new Set();
+const noFeedback: ReadonlyMap<string, number> = new Map();
 
-/** Returns the runs of the chunk that have feedback. If the workspace has no feedback, the runs are not queried. */
-async function findRunsWithFeedback(
+/**
+ * Returns the runs of the chunk that have feedback, with its size. Comments and labels that the statistics leave out do not
+ * count. If the workspace has no feedback, the runs are not queried.
+ */
+async function measureFeedback(
   clickhouse: ClickHouse,
   { condition: { sql, params } }: DerivedRequest,
   signal: AbortSignal,
-): Promise<ReadonlySet<string>> {
+): Promise<ReadonlyMap<string, number>> {
   const name = 'feedback-of-chunk';
   const tenantCondition = 'tenant_id = {tenant:UUID}';
   const any = await clickhouse.query({
@@ -216,14 +223,15 @@ async function findRunsWithFeedback(
     params,
     signal,
   });
-  if (any.length === 0) return noRunIds;
-  const rows = await clickhouse.query<{ run_id: string }>({
+  if (any.length === 0) return noFeedback;
+  const rows = await clickhouse.query<{ run_id: string; bytes: number }>({
     name,
-    sql: `SELECT DISTINCT run_id FROM feedback WHERE ${tenantCondition} AND run_id IN (SELECT id FROM runs WHERE ${sql})`,
+    sql: `SELECT run_id, sum(${shownFeedbackBytes}) AS bytes FROM feedback
+      WHERE ${tenantCondition} AND run_id IN (SELECT id FROM runs WHERE ${sql}) GROUP BY run_id`,
     params,
     signal,
   });
-  return new Set(rows.map(({ run_id }) => run_id));
+  return new Map(rows.map(({ run_id, bytes }) => [run_id, bytes]));
 }
 
 async function* readBatches(path: string): AsyncGenerator<ChunkRow[]> {

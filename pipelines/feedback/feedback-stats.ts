@@ -10,6 +10,10 @@ const maxCommentBytes = 2_000;
 const maxLabels = 100;
 const maxLabelBytes = 1_000;
 
+/** SQL: bytes that feedback takes in statistics, about, and at most if no comments are left out for their number. */
+export const shownFeedbackBytes = `200 + if(length(comment) <= ${maxCommentBytes}, length(comment), 0)
+  + if(length(value) <= ${maxLabelBytes}, length(value), 0)`;
+
 /** SQL: score of feedback as a number; true counts as 1 and false as 0. Null if there is none. */
 export const scoreSql = `multiIf(score = 'true', 1., score = 'false', 0., toFloat64OrNull(score))`;
 

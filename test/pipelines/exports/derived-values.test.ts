@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import type { ClickHouse, Query } from '../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
 import { getTenantContext, runForTenant } from '../../../infra/fairness/tenant-context.ts';
+import { findChunk } from '../../../pipelines/exports/chunk-reader.ts';
 import { countMembers } from '../../../pipelines/exports/members.ts';
 import { createChunkSources } from '../../../pipelines/exports/parquet-writer.ts';
 import { parseRunFilters } from '../../../pipelines/runs/filter/run-filter.ts';
@@ -13,6 +14,7 @@ import { deriveUuid, insertEvents, noonMicros, runEvent, tenantId } from '../run
 import {
   everything,
   exportAllChunks,
+  makePart,
   metadataOf,
   openExporting,
   queryExpectedRows,
@@ -233,6 +235,38 @@ it('a trace that expires after the request is exported with its feedback, also i
   expect([rated?.id, others]).toEqual([child, []]);
   expect(JSON.parse(String(rated?.feedback_stats))).toEqual({ good: expect.objectContaining({ n: 1, avg: 1 }) });
   expect(await read({ filter: 'eq(feedback_key, "before")' })).toEqual([]);
+});
+
+it('feedback is read for fewer runs at once if it is large', async () => {
+  const { clickhouse } = exporting.reading.stores;
+  const projectId = deriveUuid('project with large feedback');
+  const ids = Array.from({ length: 60 }, (_, index) => deriveUuid('run with large feedback', index));
+  await insertEvents(
+    clickhouse,
+    ids.map((runId, index) => runEvent({ projectId, runId, traceId: runId, startTimeMicros: noonMicros + index })),
+  );
+  const comment = JSON.stringify('c'.repeat(1_900));
+  await giveFeedback(
+    ids.flatMap((runId) => Array.from({ length: 100 }, (_, n) => ({ runId, key: `k${n}`, score: '1', comment }))),
+  );
+  const counts: (number | undefined)[] = [];
+  const watched: ClickHouse = {
+    ...clickhouse,
+    query: (query) => {
+      if (query.name === 'feedback-figures') counts.push(query.externalTable?.rows.length);
+      return clickhouse.query(query);
+    },
+  };
+  const { encoder } = exporting;
+  const scope = { ...wholeDay, projectId };
+  const format = { ...everything, fields: ['id', 'feedback_stats'] as const };
+  const { signal } = new AbortController();
+  const chunk = (await findChunk(clickhouse, scope, undefined, { rows: 1_000, bytes: 1e9 }, signal))!;
+  const request = { scope, chunk, format, folder: await exporting.folder() };
+  const part = await makePart({ clickhouse: watched, encoder }, request, signal);
+  expect(counts).toEqual([39, 21]);
+  const stats = (await rowsOf(part.path)).map(({ feedback_stats }) => JSON.parse(String(feedback_stats)));
+  expect(stats.map(({ k99 }) => k99.comments)).toEqual(ids.map(() => [JSON.parse(comment)]));
 });
 
 it('each run that matches a filter when it is read is in a file, or counted as late', async () => {
