@@ -83,7 +83,15 @@ export async function uploadParts(
         MultipartUpload: { Parts: parts },
         ...condition,
       });
-      await connection.send(call, (run) => run(command), { signal: options.signal });
+      const { ETag } = await connection.send(call, (run) => run(command), { signal: options.signal });
+      // An error may follow the status 200. The client only finds one at the very end of the body.
+      if (ETag === undefined) {
+        throw createDestinationError(
+          'DESTINATION_UNAVAILABLE',
+          call,
+          'the store did not confirm the end of the upload',
+        );
+      }
     };
     await writeConditionally(call, complete, options);
     if (attempts > 1) await abortObjectUploads(connection, call, object.name, [], options);
@@ -307,7 +315,7 @@ export async function writeConditionally(
       // 409: another conditional write of the same key is in progress.
       if (status === 412 || status === 409) return 'refused';
       // The object with this ETag has been deleted.
-      if (named.IfMatch !== undefined && (error.cause as Error).name === 'NoSuchKey') return 'refused';
+      if (named.IfMatch !== undefined && (error.cause as Error | undefined)?.name === 'NoSuchKey') return 'refused';
       // A transient error, such as RequestTimeout (400), does not concern the condition. A write without it could replace a
       // newer object.
       if ((status === 400 || status === 501) && error.class !== 'transient') return 'unknown condition';

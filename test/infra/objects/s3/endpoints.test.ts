@@ -1,7 +1,10 @@
 import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import { createServer as createTcpServer, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { isWorthRetrying, type ObjectStore } from '../../../../infra/objects/object-store.ts';
 import { openS3Store } from '../../../../infra/objects/s3/open-s3-store.ts';
@@ -279,5 +282,45 @@ describe('requests', () => {
     } finally {
       process.env = before;
     }
+  });
+});
+
+describe('a store that completes an upload with', () => {
+  const xml = (body: string) => `<?xml version="1.0" encoding="UTF-8"?>\n${body}`;
+  const failed = xml('<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>');
+  const result = '<CompleteMultipartUploadResult><ETag>&quot;1-2&quot;</ETag></CompleteMultipartUploadResult>';
+
+  /** Uploads a file in parts to a store that denies reading, so that nothing else shows whether the object is there. */
+  async function uploadTo(completion: string): Promise<unknown> {
+    const endpoint = await web(
+      afterRequest(({ method, url = '' }, response) => {
+        response.setHeader('content-type', 'application/xml').setHeader('x-amz-request-id', '1');
+        if (method === 'PUT') return void response.setHeader('etag', '"1"').end();
+        if (method !== 'POST') return void response.writeHead(method === 'DELETE' ? 204 : 403).end();
+        if (!url.includes('uploadId=')) {
+          const created = '<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>';
+          return void response.end(xml(created));
+        }
+        response.end(completion);
+      }),
+    );
+    const folder = await mkdtemp(join(tmpdir(), 'runlake-upload-'));
+    cleanUps.push(() => rm(folder, { recursive: true }));
+    const path = join(folder, 'file');
+    await writeFile(path, Buffer.alloc(17 * 1024 * 1024));
+    return open(endpoint).upload('key', path);
+  }
+
+  it('a result has the object', async () => {
+    await expect(uploadTo(xml(result))).resolves.toMatchObject({ bytes: 17 * 1024 * 1024 });
+  });
+
+  it.each([
+    ['an error', failed],
+    ['an error and a line end', `${failed}\n`],
+    ['spaces and an error', `  \n ${failed.replace(/^[^\n]*\n/, '')} `],
+  ])('%s after the status 200 does not have it', async (_what, completion) => {
+    const error = await uploadTo(completion).catch((thrown) => thrown);
+    expect(error).toMatchObject(unavailable);
   });
 });
