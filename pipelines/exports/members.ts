@@ -99,8 +99,8 @@ interface MemberCount {
 }
 
 const hourMicros = 3_600_000_000;
-/** Timeout for counting. Counting may be slow, because one day may contain a hundred million runs. */
-const countTimeoutMs = 900_000;
+/** Timeout for counting. Counting may be slow: one day may contain a hundred million runs, and a filter reads their texts. */
+const countTimeoutMs = 3_600_000;
 
 /**
  * Counts the runs in the window of a scope, excluding deleted and expired runs. A filter that reads all runs of the traces in
