@@ -197,6 +197,18 @@ describe('an export', () => {
     await expectAccessible(page);
   });
 
+  it('shows the default of a time that was cleared', async () => {
+    await page.goto('/exports/new?from=2026-03-01T00:00&until=2026-03-02T00:00');
+    for (const label of ['From, UTC', 'Until, UTC, exclusive']) {
+      await page.getByLabel(label).fill('');
+      await page.getByLabel(label).blur();
+    }
+    const midnight = Math.floor(Date.now() / 86_400_000) * 86_400_000;
+    const shown = (daysAgo: number) => new Date(midnight - daysAgo * 86_400_000).toISOString().slice(0, 16);
+    await eventually(() => page.getByLabel('From, UTC').inputValue()).toBe(shown(7));
+    await eventually(() => page.getByLabel('Until, UTC, exclusive').inputValue()).toBe(shown(0));
+  });
+
   it('is in the list as soon as it is created', async () => {
     await page.goto('/exports');
     const rows = page.getByRole('row');

@@ -56,6 +56,11 @@ function readRange({ from, until }: NewExportSearch): { from: string; until: str
   return { from: from ?? toText(today - defaultDays * dayMs), until: until ?? toText(today) };
 }
 
+/** Shows the default, which the preview has, in a field that was cleared. */
+function restoreIfEmpty(input: HTMLInputElement, text: string): void {
+  if (input.value === '') input.value = text;
+}
+
 function ExportForm({ destinations }: { readonly destinations: readonly Destination[] }) {
   const search = route.useSearch();
   const navigate = useNavigate({ from: '/exports/new' });
@@ -128,6 +133,7 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
             required
             {...from}
             onChange={({ target }) => change({ from: target.value || undefined })}
+            onBlur={({ target }) => restoreIfEmpty(target, range.from)}
           />
         </label>
         {search.every === undefined ? (
@@ -140,6 +146,7 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
               required
               {...until}
               onChange={({ target }) => change({ until: target.value || undefined })}
+              onBlur={({ target }) => restoreIfEmpty(target, range.until)}
             />
           </label>
         ) : (
