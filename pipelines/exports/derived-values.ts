@@ -17,7 +17,6 @@ import { type DerivedFiles, maxListBytes, type ParquetFooter } from '../../infra
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import { toWorkFileError } from '../../infra/errors/work-file-error.ts';
 import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
-import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { readFeedbackStatsByRun, shownFeedbackBytes } from '../feedback/feedback-stats.ts';
 import { type Figures, sumDescendants } from '../runs/descendant-figures.ts';
@@ -167,18 +166,14 @@ export async function readDerivedValues(
     for await (const batch of readBatches(join(folder, rowsFileName))) {
       signal.throwIfAborted();
       const ancestries = await runUntilAborted(signal, () => deriveAncestries(deps.clickhouse, request.scope, batch));
-      const rows = batch.map(({ runId }) => ({
-        runId,
-        bytes: Math.max(feedbackBytes.get(runId) ?? 0, feedbackBatchBytes / 1_000),
-      }));
-      for (const some of splitIntoChunks(rows, feedbackBatchBytes)) {
-        const ids = some.flatMap(({ runId }) => (feedbackBytes.has(runId) ? [runId] : []));
+      for (const runIds of divideByFeedback(batch, feedbackBytes)) {
+        const ids = runIds.filter((id) => feedbackBytes.has(id));
         const stats = await runUntilAborted(signal, () =>
           readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
             expiredAfterMicros: request.scope.membersUntilMicros,
           }),
         );
-        for (const { runId } of some) {
+        for (const runId of runIds) {
           const values = {
             ancestry: ancestries.get(runId)?.(),
             stats: stats.get(runId),
@@ -202,6 +197,22 @@ export async function readDerivedValues(
   } finally {
     await rm(join(folder, rowsFileName), { force: true });
   }
+}
+
+/** Divides the runs of a batch into those whose feedback is read at once. */
+function divideByFeedback(batch: readonly ChunkRow[], feedbackBytes: ReadonlyMap<string, number>): string[][] {
+  const groups: string[][] = [];
+  let bytes = Number.POSITIVE_INFINITY;
+  for (const { runId } of batch) {
+    const ownBytes = Math.max(feedbackBytes.get(runId) ?? 0, feedbackBatchBytes / 1_000);
+    if (bytes + ownBytes > feedbackBatchBytes) {
+      groups.push([]);
+      bytes = 0;
+    }
+    groups.at(-1)!.push(runId);
+    bytes += ownBytes;
+  }
+  return groups;
 }
 
 const noFeedback: ReadonlyMap<string, number> = new Map();
