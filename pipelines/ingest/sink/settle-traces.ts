@@ -185,18 +185,16 @@ async function moveTrace(
     expires: winner.lifetime.expiresAtSeconds,
   };
   const otherProjects = losers.map(({ projectId }) => projectId).filter((id) => id !== winner.projectId);
-const bulk = { profile: 'bulk', timeoutMs: statementTimeoutMs } as const;
+  const bulk = { profile: 'bulk', timeoutMs: statementTimeoutMs } as const;
   const copyRows = (name: string, sql: string, more: Readonly<Record<string, QueryParameter>>) =>
     clickhouse.command({ name, sql, params: { ...params, ...more }, settings: copySettings, ...bulk });
   const deleteMovedRows = (table: string, condition: string, more: Readonly<Record<string, QueryParameter>>) =>
     deleteRows(clickhouse, {
-      ...{
-        name: `delete-moved-${table}`,
-        table,
-        condition,
-        params: { ...params, ...more },
-        timeoutMs: statementTimeoutMs,
-      },
+      name: `delete-moved-${table}`,
+      table,
+      condition,
+      params: { ...params, ...more },
+      timeoutMs: statementTimeoutMs,
     });
   const traceCondition = 'tenant_id = {tenant:UUID} AND trace_id = {trace:UUID}';
   const traceTimeSql = 'fromUnixTimestamp64Micro({micros:Int64})';
