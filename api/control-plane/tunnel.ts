@@ -89,7 +89,7 @@ export async function openTunnel(
       const { message } = answer;
       // The replica is starting or draining and has processed nothing.
       if (message.headers[refusalHeader] !== undefined && tried.size < maxAttempts) {
-        message.resume();
+        message.destroy();
         continue;
       }
       const origins = [`${request.protocol}://${request.host}`, url];

@@ -122,8 +122,8 @@ export const lookupSettings = {
 } as const satisfies ClickHouseSettings;
 
 /**
- * For statements that copy rows of any size, such as runs, which may all be in one block of the default size. Of blocks of
- * 256 MiB, ClickHouse needs gigabytes of memory for values and skip indexes.
+ * For statements that copy rows of any size, such as runs. With blocks of the default size, 256 MiB, ClickHouse needs gigabytes
+ * of memory for values and skip indexes.
  */
 export const copySettings = {
   min_insert_block_size_bytes: String(16 * 1024 ** 2),

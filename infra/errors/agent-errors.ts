@@ -257,7 +257,7 @@ export const agentErrors = {
   STORE_KEY_INVALID: caller(
     422,
     "'{key}' cannot be a key: {reason}.",
-    'Send text without NUL characters and lone surrogates, of at most 2,000 bytes together with the namespace.',
+    'Send text without NUL characters and lone surrogates. If it is too long, send a shorter key, or fewer and shorter labels.',
   ),
   STORE_FILTER_INVALID: caller(
     422,

@@ -84,8 +84,12 @@ export async function readSourceRuns(
     for (const { row } of await readEachRun({ ...deps, extras: noExtras }, query)) {
       const run = { inputs: row.text('inputs') ?? '{}', outputs: row.text('outputs') ?? null };
       const { runId } = row.key;
-      requireFlat(runId, [row.bytes('inputs'), row.bytes('outputs'), row.bytes('extra')]);
       const tools = withTools ? readTools(row.text('extra')) : undefined;
+      checkDepth(runId, [
+        row.bytes('inputs'),
+        row.bytes('outputs'),
+        tools === undefined ? undefined : row.bytes('extra'),
+      ]);
       const texts = [run.inputs, run.outputs ?? '', tools === undefined ? '' : JSON.stringify(tools)];
       const copied = copies.get(runId)! * texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
       bytes += copied - (found.get(runId)?.bytes ?? 0);
@@ -101,7 +105,7 @@ export async function readSourceRuns(
 }
 
 /** Checks values of a run, which may be nested deeper than those of examples. @throws TOO_DEEP */
-function requireFlat(runId: string, values: readonly (Buffer | undefined)[]): void {
+function checkDepth(runId: string, values: readonly (Buffer | undefined)[]): void {
   const limits = { part: `run ${runId}`, maxDepth: maxExampleDepth, limit: 'the limit of examples' };
   for (const value of values) if (value) scanValue(value, 0, value.length, limits);
 }

@@ -106,7 +106,8 @@ function checkSizes({ id, inputs, outputs, metadata, attachments = [] }: Checked
  * Replaces inputs and outputs with those of the source run in examples that copy them, then transforms and validates all
  * of them as the dataset requires.
  *
- * @throws NOT_FOUND; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; BAD_REQUEST if the source runs are too large; errors of the stores.
+ * @throws NOT_FOUND; INVALID_EXAMPLE; EXAMPLE_TOO_LARGE; BAD_REQUEST if the source runs are too large; TOO_DEEP if they are
+ *   nested too deep; errors of the stores.
  */
 export async function prepareExamples<E extends CheckedExample & ExampleWithSource>(
   deps: Parameters<typeof readSourceRuns>[0] & { readonly database: Sql; readonly config: Pick<Config, 'maxRunBytes'> },

@@ -80,7 +80,8 @@ export function openRevisionLog(
         unstoredLines -= text.split('\n').length;
       }
     } finally {
-      dropped += unstoredLines;
+      // The line with the number is the last one.
+      if (unstoredLines > 0) dropped += missing === 0 ? unstoredLines : unstoredLines - 1 + missing;
     }
     await database.execute(
       `DELETE FROM revision_logs WHERE revision_id = $1 AND stage = $3 AND sequence <= (SELECT sequence FROM revision_logs

@@ -18,14 +18,11 @@ export function splitThreadKey(key: unknown): { readonly deploymentId: string; r
   return match === null ? undefined : { deploymentId: match[1]!, threadId: match[2]! };
 }
 
-/** Copies all checkpoints of a thread to a thread that has none. Both arguments are thread keys ({@link buildThreadKey}). */
-export async function copyCheckpoints(sql: Sql, fromKey: string, toKey: string): Promise<void> {
-  const threadId = splitThreadKey(toKey)?.threadId ?? toKey;
-  await sql.execute(copySql, [fromKey, toKey, threadId], { name: 'agents_copy_checkpoints' });
-}
-
-const copySql = `
-WITH blobs AS (
+/**
+ * SQL: common table expressions that copy all checkpoints of the thread with the key $1 to the thread with the key $2 and the id
+ * $3, which has none. The keys are those of {@link buildThreadKey}.
+ */
+export const copyCheckpointsSql = `blobs AS (
   INSERT INTO agents.checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
   SELECT $2, checkpoint_ns, channel, version, type, blob FROM agents.checkpoint_blobs WHERE thread_id = $1
 ),
@@ -34,12 +31,14 @@ writes AS (
     (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, blob, run_id)
   SELECT $2, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, blob, run_id
   FROM agents.checkpoint_writes WHERE thread_id = $1
-)
-INSERT INTO agents.checkpoints
-  (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata)
-SELECT $2, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint,
-  metadata || jsonb_build_object('thread_id', $3::text)
-FROM agents.checkpoints WHERE thread_id = $1`;
+),
+copied_checkpoints AS (
+  INSERT INTO agents.checkpoints
+    (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata)
+  SELECT $2, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint,
+    metadata || jsonb_build_object('thread_id', $3::text)
+  FROM agents.checkpoints WHERE thread_id = $1
+)`;
 
 /** Deletes all checkpoints of threads, with their blobs and writes. `keys` are thread keys ({@link buildThreadKey}). */
 export async function deleteCheckpoints(sql: Sql, keys: readonly string[]): Promise<void> {

@@ -188,20 +188,19 @@ export async function requestRuns(deps: RequestDeps, batch: readonly RequestedRu
     const ids = { runId: uuidv7(), threadId: uuidv7() };
     newRuns.push((await prepareRun(deps, requested, ids, assistant)).newRun);
   }
+  let created: Run[] = [];
   const create = () =>
     database.transaction(async (tx) => {
       const runs: Run[] = [];
       for (const newRun of newRuns) runs.push(await createRun(tx, deploymentId, newRun));
+      created = runs;
       return runs;
     });
+  // Some of the runs may have ended meanwhile, and been deleted.
   const find = async () => {
-    const found: Run[] = [];
-    for (const ids of newRuns) {
-      const run = await findRun(database, deploymentId, ids);
-      if (run === undefined) return undefined;
-      found.push(run);
-    }
-    return found;
+    const ids = newRuns.map(({ runId }) => runId);
+    const selectSql = 'SELECT FROM agents.runs WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) LIMIT 1';
+    return (await database.query(selectSql, [deploymentId, ids])).length > 0 ? created : undefined;
   };
   const runs = await createOrFind(create, find);
   deps.wake();

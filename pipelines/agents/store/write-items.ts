@@ -163,7 +163,7 @@ export async function putItems(
     if (getSqlState(error) !== limitExceededState) throw error;
     // Postgres compresses the entries of an index, so only Postgres knows which of several items is refused.
     const [longest] = last.toSorted((one, other) => countKeyCharacters(other) - countKeyCharacters(one));
-    const reason = 'with its namespace, and with each index path, it is too long for an index of Postgres';
+    const reason = 'together with its namespace and index paths, it is too long for an index of Postgres';
     throw runlakeError('STORE_KEY_INVALID', { key: longest!.key.slice(0, 100), reason });
   });
 }

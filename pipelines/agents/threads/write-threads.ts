@@ -4,9 +4,8 @@ import { requireStorableJson } from '../../../infra/json/json-value.ts';
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { createOrFind } from '../../../infra/postgres/database-error.ts';
 import { resolveAssistant } from '../assistants/assistant.ts';
-import { buildThreadKey, copyCheckpoints } from '../checkpoints/copy-checkpoints.ts';
+import { buildThreadKey, copyCheckpointsSql } from '../checkpoints/copy-checkpoints.ts';
 import { requestDeletionTimeoutMs } from '../delete-agent-rows.ts';
-import { lockThread } from '../runs/lock-thread.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import type { GraphThread } from '../workers/messages.ts';
 import {
@@ -68,29 +67,18 @@ export async function copyThread(
 ): Promise<{ readonly copy: Thread; readonly isDuringWrite: boolean }> {
   requireStorableJson(metadata, ['body', 'metadata']);
   const copyId = uuidv7();
+  const keys = [threadId, copyId].map((id) => buildThreadKey(deploymentId, id));
   const copyInto = async (tx: Sql) => {
-    await lockThread(tx, deploymentId, threadId);
-    const [row] = await tx.query<ThreadRow>(
-      `INSERT INTO agents.threads (deployment_id, thread_id, status, rest_status, metadata, config, values, searchable_values,
-         interrupts, error, ttl_strategy, ttl_minutes, expires_at)
-       SELECT deployment_id, $3, rest_status, rest_status, metadata || $4, config, values, searchable_values, interrupts, error,
-         ttl_strategy, ttl_minutes, clock_timestamp() + ttl_minutes * interval '1 minute'
-       FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden
-       RETURNING ${threadColumns}`,
-      [deploymentId, threadId, copyId, metadata],
+    const [row] = await tx.query<ThreadRow & { readonly is_during_write: boolean }>(
+      copyThreadSql,
+      [...keys, copyId, deploymentId, threadId, metadata],
+      { name: 'agents_copy_thread' },
     );
     if (row === undefined) throw runlakeError('THREAD_TO_COPY_NOT_FOUND', { thread: threadId });
-    await copyCheckpoints(tx, buildThreadKey(deploymentId, threadId), buildThreadKey(deploymentId, copyId));
-    const writers = await tx.query(
-      `SELECT FROM agents.runs WHERE deployment_id = $1 AND thread_id = $2 AND status IN ('pending', 'running') AND attempt > 0
-       UNION ALL
-       SELECT FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND write_token IS NOT NULL`,
-      [deploymentId, threadId],
-    );
-    return { copy: toThread(row), isDuringWrite: writers.length > 0 };
+    const { is_during_write: isDuringWrite, ...thread } = row;
+    return { copy: toThread(thread), isDuringWrite };
   };
   return createOrFind(
-    // A long history takes as long to copy as to delete.
     () => database.transaction(copyInto, { timeoutMs: requestDeletionTimeoutMs }),
     async () => {
       const copy = await findThread(database, deploymentId, copyId);
@@ -98,6 +86,24 @@ export async function copyThread(
     },
   );
 }
+
+/** One statement, which sees one state of the thread without a lock: a long history takes minutes, and runs go on meanwhile. */
+const copyThreadSql = `
+WITH ${copyCheckpointsSql},
+copy AS (
+  INSERT INTO agents.threads (deployment_id, thread_id, status, rest_status, metadata, config, values, searchable_values,
+    interrupts, error, ttl_strategy, ttl_minutes, expires_at)
+  SELECT deployment_id, $3::uuid, rest_status, rest_status, metadata || $6::jsonb, config, values, searchable_values, interrupts, error,
+    ttl_strategy, ttl_minutes, clock_timestamp() + ttl_minutes * interval '1 minute'
+  FROM agents.threads WHERE deployment_id = $4 AND thread_id = $5 AND NOT hidden
+  RETURNING ${threadColumns}
+)
+SELECT copy.*, EXISTS (
+  SELECT FROM agents.runs WHERE deployment_id = $4 AND thread_id = $5 AND status IN ('pending', 'running') AND attempt > 0
+  UNION ALL
+  SELECT FROM agents.threads WHERE deployment_id = $4 AND thread_id = $5 AND write_token IS NOT NULL
+) AS is_during_write
+FROM copy`;
 
 /** Dependencies of functions that send queries about a thread to a worker. */
 export interface ThreadDeps {

@@ -88,7 +88,7 @@ interface InsertDeps {
  * Inserts one batch. If ClickHouse refuses its data, bisects the batch until the refused records are isolated, and
  * writes these records to the dead-letter queue. Also bisects a batch for which ClickHouse has too little time or memory.
  *
- * The number of inserts is bounded by twice the number of records; if there is memory for them, it is much lower: of many
+ * The number of inserts is bounded by three times the number of records; if there is memory for them, it is much lower: of many
  * refused records, the last are bisected down to small parts only, and such a part goes to the dead-letter queue as a whole,
  * including its valid records. A replay stores the valid records.
  *

@@ -147,12 +147,18 @@ describe('a WebSocket', () => {
   it('is opened on another replica if one refuses because it starts or drains', async () => {
     const refusing = await startReplica(() => undefined);
     closers.push(() => refusing.close());
-    refusing.server.on('upgrade', (_request, socket) =>
-      socket.end(`HTTP/1.1 503 Service Unavailable\r\n${refusalHeader}: true\r\nContent-Length: 2\r\n\r\n{}`),
-    );
+    const closed = new Promise((resolve) => {
+      refusing.server.on('upgrade', (_request, socket) => {
+        socket.on('error', () => undefined).on('end', () => socket.destroy());
+        socket.on('close', resolve).resume();
+        // The rest does not follow.
+        socket.write(`HTTP/1.1 503 Service Unavailable\r\n${refusalHeader}: true\r\nContent-Length: 2000\r\n\r\n{}`);
+      });
+    });
     const { url } = await startSocketServer();
     const client = new WebSocket(toSocketUrl(await proxyFor(refusing.url, url)));
     await once(client, 'open');
+    await closed;
     client.terminate();
   });
 

@@ -3,7 +3,7 @@ import type { BaseCheckpointSaver } from '@langchain/langgraph-checkpoint';
 import { expect, test } from 'vitest';
 import {
   buildThreadKey,
-  copyCheckpoints,
+  copyCheckpointsSql,
   deleteCheckpoints,
   keepLatestCheckpoint,
   rollbackCheckpoints,
@@ -215,7 +215,8 @@ async function act(pair: SaverPair, what: Action): Promise<void> {
     const from = pair.key;
     pair.threadId = await threads.newThread();
     if (points.length > 0) pair.copyModel(from, pair.key);
-    return copyCheckpoints(threads.database, from, pair.key);
+    await threads.database.execute(`WITH ${copyCheckpointsSql} SELECT`, [from, pair.key, pair.threadId]);
+    return;
   }
   if (what.kind === 'update') return at && pair.update({ log: ['edited'], last: 'plain' }, at);
   const before = pair.snapshot();

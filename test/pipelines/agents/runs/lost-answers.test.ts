@@ -33,10 +33,11 @@ beforeEach(async () => {
   rows = await makeAgentRows(stores.database);
 });
 
-/** Breaks all connections when the request with `text` is answered, before the answer arrives. */
-async function loseAnswer(text: string): Promise<void> {
+/** Breaks all connections when the request with `text` is answered, before the answer arrives, and until `work` is done. */
+async function loseAnswer(text: string, work?: () => Promise<unknown>): Promise<void> {
   await proxy.hold('answered', (message) => message.includes(text));
   proxy.away(true);
+  await work?.();
   setTimeout(() => proxy.away(false), 100);
 }
 
@@ -77,16 +78,20 @@ it.each(['enqueue', 'interrupt', 'reject'] as const)(
 
 const list = () => listRuns(stores.database, rows.deploymentId, rows.threadId, { limit: 9, offset: 0 });
 
-it('the runs of a batch are created once', async () => {
-  const lost = loseAnswer('COMMIT');
+it.each([0, 1])('the runs of a batch are created once, also if %i are deleted meanwhile', async (deleted) => {
+  const listStored = () =>
+    stores.database.query<{ run_id: string }>(
+      'SELECT run_id FROM agents.runs WHERE deployment_id = $1 ORDER BY queue_position',
+      [rows.deploymentId],
+    );
+  const lost = loseAnswer('COMMIT', async () => {
+    const ids = (await listStored()).slice(0, deleted).map(({ run_id }) => run_id);
+    await stores.database.execute('DELETE FROM agents.runs WHERE run_id = ANY ($1)', [ids]);
+  });
   const runs = await requestRuns(buildDeps(), [buildRequest('enqueue'), buildRequest('enqueue')]);
   await lost;
-  const stored = await stores.database.query(
-    'SELECT run_id FROM agents.runs WHERE deployment_id = $1 ORDER BY queue_position',
-    [rows.deploymentId],
-  );
-  expect(runs.map(({ run_id }) => ({ run_id }))).toEqual(stored);
-  expect(stored).toHaveLength(2);
+  expect(runs).toHaveLength(2);
+  expect(runs.slice(deleted).map(({ run_id }) => ({ run_id }))).toEqual(await listStored());
 });
 
 it('a run whose statement does not arrive is created after the outage', async () => {

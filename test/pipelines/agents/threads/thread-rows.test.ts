@@ -170,6 +170,21 @@ describe('threads', () => {
     expect(await copyThread(database, org, id)).toMatchObject({ isDuringWrite: false });
   });
 
+  it('get runs while they are copied', async () => {
+    const { thread_id: id } = await make();
+    await rows.checkpoint(buildThreadKey(org, id), '1');
+    await onChange('INSERT ON agents.checkpoints', 'PERFORM pg_advisory_xact_lock(77)', async () => {
+      let copying: ReturnType<typeof copyThread> | undefined;
+      await database.transaction(async (tx) => {
+        await tx.query('SELECT pg_advisory_xact_lock(77)');
+        copying = copyThread(database, org, id);
+        await untilLockWait(database, '%agents.checkpoints%');
+        await rows.run(id, {}, org);
+      });
+      expect(await copying).toMatchObject({ isDuringWrite: false });
+    });
+  });
+
   it('can be pruned; busy threads only with the strategy delete', async () => {
     const [plain, busy] = [(await make()).thread_id, (await make()).thread_id];
     for (const id of [plain, busy]) for (const n of ['1', '2']) await rows.checkpoint(buildThreadKey(org, id), n);
