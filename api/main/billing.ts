@@ -239,7 +239,7 @@ const getOrganizationUsage = defineOperation({
     'One metric: the traces of the whole range, equal to the sum of granular usage. Counts only workspaces that the API key can ' +
     'read; `groups` omits workspaces without traces.',
   access: { permission: 'organization:read', tenantScope: 'organization' },
-  errors: clickhouseErrors,
+  errors: ['BAD_REQUEST', ...clickhouseErrors],
   schema: {
     query: Type.Object({
       starting_on: UsageTime('Start of the range, rounded down to the hour.'),

@@ -148,7 +148,7 @@ type HandlerResult<S extends OperationSchema> = {
   [K in keyof S['response']]: S['response'][K] extends TSchema ? Static<S['response'][K]> : never;
 }[keyof S['response']];
 
-/** What handlers pass on to functions that read the request of a workspace. */
+/** The parts of a request for a workspace that handlers pass to shared functions. */
 export interface WorkspaceRequest {
   readonly caller: WorkspaceCaller;
   readonly services: Services;

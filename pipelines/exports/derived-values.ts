@@ -128,7 +128,10 @@ const presenceMarker = '1';
 const figuresTimeoutMs = 900_000;
 /** Number of rows whose ancestors are read at once. */
 const batchRows = 10_000;
-/** Size of the feedback that is read at once, unless it is that of one run; a run counts as a thousandth at least. */
+/**
+ * Maximum size of the feedback that one query reads; that of a single run may exceed it. A run counts as at least a thousandth,
+ * so that a query reads at most 1,000 runs.
+ */
 const feedbackBatchBytes = 8 * 1024 * 1024;
 
 /** One row of the chunk: the id of the run and, if the run has no dotted order, the data from which to derive one. */

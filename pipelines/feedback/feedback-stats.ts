@@ -10,7 +10,7 @@ const maxCommentBytes = 2_000;
 const maxLabels = 100;
 const maxLabelBytes = 1_000;
 
-/** SQL: bytes that feedback takes in statistics, about, and at most if no comments are left out for their number. */
+/** SQL: approximate size of an entry in statistics. They keep at most 10 comments of a key, so this may be too high. */
 export const shownFeedbackBytes = `200 + if(length(comment) <= ${maxCommentBytes}, length(comment), 0)
   + if(length(value) <= ${maxLabelBytes}, length(value), 0)`;
 

@@ -2,6 +2,7 @@
  * Usage of agent servers: graph runs, executed nodes and uptime, which Postgres counts when runs end
  * (`agents.usage_hourly`).
  */
+import { reserveMemory } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import {
@@ -10,6 +11,7 @@ import {
   type Dimensions,
   type GranularUsageRequest,
   readNames,
+  unreservedRows,
 } from './report.ts';
 import type { Grouping } from './report-query.ts';
 import { type BucketBounds, computeBucketBounds, planBuckets, type Stride } from './rollup-query.ts';
@@ -39,6 +41,8 @@ const projectIdSql = `coalesce(
 
 /** Maximum number of rows of a report. */
 const maxRows = 200_000;
+/** Heap bytes of a row with its dimensions, and with its part of the response. */
+const heapBytesPerRow = 1_000;
 
 interface Row {
   readonly bucket: number;
@@ -89,6 +93,7 @@ export async function readAgentUsage(
     ],
   );
   if (rows.length > max) throw createTooManyRowsError(max);
+  if (rows.length > unreservedRows) reserveMemory(heapBytesPerRow * rows.length);
   const ids = [...new Set(rows.flatMap(({ id }) => (id === null || id === nilUuid ? [] : [id])))];
   const names = await readNames(database, organizationId, groupBy, ids);
   const sums = new Map<string, { readonly row: Row; readonly dimensions: Dimensions; readonly label: string }>();

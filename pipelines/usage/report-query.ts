@@ -6,7 +6,7 @@ import type { BucketPlan } from './rollup-query.ts';
 export const groupings = ['workspace', 'project', 'user', 'api_key'] as const;
 export type Grouping = (typeof groupings)[number];
 
-/** Counts of one bucket, in no particular order. If the query does not aggregate, a bucket may have several rows. */
+/** Counts of one bucket, in no particular order. */
 export interface UsageCounts {
   /** Index of the bucket. */
   readonly bucket: number;
@@ -16,7 +16,6 @@ export interface UsageCounts {
   readonly traces: readonly number[];
 }
 
-const hourSeconds = 3_600;
 const daySeconds = 86_400;
 
 /**
@@ -52,8 +51,9 @@ export function buildUsageQuery(
         ]
       : [selectHours(workspaceCondition, 'start', 'end')];
   const rows = sources.join('\nUNION ALL\n');
-  // If each bucket is one row of the table, no GROUP BY is needed; the reader sums the few remaining rows.
-  const isOneRowPerBucket = strideSeconds === (from < to ? daySeconds : hourSeconds);
+  // If each bucket is one row of the table, no GROUP BY is needed.
+  const isOneRowPerBucket =
+    from < to && sources.length === 1 && workspaceIds.length === 1 && strideSeconds === daySeconds;
   return {
     name: 'granular-usage',
     sql: isOneRowPerBucket

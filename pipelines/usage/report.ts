@@ -1,5 +1,4 @@
 import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
-import { getClickHouseCode } from '../../infra/clickhouse/clickhouse-error.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { reserveMemory } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
@@ -109,14 +108,16 @@ export interface UsageRow extends BucketBounds {
 }
 
 /**
- * Maximum number of rows of a report. Users of custom authentication may be any number, and a report of more rows takes hundreds
- * of megabytes.
+ * Maximum number of rows of a report. The number of users of custom authentication is not limited, and a report of more rows
+ * takes hundreds of megabytes.
  */
 const maxRows = 500_000;
-/** Heap bytes of a row, with its part of the response. */
-const heapBytesPerRow = 400;
+/** Heap bytes of an id with its name. */
+const heapBytesPerId = 300;
+/** Heap bytes of a row, and bytes of its part of the response. */
+const [heapBytesPerRow, responseBytesPerRow] = [60, 150];
 /** Number of rows for which no memory is reserved. */
-const unreservedRows = 10_000;
+export const unreservedRows = 10_000;
 
 /**
  * Counts traces per bucket and dimension, with current names.
@@ -139,8 +140,9 @@ export async function readGranularUsage(
     readAllNames(database, organizationId, groupBy),
   ]);
   const rows = counts.reduce((sum, { ids }) => sum + ids.length, 0);
-  if (rows > unreservedRows) reserveMemory(heapBytesPerRow * rows);
   const ids = await runInTimeSlices(collectIds(counts));
+  if (rows > unreservedRows)
+    reserveMemory(heapBytesPerId * ids.length + heapBytesPerRow * rows, responseBytesPerRow * rows);
   const known = ids.filter((id) => id !== nilUuid);
   const names = all ?? (await readNames(database, organizationId, groupBy, known));
   const { dimensions, ranks } = await runInTimeSlices(rankLabels(groupBy, ids, names));
@@ -154,30 +156,29 @@ export async function readGranularUsage(
   };
 }
 
-export const createTooManyRowsError = (max: number, cause?: unknown) =>
-  runlakeError(
-    'BAD_REQUEST',
-    {
-      reason: `The report has more than ${max.toLocaleString('en')} rows. Ask for a shorter range, or fewer workspaces.`,
-    },
-    { cause },
-  );
+export const createTooManyRowsError = (max: number) =>
+  runlakeError('BAD_REQUEST', {
+    reason: `The report has more than ${max.toLocaleString('en')} rows. Ask for a shorter range, fewer workspaces, or group by project.`,
+  });
 
-/** Bytes of an id and its count in a result of ClickHouse. */
-const bytesPerCount = 24;
-/** Number of ClickHouse's error TOO_MANY_ROWS_OR_BYTES. */
-const tooLargeResultCode = 396;
-
-/** @throws BAD_REQUEST if there are more than `max` counts. */
+/** Reads the rows of a query for counts. @throws BAD_REQUEST if they have more than `max` counts. */
 async function readCounts(
   clickhouse: UsageReportDeps['clickhouse'],
   query: Query,
   max: number,
 ): Promise<UsageCounts[]> {
-  const settings = { max_result_bytes: String(bytesPerCount * max) };
-  return clickhouse.query<UsageCounts>({ ...query, settings }).catch((error: unknown) => {
-    throw getClickHouseCode(error) === tooLargeResultCode ? createTooManyRowsError(max, error) : error;
+  const counts = await clickhouse.query<UsageCounts & { readonly report_rows: number }>({
+    ...query,
+    // If there are too many, ClickHouse does not send them.
+    sql: `SELECT bucket, report_rows, if(report_rows > {max_rows:UInt64}, [], bucket_ids) AS ids,
+            if(report_rows > {max_rows:UInt64}, [], bucket_traces) AS traces
+          FROM (SELECT bucket, ids AS bucket_ids, traces AS bucket_traces, sum(length(ids)) OVER () AS report_rows FROM (
+${query.sql}
+))`,
+    params: { ...query.params, max_rows: max },
   });
+  if ((counts[0]?.report_rows ?? 0) > max) throw createTooManyRowsError(max);
+  return counts;
 }
 
 /** Number of items that a step of long work processes. */
@@ -284,7 +285,7 @@ interface OrganizationUsage {
 /**
  * Counts the traces of a whole range by workspace. The result equals the sum over the buckets of {@link readGranularUsage}.
  *
- * @throws errors of ClickHouse and Postgres.
+ * @throws the errors of {@link readGranularUsage}.
  */
 export async function readOrganizationUsage(
   deps: UsageReportDeps,

@@ -83,9 +83,9 @@ export async function uploadParts(
         MultipartUpload: { Parts: parts },
         ...condition,
       });
-      const { ETag } = await connection.send(call, (run) => run(command), { signal: options.signal });
+      const { ETag, Location, Bucket } = await connection.send(call, (run) => run(command), { signal: options.signal });
       // An error may follow the status 200. The client only finds one at the very end of the body.
-      if (ETag === undefined) {
+      if (ETag === undefined && Location === undefined && Bucket === undefined) {
         throw createDestinationError(
           'DESTINATION_UNAVAILABLE',
           call,

@@ -86,7 +86,10 @@ async function readShards(): Promise<Map<string, number>> {
   return new Map(rows.map(({ tenant_id, shard }) => [tenant_id, shard]));
 }
 
-const order = (rows: readonly UsageCounts[]) => rows.map((row) => JSON.stringify(row)).toSorted();
+const order = (rows: readonly UsageCounts[]) =>
+  rows
+    .map(({ bucket, ids, traces }) => [bucket, ...ids.map((id, index) => `${id} ${traces[index]}`).toSorted()].join())
+    .toSorted();
 
 test.each([
   ['hours and days in buckets of a week', '2026-02-01T05:00:00Z', '2026-03-10T07:00:00Z'],

@@ -48,6 +48,19 @@ describe('a report of very many users', () => {
     expect([year.stride.days, [...generateUsageRows(year)].length]).toEqual([365, 4_000]);
   });
 
+  it('counts a user once in a bucket, also of several workspaces and parts of days', async () => {
+    const workspaceIds = [1, 2, 3, 4].map((number) => uuidOf(`shared ${number}`));
+    for (const id of workspaceIds) await fill(id, 1_000, 31);
+    const { range } = request(workspace, 31);
+    const shared = {
+      ...request(workspace, 31),
+      workspaceIds,
+      range: { startMs: range.startMs + 3_600_000, endMs: range.endMs },
+    };
+    expect([...generateUsageRows(await readGranularUsage(stores, shared, 30_000))]).toHaveLength(30_000);
+    await expect(readGranularUsage(stores, shared, 29_999)).rejects.toThrow('more than 29,999 rows');
+  });
+
   it('with tokens has at most 200,000 rows', async () => {
     const tokens = (days: number) => readTokenUsage(stores, request(other, days));
     await expect(tokens(11)).rejects.toThrow('more than 200,000 rows');
