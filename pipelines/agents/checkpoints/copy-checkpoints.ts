@@ -19,8 +19,8 @@ export function splitThreadKey(key: unknown): { readonly deploymentId: string; r
 }
 
 /**
- * SQL: common table expressions that copy all checkpoints of the thread with the key $1 to the thread with the key $2 and the id
- * $3, which has none. The keys are those of {@link buildThreadKey}.
+ * SQL: common table expressions that copy all checkpoints of the thread with the key $1 to the thread with the key $2 and
+ * the id $3, which has none. The keys are those of {@link buildThreadKey}.
  */
 export const copyCheckpointsSql = `blobs AS (
   INSERT INTO agents.checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)

@@ -87,7 +87,7 @@ export async function copyThread(
   );
 }
 
-/** One statement, which sees one state of the thread without a lock: a long history takes minutes, and runs go on meanwhile. */
+/** One statement, which sees one state of the thread without a lock. A long history takes minutes, and runs go on. */
 const copyThreadSql = `
 WITH ${copyCheckpointsSql},
 copy AS (
