@@ -22,9 +22,15 @@ export interface MainApiClient {
   /**
    * Sends a request. Resolves with the parsed body.
    *
+   * @param parse Default: `JSON.parse`.
    * @throws BAD_REQUEST with the message of the response; PART_UNUSABLE if the API does not respond.
    */
-  ask<Answer>(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: object): Promise<Answer>;
+  ask<Answer>(
+    method: 'GET' | 'POST' | 'PATCH' | 'DELETE',
+    path: string,
+    body?: object,
+    parse?: (text: string) => unknown,
+  ): Promise<Answer>;
 }
 
 /** The options of all commands that use the main API. */
@@ -116,7 +122,7 @@ function createClient(
     endpoint,
     workspaceId,
     interrupted,
-    async ask(method, path, body) {
+    async ask(method, path, body, parse = JSON.parse) {
       const response = await sendRequest(endpoint + path, {
         method,
         signal: interrupted,
@@ -124,7 +130,7 @@ function createClient(
         ...(body && { body: JSON.stringify(body) }),
       });
       const text = await readText(response, endpoint, interrupted);
-      return (text === '' ? undefined : parseJson(text, endpoint)) as never;
+      return (text === '' ? undefined : parseJson(text, endpoint, parse)) as never;
     },
   };
 }
@@ -152,9 +158,9 @@ function readText(response: Response, endpoint: string, signal: AbortSignal | nu
 }
 
 /** @throws PART_UNUSABLE */
-function parseJson(text: string, endpoint: string): unknown {
+function parseJson(text: string, endpoint: string, parse: (text: string) => unknown): unknown {
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch (cause) {
     throw createEndpointError(`the response of ${endpoint} is not JSON`, cause);
   }

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { parseMarkedJson, parsePartlyMarkedJson, restoreNumbers } from '../../../infra/json/marked-json.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
 import { unlessInterrupted } from '../interrupt.ts';
 import { type MainApiClient, type MainApiOptions, withMainApi } from '../main-api-client.ts';
@@ -62,20 +63,25 @@ interface RunPage {
   readonly cursors: { readonly next: string | null };
 }
 
-/** Runs `runlake runs show <id>`. */
+const shownValues = ['inputs', 'outputs', 'extra', 'feedback_stats'];
+const formatValue = (value: unknown) => restoreNumbers(JSON.stringify(value, undefined, 2));
+
+/** Runs `runlake runs show <id>`, with numbers as they were sent. */
 export async function showRun(id: string, options: MainApiOptions): Promise<void> {
   if (!isId(id)) throw runlakeError('BAD_REQUEST', { reason: `'${toPrintable(id)}' is not the id of a run.` });
   await withMainApi(options, async (client) => {
-    const run = await client.ask<Run & Readonly<Record<string, unknown>>>('GET', `/runs/${id}`);
-    if (options.json === true) return console.log(JSON.stringify(run, undefined, 2));
+    const isJson = options.json === true;
+    const parse = (text: string) => (isJson ? parseMarkedJson(text) : parsePartlyMarkedJson(text, shownValues));
+    const run = await client.ask<Run & Readonly<Record<string, unknown>>>('GET', `/runs/${id}`, undefined, parse);
+    if (isJson) return console.log(formatValue(run));
     for (const [index, cell] of toCells(run).entries()) {
       if (cell !== '') console.log(`${(header[index] ?? '').padEnd(8)} ${toPrintable(cell)}`);
     }
     console.log(`LINK     ${toPrintable(client.endpoint + run.app_path)}`);
-    for (const name of ['inputs', 'outputs', 'extra', 'feedback_stats']) {
+    for (const name of shownValues) {
       if (run[name] == null) continue;
       console.log(`\n${name}:`);
-      for (const line of JSON.stringify(run[name], undefined, 2).split('\n')) console.log(toPrintable(line));
+      for (const line of formatValue(run[name]).split('\n')) console.log(toPrintable(line));
     }
   });
 }

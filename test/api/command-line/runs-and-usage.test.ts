@@ -241,3 +241,18 @@ it('prints a link that signs in once', async () => {
   expect((await open()).status).toBe(201);
   expect((await open()).status).toBe(401);
 });
+
+it('shows the numbers of a run as they were sent', async () => {
+  const id = randomUUID();
+  const response = await fetch(`${runlake.url}/runs`, {
+    method: 'POST',
+    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+    body: `{"id": "${id}", "name": "exact", "run_type": "tool", "session_name": "exact", "inputs": {"id": 9007199254740993, "price": 0.10}}`,
+  });
+  expect(response.status).toBe(202);
+  for (const more of [[], ['--json']]) {
+    const { output } = await run('runs', 'show', id, ...more);
+    expect(output).toContain('"id": 9007199254740993');
+    expect(output).toContain('"price": 0.10');
+  }
+});
