@@ -16,7 +16,7 @@ import { groupBy } from '../../infra/collections/group-by.ts';
 import { type DerivedFiles, maxListBytes, type ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder } from '../../infra/duckdb/encoder.ts';
 import { toWorkFileError } from '../../infra/errors/work-file-error.ts';
-import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
+import { splitIntoChunks } from '../../infra/postgres/page-within.ts';
 import type { ExportField } from '../../schemas/parquet/run-columns.ts';
 import { readFeedbackStatsByRun, shownFeedbackBytes } from '../feedback/feedback-stats.ts';
 import { type Figures, sumDescendants } from '../runs/descendant-figures.ts';
@@ -125,7 +125,6 @@ interface DerivedValueDeps {
 const rowsFileName = 'rows.csv';
 /** Value of the first column of each line. Without this column, a line with only one empty value would be blank. */
 const presenceMarker = '1';
-const figuresTimeoutMs = 900_000;
 /** Number of rows whose ancestors are read at once. */
 const batchRows = 10_000;
 /**
@@ -168,15 +167,17 @@ export async function readDerivedValues(
     await deps.encoder.list({ folder, source, target: rowsFileName, columns }, signal);
     for await (const batch of readBatches(join(folder, rowsFileName))) {
       signal.throwIfAborted();
-      const ancestries = await runUntilAborted(signal, () => deriveAncestries(deps.clickhouse, request.scope, batch));
-      for (const runIds of divideByFeedback(batch, feedbackBytes)) {
-        const ids = runIds.filter((id) => feedbackBytes.has(id));
-        const stats = await runUntilAborted(signal, () =>
-          readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
-            expiredAfterMicros: request.scope.membersUntilMicros,
-          }),
-        );
-        for (const runId of runIds) {
+      const ancestries = await deriveAncestries(deps.clickhouse, request.scope, batch);
+      const rows = batch.map(({ runId }) => ({
+        runId,
+        bytes: Math.max(feedbackBytes.get(runId) ?? 0, feedbackBatchBytes / 1_000),
+      }));
+      for (const chunk of splitIntoChunks(rows, feedbackBatchBytes)) {
+        const ids = chunk.flatMap(({ runId }) => (feedbackBytes.has(runId) ? [runId] : []));
+        const stats = await readFeedbackStatsByRun(deps.clickhouse, request.scope.tenantId, ids, {
+          expiredAfterMicros: request.scope.membersUntilMicros,
+        });
+        for (const { runId } of chunk) {
           const values = {
             ancestry: ancestries.get(runId)?.(),
             stats: stats.get(runId),
@@ -200,22 +201,6 @@ export async function readDerivedValues(
   } finally {
     await rm(join(folder, rowsFileName), { force: true });
   }
-}
-
-/** Divides the runs of a batch into those whose feedback is read at once. */
-function divideByFeedback(batch: readonly ChunkRow[], feedbackBytes: ReadonlyMap<string, number>): string[][] {
-  const groups: string[][] = [];
-  let bytes = Number.POSITIVE_INFINITY;
-  for (const { runId } of batch) {
-    const ownBytes = Math.max(feedbackBytes.get(runId) ?? 0, feedbackBatchBytes / 1_000);
-    if (bytes + ownBytes > feedbackBatchBytes) {
-      groups.push([]);
-      bytes = 0;
-    }
-    groups.at(-1)!.push(runId);
-    bytes += ownBytes;
-  }
-  return groups;
 }
 
 const noFeedback: ReadonlyMap<string, number> = new Map();
@@ -305,7 +290,6 @@ function sumChunkFigures(
     params,
     withDetails: false,
     signal,
-    timeoutMs: figuresTimeoutMs,
   });
 }
 

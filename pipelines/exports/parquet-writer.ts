@@ -3,10 +3,9 @@ import { join } from 'node:path';
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import { type EncodeRequest, footerCompressions, type ParquetFooter } from '../../infra/duckdb/encode-sql.ts';
 import type { Encoder, EncoderPool } from '../../infra/duckdb/encoder.ts';
-
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
+import { runUntilAborted } from '../../infra/fairness/tenant-context.ts';
 import { type ExportField, runParquetColumns } from '../../schemas/parquet/run-columns.ts';
-
 import { chunkColumns, getColumnType, getSourceColumnName } from './chunk-columns.ts';
 import { type ChunkFiles, type ChunkRequest, findChunk, readChunk, removeDerivedFiles } from './chunk-reader.ts';
 import type { ChunkSource, ExportWorkerDeps, ParquetPart } from './export-deps.ts';
@@ -146,7 +145,8 @@ export function createChunkSources(
     const source: ChunkSource<ChunkFiles> = {
       count: (signal) => countMembers(clickhouse, scope, signal),
       find: (after, signal) => findChunk(clickhouse, scope, after, limits, signal),
-      read: (chunk, folder, signal) => readChunk({ clickhouse, encoder }, { scope, chunk, format, folder }, signal),
+      read: (chunk, folder, signal) =>
+        runUntilAborted(signal, () => readChunk({ clickhouse, encoder }, { scope, chunk, format, folder }, signal)),
       encode: (files, folder, signal) => encodeChunk({ encoder }, files, { folder, format }, signal),
       close: () => encoders.release(encoder),
     };

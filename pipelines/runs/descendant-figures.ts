@@ -60,7 +60,6 @@ export interface FigureRequest {
   /** Settings of the query on `runs`. */
   readonly settings?: ClickHouseSettings;
   readonly signal?: AbortSignal | undefined;
-  readonly timeoutMs?: number | undefined;
 }
 
 /** Time ranges with a smaller gap between them are read as one range. */
@@ -319,17 +318,11 @@ export function walkParents(
   return { parents: [...parents.values()], ancestors };
 }
 
-function bindRequest({
-  scope,
-  params,
-  signal,
-  timeoutMs,
-}: FigureRequest): Pick<Query, 'params' | 'shardTables' | 'signal' | 'timeoutMs'> {
+function bindRequest({ scope, params, signal }: FigureRequest): Pick<Query, 'params' | 'shardTables' | 'signal'> {
   return {
     shardTables: ['runs', 'trace_locations'],
     params: { ...params, tenant: scope.tenantId, figure_projects: scope.projectIds },
     signal,
-    ...(timeoutMs !== undefined && { timeoutMs }),
   };
 }
 
