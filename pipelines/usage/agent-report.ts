@@ -2,7 +2,6 @@
  * Usage of agent servers: graph runs, executed nodes and uptime, which Postgres counts when runs end
  * (`agents.usage_hourly`).
  */
-import { reserveMemory } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import {
@@ -10,8 +9,9 @@ import {
   createTooManyRowsError,
   type Dimensions,
   type GranularUsageRequest,
+  maxFigureRows,
   readNames,
-  unreservedRows,
+  reserveFigureRows,
 } from './report.ts';
 import type { Grouping } from './report-query.ts';
 import { type BucketBounds, computeBucketBounds, planBuckets, type Stride } from './rollup-query.ts';
@@ -39,11 +39,6 @@ const projectIdSql = `coalesce(
    WHERE former.workspace_id = usage.workspace_id AND former.name = usage.value
      AND p.workspace_id = usage.workspace_id AND p.deleted_at IS NULL))`;
 
-/** Maximum number of rows of a report. */
-const maxRows = 200_000;
-/** Heap bytes of a row with its dimensions, and with its part of the response. */
-const heapBytesPerRow = 1_000;
-
 interface Row {
   readonly bucket: number;
   readonly id: string | null;
@@ -64,7 +59,7 @@ interface Row {
 export async function readAgentUsage(
   database: Pick<Database, 'query'>,
   { organizationId, workspaceIds, range, groupBy }: GranularUsageRequest,
-  max: number = maxRows,
+  max: number = maxFigureRows,
 ): Promise<{ readonly stride: Stride; readonly rows: readonly AgentUsageRow[] }> {
   const plan = planBuckets(range);
   const hasUptime = groupBy === 'workspace' || groupBy === 'project';
@@ -93,7 +88,7 @@ export async function readAgentUsage(
     ],
   );
   if (rows.length > max) throw createTooManyRowsError(max);
-  if (rows.length > unreservedRows) reserveMemory(heapBytesPerRow * rows.length);
+  reserveFigureRows(rows.length);
   const ids = [...new Set(rows.flatMap(({ id }) => (id === null || id === nilUuid ? [] : [id])))];
   const names = await readNames(database, organizationId, groupBy, ids);
   const sums = new Map<string, { readonly row: Row; readonly dimensions: Dimensions; readonly label: string }>();

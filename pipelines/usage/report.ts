@@ -117,7 +117,17 @@ const heapBytesPerId = 300;
 /** Heap bytes of a row, and bytes of its part of the response. */
 const [heapBytesPerRow, responseBytesPerRow] = [60, 150];
 /** Number of rows for which no memory is reserved. */
-export const unreservedRows = 10_000;
+const unreservedRows = 10_000;
+
+/** Maximum number of rows of a report with several figures, which take more memory. */
+export const maxFigureRows = 200_000;
+/** Heap bytes of a row with several figures and its dimensions, with its part of the response. */
+const heapBytesPerFigureRow = 1_000;
+
+/** Reserves memory for rows with several figures. @throws OVERLOADED */
+export function reserveFigureRows(rows: number): void {
+  if (rows > unreservedRows) reserveMemory(heapBytesPerFigureRow * rows);
+}
 
 /**
  * Counts traces per bucket and dimension, with current names.

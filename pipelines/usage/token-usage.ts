@@ -8,7 +8,6 @@
  * more than a day before the report are not read.
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
-import { reserveMemory } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
@@ -19,10 +18,11 @@ import {
   buildDimensions,
   type GranularUsageRequest,
   generateUsageRows,
+  maxFigureRows,
   readGranularUsage,
   readNames,
+  reserveFigureRows,
   type UsageRow,
-  unreservedRows,
 } from './report.ts';
 import type { Grouping } from './report-query.ts';
 import { type BucketPlan, computeBucketBounds, planBuckets, type Stride } from './rollup-query.ts';
@@ -43,10 +43,6 @@ interface Deps {
 
 /** Workspaces that are read at once. */
 const maxConcurrent = 4;
-/** Maximum number of rows of a report. They take more memory than those of traces alone. */
-const maxRows = 200_000;
-/** Heap bytes of a row with its dimensions, and with its part of the response. */
-const heapBytesPerRow = 1_000;
 const figures = (['prompt_tokens', 'completion_tokens', 'total_tokens', 'total_cost'] as const).map((figure) => ({
   figure,
   hasPercentiles: false,
@@ -81,9 +77,9 @@ export async function readTokenUsage(
     return sums;
   }
   // First, because it refuses a report of too many rows.
-  const usage = await readGranularUsage(deps, request, maxRows);
+  const usage = await readGranularUsage(deps, request, maxFigureRows);
   const sums = await sumWorkspaces();
-  if (sums.length > unreservedRows) reserveMemory(heapBytesPerRow * sums.length);
+  reserveFigureRows(sums.length);
   const ids = [...new Set(sums.map(({ id }) => id))].filter((id) => id !== nilUuid);
   const names = await readNames(deps.database, organizationId, groupBy, ids);
   const rows = new Map<string, TokenUsageRow>();
