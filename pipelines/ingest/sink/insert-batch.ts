@@ -88,9 +88,9 @@ interface InsertDeps {
  * Inserts one batch. If ClickHouse refuses its data, bisects the batch until the refused records are isolated, and
  * writes these records to the dead-letter queue. Also bisects a batch for which ClickHouse has too little time or memory.
  *
- * The number of inserts is bounded by three times the number of records; if there is memory for them, it is much lower: of many
- * refused records, the last are bisected down to small parts only, and such a part goes to the dead-letter queue as a whole,
- * including its valid records. A replay stores the valid records.
+ * The number of inserts is at most three times the number of records. It is much lower if there is memory for them: if
+ * ClickHouse refuses many records, the remaining records are bisected down to small parts only, and a refused part goes to
+ * the dead-letter queue with its valid records. A replay stores the valid records.
  *
  * @returns the records that went to the dead-letter queue, as they were in the log.
  * @throws any other error of ClickHouse, Postgres or the log. Part of the batch may then be stored, so the caller has
