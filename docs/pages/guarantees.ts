@@ -27,30 +27,34 @@ export function guaranteesPage(): Page {
       '- **No accepted event is lost.** Runlake returns a 2xx only after all events of the request are in all in-sync replicas of ' +
         'Kafka. Without Kafka: after the table `event_log` of ClickHouse has them.',
       '- **No trace counts twice.** A trace counts once, however often it is sent, accepted, read from the log, inserted or ' +
-        'counted, and by however many processes. Exceptions: an event that arrives a week after its trace has expired, and states ' +
-        'another hour as the time of the trace, for example a late span over OTLP; and an insert that ClickHouse completes, wholly ' +
-        'or in part, after its sink was killed or has given up and another sink has stored the same batch, if the events of the ' +
-        'trace state different hours and are in two partitions, as after partitions were added. The trace then counts in both ' +
-        'hours until a sink reads its locations again for a later event. If events of a trace state different hours and the one ' +
-        'that was accepted first arrives last, a sink moves the trace: until the roll-up run after the move, usually for seconds, both ' +
-        'hours may count it. If the sink is killed or a store fails meanwhile, the move is completed when its batch is repeated.',
+        'counted, and by however many processes. If events of a trace state different hours and the one that was accepted first ' +
+        'arrives last, a sink moves the trace: until the roll-up run after the move, usually for seconds, both hours may count it. If the ' +
+        'sink is killed or a store fails meanwhile, the move is completed when its batch is repeated. A trace counts in two hours if:',
+      '  - An event arrives a week after its trace has expired, and states another hour as the time of the trace, for example a late ' +
+        'span over OTLP.',
+      '  - ClickHouse completes an insert, wholly or in part, after its sink was killed or has given up and another sink has stored the ' +
+        'same batch. The events of the trace must also state different hours and be in two partitions, as after partitions were ' +
+        'added. Both hours then count it until a sink reads its locations again for a later event.',
       '- **Values are those of the newest event** of a run, in the order in which the log accepted its events: by the time of the ' +
         'broker, then by offset. Neither the order of inserts nor the number of times that an event is inserted matters, so ' +
         'redelivery, other batches, several sinks and a late process change nothing.',
       '- **A request that is sent again does not undo a newer one**, for example if its client lost the response: an event that repeats ' +
         'a stored one byte for byte, under the same API key, keeps the place of that one in the order. This also holds for feedback and ' +
-        'attachments that are posted again, after restarts, and if another sink handles the repeat. It holds if the repeat is accepted ' +
-        'within ten minutes of the first event. So a patch that is meant to restore old values within that time must differ in some ' +
-        'field, for example `end_time`. Exceptions, in which the repeat is the newest event: the sink handles it more than a day after it ' +
-        'stored the first event; partitions were added, and events of the run are in two of them; the price of its model has ' +
-        'changed between them; it is a post that repeats a post, of a root run without `dotted_order` or in a trace that the sink process has ' +
-        'known since before its last 200,000 runs; ' +
-        'it is a change of feedback (`PATCH /feedback/{id}`), or feedback without `created_at` and `modified_at`.',
+        'attachments that are posted again, after restarts, and if another sink handles the repeat. So a patch that is meant to ' +
+        'restore old values within ten minutes must differ in some field, for example `end_time`. The repeat is the newest event if:',
+      '  - It is accepted more than ten minutes after the first event, or the sink handles it more than a day after it stored that.',
+      '  - Partitions were added, and events of the run are in two of them.',
+      '  - The price of its model has changed between them.',
+      '  - It is a post that repeats a post, of a root run without `dotted_order` or in a trace that the sink process has known since ' +
+        'before its last 200,000 runs.',
+      '  - It is a change of feedback (`PATCH /feedback/{id}`), or feedback without `created_at` and `modified_at`.',
       '- **A run is stored once**, also if its events state different start times or were sent without one to several API processes: ' +
-        'the first event decides the time under which the run is stored. Exceptions: two posts (or a patch and then a post) ' +
-        'that state different times, if the sink process has stored more than 200,000 runs between them; and events of the run ' +
-        'that two sinks handle at the same time, as after partitions were added. Then a read by id returns the run of the event that was ' +
-        'accepted first, and queries return both. Two events of a run that name different traces are always two runs.',
+        'the first event decides the time under which the run is stored. Two events of a run that name different traces are always ' +
+        'two runs. Otherwise a run is stored twice, so that a read by id returns the run of the event that was accepted first, and queries ' +
+        'return both, if:',
+      '  - Two posts, or a patch and then a post, state different times, and the sink process has stored more than 200,000 runs between ' +
+        'them.',
+      '  - Two sinks handle events of the run at the same time, as after partitions were added.',
       '- **A feedback entry is stored once**: if it is sent again under its id, the newest one replaces it, also for another run and ' +
         'through another API process. Each change keeps those before it, also if several API processes get them at the same moment. ' +
         'Exception: an entry that is sent for another run in a multipart body more than a day after it was last stored is a second one.',
