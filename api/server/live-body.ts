@@ -40,6 +40,7 @@ export interface LiveBodyOptions<Item> {
   readonly accessEnded: AbortSignal | undefined;
   /** Returns the last bytes to send if the server stops. Undefined if the client reconnects by itself. */
   readonly encodeServerStop: (() => Uint8Array) | undefined;
+  /** Called once if the client disconnects before the body ends. */
   onClientDisconnect?(): void;
 }
 

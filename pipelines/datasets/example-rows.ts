@@ -83,14 +83,18 @@ function* parseRows(rows: readonly (Pick<CurrentExample, 'attachments'> & { id: 
   return parsed;
 }
 
-interface NewRow {
+/** Fields of a new example, as they are sent and as they are stored. */
+export interface ExampleFields {
   readonly id: string;
   readonly createdAt?: string | null | undefined;
-  readonly inputs: string;
   readonly outputs?: string | null | undefined;
   readonly metadata?: JsonObject | null | undefined;
   readonly split?: string | readonly string[] | null | undefined;
   readonly sourceRunId?: string | null | undefined;
+}
+
+interface NewRow extends ExampleFields {
+  readonly inputs: string;
   readonly attachments?: Readonly<Record<string, AttachmentLocation>> | undefined;
 }
 

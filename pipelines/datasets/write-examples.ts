@@ -11,7 +11,6 @@ import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import { requireStored } from '../../infra/event-log/find-accepted.ts';
-import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
@@ -31,6 +30,7 @@ import { addSplits, createExampleError, splitKey } from './example.ts';
 import {
   type ChangedRow,
   type CurrentExample,
+  type ExampleFields,
   insertExampleRows,
   readCurrentExamples,
   replaceExampleRows,
@@ -53,15 +53,9 @@ interface NewAttachment {
   readonly content: Buffer;
 }
 
-export interface NewExample {
-  readonly id: string;
-  readonly createdAt?: string | null | undefined;
+export interface NewExample extends ExampleFields {
   /** Inputs as the JSON text of an object that the client sent. */
   readonly inputs?: string | undefined;
-  readonly outputs?: string | null | undefined;
-  readonly metadata?: JsonObject | null | undefined;
-  readonly split?: string | readonly string[] | null | undefined;
-  readonly sourceRunId?: string | null | undefined;
   /** Whether to copy inputs, outputs and all attachments from the source run. */
   readonly useSourceRunIo?: boolean | null | undefined;
   /** Names of attachments that the source run must have, and that are copied. */

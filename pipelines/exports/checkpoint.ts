@@ -123,12 +123,17 @@ export async function claimRun(
   });
 }
 
-interface WrittenPart {
+/** A complete file of an export run. */
+export interface ExportFile {
   readonly part: number;
+  /** Path of the object, including the bucket. */
   readonly path: string;
   readonly rows: number;
   readonly bytes: number;
   readonly sha256: string;
+}
+
+interface WrittenPart extends ExportFile {
   /** ETag of the object; null if the store returns none. */
   readonly etag: string | null;
 }

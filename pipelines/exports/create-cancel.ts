@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
-import type { LogPosition } from '../../infra/event-log/event-log.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
 import { feedbackEvents, runEvents } from '../../schemas/topics.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
@@ -10,7 +9,7 @@ import { allTimes } from '../runs/run-columns.ts';
 import { enforceLimit } from '../tenants/enforce-limit.ts';
 import { type ExportDeps, type ExportLimits, readClock } from './export-deps.ts';
 import { type ExportWithProgress, readExport } from './queries.ts';
-import { type ExportFormat, resolveFields } from './record.ts';
+import { type ExportFormat, type ExportRecord, resolveFields } from './record.ts';
 import { enqueueExport, finishExport } from './states.ts';
 
 /**
@@ -19,21 +18,11 @@ import { enqueueExport, finishExport } from './states.ts';
  */
 const clockSkewMs = 1_000;
 
-interface ExportToInsert {
-  readonly id: string;
-  readonly workspaceId: string;
-  readonly destinationId: string;
-  readonly projectId: string;
+interface ExportToInsert
+  extends Pick<ExportRecord, 'id' | 'workspaceId' | 'destinationId' | 'projectId' | 'startTime' | 'endTime' | 'filter'>,
+    Pick<ExportRecord, 'intervalHours' | 'formatVersion' | 'compression' | 'exportFields' | 'sourceExportId'>,
+    Pick<ExportRecord, 'logPosition'> {
   readonly createdByKeyId: string | null;
-  readonly startTime: string;
-  readonly endTime: string | null;
-  readonly intervalHours: number | null;
-  readonly formatVersion: string;
-  readonly compression: string;
-  readonly exportFields: readonly string[] | null;
-  readonly filter: string | null;
-  readonly sourceExportId: string | null;
-  readonly logPosition: Readonly<Record<string, LogPosition>> | null;
   readonly createdAt: Date;
 }
 

@@ -27,10 +27,9 @@ import { join } from 'node:path';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { isWorthRetrying, type ObjectStore } from '../../infra/objects/object-store.ts';
 import { counter, histogram } from '../../infra/telemetry/metrics.ts';
-import { type Checkpoint, type ExportRunRecord, type PendingUpload, runColumns } from './checkpoint.ts';
+import { type Checkpoint, type ExportRunRecord, runColumns } from './checkpoint.ts';
 import type { ExportChunk } from './chunk-reader.ts';
 import type { ChunkSource, ExportWorkerDeps, ParquetPart } from './export-deps.ts';
-import type { ExportCursor } from './members.ts';
 import { buildPartKey, type ExportRecord, exportColumns } from './record.ts';
 
 const exportedRows = counter('runlake_export_rows_total', 'Runs in the files that bulk exports have recorded.', []);
@@ -79,12 +78,8 @@ interface RunToExport<Read> {
   /** Returns the object key of a part. */
   readonly getPartKey: (part: number) => string;
   /** State of the row when the run was claimed. */
-  readonly at: {
+  readonly at: Pick<ExportRunRecord, 'rowsTotal' | 'rowsWritten' | 'latestCursor' | 'pendingUpload'> & {
     readonly nextPart: number;
-    readonly rowsTotal: number | null;
-    readonly rowsWritten: number;
-    readonly latestCursor: ExportCursor | null;
-    readonly pendingUpload: PendingUpload | null;
   };
 }
 

@@ -6,6 +6,7 @@ import {
   type ObjectStore,
 } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
+import type { ExportFile } from './checkpoint.ts';
 import { type ExportWorkerDeps, readClock } from './export-deps.ts';
 import { buildManifestKey, buildPartKey, type ExportRecord, toExportFormat } from './record.ts';
 import { endExport, enqueueWaitingExports, finishExport } from './states.ts';
@@ -81,13 +82,8 @@ async function isCompleted({ database }: Pick<ExportWorkerDeps, 'database'>, exp
 /** Version of the format of the manifest. It does not change when a field is added. */
 const manifestVersion = 1;
 
-interface ManifestFile {
-  readonly path: string;
+interface ManifestFile extends ExportFile {
   readonly runId: string;
-  readonly part: number;
-  readonly rows: number;
-  readonly bytes: number;
-  readonly sha256: string;
 }
 
 interface ManifestRun {

@@ -4,7 +4,7 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { joinKey } from '../../infra/objects/object-store.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import type { PageRequest } from '../../infra/postgres/list-page.ts';
-import { type ExportRunRecord, runColumns } from './checkpoint.ts';
+import { type ExportFile, type ExportRunRecord, runColumns } from './checkpoint.ts';
 import type { DestinationConfig } from './destinations/destination.ts';
 import { buildManifestKey, buildPartKey, type ExportRecord, type ExportStatus, exportColumns } from './record.ts';
 
@@ -143,12 +143,7 @@ export interface ExportRunWithFiles extends ExportRunRecord {
   readonly prefix: string;
 }
 
-interface ExportFile {
-  readonly part: number;
-  readonly path: string;
-  readonly rows: number;
-  readonly bytes: number;
-  readonly sha256: string;
+interface ListedFile extends ExportFile {
   readonly createdAt: string;
 }
 
@@ -207,9 +202,9 @@ export async function listExportFiles(
   exportId: string,
   runId: string,
   { limit, offset }: PageRequest,
-): Promise<ExportFile[]> {
+): Promise<ListedFile[]> {
   await readExportRun(database, workspaceId, exportId, runId);
-  return database.query<ExportFile>(
+  return database.query<ListedFile>(
     `SELECT part, path, rows, bytes, sha256, created_at AS "createdAt" FROM bulk_export_files
      WHERE bulk_export_run_id = $1 ORDER BY part LIMIT $2 OFFSET $3`,
     [runId, limit, offset],

@@ -96,14 +96,10 @@ export interface NewQueueRun {
 }
 
 /** A new row of a queue, in the response of the request that added it. */
-export interface AddedQueueRun {
+export interface AddedQueueRun
+  extends Pick<QueueRun, 'run_id' | 'added_at' | 'last_reviewed_time' | 'source_proposed_example_id'> {
   readonly id: string;
   readonly queue_id: string;
-  /** Null for a thread. */
-  readonly run_id: string | null;
-  readonly added_at: string;
-  readonly last_reviewed_time: string | null;
-  readonly source_proposed_example_id: string | null;
 }
 
 /**

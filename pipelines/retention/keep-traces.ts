@@ -23,14 +23,8 @@ const statementTimeoutMs = 3_600_000;
 const maxWaitMicros = 86_400_000_000;
 
 /** A request to keep a trace; several requests may name the same trace. */
-interface TraceToKeep {
-  readonly tenantId: string;
+interface TraceToKeep extends Pick<TraceChange, 'tenantId' | 'projectId' | 'requestedAtMicros' | 'isSecond'> {
   readonly traceId: string;
-  /** If given, the trace must be in this project. */
-  readonly projectId: string | null;
-  readonly requestedAtMicros: number;
-  /** Whether to copy the rows even if the trace is already longlived, because rows stored later may expire earlier. */
-  readonly isSecond: boolean;
 }
 
 /**

@@ -114,11 +114,13 @@ export interface TraceChange {
   readonly kind: 'keep' | 'delete';
   readonly tenantId: string;
   readonly runId: string | null;
+  /** If given, the traces must be in this project. */
   readonly projectId: string | null;
   readonly traceIds: readonly string[] | null;
   /** JSON object whose values are strings. */
   readonly metadata: string | null;
   readonly requestedAtMicros: number;
+  /** Whether to copy the rows even if the trace is already longlived, because rows stored later may expire earlier. */
   readonly isSecond: boolean;
 }
 

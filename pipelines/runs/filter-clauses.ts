@@ -1,25 +1,15 @@
 import type { ClickHouseSettings } from '@clickhouse/client';
 import { liveCondition } from '../retention/lifetimes.ts';
-import { buildFilterSql } from './filter/run-filter.ts';
+import { buildFilterSql, type FilterSql } from './filter/run-filter.ts';
 import type { RunFilterConditions } from './filter/sql-terms.ts';
-import { buildProjectsCondition, type KeyCondition, type RunScope } from './run-scope.ts';
+import { buildProjectsCondition, type RunScope } from './run-scope.ts';
 
 /** The parts of a query on `runs FINAL` that select the runs that match a filter. */
-export interface FilterClauses {
+export interface FilterClauses
+  extends Omit<FilterSql, 'rowSql' | 'rowSettings'>,
+    Partial<Pick<FilterSql, 'rowSql' | 'rowSettings'>> {
   /** WITH clause, to be placed before SELECT; empty if no clause is needed. */
   readonly withSql: string;
-  /** The expressions of the WITH clause. */
-  readonly expressions: readonly string[];
-  /** Conditions of the WHERE clause, joined by AND. */
-  readonly sql: readonly string[];
-  /** Condition for a query without FINAL: some stored row of every matching run satisfies it. */
-  readonly rowSql?: string | undefined;
-  /** Settings of that query, in addition to {@link settings}. */
-  readonly rowSettings?: ClickHouseSettings;
-  readonly params: KeyCondition['params'];
-  readonly settings: ClickHouseSettings;
-  /** Whether the conditions read other runs of the traces. */
-  readonly usesTraces: boolean;
 }
 
 export const filterSettings = {

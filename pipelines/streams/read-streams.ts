@@ -206,13 +206,7 @@ export type AttemptOutcome = 'superseded' | 'ended';
  */
 export async function readAttemptOutcome(
   clickhouse: ClickHouse,
-  attempt: {
-    readonly deploymentId: string;
-    readonly threadId: string;
-    readonly runId: string;
-    readonly attempt: number;
-    readonly signal?: AbortSignal;
-  },
+  attempt: Pick<StreamEvent, 'deploymentId' | 'threadId' | 'runId' | 'attempt'> & { readonly signal?: AbortSignal },
 ): Promise<AttemptOutcome | undefined> {
   const [row] = await clickhouse.query<{ superseded: number; ended: number }>({
     name: 'read-attempt-fate',

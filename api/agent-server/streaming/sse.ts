@@ -9,7 +9,7 @@ import {
   type ThreadReadStart,
   toThreadStart,
 } from '../../../pipelines/agents/streams/stream-types.ts';
-import { type BodyPart, createLiveBody, type LiveSource } from '../../server/live-body.ts';
+import { type BodyPart, createLiveBody, type LiveBodyOptions } from '../../server/live-body.ts';
 
 /** A server-sent event. Source: HTML standard, "Server-sent events". */
 export interface SseFrame {
@@ -20,15 +20,10 @@ export interface SseFrame {
   readonly id?: string;
 }
 
-interface SseOptions<Item> {
-  readonly source: LiveSource<Item>;
+interface SseOptions<Item>
+  extends Pick<LiveBodyOptions<Item>, 'source' | 'heartbeatMs' | 'stopping' | 'accessEnded' | 'onClientDisconnect'> {
   /** Returns the frames to send for an item. Undefined or an empty list skips the item. */
   frame(item: Item): SseFrame | readonly SseFrame[] | undefined;
-  readonly heartbeatMs: number;
-  /** Aborted when the server stops. */
-  readonly stopping: AbortSignal;
-  /** Aborted when the caller loses access; see `ActiveAccess.ended`. */
-  readonly accessEnded: AbortSignal | undefined;
   /** Whether the client reconnects by itself when the connection breaks, and then continues without a gap. */
   readonly clientReconnects: boolean;
   readonly logger: Pick<FastifyBaseLogger, 'warn'>;
@@ -36,8 +31,6 @@ interface SseOptions<Item> {
    * Returns the last event to send if the source fails. Default: an `error` event with the error code and the message.
    */
   failure?(error: unknown): SseFrame;
-  /** Called once if the client disconnects before the body ends. */
-  onClientDisconnect?(): void;
 }
 
 /**

@@ -101,8 +101,11 @@ export async function readSnapshot(
   return graph.getState({ ...location, configurable: { ...location.configurable, ...config.configurable } }, options);
 }
 
+/** The state of a run, with its open interrupts by task id. */
 export interface RunState {
+  /** JSON text. */
   readonly values: string;
+  /** Nodes that would execute next; not empty if the graph is interrupted. */
   readonly next: readonly string[];
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
 }

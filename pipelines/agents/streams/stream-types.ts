@@ -4,11 +4,7 @@ import type { RunKwargs, RunStatus } from '../runs/run.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { Chunk } from '../workers/messages.ts';
 
-export interface RunStreamStart {
-  readonly deploymentId: string;
-  readonly threadId: string;
-  readonly runId: string;
-  readonly attempt: number;
+export interface RunStreamStart extends Pick<StreamEvent, 'deploymentId' | 'threadId' | 'runId' | 'attempt'> {
   /**
    * Number of this start, counted in the thread (column `starts`). The thread sequence numbers of the attempt begin at
    * this number times 2^32. Is 0 for temporary runs, whose threads have no readers.

@@ -1,6 +1,6 @@
 import type { Config } from '../../../infra/config/settings.ts';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { CheckpointReference } from '../runs/run.ts';
+import type { HistoryQuery, StateQuery } from '../workers/messages.ts';
 import { readThreadHead, selectStateFields, type ThreadState } from './thread.ts';
 import { resolveGraphThread, type ThreadDeps } from './write-threads.ts';
 
@@ -14,13 +14,6 @@ const emptyState: ThreadState = {
   created_at: null,
   interrupts: [],
 };
-
-interface StateQuery {
-  readonly checkpoint?: CheckpointReference;
-  readonly subgraphs: boolean;
-  /** The fields to return. Default: all. */
-  readonly select?: readonly string[];
-}
 
 /**
  * Reads the newest state of a thread, or the state at a checkpoint, as JSON text. Returns an empty state if no graph
@@ -44,18 +37,6 @@ export async function readThreadState(
     throw runlakeError('CHECKPOINT_NOT_FOUND', { thread: threadId, checkpoint: checkpoint.checkpoint_id });
   }
   return JSON.stringify(selectStateFields(emptyState, select));
-}
-
-interface HistoryQuery {
-  readonly limit: number;
-  /** If set, only states that are older than this checkpoint are returned. */
-  readonly before?: CheckpointReference;
-  /** If set, the history of the subgraph of this checkpoint is returned. */
-  readonly checkpoint?: CheckpointReference;
-  /** Members that the metadata of each returned state must contain. */
-  readonly metadata?: Readonly<Record<string, unknown>>;
-  /** The fields of each state to return. Default: all. */
-  readonly select?: readonly string[];
 }
 
 /**

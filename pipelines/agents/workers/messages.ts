@@ -3,13 +3,14 @@
  * graph code (`child/`). A worker is untrusted: `message-codec.ts` validates what it sends.
  */
 import type { ErrorCode } from '../../../infra/errors/catalogue.ts';
+import type { StreamEvent } from '../../streams/stream-event.ts';
 import type { AppRoute } from '../app/app-route.ts';
 import type { AuthorizationRequest, AuthRequest } from '../auth/agent-user.ts';
+import type { RunState } from '../graphs/compiled-graph.ts';
 import type { GraphNodes } from '../graphs/graph-nodes.ts';
 import type { ExportReference, GraphSource, GraphsFile } from '../graphs/graphs-file.ts';
 import type { CheckpointReference } from '../runs/run.ts';
 import type { ClaimedRun } from '../runs/run-row.ts';
-import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRunBatch, TraceInstructions } from '../traces/trace-order.ts';
 
 /** One attempt of a run. Its saver writes under the lease; after the lease is lost, every write is refused. */
@@ -29,16 +30,7 @@ export interface RunJob
 }
 
 /** One event that a graph streamed. */
-export interface Chunk {
-  /** Stream mode. */
-  readonly mode: string;
-  /** Event name on the wire, without the namespace. */
-  readonly event: string;
-  /** Namespace of the subgraph, its parts joined with `|`; empty for the root graph. */
-  readonly namespace: string;
-  /** JSON text in UTF-8. */
-  readonly data: Uint8Array;
-}
+export type Chunk = Pick<StreamEvent, 'mode' | 'event' | 'namespace' | 'data'>;
 
 /** Maximum size of one event that a graph streams. The event log and each client handle it as one message. */
 export const maxEventBytes = 8 * 1024 ** 2;
@@ -51,22 +43,11 @@ export function computeEventCost({ mode, event, namespace, data }: Chunk): numbe
 }
 
 /** State that a stopped or failed run leaves. Absent if it could not be read. */
-interface LeftState {
-  readonly values?: string;
-  /** Open interrupts of the same snapshot. */
-  readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
-}
+type LeftState = Partial<Pick<RunState, 'values' | 'interrupts'>>;
 
-/** How an attempt ended. `values` is JSON text. */
+/** How an attempt ended. The `values` of a finished run are the body of `wait` and `join` responses. */
 export type RunOutcome =
-  | {
-      readonly kind: 'finished';
-      /** The final state as JSON text; the body of `wait` and `join` responses. */
-      readonly values: string;
-      /** Nodes that would execute next; not empty if the graph is interrupted. */
-      readonly next: readonly string[];
-      readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
-    }
+  | ({ readonly kind: 'finished' } & RunState)
   /** The run was stopped. A worker reports a stopped run with `values` as `failed`, with this kind as `error`. */
   | ({ readonly kind: 'cancelled' | 'timeout' } & LeftState)
   /** The graph threw. `error` is the class name of the error. */
@@ -85,26 +66,32 @@ export type RunOutcome =
       readonly message: string;
     } & LeftState);
 
+/** Selects a state of a thread. */
+export interface StateQuery {
+  readonly checkpoint?: CheckpointReference;
+  readonly subgraphs: boolean;
+  /** The fields to return. Default: all. */
+  readonly select?: readonly string[];
+}
+
+/** Selects states of a thread. */
+export interface HistoryQuery {
+  readonly limit: number;
+  /** If set, only states that are older than this checkpoint are returned. */
+  readonly before?: CheckpointReference;
+  /** If set, the history of the subgraph of this checkpoint is returned. */
+  readonly checkpoint?: CheckpointReference;
+  /** Members that the metadata of each returned state must contain. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
+  /** The fields of each state to return. Default: all. */
+  readonly select?: readonly string[];
+}
+
 /** A query that a worker answers with graph code. The answer is JSON text. */
 export type GraphRequest =
-  | {
-      readonly kind: 'state';
-      readonly thread: GraphThread;
-      readonly checkpoint?: CheckpointReference;
-      readonly subgraphs: boolean;
-      readonly select?: readonly string[];
-    }
-  | {
-      readonly kind: 'history';
-      readonly thread: GraphThread;
-      readonly limit: number;
-      readonly before?: CheckpointReference;
-      readonly checkpoint?: CheckpointReference;
-      readonly metadata?: Readonly<Record<string, unknown>>;
-      readonly select?: readonly string[];
-      /** Default: no limit. */
-      readonly limitBytes?: number;
-    }
+  | ({ readonly kind: 'state'; readonly thread: GraphThread } & StateQuery)
+  /** `limitBytes`: default: no limit. */
+  | ({ readonly kind: 'history'; readonly thread: GraphThread; readonly limitBytes?: number } & HistoryQuery)
   | {
       readonly kind: 'update-state';
       readonly thread: GraphThread;
