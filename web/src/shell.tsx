@@ -9,6 +9,7 @@ import {
   useWorkspaceId,
   useWorkspaces,
 } from './api/session.ts';
+import { Button } from './components/button.tsx';
 import { Icon, type IconName } from './components/icon.tsx';
 import { ShortcutList } from './components/shortcuts.tsx';
 import { NoPermission, PartProblem, Problem } from './components/states.tsx';
@@ -160,15 +161,14 @@ function Account() {
     <>
       <div className="row">
         <ThemeButton />
-        <button
-          type="button"
-          className="button quiet icon"
+        <Button
+          kind="quiet icon"
           title={name ? `Sign out ${name}` : 'Sign out'}
           aria-label="Sign out"
           onClick={() => void leave()}
         >
           <Icon name="leave" />
-        </button>
+        </Button>
         {name && (
           <span className="account-name clip">
             <Value text={name} />

@@ -1,4 +1,5 @@
 import { useState } from 'react';
+import { Button } from './components/button.tsx';
 import { Icon } from './components/icon.tsx';
 
 const themes = ['system', 'light', 'dark'] as const;
@@ -26,14 +27,8 @@ export function ThemeButton() {
     setTheme(next);
   };
   return (
-    <button
-      type="button"
-      className="button quiet icon"
-      title={`Theme: ${theme}`}
-      aria-label={`Theme: ${theme}`}
-      onClick={change}
-    >
+    <Button kind="quiet icon" title={`Theme: ${theme}`} aria-label={`Theme: ${theme}`} onClick={change}>
       <Icon name={theme === 'dark' ? 'moon' : theme === 'light' ? 'sun' : 'screen'} />
-    </button>
+    </Button>
   );
 }

@@ -1,3 +1,4 @@
+import { Button } from './button.tsx';
 import './choices.css';
 
 /** A row of buttons, of which one is pressed. */
@@ -16,16 +17,9 @@ export function Choices<T extends string | boolean | undefined>({
     <fieldset className="choices">
       <legend className="visually-hidden">{label}</legend>
       {choices.map(({ value, label: text, disabled }) => (
-        <button
-          key={text}
-          type="button"
-          className="button"
-          aria-pressed={value === chosen}
-          disabled={disabled}
-          onClick={() => onChoose(value)}
-        >
+        <Button key={text} aria-pressed={value === chosen} disabled={disabled} onClick={() => onChoose(value)}>
           {text}
-        </button>
+        </Button>
       ))}
     </fieldset>
   );

@@ -1,4 +1,5 @@
 import { useId, useRef, useState } from 'react';
+import { Button } from './button.tsx';
 import { showInvisible } from './text.tsx';
 
 /** A button for a change that cannot be undone. It asks for confirmation first. */
@@ -27,9 +28,8 @@ export function ConfirmButton({
   const wanted = typed === undefined ? '' : showInvisible(typed).trim();
   return (
     <>
-      <button
-        type="button"
-        className="button quiet danger"
+      <Button
+        kind="quiet danger"
         aria-label={showInvisible(name)}
         onClick={() => {
           setText('');
@@ -39,7 +39,7 @@ export function ConfirmButton({
         }}
       >
         {label}
-      </button>
+      </Button>
       <dialog ref={dialog} aria-labelledby={id}>
         <form method="dialog" className="stack">
           <p id={id} className="question">
@@ -59,17 +59,12 @@ export function ConfirmButton({
             </label>
           )}
           <div className="row">
-            <button
-              type="submit"
-              className="button danger"
-              disabled={showInvisible(text).trim() !== wanted}
-              onClick={onConfirm}
-            >
+            <Button type="submit" kind="danger" disabled={showInvisible(text).trim() !== wanted} onClick={onConfirm}>
               {label}
-            </button>
-            <button ref={dismissButton} type="submit" className="button" formNoValidate>
+            </Button>
+            <Button type="submit" ref={dismissButton} formNoValidate>
               {dismiss}
-            </button>
+            </Button>
           </div>
         </form>
       </dialog>

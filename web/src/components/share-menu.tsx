@@ -1,4 +1,5 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
+import { Button } from './button.tsx';
 import { CopyButton } from './copy-button.tsx';
 import { Icon } from './icon.tsx';
 import { Popover } from './popover.tsx';
@@ -42,27 +43,17 @@ function ShareForm({ what, queryKey, readToken, share, unshare, page }: Share) {
           <input className="input mono" readOnly value={link} aria-label="Public link" />
           <div className="row">
             <CopyButton label="Copy the link" text={() => link} />
-            <button
-              type="button"
-              className="button danger"
-              disabled={change.isPending}
-              onClick={() => change.mutate(false)}
-            >
+            <Button kind="danger" disabled={change.isPending} onClick={() => change.mutate(false)}>
               Stop sharing
-            </button>
+            </Button>
           </div>
         </>
       ) : (
         <>
           <p>The {what} is not shared. A public link needs no key.</p>
-          <button
-            type="button"
-            className="button primary"
-            disabled={change.isPending || found.isPending}
-            onClick={() => change.mutate(true)}
-          >
+          <Button kind="primary" disabled={change.isPending || found.isPending} onClick={() => change.mutate(true)}>
             Create a public link
-          </button>
+          </Button>
         </>
       )}
     </div>

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'react';
+import { Button } from './button.tsx';
 
 export interface Shortcut {
   /** Unset: the label of another shortcut also describes this key. */
@@ -69,9 +70,7 @@ export function ShortcutList() {
           ))}
         </dl>
         <form method="dialog">
-          <button type="submit" className="button">
-            Close
-          </button>
+          <Button type="submit">Close</Button>
         </form>
       </div>
     </dialog>

@@ -1,6 +1,7 @@
 import type { ReactNode } from 'react';
 import { ApiError } from '../api/client.ts';
 import { usePermission } from '../api/session.ts';
+import { Button } from './button.tsx';
 import { Heading } from './heading.tsx';
 
 export function LoadingState({
@@ -58,11 +59,7 @@ export function ErrorState({
       {isPage ? <Heading text={title} /> : <h2>{title}</h2>}
       <p className="muted">{error instanceof Error ? error.message : String(error)}</p>
       {isKnown && error.requestId && <code className="muted">request {error.requestId}</code>}
-      {onRetry && (
-        <button type="button" className="button" onClick={onRetry}>
-          Try again
-        </button>
-      )}
+      {onRetry && <Button onClick={onRetry}>Try again</Button>}
     </div>
   );
 }
@@ -95,14 +92,9 @@ export function MoreButton({ pages, label }: { readonly pages: Pages; readonly l
   if (!pages.hasNextPage) return null;
   return (
     <div className="row more">
-      <button
-        type="button"
-        className="button"
-        disabled={pages.isFetchingNextPage}
-        onClick={() => void pages.fetchNextPage()}
-      >
+      <Button disabled={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
         {pages.isFetchingNextPage ? 'Loading …' : label}
-      </button>
+      </Button>
     </div>
   );
 }
@@ -112,10 +104,7 @@ export function PagesFooter({ pages, shown }: { readonly pages: TablePages; read
   if (pages.isFetchNextPageError) {
     return (
       <>
-        The next page did not load.{' '}
-        <button type="button" className="button" onClick={() => void pages.fetchNextPage()}>
-          Try again
-        </button>
+        The next page did not load. <Button onClick={() => void pages.fetchNextPage()}>Try again</Button>
       </>
     );
   }
@@ -203,9 +192,7 @@ export function PartProblem({
   return (
     <p className="row wrap notice error-text" role="alert">
       {data === undefined ? `${what} did not load` : 'Not up to date'}: {error.message}
-      <button type="button" className="button" onClick={() => void refetch()}>
-        Try again
-      </button>
+      <Button onClick={() => void refetch()}>Try again</Button>
     </p>
   );
 }
@@ -236,9 +223,7 @@ export function NewerRuns({ onShow }: { readonly onShow: (() => void) | undefine
   return (
     <p className="row wrap notice" role="status">
       There are newer runs than those shown.
-      <button type="button" className="button" onClick={onShow}>
-        Show the newest
-      </button>
+      <Button onClick={onShow}>Show the newest</Button>
     </p>
   );
 }

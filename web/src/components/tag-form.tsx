@@ -1,5 +1,6 @@
 import { useMutation } from '@tanstack/react-query';
 import type { FormEvent } from 'react';
+import { SubmitButton } from './button.tsx';
 import { readForm } from './read-form.ts';
 import { Problem } from './states.tsx';
 
@@ -22,9 +23,7 @@ export function TagForm({
       <p className="muted">A tag that another {what} has moves to this one.</p>
       <div className="row">
         <input className="input" name="tag" aria-label="Tag" placeholder="Tag, such as production" required />
-        <button type="submit" className="button primary" disabled={set.isPending}>
-          Set
-        </button>
+        <SubmitButton disabled={set.isPending}>Set</SubmitButton>
       </div>
       <Problem message={set.error?.message} />
     </form>

@@ -3,6 +3,7 @@ import { Navigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { call } from '../api/client.ts';
 import { usePermission } from '../api/session.ts';
+import { Button } from '../components/button.tsx';
 import { CodeBlock } from '../components/copy-button.tsx';
 import { Heading } from '../components/heading.tsx';
 import { LoadingState, Problem, QueryState } from '../components/states.tsx';
@@ -53,9 +54,9 @@ export function FirstStart() {
       <p>This workspace has no tracing projects yet. Run these lines; this page opens the trace when it arrives.</p>
       {canCreate && key.data === undefined && (
         <div className="row wrap">
-          <button type="button" className="button primary" disabled={key.isPending} onClick={() => key.mutate()}>
+          <Button kind="primary" disabled={key.isPending} onClick={() => key.mutate()}>
             Create a key for these lines
-          </button>
+          </Button>
           <span className="muted">or put in a key that you have.</span>
         </div>
       )}

@@ -3,6 +3,7 @@ import { getRouteApi, useNavigate, useRouter } from '@tanstack/react-router';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { call } from '../api/client.ts';
 import { sessionQuery, useSessionChanges } from '../api/session.ts';
+import { SubmitButton } from '../components/button.tsx';
 import { Heading } from '../components/heading.tsx';
 import { Problem } from '../components/states.tsx';
 import { Brand } from '../shell.tsx';
@@ -95,9 +96,7 @@ export function SignIn() {
           The first start of Runlake prints an admin key. The browser keeps a session, not the key.
         </p>
         <Problem message={problem} />
-        <button type="submit" className="button primary" disabled={isBusy || key.trim() === ''}>
-          {isBusy ? 'Signing in …' : 'Sign in'}
-        </button>
+        <SubmitButton disabled={isBusy || key.trim() === ''}>{isBusy ? 'Signing in …' : 'Sign in'}</SubmitButton>
         {info.data?.instance_flags.openid_connect === true && (
           <a className="button" href="/api/v1/session/oidc">
             Sign in with your organisation

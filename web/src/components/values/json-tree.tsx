@@ -1,4 +1,5 @@
 import { type ReactNode, useState } from 'react';
+import { Button } from '../button.tsx';
 import { showInvisible } from '../text.tsx';
 import { ExactNumber } from './exact-json.ts';
 import './values.css';
@@ -81,9 +82,7 @@ export function PartialList<T>({
     <>
       {items.slice(0, count - last).map(children)}
       <ButtonParent>
-        <button type="button" className="button" onClick={() => setCount(count + 10 * maxItems)}>
-          {items.length - count} more
-        </button>
+        <Button onClick={() => setCount(count + 10 * maxItems)}>{items.length - count} more</Button>
       </ButtonParent>
       {items.slice(lastIndex).map((item, at) => children(item, lastIndex + at))}
     </>
@@ -114,9 +113,7 @@ export function LongText({ text, maxLength }: { readonly text: string; readonly 
   return (
     <>
       <span className="value long-text">{showInvisible(text.slice(0, maxLength))}…</span>{' '}
-      <button type="button" className="button" onClick={() => setWhole(true)}>
-        Show all {text.length.toLocaleString('en')} characters
-      </button>
+      <Button onClick={() => setWhole(true)}>Show all {text.length.toLocaleString('en')} characters</Button>
     </>
   );
 }

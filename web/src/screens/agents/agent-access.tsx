@@ -1,6 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
 import { ApiError } from '../../api/client.ts';
+import { Button, SubmitButton } from '../../components/button.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
 import { type AgentClient, AgentClientContext, createAgentClient, type OwnHeader } from './agent-client.ts';
@@ -80,9 +81,7 @@ function WithClient({
       {ownHeaders.has(id) && (
         <p className="agents-note row wrap">
           Requests carry the header <code>{ownHeaders.get(id)?.name}</code> that you entered.
-          <button type="button" className="button" onClick={() => chooseHeader(undefined)}>
-            Forget it
-          </button>
+          <Button onClick={() => chooseHeader(undefined)}>Forget it</Button>
         </p>
       )}
       {children}
@@ -114,9 +113,7 @@ function HeaderForm({ reason, onHeader }: { readonly reason: string; readonly on
         <input className="input" name="value" type="password" autoComplete="off" placeholder="Bearer …" required />
       </label>
       <div className="row">
-        <button type="submit" className="button primary">
-          Use this header
-        </button>
+        <SubmitButton>Use this header</SubmitButton>
       </div>
     </form>
   );

@@ -1,6 +1,7 @@
 import type { Assistant } from '@langchain/langgraph-sdk';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
+import { Button, SubmitButton } from '../../components/button.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { Problem } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
@@ -94,12 +95,10 @@ export function AssistantForm({
       ))}
       <Problem message={problem ?? save.error?.message} />
       <div className="row">
-        <button type="submit" className="button primary" disabled={save.isPending}>
+        <SubmitButton disabled={save.isPending}>
           {assistant === undefined ? 'Create the assistant' : 'Save as a new version'}
-        </button>
-        <button type="button" className="button" onClick={onDone}>
-          Cancel
-        </button>
+        </SubmitButton>
+        <Button onClick={onDone}>Cancel</Button>
       </div>
     </form>
   );

@@ -2,6 +2,7 @@ import type { Assistant } from '@langchain/langgraph-sdk';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { usePermission } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { EmptyState, MoreButton, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
@@ -34,9 +35,7 @@ export function Assistants() {
             <section className="agents-side" aria-label="Assistants">
               {canChange && (
                 <div className="row agents-actions">
-                  <button type="button" className="button" onClick={() => setNew(true)}>
-                    Create an assistant
-                  </button>
+                  <Button onClick={() => setNew(true)}>Create an assistant</Button>
                 </div>
               )}
               <ul className="agents-list">
@@ -98,19 +97,14 @@ function AssistantDetail({
         </h2>
         <code className="agents-id muted">{id}</code>
         <span className="spacer" />
-        <button type="button" className="button primary" onClick={() => change({ tab: 'Playground', assistant: id })}>
+        <Button kind="primary" onClick={() => change({ tab: 'Playground', assistant: id })}>
           Open in the playground
-        </button>
+        </Button>
         {canChange && (
           <>
-            <button
-              type="button"
-              className="button"
-              aria-expanded={isChanging}
-              onClick={() => setChanging(!isChanging)}
-            >
+            <Button aria-expanded={isChanging} onClick={() => setChanging(!isChanging)}>
               Change
-            </button>
+            </Button>
             <ConfirmButton
               label="Delete"
               name={`Delete the assistant ${name}`}

@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { type FormEvent, useRef, useState } from 'react';
 import { call } from '../../api/client.ts';
+import { Button, SubmitButton } from '../../components/button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { Problem } from '../../components/states.tsx';
@@ -40,9 +41,9 @@ export function CreateDeployment() {
   };
   return (
     <>
-      <button type="button" className="button primary" onClick={() => dialog.current?.showModal()}>
+      <Button kind="primary" onClick={() => dialog.current?.showModal()}>
         Create
-      </button>
+      </Button>
       <dialog ref={dialog} aria-labelledby="create-deployment">
         <form className="stack" onSubmit={submit}>
           <h2 id="create-deployment">Create a deployment</h2>
@@ -82,12 +83,8 @@ export function CreateDeployment() {
           )}
           <Problem message={create.error?.message} />
           <div className="row">
-            <button type="submit" className="button primary" disabled={create.isPending}>
-              Create
-            </button>
-            <button type="button" className="button" onClick={() => dialog.current?.close()}>
-              Cancel
-            </button>
+            <SubmitButton disabled={create.isPending}>Create</SubmitButton>
+            <Button onClick={() => dialog.current?.close()}>Cancel</Button>
           </div>
         </form>
       </dialog>

@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
+import { Button, SubmitButton } from '../../components/button.tsx';
 import { Permitted, Problem } from '../../components/states.tsx';
 import { showInvisible, Value } from '../../components/text.tsx';
 import type { Deployment } from './agents.tsx';
@@ -66,15 +67,13 @@ function Secrets({ deployment: { id, secrets } }: { readonly deployment: Deploym
             placeholder="unchanged"
             disabled={removed.has(name)}
           />
-          <button
-            type="button"
-            className="button"
+          <Button
             aria-pressed={removed.has(name)}
             aria-label={`Remove ${showInvisible(name)}`}
             onClick={() => toggle(name)}
           >
             Remove
-          </button>
+          </Button>
         </div>
       ))}
       <div className="row wrap">
@@ -95,9 +94,7 @@ function Secrets({ deployment: { id, secrets } }: { readonly deployment: Deploym
       </div>
       <Problem message={save.error?.message} />
       <div className="row">
-        <button type="submit" className="button primary" disabled={save.isPending}>
-          Save the secrets
-        </button>
+        <SubmitButton disabled={save.isPending}>Save the secrets</SubmitButton>
       </div>
     </form>
   );
@@ -135,13 +132,9 @@ function Deletion({ deployment: { id, name, status } }: { readonly deployment: D
       </label>
       <Problem message={remove.error?.message} />
       <div className="row">
-        <button
-          type="submit"
-          className="button danger"
-          disabled={!isTyped || status === 'AWAITING_DELETE' || remove.isPending}
-        >
+        <Button type="submit" kind="danger" disabled={!isTyped || status === 'AWAITING_DELETE' || remove.isPending}>
           Delete the deployment
-        </button>
+        </Button>
       </div>
     </form>
   );

@@ -1,6 +1,7 @@
 import type { ThreadState } from '@langchain/langgraph-sdk';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
+import { Button, SubmitButton } from '../../components/button.tsx';
 import { Problem } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { parseExact } from '../../components/values/exact-json.ts';
@@ -73,16 +74,10 @@ export function ForkForm({
         </label>
         <Problem message={problem ?? update.error?.message} />
         <div className="row wrap">
-          <button type="submit" className="button primary" disabled={update.isPending}>
-            Update the state
-          </button>
-          <button
-            type="button"
-            className="button"
-            onClick={() => change({ tab: 'Playground', checkpoint: checkpointId, assistant: assistantId })}
-          >
+          <SubmitButton disabled={update.isPending}>Update the state</SubmitButton>
+          <Button onClick={() => change({ tab: 'Playground', checkpoint: checkpointId, assistant: assistantId })}>
             Run from here
-          </button>
+          </Button>
         </div>
       </form>
     </details>

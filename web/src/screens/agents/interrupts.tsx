@@ -1,5 +1,6 @@
 import type { ThreadState } from '@langchain/langgraph-sdk';
 import { type FormEvent, useState } from 'react';
+import { SubmitButton } from '../../components/button.tsx';
 import { Problem } from '../../components/states.tsx';
 import { parseExact } from '../../components/values/exact-json.ts';
 import { ValueView } from '../../components/values/value-view.tsx';
@@ -66,9 +67,7 @@ export function Interrupts({
         <Problem message={problem} />
         {onAnswer && (
           <div className="row">
-            <button type="submit" className="button primary">
-              Answer and resume
-            </button>
+            <SubmitButton>Answer and resume</SubmitButton>
           </div>
         )}
       </form>

@@ -3,6 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { memo, useEffect, useMemo, useState } from 'react';
 import { usePermission } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { JsonTree } from '../../components/values/json-tree.tsx';
@@ -101,23 +102,15 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
             <code className="agents-id">{thread ?? 'new'}</code>
             {thread !== undefined && (
               <>
-                <button
-                  type="button"
-                  className="button"
+                <Button
                   onClick={() => {
                     reset();
                     change({ thread: undefined, checkpoint: undefined });
                   }}
                 >
                   New thread
-                </button>
-                <button
-                  type="button"
-                  className="button"
-                  onClick={() => change({ tab: 'Threads', checkpoint: undefined })}
-                >
-                  History
-                </button>
+                </Button>
+                <Button onClick={() => change({ tab: 'Threads', checkpoint: undefined })}>History</Button>
               </>
             )}
           </div>
@@ -125,9 +118,7 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
         {checkpoint !== undefined && (
           <p className="row wrap">
             The next run forks the thread at <code className="agents-id">{checkpoint}</code>
-            <button type="button" className="button" onClick={() => change({ checkpoint: undefined }, true)}>
-              Use the latest state
-            </button>
+            <Button onClick={() => change({ checkpoint: undefined }, true)}>Use the latest state</Button>
           </p>
         )}
         {canRun ? (
@@ -145,13 +136,9 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
         )}
         <Problem message={problem} />
         {isRunning && view.runId !== undefined && thread !== undefined && (
-          <button
-            type="button"
-            className="button danger"
-            onClick={() => void attempt(() => cancel(thread, String(view.runId)))}
-          >
+          <Button kind="danger" onClick={() => void attempt(() => cancel(thread, String(view.runId)))}>
             Cancel the run
-          </button>
+          </Button>
         )}
       </section>
       <div className="agents-detail stack">

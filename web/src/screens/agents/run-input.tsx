@@ -1,4 +1,5 @@
 import { type FormEvent, type KeyboardEvent, useState } from 'react';
+import { Button, SubmitButton } from '../../components/button.tsx';
 import { Problem } from '../../components/states.tsx';
 import { formatExact, parseExact } from '../../components/values/exact-json.ts';
 import { useSchemas } from './agent-queries.ts';
@@ -85,13 +86,11 @@ export function RunInput({
       </label>
       <Problem message={problem} />
       <div className="row wrap">
-        <button type="submit" className="button primary" disabled={isRunning || (form === 'Message' && message === '')}>
-          Run
-        </button>
+        <SubmitButton disabled={isRunning || (form === 'Message' && message === '')}>Run</SubmitButton>
         {canContinue && (
-          <button type="button" className="button" disabled={isRunning} onClick={() => void onRun({ input: null })}>
+          <Button disabled={isRunning} onClick={() => void onRun({ input: null })}>
             Continue without input
-          </button>
+          </Button>
         )}
         <span className="muted">
           <kbd>Ctrl</kbd> <kbd>Enter</kbd>

@@ -1,6 +1,7 @@
 import type { ThreadState } from '@langchain/langgraph-sdk';
 import { Link } from '@tanstack/react-router';
 import { usePermission } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { EmptyState, MoreButton, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
 import { ValueView } from '../../components/values/value-view.tsx';
@@ -21,18 +22,12 @@ export function ThreadView({ threadId }: { readonly threadId: string }) {
   return (
     <>
       <div className="row wrap agents-filter">
-        <button
-          type="button"
-          className="button"
-          onClick={() => change({ thread: undefined, checkpoint: undefined, compare: undefined })}
-        >
+        <Button onClick={() => change({ thread: undefined, checkpoint: undefined, compare: undefined })}>
           All threads
-        </button>
+        </Button>
         <h2 className="mono agents-id">{threadId}</h2>
         <span className="spacer" />
-        <button type="button" className="button" onClick={() => change({ tab: 'Playground', checkpoint: undefined })}>
-          Open in the playground
-        </button>
+        <Button onClick={() => change({ tab: 'Playground', checkpoint: undefined })}>Open in the playground</Button>
       </div>
       <QueryState query={{ ...history, data: history.data?.pages.flat() }}>
         {(states) => {

@@ -1,5 +1,6 @@
 import type { Thread } from '@langchain/langgraph-sdk';
 import type { FormEvent } from 'react';
+import { Button } from '../../components/button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { SearchField } from '../../components/search-field.tsx';
@@ -26,9 +27,7 @@ function ThreadList() {
       {search.find || search.status ? (
         'Change or remove the filter.'
       ) : (
-        <button type="button" className="button" onClick={() => change({ tab: 'Playground' })}>
-          Open the playground
-        </button>
+        <Button onClick={() => change({ tab: 'Playground' })}>Open the playground</Button>
       )}
     </EmptyState>
   );
@@ -109,9 +108,7 @@ function Filter() {
           <option key={each}>{each}</option>
         ))}
       </select>
-      <button type="submit" className="button">
-        Find
-      </button>
+      <Button type="submit">Find</Button>
     </form>
   );
 }

@@ -1,4 +1,5 @@
 import { Link } from '@tanstack/react-router';
+import { Button } from '../../components/button.tsx';
 import { formatCost, formatCount, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { Status } from '../../components/run-marks.tsx';
@@ -27,9 +28,9 @@ export function CompareDetail({
         <h2>Example</h2>
         <code className="muted clip">{example.id}</code>
         <span className="spacer" />
-        <button type="button" className="button icon quiet" aria-label="Close" title="Close (Escape)" onClick={onClose}>
+        <Button kind="quiet icon" aria-label="Close" title="Close (Escape)" onClick={onClose}>
           <Icon name="close" />
-        </button>
+        </Button>
       </header>
       <div className="compare-columns">
         <div className="stack">

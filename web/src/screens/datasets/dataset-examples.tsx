@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, type ReactNode, useMemo } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, PartProblem, QueryState } from '../../components/states.tsx';
@@ -64,9 +65,9 @@ function ExamplesOfVersion({
     <>
       <ExampleFilters datasetId={datasetId} versions={versions} search={search} onChange={onChange}>
         {canEdit && (
-          <button type="button" className="button primary" onClick={() => onChange({ example: 'new' })}>
+          <Button kind="primary" onClick={() => onChange({ example: 'new' })}>
             Add an example
-          </button>
+          </Button>
         )}
       </ExampleFilters>
       {version === undefined && example !== 'new' ? (

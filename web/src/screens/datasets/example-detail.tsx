@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { call } from '../../api/client.ts';
+import { Button } from '../../components/button.tsx';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CopyButton } from '../../components/copy-button.tsx';
 import { FigureList } from '../../components/figure-list.tsx';
@@ -37,14 +38,12 @@ export function ExampleDetail({
         <span className="spacer" />
         {example.data && <CopyButton label="Copy" text={() => formatExact(example.data)} />}
         {example.data && editsDatasetId !== undefined && !isEditing && (
-          <button type="button" className="button" onClick={() => setEditing(true)}>
-            Edit
-          </button>
+          <Button onClick={() => setEditing(true)}>Edit</Button>
         )}
         {editsDatasetId !== undefined && <DeleteButton id={id} datasetId={editsDatasetId} onDeleted={onClose} />}
-        <button type="button" className="button icon quiet" aria-label="Close" title="Close (Escape)" onClick={onClose}>
+        <Button kind="quiet icon" aria-label="Close" title="Close (Escape)" onClick={onClose}>
           <Icon name="close" />
-        </button>
+        </Button>
       </header>
       <QueryState query={example}>
         {(found) =>

@@ -1,6 +1,7 @@
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useId, useState } from 'react';
 import { fillPath, send } from '../../api/client.ts';
+import { Button, SubmitButton } from '../../components/button.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { useFirstFieldFocus } from '../../components/shortcuts.tsx';
 import { Problem } from '../../components/states.tsx';
@@ -87,12 +88,8 @@ export function ExampleForm({
       </label>
       <Problem message={save.error?.message} />
       <div className="row">
-        <button type="submit" className="button primary" disabled={save.isPending}>
-          {save.isPending ? 'Saving …' : 'Save'}
-        </button>
-        <button type="button" className="button" onClick={onCancel}>
-          Cancel
-        </button>
+        <SubmitButton disabled={save.isPending}>{save.isPending ? 'Saving …' : 'Save'}</SubmitButton>
+        <Button onClick={onCancel}>Cancel</Button>
       </div>
     </form>
   );

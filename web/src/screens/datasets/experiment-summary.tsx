@@ -1,4 +1,5 @@
 import { Link } from '@tanstack/react-router';
+import { Button } from '../../components/button.tsx';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { ActionsHead, showInvisible, Value } from '../../components/text.tsx';
@@ -96,20 +97,19 @@ export function ExperimentSummary({
               <td>
                 <span className="row">
                   {index > 0 && (
-                    <button type="button" className="button quiet" onClick={() => onFirst(experiment.id)}>
+                    <Button kind="quiet" onClick={() => onFirst(experiment.id)}>
                       Make first
-                    </button>
+                    </Button>
                   )}
                   {experiments.length > 1 && (
-                    <button
-                      type="button"
-                      className="button quiet icon"
+                    <Button
+                      kind="quiet icon"
                       aria-label={`Remove ${showInvisible(experiment.name)}`}
                       title="Remove from the comparison"
                       onClick={() => onRemove(experiment.id)}
                     >
                       <Icon name="close" />
-                    </button>
+                    </Button>
                   )}
                 </span>
               </td>

@@ -2,6 +2,7 @@ import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { EmptyState, MoreButton, NoData } from '../../components/states.tsx';
 import { showInvisible, Time, Value } from '../../components/text.tsx';
@@ -59,9 +60,8 @@ export function Experiments({
       <div className="row wrap dataset-bar">
         <span className="muted">Choose up to {maxExperiments} experiments. The others are compared to the first.</span>
         <span className="spacer" />
-        <button
-          type="button"
-          className="button primary"
+        <Button
+          kind="primary"
           disabled={chosen.length === 0}
           onClick={() =>
             void navigate({
@@ -72,7 +72,7 @@ export function Experiments({
           }
         >
           Compare {chosen.length > 0 && chosen.length}
-        </button>
+        </Button>
       </div>
       <section className="table-scroll" tabIndex={0} aria-label="Experiments">
         <table className="plain-table">

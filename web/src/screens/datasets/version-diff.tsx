@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { call } from '../../api/client.ts';
+import { Button } from '../../components/button.tsx';
 import { formatCount } from '../../components/format.ts';
 import { QueryState } from '../../components/states.tsx';
 import { TextDiff } from '../../components/text-diff.tsx';
@@ -69,9 +70,7 @@ function Changes({ title, ids, ...range }: Range & { readonly title: string; rea
         ))}
       </ul>
       {ids.length > count && (
-        <button type="button" className="button" onClick={() => setCount(count + 10 * maxListed)}>
-          {formatCount(ids.length - count)} more
-        </button>
+        <Button onClick={() => setCount(count + 10 * maxListed)}>{formatCount(ids.length - count)} more</Button>
       )}
     </section>
   );

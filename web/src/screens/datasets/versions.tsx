@@ -1,6 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { EmptyState, MoreButton, QueryState } from '../../components/states.tsx';
 import { TagForm } from '../../components/tag-form.tsx';
@@ -131,17 +132,13 @@ function VersionRow({
       </td>
       <td>
         <span className="row">
-          <button
-            type="button"
-            className="button quiet"
-            onClick={() => onChange({ tab: undefined, version: as_of, example: undefined })}
-          >
+          <Button kind="quiet" onClick={() => onChange({ tab: undefined, version: as_of, example: undefined })}>
             Examples
-          </button>
+          </Button>
           {previous !== undefined && (
-            <button type="button" className="button quiet" onClick={() => onChange({ from: previous, to: as_of })}>
+            <Button kind="quiet" onClick={() => onChange({ from: previous, to: as_of })}>
               Changes
-            </button>
+            </Button>
           )}
           {canUpdate && (
             <Popover label="Tag" className="button quiet" end>

@@ -1,6 +1,7 @@
 import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
+import { Button, SubmitButton } from '../../components/button.tsx';
 import { useFirstFieldFocus } from '../../components/shortcuts.tsx';
 import { Problem } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
@@ -163,12 +164,8 @@ function FormEnd({
       <p className="muted">{note}</p>
       <Problem message={error} />
       <div className="row">
-        <button type="submit" className="button primary" disabled={isPending}>
-          {isPending ? 'Testing …' : label}
-        </button>
-        <button type="button" className="button" onClick={onCancel}>
-          Cancel
-        </button>
+        <SubmitButton disabled={isPending}>{isPending ? 'Testing …' : label}</SubmitButton>
+        <Button onClick={onCancel}>Cancel</Button>
       </div>
     </>
   );

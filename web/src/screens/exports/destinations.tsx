@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type ComponentProps, useState } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { StatusMark } from '../../components/run-marks.tsx';
@@ -41,9 +42,9 @@ export function Destinations() {
     <div className="page-body stack">
       {canManage && !isAdding && (
         <div className="row">
-          <button type="button" className="button primary" onClick={() => setAdding(true)}>
+          <Button kind="primary" onClick={() => setAdding(true)}>
             New destination
-          </button>
+          </Button>
         </div>
       )}
       {isAdding && <NewDestination onSaved={onSaved} onCancel={() => setAdding(false)} />}
@@ -89,24 +90,22 @@ export function Destinations() {
                   {canManage && (
                     <td>
                       <div className="row">
-                        <button
-                          type="button"
-                          className="button quiet"
+                        <Button
+                          kind="quiet"
                           aria-label={showInvisible(`Test ${each.display_name}`)}
                           disabled={check.isPending}
                           onClick={() => check.mutate(each)}
                         >
                           Test
-                        </button>
+                        </Button>
                         {each.destination_type !== 'local' && (
-                          <button
-                            type="button"
-                            className="button quiet"
+                          <Button
+                            kind="quiet"
                             aria-label={showInvisible(`Replace the credentials of ${each.display_name}`)}
                             onClick={() => setRotating(each)}
                           >
                             Credentials
-                          </button>
+                          </Button>
                         )}
                         <ConfirmButton
                           label="Delete"

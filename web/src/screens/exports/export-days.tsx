@@ -1,6 +1,7 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { type Answer, call, offsetPages } from '../../api/client.ts';
+import { Button } from '../../components/button.tsx';
 import { formatBytes, formatCount, formatUtcDay } from '../../components/format.ts';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { MoreButton, NoData, PagesState } from '../../components/states.tsx';
@@ -102,11 +103,11 @@ function DayRow({
         {count === 0 ? (
           <span className="muted">0</span>
         ) : (
-          <button type="button" className="button quiet" aria-expanded={isSelected} onClick={onToggle}>
+          <Button kind="quiet" aria-expanded={isSelected} onClick={onToggle}>
             {formatCount(count)}
             <span className="visually-hidden"> files of {formatUtcDay(run.start_time)}</span>
             <span aria-hidden="true">{isSelected ? '▾' : '▸'}</span>
-          </button>
+          </Button>
         )}
       </td>
       <td className="export-errors">

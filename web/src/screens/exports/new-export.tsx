@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
+import { SubmitButton } from '../../components/button.tsx';
 import { Crumb } from '../../components/crumb.tsx';
 import { maxLocalTime } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
@@ -178,9 +179,9 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
       )}
       <Problem message={create.error?.message} />
       <div className="row">
-        <button type="submit" className="button primary" disabled={create.isPending || search.project === undefined}>
+        <SubmitButton disabled={create.isPending || search.project === undefined}>
           {search.every === undefined ? 'Create the export' : 'Create the schedule'}
-        </button>
+        </SubmitButton>
       </div>
     </form>
   );

@@ -4,6 +4,7 @@ import { useRef, useState } from 'react';
 import { v4 as createUuid } from 'uuid';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { Button, SubmitButton } from '../../components/button.tsx';
 import { Crumb } from '../../components/crumb.tsx';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
@@ -72,24 +73,12 @@ function Review({ queue }: { readonly queue: Queue }) {
         )}
         {item && (
           <>
-            <button
-              type="button"
-              className="button"
-              title="Previous (p)"
-              disabled={!canStep}
-              onClick={() => skip.mutate({ item, offset: -1 })}
-            >
+            <Button title="Previous (p)" disabled={!canStep} onClick={() => skip.mutate({ item, offset: -1 })}>
               Previous
-            </button>
-            <button
-              type="button"
-              className="button"
-              title="Skip (s)"
-              disabled={!canStep}
-              onClick={() => skip.mutate({ item, offset: 1 })}
-            >
+            </Button>
+            <Button title="Skip (s)" disabled={!canStep} onClick={() => skip.mutate({ item, offset: 1 })}>
               Skip
-            </button>
+            </Button>
           </>
         )}
       </header>
@@ -247,12 +236,12 @@ function ReviewForm({
       )}
       <Problem message={invalid ?? problem} />
       <div className="row wrap">
-        <button type="submit" className="button primary" title="Done (d)" disabled={isBusy || isTaken}>
+        <SubmitButton title="Done (d)" disabled={isBusy || isTaken}>
           Done
-        </button>
-        <button type="button" className="button" title="Move to the end (e)" disabled={isBusy} onClick={later}>
+        </SubmitButton>
+        <Button title="Move to the end (e)" disabled={isBusy} onClick={later}>
           Move to the end
-        </button>
+        </Button>
         <span className="spacer" />
         <span className="muted">
           <kbd>?</kbd> all keys

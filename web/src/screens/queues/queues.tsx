@@ -3,6 +3,7 @@ import { Link } from '@tanstack/react-router';
 import type { FormEvent } from 'react';
 import { type Body, call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { SubmitButton } from '../../components/button.tsx';
 import { formatCount } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
@@ -70,9 +71,7 @@ export function Queues() {
             size={32}
           />
           <input className="input" name="instructions" aria-label="Instructions" placeholder="Instructions" size={32} />
-          <button type="submit" className="button primary" disabled={create.isPending}>
-            Create a queue
-          </button>
+          <SubmitButton disabled={create.isPending}>Create a queue</SubmitButton>
           <Problem message={create.error?.message} />
         </form>
       )}

@@ -1,6 +1,7 @@
 import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
+import { Button } from '../../components/button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
@@ -36,9 +37,7 @@ export function AuditLog() {
           data-shortcut="/"
         />
         <input className="input" name="action" aria-label="Action" placeholder="Action, such as api_key" />
-        <button type="submit" className="button">
-          Filter
-        </button>
+        <Button type="submit">Filter</Button>
       </form>
       <PagesState
         pages={log}

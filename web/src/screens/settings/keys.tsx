@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import type { FormEvent } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { SubmitButton } from '../../components/button.tsx';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
@@ -72,9 +73,7 @@ export function Keys() {
           <label className="row">
             <input type="checkbox" name="read-only" /> Read only
           </label>
-          <button type="submit" className="button primary" disabled={create.isPending}>
-            Create a key
-          </button>
+          <SubmitButton disabled={create.isPending}>Create a key</SubmitButton>
         </form>
       )}
       <Problem message={error?.message} />

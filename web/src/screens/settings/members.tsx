@@ -2,6 +2,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import type { FormEvent } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { SubmitButton } from '../../components/button.tsx';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
@@ -38,9 +39,7 @@ export function Members() {
         <form className="row wrap" onSubmit={submit} aria-label="Add a member">
           <input className="input" name="email" type="email" aria-label="Email" placeholder="Email" required />
           <input className="input" name="name" aria-label="Name" placeholder="Name" />
-          <button type="submit" className="button primary" disabled={add.isPending}>
-            Add a member
-          </button>
+          <SubmitButton disabled={add.isPending}>Add a member</SubmitButton>
         </form>
       )}
       <Problem message={error?.message} />

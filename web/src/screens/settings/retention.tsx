@@ -2,6 +2,7 @@ import { keepPreviousData, useInfiniteQuery, useMutation, useQueryClient } from 
 import { type FormEvent, useDeferredValue, useState } from 'react';
 import { type Answer, type Body, call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState, Problem } from '../../components/states.tsx';
@@ -131,14 +132,9 @@ function RetentionRow({
             onChange={({ target }) => setDays(target.value)}
           />
           {canChange && (
-            <button
-              type="submit"
-              className="button"
-              aria-label={`Save the days of ${shown}`}
-              disabled={isBusy || days === stored}
-            >
+            <Button type="submit" aria-label={`Save the days of ${shown}`} disabled={isBusy || days === stored}>
               Save
-            </button>
+            </Button>
           )}
         </form>
       </td>

@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
+import { Button, SubmitButton } from '../../components/button.tsx';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
@@ -44,9 +45,7 @@ export function Workspaces() {
       {canManage && (
         <form className="row wrap" onSubmit={submit} aria-label="Create a workspace">
           <input className="input" name="name" aria-label="Name" placeholder="Name" required maxLength={256} />
-          <button type="submit" className="button primary" disabled={create.isPending}>
-            Create a workspace
-          </button>
+          <SubmitButton disabled={create.isPending}>Create a workspace</SubmitButton>
         </form>
       )}
       <Problem message={error?.message} />
@@ -104,12 +103,8 @@ function WorkspaceRow({
               maxLength={256}
               ref={focusInput}
             />
-            <button type="submit" className="button">
-              Save
-            </button>
-            <button type="button" className="button" onClick={() => setEdited(false)}>
-              Cancel
-            </button>
+            <Button type="submit">Save</Button>
+            <Button onClick={() => setEdited(false)}>Cancel</Button>
           </form>
         ) : (
           <span className="row">
@@ -124,14 +119,9 @@ function WorkspaceRow({
       </td>
       {onDelete && (
         <td>
-          <button
-            type="button"
-            className="button quiet"
-            aria-label={`Rename ${showInvisible(name)}`}
-            onClick={() => setEdited(true)}
-          >
+          <Button kind="quiet" aria-label={`Rename ${showInvisible(name)}`} onClick={() => setEdited(true)}>
             Rename
-          </button>
+          </Button>
           <ConfirmButton
             label="Delete"
             name={`Delete ${name}`}

@@ -1,5 +1,6 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { type Answer, call } from '../../api/client.ts';
+import { Button } from '../../components/button.tsx';
 import { FigureList } from '../../components/figure-list.tsx';
 import { formatBytes, formatCount, formatSeconds } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
@@ -98,9 +99,9 @@ function DeadLetters({
         </span>
         <span className="spacer" />
         {ids.length > 0 && (
-          <button type="button" className="button" disabled={replay.isPending} onClick={() => replay.mutate(ids)}>
+          <Button disabled={replay.isPending} onClick={() => replay.mutate(ids)}>
             {ids.length === 1 ? 'Replay this record' : `Replay these ${ids.length}`}
-          </button>
+          </Button>
         )}
       </div>
       <Problem message={replay.error?.message} />

@@ -3,6 +3,7 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { type Answer, call } from '../../api/client.ts';
 import { useReadTime } from '../../api/read-time.ts';
+import { Button } from '../../components/button.tsx';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { useShortcuts } from '../../components/shortcuts.tsx';
@@ -136,9 +137,9 @@ function ThreadsOfProject() {
     <div className="traces">
       <ProjectHead projectId={projectId} name={project.data?.name} search={search}>
         <RangeMenu search={search} onChange={change} />
-        <button type="button" className="button icon" aria-label="Refresh" title="Refresh (r)" onClick={restart}>
+        <Button kind="icon" aria-label="Refresh" title="Refresh (r)" onClick={restart}>
           <Icon name="refresh" />
-        </button>
+        </Button>
       </ProjectHead>
       <div className="traces-filter">
         <FilterBar filter={search.filter} facets={[]} onChange={(filter) => change({ filter })} />

@@ -2,6 +2,7 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { EmptyState, Permitted, Problem, QueryState } from '../../components/states.tsx';
 import { Time, Value } from '../../components/text.tsx';
@@ -102,9 +103,9 @@ function FeedbackForm({ run, onSent }: { readonly run: RatedRun; readonly onSent
       <input className="input" name="key" placeholder="Key" aria-label="Key" size={12} />
       <input className="input" name="score" placeholder="Score" aria-label="Score" inputMode="decimal" size={6} />
       <input className="input feedback-comment" name="comment" placeholder="Comment" aria-label="Comment" />
-      <button type="submit" className="button" disabled={send.isPending}>
+      <Button type="submit" disabled={send.isPending}>
         Add
-      </button>
+      </Button>
       <Problem message={problem ?? send.error?.message} />
     </form>
   );

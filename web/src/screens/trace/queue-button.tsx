@@ -3,6 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { useDeferredValue, useState } from 'react';
 import { call } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { SearchField } from '../../components/search-field.tsx';
@@ -68,15 +69,13 @@ function QueueMenu({ runId }: { readonly runId: string }) {
                       In the queue
                     </span>
                   ) : (
-                    <button
-                      type="button"
-                      className="button"
+                    <Button
                       aria-label={`Add to ${label}`}
                       disabled={add.isPending || containing.isPending}
                       onClick={() => add.mutate(id)}
                     >
                       Add
-                    </button>
+                    </Button>
                   )}
                 </li>
               ))}

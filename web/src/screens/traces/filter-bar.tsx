@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { type KeyboardEvent, useDeferredValue, useEffect, useId, useMemo, useRef, useState } from 'react';
 import { call } from '../../api/client.ts';
+import { Button } from '../../components/button.tsx';
 import { Icon } from '../../components/icon.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { completeFilter, findPosition, toExpression } from './filter-language.ts';
@@ -88,9 +89,9 @@ export function FilterBar({
           onKeyDown={onKeyDown}
         />
         {text !== '' && (
-          <button type="button" className="button quiet icon" aria-label="Clear the filter" onClick={() => apply('')}>
+          <Button kind="quiet icon" aria-label="Clear the filter" onClick={() => apply('')}>
             <Icon name="close" />
-          </button>
+          </Button>
         )}
       </div>
       <div id={`${id}-options`} role="listbox" aria-label="Completions" className="filter-options" hidden={!isListed}>

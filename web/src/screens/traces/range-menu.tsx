@@ -1,4 +1,5 @@
 import { type FormEvent, useId } from 'react';
+import { Button } from '../../components/button.tsx';
 import { formatTime, maxLocalTime } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
@@ -67,9 +68,7 @@ export function RangeMenu({ search, onChange }: { readonly search: Range; readon
                 defaultValue={toLocal(until)}
               />
             </label>
-            <button type="submit" className="button">
-              Apply
-            </button>
+            <Button type="submit">Apply</Button>
           </form>
         </>
       )}

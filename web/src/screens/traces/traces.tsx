@@ -1,5 +1,6 @@
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
+import { Button } from '../../components/button.tsx';
 import { Choices } from '../../components/choices.tsx';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
@@ -67,19 +68,13 @@ export function Traces() {
             storeColumnChoice(next);
           }}
         />
-        <button type="button" className="button icon" aria-label="Refresh" title="Refresh (r)" onClick={restart}>
+        <Button kind="icon" aria-label="Refresh" title="Refresh (r)" onClick={restart}>
           <Icon name="refresh" />
-        </button>
-        <button
-          type="button"
-          className="button"
-          aria-pressed={search.live === true}
-          title="Live tail (l)"
-          onClick={toggleLive}
-        >
+        </Button>
+        <Button aria-pressed={search.live === true} title="Live tail (l)" onClick={toggleLive}>
           <span className={search.live ? 'live-dot on' : 'live-dot'} aria-hidden="true" />
           Live
-        </button>
+        </Button>
       </ProjectHead>
       <div className="traces-filter">
         <FilterBar filter={search.filter} facets={stats?.run_facets ?? []} onChange={(filter) => change({ filter })} />

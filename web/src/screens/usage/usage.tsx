@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
+import { Button } from '../../components/button.tsx';
 import { formatCost, formatCount, formatPercent, formatUtc } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { EmptyState, PartProblem, QueryState } from '../../components/states.tsx';
@@ -64,11 +65,7 @@ export function Usage() {
         {canReadRuns && (
           <Choice label="Show" options={usageMetrics} value={show} onChange={(next) => change({ show: next })} />
         )}
-        {series && (
-          <button type="button" className="button" onClick={save}>
-            CSV
-          </button>
-        )}
+        {series && <Button onClick={save}>CSV</Button>}
       </header>
       <QueryState query={{ data: series, error: traces.error, refetch: traces.refetch }}>
         {(series) =>
