@@ -21,6 +21,15 @@ export function Value({ text, title = text }: { readonly text: string; readonly 
   );
 }
 
+/** A cell of a table with a {@link Value}. */
+export function TextCell({ text }: { readonly text: string }) {
+  return (
+    <td className="text-cell">
+      <Value text={text} />
+    </td>
+  );
+}
+
 /** A time in the zone of the viewer, with UTC as its tooltip. */
 export function Time({ at }: { readonly at: string | null | undefined }) {
   if (!at) return <span className="muted">–</span>;
@@ -29,6 +38,15 @@ export function Time({ at }: { readonly at: string | null | undefined }) {
     <time dateTime={time.toISOString()} title={formatUtc(time)}>
       {formatTime(time, new Date())}
     </time>
+  );
+}
+
+/** A cell of a table with a {@link Time}. */
+export function TimeCell({ at }: { readonly at: string | null | undefined }) {
+  return (
+    <td>
+      <Time at={at} />
+    </td>
   );
 }
 

@@ -15,7 +15,7 @@ import { Heading } from '../components/heading.tsx';
 import { PlainTable } from '../components/plain-table.tsx';
 import { SearchField } from '../components/search-field.tsx';
 import { EmptyState, LoadingState, MoreButton, PagesState, PartProblem } from '../components/states.tsx';
-import { Time, Value } from '../components/text.tsx';
+import { TimeCell, Value } from '../components/text.tsx';
 import { FirstStart } from './first-start.tsx';
 
 const route = getRouteApi('/shell/projects');
@@ -143,9 +143,7 @@ function ProjectRow({
       <td className="number">{formatSeconds(latency_p99)}</td>
       <td className="number">{formatCompact(total_tokens)}</td>
       <td className="number">{formatCost(total_cost)}</td>
-      <td>
-        <Time at={last_run_start_time} />
-      </td>
+      <TimeCell at={last_run_start_time} />
     </tr>
   );
 }

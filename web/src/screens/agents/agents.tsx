@@ -7,7 +7,7 @@ import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState, PartProblem } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TimeCell, Value } from '../../components/text.tsx';
 import { CreateDeployment } from './create-deployment.tsx';
 import { finalStatuses, RevisionStatus } from './status.tsx';
 import './agents.css';
@@ -89,9 +89,7 @@ function DeploymentRow({ deployment }: { readonly deployment: Deployment }) {
         <Value text={String(source_config.custom_url ?? '')} />
       </td>
       <td>{sourceNames[source]}</td>
-      <td>
-        <Time at={updated_at} />
-      </td>
+      <TimeCell at={updated_at} />
     </tr>
   );
 }

@@ -5,7 +5,7 @@ import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TextCell, TimeCell } from '../../components/text.tsx';
 import { useThreads } from './agent-queries.ts';
 import { type DeploymentSearch, threadStatuses } from './search.ts';
 import { ThreadStatus } from './status.tsx';
@@ -71,15 +71,9 @@ function ThreadRow({ thread, onOpen }: { readonly thread: Thread; readonly onOpe
       <td>
         <ThreadStatus status={status} />
       </td>
-      <td className="text-cell">
-        <Value text={String(metadata?.graph_id ?? '')} />
-      </td>
-      <td>
-        <Time at={updated_at} />
-      </td>
-      <td>
-        <Time at={created_at} />
-      </td>
+      <TextCell text={String(metadata?.graph_id ?? '')} />
+      <TimeCell at={updated_at} />
+      <TimeCell at={created_at} />
     </tr>
   );
 }

@@ -7,7 +7,7 @@ import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TimeCell, Value } from '../../components/text.tsx';
 import './datasets.css';
 
 const route = getRouteApi('/shell/datasets');
@@ -74,12 +74,8 @@ export function Datasets() {
               </td>
               <td className="number">{formatCount(example_count)}</td>
               <td className="number">{formatCount(session_count)}</td>
-              <td>
-                <Time at={last_session_start_time} />
-              </td>
-              <td>
-                <Time at={modified_at} />
-              </td>
+              <TimeCell at={last_session_start_time} />
+              <TimeCell at={modified_at} />
             </tr>
           ))}
         </PlainTable>

@@ -5,7 +5,7 @@ import { usePermission } from '../../api/session.ts';
 import { Button } from '../../components/button.tsx';
 import { formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
 import { EmptyState, MoreButton, NoData } from '../../components/states.tsx';
-import { showInvisible, Time, Value } from '../../components/text.tsx';
+import { showInvisible, TimeCell, Value } from '../../components/text.tsx';
 import { formatScore } from './comparison.ts';
 import { listFeedbackKeys, readScore } from './experiment-summary.tsx';
 import { PairwiseComparisons } from './pairwise-comparisons.tsx';
@@ -145,9 +145,7 @@ function ExperimentRow({
           </Link>
         </span>
       </td>
-      <td>
-        <Time at={start_time} />
-      </td>
+      <TimeCell at={start_time} />
       {keys.map((key) => (
         <td key={key} className="number">
           {formatKnown(readScore(experiment, key))}

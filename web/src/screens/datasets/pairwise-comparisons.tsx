@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { call, offsetPages } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { MoreButton, Problem } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TextCell, TimeCell, Value } from '../../components/text.tsx';
 import { type FeedbackFigures, formatScore } from './comparison.ts';
 
 const pageSize = 50;
@@ -51,15 +51,9 @@ export function PairwiseComparisons({ datasetId }: { readonly datasetId: string 
                   <Value text={name || 'Comparison'} />
                 </Link>
               </td>
-              <td className="text-cell">
-                <Value text={experiments_info.map((experiment) => experiment.name).join(', ')} />
-              </td>
-              <td className="text-cell">
-                <Value text={describeScores(feedback_stats)} />
-              </td>
-              <td>
-                <Time at={created_at} />
-              </td>
+              <TextCell text={experiments_info.map((experiment) => experiment.name).join(', ')} />
+              <TextCell text={describeScores(feedback_stats)} />
+              <TimeCell at={created_at} />
             </tr>
           ))}
         </tbody>

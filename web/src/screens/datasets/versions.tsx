@@ -5,7 +5,7 @@ import { Button } from '../../components/button.tsx';
 import { Popover } from '../../components/popover.tsx';
 import { EmptyState, MoreButton, QueryState } from '../../components/states.tsx';
 import { TagForm } from '../../components/tag-form.tsx';
-import { ActionsHead, Time, Value } from '../../components/text.tsx';
+import { ActionsHead, TimeCell, Value } from '../../components/text.tsx';
 import type { DatasetSearch } from './search.ts';
 import { useVersions, type Version } from './use-versions.ts';
 import { VersionDiff } from './version-diff.tsx';
@@ -116,9 +116,7 @@ function VersionRow({
   };
   return (
     <tr>
-      <td>
-        <Time at={as_of} />
-      </td>
+      <TimeCell at={as_of} />
       <td>
         <span className="row wrap version-tags">
           {/* `latest` is the last one. Test frameworks set a tag for each commit. */}

@@ -7,7 +7,7 @@ import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { StatusMark } from '../../components/run-marks.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
-import { showInvisible, Time, Value } from '../../components/text.tsx';
+import { showInvisible, TextCell, TimeCell, Value } from '../../components/text.tsx';
 import { NewDestination, RotateCredentials } from './destination-forms.tsx';
 import { type Destination, describeLocation } from './paths.ts';
 import { useDestinations } from './use-exports.ts';
@@ -73,20 +73,12 @@ export function Destinations() {
             >
               {found.map((each) => (
                 <tr key={each.id}>
-                  <td className="text-cell">
-                    <Value text={each.display_name} />
-                  </td>
+                  <TextCell text={each.display_name} />
                   <td>{each.destination_type === 'local' ? 'Folder' : 'S3'}</td>
-                  <td className="text-cell">
-                    <Value text={describeLocation(each)} />
-                  </td>
-                  <td className="text-cell">
-                    <Value text={each.config.endpoint_url ?? each.config.region ?? ''} />
-                  </td>
+                  <TextCell text={describeLocation(each)} />
+                  <TextCell text={each.config.endpoint_url ?? each.config.region ?? ''} />
                   <td>{describeCredentials(each)}</td>
-                  <td>
-                    <Time at={each.created_at} />
-                  </td>
+                  <TimeCell at={each.created_at} />
                   {canManage && (
                     <td>
                       <div className="row">

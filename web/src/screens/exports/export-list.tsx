@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router';
 import { formatBytes, formatCount, formatSeconds, formatUtcDay } from '../../components/format.ts';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { EmptyState, MoreButton, PagesState, PartProblem } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TextCell, TimeCell, Value } from '../../components/text.tsx';
 import { ExportStatus, ProgressBar } from './export-marks.tsx';
 import type { BulkExport } from './paths.ts';
 import { useDestinations, useExports, useProjectNames } from './use-exports.ts';
@@ -54,23 +54,13 @@ export function ExportList({ filter }: { readonly filter: Parameters<typeof useE
                 <Value text={projects.nameOf(each.session_id)} />
               </Link>
             </td>
-            <td className="text-cell">
-              <Value text={findDestinationName(each.bulk_export_destination_id)} />
-            </td>
+            <TextCell text={findDestinationName(each.bulk_export_destination_id)} />
             <td>{describeRange(each)}</td>
             <td>
               <ExportStatus status={each.status} />
             </td>
-            {isSchedules ? (
-              <td>
-                <Time at={each.next_start_time} />
-              </td>
-            ) : (
-              <ProgressCells progress={each.progress} />
-            )}
-            <td>
-              <Time at={each.created_at} />
-            </td>
+            {isSchedules ? <TimeCell at={each.next_start_time} /> : <ProgressCells progress={each.progress} />}
+            <TimeCell at={each.created_at} />
           </tr>
         ))}
       </PlainTable>

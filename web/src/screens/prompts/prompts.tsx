@@ -9,7 +9,7 @@ import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TextCell, TimeCell, Value } from '../../components/text.tsx';
 import { type PromptsSearch, type RepoKind, repoKinds } from './search.ts';
 import { ownOwner, toRepo } from './use-commits.ts';
 import './prompts.css';
@@ -119,15 +119,11 @@ export function Prompts() {
                 <td className="text-cell muted">
                   <Value text={repo.description ?? ''} />
                 </td>
-                <td className="text-cell">
-                  <Value text={repo.tags.join(', ')} />
-                </td>
+                <TextCell text={repo.tags.join(', ')} />
                 <td className="number">{formatCount(repo.num_commits)}</td>
                 <td className="mono">{repo.last_commit_hash?.slice(0, 8) ?? '–'}</td>
                 <td className="number">{formatCount(repo.num_downloads)}</td>
-                <td>
-                  <Time at={repo.updated_at} />
-                </td>
+                <TimeCell at={repo.updated_at} />
               </tr>
             ))}
           </PlainTable>

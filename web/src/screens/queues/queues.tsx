@@ -9,7 +9,7 @@ import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { EmptyState, MoreButton, PagesState, PartProblem, Problem } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TextCell, TimeCell, Value } from '../../components/text.tsx';
 import { useNewId } from '../../components/use-new-id.ts';
 import './queues.css';
 
@@ -92,15 +92,9 @@ export function Queues() {
                 <ToReview queueId={id} />
               </td>
               <td className="number">{formatCount(total_runs)}</td>
-              <td className="text-cell">
-                <Value text={(rubric_items ?? []).map(({ feedback_key }) => feedback_key).join(', ')} />
-              </td>
-              <td className="text-cell">
-                <Value text={description ?? ''} />
-              </td>
-              <td>
-                <Time at={created_at} />
-              </td>
+              <TextCell text={(rubric_items ?? []).map(({ feedback_key }) => feedback_key).join(', ')} />
+              <TextCell text={description ?? ''} />
+              <TimeCell at={created_at} />
             </tr>
           ))}
         </PlainTable>

@@ -5,7 +5,7 @@ import { Button } from '../../components/button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TextCell, TimeCell, Value } from '../../components/text.tsx';
 
 /** Changes with their actors, newest first. */
 export function AuditLog() {
@@ -51,16 +51,12 @@ export function AuditLog() {
         >
           {items.map(({ id, at, actor, action, target, ip, details }) => (
             <tr key={id}>
-              <td>
-                <Time at={at} />
-              </td>
+              <TimeCell at={at} />
               <td className="text-cell" title={actor.kind}>
                 <Value text={actor.name ?? actor.id ?? actor.kind} />
               </td>
               <td className="mono">{action}</td>
-              <td className="text-cell">
-                <Value text={target?.name ?? target?.id ?? ''} />
-              </td>
+              <TextCell text={target?.name ?? target?.id ?? ''} />
               <td>{ip ?? ''}</td>
               <td className="text-cell mono">
                 <Value text={Object.keys(details).length === 0 ? '' : JSON.stringify(details)} />

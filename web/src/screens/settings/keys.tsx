@@ -8,7 +8,7 @@ import { CodeBlock } from '../../components/copy-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TextCell, Time, TimeCell, Value } from '../../components/text.tsx';
 
 type Key = Answer<'get', '/api/v1/api-key'>[number];
 const dayMs = 86_400_000;
@@ -111,21 +111,13 @@ function KeyTable({ keys, onRevoke }: { readonly keys: readonly Key[]; readonly 
         ({ id, short_key, description, user_email, read_only, permissions, created_at, last_used_at, expires_at }) => (
           <tr key={id}>
             <td className="mono">{short_key}</td>
-            <td className="text-cell">
-              <Value text={description} />
-            </td>
-            <td className="text-cell">
-              <Value text={user_email} />
-            </td>
+            <TextCell text={description} />
+            <TextCell text={user_email} />
             <td title={permissions.join(', ')}>
               {read_only ? 'Read only' : permissions.includes('*') ? 'All' : `${permissions.length} permissions`}
             </td>
-            <td>
-              <Time at={created_at} />
-            </td>
-            <td>
-              <Time at={last_used_at} />
-            </td>
+            <TimeCell at={created_at} />
+            <TimeCell at={last_used_at} />
             <td>{expires_at ? <Time at={expires_at} /> : <span className="muted">Never</span>}</td>
             {onRevoke && (
               <td>

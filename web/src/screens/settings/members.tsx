@@ -7,7 +7,7 @@ import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { Problem, QueryState } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TextCell, TimeCell } from '../../components/text.tsx';
 
 /** Members of the organization. */
 export function Members() {
@@ -48,15 +48,9 @@ export function Members() {
           <PlainTable label="Members" columns={['Email', 'Name', 'Since']} hasActions={canManage}>
             {found.map(({ id, user_id, email, full_name, created_at }) => (
               <tr key={id}>
-                <td className="text-cell">
-                  <Value text={email} />
-                </td>
-                <td className="text-cell">
-                  <Value text={full_name ?? ''} />
-                </td>
-                <td>
-                  <Time at={created_at} />
-                </td>
+                <TextCell text={email} />
+                <TextCell text={full_name ?? ''} />
+                <TimeCell at={created_at} />
                 {canManage && (
                   <td>
                     <ConfirmButton

@@ -6,7 +6,7 @@ import { Button } from '../../components/button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, MoreButton, PagesState, Problem } from '../../components/states.tsx';
-import { showInvisible, Value } from '../../components/text.tsx';
+import { showInvisible, TextCell } from '../../components/text.tsx';
 
 const pageSize = 50;
 type Project = Answer<'get', '/api/v1/sessions'>[number];
@@ -98,9 +98,7 @@ function RetentionRow({
   };
   return (
     <tr>
-      <td className="text-cell">
-        <Value text={name} />
-      </td>
+      <TextCell text={name} />
       <td>
         <select
           className="input"

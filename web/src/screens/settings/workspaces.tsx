@@ -7,7 +7,7 @@ import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { Problem, QueryState } from '../../components/states.tsx';
-import { showInvisible, Time, Value } from '../../components/text.tsx';
+import { showInvisible, TimeCell, Value } from '../../components/text.tsx';
 
 const focusInput = (input: HTMLInputElement | null) => input?.focus();
 type Workspace = Answer<'get', '/api/v1/workspaces'>[number];
@@ -114,9 +114,7 @@ function WorkspaceRow({
         )}
       </td>
       <td className="mono">{id}</td>
-      <td>
-        <Time at={created_at} />
-      </td>
+      <TimeCell at={created_at} />
       {onDelete && (
         <td>
           <Button kind="quiet" aria-label={`Rename ${showInvisible(name)}`} onClick={() => setEdited(true)}>

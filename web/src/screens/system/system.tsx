@@ -7,7 +7,7 @@ import { Heading } from '../../components/heading.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { Status } from '../../components/run-marks.tsx';
 import { Problem, QueryState } from '../../components/states.tsx';
-import { Time, Value } from '../../components/text.tsx';
+import { TimeCell, Value } from '../../components/text.tsx';
 import './system.css';
 
 type Report = Answer<'get', '/api/v1/system'>;
@@ -126,18 +126,14 @@ function DeadLetters({
         >
           {newest.map(({ id, time, topic, step, reason, size_bytes, replayed_at }) => (
             <tr key={id}>
-              <td>
-                <Time at={time} />
-              </td>
+              <TimeCell at={time} />
               <td>{topic}</td>
               <td>{step}</td>
               <td className="reason">
                 <Value text={reason} />
               </td>
               <td className="number">{formatBytes(size_bytes)}</td>
-              <td>
-                <Time at={replayed_at} />
-              </td>
+              <TimeCell at={replayed_at} />
             </tr>
           ))}
         </PlainTable>
