@@ -11,9 +11,10 @@ import {
 } from './api/session.ts';
 import { Button } from './components/button.tsx';
 import { Icon, type IconName } from './components/icon.tsx';
+import { Select } from './components/select.tsx';
 import { ShortcutList } from './components/shortcuts.tsx';
 import { NoPermission, PartProblem, Problem } from './components/states.tsx';
-import { showInvisible, Value } from './components/text.tsx';
+import { Value } from './components/text.tsx';
 import { ThemeButton } from './theme.tsx';
 
 interface NavigationItem {
@@ -114,22 +115,16 @@ function WorkspaceMenu({ onChoose }: { readonly onChoose: () => void }) {
   if (listed.error) return <PartProblem what="The workspaces" query={listed} />;
   if (workspaces.length < 2) return <Value text={current?.display_name ?? 'No workspace'} />;
   return (
-    <select
-      className="input"
+    <Select
       aria-label="Workspace"
       value={current?.id}
-      onChange={({ target }) => {
-        choose(target.value);
+      onChange={(id) => {
+        choose(id);
         onChoose();
         void navigate({ to: '/projects' });
       }}
-    >
-      {workspaces.map(({ id, display_name }) => (
-        <option key={id} value={id}>
-          {showInvisible(display_name)}
-        </option>
-      ))}
-    </select>
+      options={workspaces.map(({ id, display_name }) => [id, display_name])}
+    />
   );
 }
 

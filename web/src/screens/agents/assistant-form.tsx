@@ -3,8 +3,8 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { Button, SubmitButton } from '../../components/button.tsx';
 import { readForm } from '../../components/read-form.ts';
+import { Select } from '../../components/select.tsx';
 import { Problem } from '../../components/states.tsx';
-import { showInvisible } from '../../components/text.tsx';
 import { formatExact, isJsonObject, parseExact } from '../../components/values/exact-json.ts';
 import { useAgentClient } from './agent-client.ts';
 import { useDeploymentSearch } from './use-deployment-search.ts';
@@ -68,13 +68,11 @@ export function AssistantForm({
       </label>
       <label className="field">
         Graph
-        <select className="input" name="graph" defaultValue={assistant?.graph_id ?? graphIds[0]}>
-          {graphIds.map((id) => (
-            <option key={id} value={id}>
-              {showInvisible(id)}
-            </option>
-          ))}
-        </select>
+        <Select
+          name="graph"
+          defaultValue={assistant?.graph_id ?? graphIds[0]}
+          options={graphIds.map((id) => [id, id])}
+        />
       </label>
       <label className="field">
         Description

@@ -5,14 +5,15 @@ import { call } from '../../api/client.ts';
 import { Button, SubmitButton } from '../../components/button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { readForm } from '../../components/read-form.ts';
+import { listOptions, Select } from '../../components/select.tsx';
 import { Problem } from '../../components/states.tsx';
 
-type Source = 'github' | 'external_docker';
+const sources = { github: 'Git repository', external_docker: 'Image' } as const;
 
 /** A button with a form that creates a deployment from a git repository or an image. */
 export function CreateDeployment() {
   const dialog = useRef<HTMLDialogElement>(null);
-  const [source, setSource] = useState<Source>('github');
+  const [source, setSource] = useState<keyof typeof sources>('github');
   const client = useQueryClient();
   const navigate = useNavigate();
   const create = useMutation({
@@ -55,10 +56,7 @@ export function CreateDeployment() {
           </label>
           <label className="field">
             Source
-            <select className="input" value={source} onChange={({ target }) => setSource(target.value as Source)}>
-              <option value="github">Git repository</option>
-              <option value="external_docker">Image</option>
-            </select>
+            <Select value={source} onChange={setSource} options={listOptions(sources)} />
           </label>
           <label className="field">
             {source === 'github' ? 'Repository' : 'Image'}

@@ -2,8 +2,8 @@ import type { ThreadState } from '@langchain/langgraph-sdk';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { Button, SubmitButton } from '../../components/button.tsx';
+import { Select } from '../../components/select.tsx';
 import { Problem } from '../../components/states.tsx';
-import { showInvisible } from '../../components/text.tsx';
 import { parseExact } from '../../components/values/exact-json.ts';
 import { useAgentClient } from './agent-client.ts';
 import { useAssistantOfThread, useGraph } from './agent-queries.ts';
@@ -63,14 +63,11 @@ export function ForkForm({
         </label>
         <label className="field">
           As node
-          <select className="input" name="node" defaultValue="">
-            <option value="">the node that ran last</option>
-            {nodes.map((id) => (
-              <option key={id} value={id}>
-                {showInvisible(id)}
-              </option>
-            ))}
-          </select>
+          <Select
+            name="node"
+            defaultValue=""
+            options={[['', 'the node that ran last'], ...nodes.map((id) => [id, id] as const)]}
+          />
         </label>
         <Problem message={problem ?? update.error?.message} />
         <div className="row wrap">

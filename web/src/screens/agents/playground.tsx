@@ -4,6 +4,7 @@ import { Link } from '@tanstack/react-router';
 import { memo, useEffect, useMemo, useState } from 'react';
 import { usePermission } from '../../api/session.ts';
 import { Button } from '../../components/button.tsx';
+import { Select } from '../../components/select.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 import { JsonTree } from '../../components/values/json-tree.tsx';
@@ -84,17 +85,11 @@ function Run({ assistants }: { readonly assistants: readonly { readonly id: stri
       <section className="agents-side agents-form stack" aria-label="Run">
         <label className="field">
           Assistant
-          <select
-            className="input"
+          <Select
             value={assistantId}
-            onChange={({ target }) => change({ assistant: target.value }, true)}
-          >
-            {assistants.map(({ id, label }) => (
-              <option key={id} value={id}>
-                {showInvisible(label)}
-              </option>
-            ))}
-          </select>
+            onChange={(assistant) => change({ assistant }, true)}
+            options={assistants.map(({ id, label }) => [id, label])}
+          />
         </label>
         <div className="field">
           <span>Thread</span>

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'react';
 import { fillPath, send } from '../../api/client.ts';
 import { readEvents } from '../../api/event-stream.ts';
+import { listOptions, Select } from '../../components/select.tsx';
 import { Problem } from '../../components/states.tsx';
 import { showInvisible } from '../../components/text.tsx';
 
@@ -9,7 +10,7 @@ interface Chunk {
   readonly stage: string;
   readonly text: string;
 }
-const stages = ['build', 'deploy', 'run'] as const;
+const stages = { '': 'all', build: 'build', deploy: 'deploy', run: 'run' } as const;
 /** Older chunks are dropped from the view; a chunk has at most 16 KiB. */
 const maxChunks = 1_000;
 const pollMs = 2_000;
@@ -43,12 +44,7 @@ export function RevisionLog({
         <span className="spacer" />
         <label className="row">
           Stage
-          <select className="input" value={stage} onChange={({ target }) => setStage(target.value)}>
-            <option value="">all</option>
-            {stages.map((each) => (
-              <option key={each}>{each}</option>
-            ))}
-          </select>
+          <Select value={stage} onChange={setStage} options={listOptions(stages)} />
         </label>
       </header>
       <Problem message={problem} />

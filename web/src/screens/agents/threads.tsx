@@ -4,10 +4,11 @@ import { Button } from '../../components/button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { SearchField } from '../../components/search-field.tsx';
+import { Select } from '../../components/select.tsx';
 import { EmptyState, MoreButton, PagesState } from '../../components/states.tsx';
 import { TextCell, TimeCell } from '../../components/text.tsx';
 import { useThreads } from './agent-queries.ts';
-import { type DeploymentSearch, threadStatuses } from './search.ts';
+import { threadStatuses } from './search.ts';
 import { ThreadStatus } from './status.tsx';
 import { ThreadView } from './thread.tsx';
 import { useDeploymentSearch } from './use-deployment-search.ts';
@@ -91,17 +92,12 @@ function Filter() {
         placeholder="Id, or key=value of the metadata"
         value={search.find}
       />
-      <select
-        className="input"
+      <Select
         aria-label="Status"
         value={search.status ?? ''}
-        onChange={({ target }) => change({ status: (target.value || undefined) as DeploymentSearch['status'] }, true)}
-      >
-        <option value="">any status</option>
-        {threadStatuses.map((each) => (
-          <option key={each}>{each}</option>
-        ))}
-      </select>
+        onChange={(status) => change({ status: status || undefined }, true)}
+        options={[['', 'any status'], ...threadStatuses.map((each) => [each, each] as const)]}
+      />
       <Button type="submit">Find</Button>
     </form>
   );

@@ -5,8 +5,8 @@ import { usePermission } from '../../api/session.ts';
 import { Button } from '../../components/button.tsx';
 import { readForm } from '../../components/read-form.ts';
 import { SearchField } from '../../components/search-field.tsx';
+import { Select } from '../../components/select.tsx';
 import { EmptyState, PartProblem, QueryState } from '../../components/states.tsx';
-import { showInvisible } from '../../components/text.tsx';
 import { ExampleDetail } from './example-detail.tsx';
 import { ExampleForm } from './example-form.tsx';
 import { createDatasetSource, useExamples } from './example-source.ts';
@@ -129,7 +129,7 @@ function ExampleFilters({
   const find = (event: FormEvent<HTMLFormElement>) => {
     onChange({ text: readForm(event)('text') || undefined });
   };
-  const known = splits.data ?? [];
+  const listed = [...new Set([...(splits.data ?? []), ...(split === undefined ? [] : [split])])];
   return (
     <div className="row wrap dataset-bar">
       <form onSubmit={find} role="search">
@@ -142,19 +142,12 @@ function ExampleFilters({
           maxLength={1000}
         />
       </form>
-      <select
-        className="input"
+      <Select
         aria-label="Split"
         value={split ?? ''}
-        onChange={({ target }) => onChange({ split: target.value || undefined })}
-      >
-        <option value="">All splits</option>
-        {[...new Set([...known, ...(split === undefined ? [] : [split])])].map((each) => (
-          <option key={each} value={each}>
-            {showInvisible(each.slice(0, 100))}
-          </option>
-        ))}
-      </select>
+        onChange={(chosen) => onChange({ split: chosen || undefined })}
+        options={[['', 'All splits'], ...listed.map((each) => [each, each.slice(0, 100)] as const)]}
+      />
       <VersionSelect
         label="Version"
         fallback="Newest version"

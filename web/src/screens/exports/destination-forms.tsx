@@ -2,6 +2,7 @@ import { useMutation } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
 import { call } from '../../api/client.ts';
 import { Button, SubmitButton } from '../../components/button.tsx';
+import { listOptions, Select } from '../../components/select.tsx';
 import { useFirstFieldFocus } from '../../components/shortcuts.tsx';
 import { Problem } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
@@ -12,9 +13,11 @@ interface FormProps {
   readonly onCancel: () => void;
 }
 
+const types = { s3: 'S3, or a store with its API', local: 'Folder of the server' } as const;
+
 /** Creates a destination; the API writes a test object first. */
 export function NewDestination({ onSaved, onCancel }: FormProps) {
-  const [type, setType] = useState<'s3' | 'local'>('s3');
+  const [type, setType] = useState<keyof typeof types>('s3');
   const form = useFirstFieldFocus();
   const create = useMutation({
     mutationFn: (data: FormData) => {
@@ -43,10 +46,7 @@ export function NewDestination({ onSaved, onCancel }: FormProps) {
         </label>
         <label className="field">
           Type
-          <select className="input" value={type} onChange={({ target }) => setType(target.value as 's3' | 'local')}>
-            <option value="s3">S3, or a store with its API</option>
-            <option value="local">Folder of the server</option>
-          </select>
+          <Select value={type} onChange={setType} options={listOptions(types)} />
         </label>
         {type === 's3' && (
           <>

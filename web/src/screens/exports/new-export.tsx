@@ -6,8 +6,8 @@ import { SubmitButton } from '../../components/button.tsx';
 import { Crumb } from '../../components/crumb.tsx';
 import { maxLocalTime } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
+import { listOptions, Select } from '../../components/select.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
-import { showInvisible } from '../../components/text.tsx';
 import { useAddressValue } from '../../components/use-address-value.ts';
 import { toExpression } from '../traces/filter-language.ts';
 import { ExportPreview } from './export-preview.tsx';
@@ -21,6 +21,9 @@ const route = getRouteApi('/shell/exports/new');
 const dayMs = 86_400_000;
 const defaultDays = 7;
 const defaultEveryHours = 24;
+const repetitions = { once: 'Once', schedule: 'On a schedule' } as const;
+const versions = { v2_beta: 'v2_beta: native times and lists', v1: 'v1' } as const;
+const compressions = ['zstandard', 'gzip', 'snappy', 'none'] as const;
 
 /** The form of an export or a schedule, with a preview of the files. */
 export function NewExport() {
@@ -102,28 +105,19 @@ function ExportForm({ destinations }: { readonly destinations: readonly Destinat
         <ProjectInput projectId={search.project} onChange={(project) => change({ project })} />
         <label className="field">
           Destination
-          <select
-            className="input"
+          <Select
             value={destination.id}
-            onChange={({ target }) => change({ destination: target.value })}
-          >
-            {destinations.map(({ id, display_name }) => (
-              <option key={id} value={id}>
-                {showInvisible(display_name)}
-              </option>
-            ))}
-          </select>
+            onChange={(id) => change({ destination: id })}
+            options={destinations.map(({ id, display_name }) => [id, display_name])}
+          />
         </label>
         <label className="field">
           Repeat
-          <select
-            className="input"
+          <Select
             value={search.every === undefined ? 'once' : 'schedule'}
-            onChange={({ target }) => change({ every: target.value === 'once' ? undefined : defaultEveryHours })}
-          >
-            <option value="once">Once</option>
-            <option value="schedule">On a schedule</option>
-          </select>
+            onChange={(chosen) => change({ every: chosen === 'once' ? undefined : defaultEveryHours })}
+            options={listOptions(repetitions)}
+          />
         </label>
         <label className="field">
           From, UTC
@@ -200,30 +194,19 @@ function FormatFields({
     <>
       <label className="field">
         Format
-        <select
-          className="input"
+        <Select
           value={search.version ?? 'v2_beta'}
-          onChange={({ target }) => onChange({ version: target.value === 'v1' ? 'v1' : undefined })}
-        >
-          <option value="v2_beta">v2_beta: native times and lists</option>
-          <option value="v1">v1</option>
-        </select>
+          onChange={(version) => onChange({ version: version === 'v1' ? version : undefined })}
+          options={listOptions(versions)}
+        />
       </label>
       <label className="field">
         Compression
-        <select
-          className="input"
+        <Select
           value={search.compression ?? 'zstandard'}
-          onChange={({ target }) =>
-            onChange({
-              compression: target.value === 'zstandard' ? undefined : (target.value as NewExportSearch['compression']),
-            })
-          }
-        >
-          {['zstandard', 'gzip', 'snappy', 'none'].map((name) => (
-            <option key={name}>{name}</option>
-          ))}
-        </select>
+          onChange={(compression) => onChange({ compression: compression === 'zstandard' ? undefined : compression })}
+          options={compressions.map((name) => [name, name])}
+        />
       </label>
       <label className="field wide">
         Only runs that match

@@ -7,17 +7,19 @@ import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { readForm } from '../../components/read-form.ts';
+import { listOptions, Select } from '../../components/select.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
 import { TextCell, Time, TimeCell, Value } from '../../components/text.tsx';
 
 type Key = Answer<'get', '/api/v1/api-key'>[number];
 const dayMs = 86_400_000;
-const lifetimes = [
-  { days: 0, label: 'Does not expire' },
-  { days: 30, label: 'Expires in 30 days' },
-  { days: 90, label: 'Expires in 90 days' },
-  { days: 365, label: 'Expires in a year' },
-];
+/** Lifetimes that can be chosen, by their days. */
+const lifetimes = {
+  0: 'Does not expire',
+  30: 'Expires in 30 days',
+  90: 'Expires in 90 days',
+  365: 'Expires in a year',
+};
 
 /** API keys of the workspace. A new key is shown once. */
 export function Keys() {
@@ -63,13 +65,7 @@ export function Keys() {
             required
             maxLength={200}
           />
-          <select className="input" name="days" aria-label="Lifetime">
-            {lifetimes.map(({ days, label }) => (
-              <option key={days} value={days}>
-                {label}
-              </option>
-            ))}
-          </select>
+          <Select name="days" aria-label="Lifetime" options={listOptions(lifetimes)} />
           <label className="row">
             <input type="checkbox" name="read-only" /> Read only
           </label>

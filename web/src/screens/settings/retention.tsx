@@ -5,6 +5,7 @@ import { usePermission } from '../../api/session.ts';
 import { Button } from '../../components/button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
 import { SearchField } from '../../components/search-field.tsx';
+import { listOptions, Select } from '../../components/select.tsx';
 import { EmptyState, MoreButton, PagesState, Problem } from '../../components/states.tsx';
 import { showInvisible, TextCell } from '../../components/text.tsx';
 
@@ -100,19 +101,13 @@ function RetentionRow({
     <tr>
       <TextCell text={name} />
       <td>
-        <select
-          className="input"
+        <Select
           aria-label={`Tier of ${shown}`}
           disabled={!canChange || isBusy}
           value={trace_tier ?? 'longlived'}
-          onChange={({ target }) => onChange({ trace_tier: target.value as keyof typeof tiers })}
-        >
-          {Object.entries(tiers).map(([tier, label]) => (
-            <option key={tier} value={tier}>
-              {label}
-            </option>
-          ))}
-        </select>
+          onChange={(tier) => onChange({ trace_tier: tier })}
+          options={listOptions(tiers)}
+        />
       </td>
       <td>
         <form className="row" onSubmit={submit}>

@@ -5,6 +5,7 @@ import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { Button } from '../../components/button.tsx';
 import { formatCost, formatCount, formatPercent, formatUtc } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
+import { listOptions, Select } from '../../components/select.tsx';
 import { EmptyState, PartProblem, QueryState } from '../../components/states.tsx';
 import { Value } from '../../components/text.tsx';
 import { readUsage } from './report.ts';
@@ -104,13 +105,7 @@ function Choice<Name extends string>({
   return (
     <label className="row">
       <span className="muted">{label}</span>
-      <select className="input" value={value} onChange={({ target }) => onChange(target.value as Name)}>
-        {Object.entries<string>(options).map(([name, text]) => (
-          <option key={name} value={name}>
-            {text}
-          </option>
-        ))}
-      </select>
+      <Select value={value} onChange={onChange} options={listOptions(options)} />
     </label>
   );
 }
