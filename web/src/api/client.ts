@@ -82,6 +82,15 @@ export async function call<M extends Method, P extends Path<M>>(
   return (response.status === 204 ? undefined : await readJson(response)) as Answer<M, P>;
 }
 
+/** Returns the options of a query that {@link call} answers. */
+export function readFrom<M extends Method, P extends Path<M>>(
+  method: M,
+  path: P,
+  options: Omit<CallOptions<M, P>, 'signal'> = {},
+) {
+  return { queryFn: ({ signal }: { readonly signal: AbortSignal }) => call(method, path, { ...options, signal }) };
+}
+
 /** Sends a request like {@link call}, and returns the text of the response, with the bytes that the API stores. */
 export async function callText<M extends Method, P extends Path<M>>(
   method: M,
@@ -185,6 +194,21 @@ export function offsetPages(pageSize: number) {
     initialPageParam: 0,
     getNextPageParam: (page: readonly unknown[], pages: readonly unknown[]) =>
       page.length < pageSize ? undefined : pages.length * pageSize,
+  };
+}
+
+/** Returns the options of an infinite query that reads a list of the main API by offset; see {@link offsetPages}. */
+export function readByOffset<P extends Path<'get'>>(
+  path: P,
+  pageSize: number,
+  options: Omit<CallOptions<'get', P>, 'body' | 'signal'> = {},
+) {
+  return {
+    queryFn: ({ pageParam, signal }: { readonly pageParam: number; readonly signal: AbortSignal }) => {
+      const query = { ...options.query, limit: pageSize, offset: pageParam } as never;
+      return call('get', path, { ...options, query, signal });
+    },
+    ...offsetPages(pageSize),
   };
 }
 

@@ -3,9 +3,9 @@ import { useEffect, useSyncExternalStore } from 'react';
 import {
   type Answer,
   ApiError,
-  call,
   getWorkspace,
   onWorkspaceChange,
+  readFrom,
   send,
   setCsrfToken,
   setWorkspace,
@@ -90,7 +90,7 @@ export function useWorkspaceId(): string | undefined {
 
 const workspacesQuery = queryOptions({
   queryKey: workspacesKey,
-  queryFn: ({ signal }) => call('get', '/api/v1/workspaces', { signal }),
+  ...readFrom('get', '/api/v1/workspaces'),
   staleTime: 60_000,
 });
 

@@ -1,7 +1,7 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Navigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { call } from '../api/client.ts';
+import { call, readFrom } from '../api/client.ts';
 import { usePermission } from '../api/session.ts';
 import { Button } from '../components/button.tsx';
 import { CodeBlock } from '../components/copy-button.tsx';
@@ -15,7 +15,7 @@ const pollMs = 2000;
 export function Home() {
   const projects = useQuery({
     queryKey: ['projects', 'first'],
-    queryFn: ({ signal }) => call('get', '/api/v1/sessions', { query: { limit: 1 }, signal }),
+    ...readFrom('get', '/api/v1/sessions', { query: { limit: 1 } }),
     staleTime: 0,
   });
   // A list that was read before the first trace arrived would lead back to that trace.

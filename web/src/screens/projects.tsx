@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useDeferredValue } from 'react';
-import { type Answer, call, offsetPages } from '../api/client.ts';
+import { type Answer, call, readByOffset } from '../api/client.ts';
 import { usePermission, useWorkspaces } from '../api/session.ts';
 import {
   formatCompact,
@@ -46,25 +46,20 @@ export function Projects() {
   const canReadRuns = usePermission('runs:read');
   const projects = useInfiniteQuery({
     queryKey: ['projects', wanted, since],
-    queryFn: ({ pageParam, signal }) =>
-      call('get', '/api/v1/sessions', {
-        query: {
-          limit: pageSize,
-          offset: pageParam,
-          reference_free: true,
-          ...(canReadRuns
-            ? {
-                include_stats: true,
-                stats_start_time: since,
-                stats_select: [...figures],
-                sort_by: 'last_run_start_time' as const,
-              }
-            : {}),
-          name_contains: wanted || undefined,
-        },
-        signal,
-      }),
-    ...offsetPages(pageSize),
+    ...readByOffset('/api/v1/sessions', pageSize, {
+      query: {
+        reference_free: true,
+        ...(canReadRuns
+          ? {
+              include_stats: true,
+              stats_start_time: since,
+              stats_select: [...figures],
+              sort_by: 'last_run_start_time' as const,
+            }
+          : {}),
+        name_contains: wanted || undefined,
+      },
+    }),
     placeholderData: keepPreviousData,
     staleTime: ({ state }) => (state.data?.pages[0]?.length === 0 ? 0 : 10_000),
   });

@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate, useRouter } from '@tanstack/react-router';
 import { type FormEvent, useEffect, useRef, useState } from 'react';
-import { call } from '../api/client.ts';
+import { readFrom } from '../api/client.ts';
 import { sessionQuery, useSessionChanges } from '../api/session.ts';
 import { SubmitButton } from '../components/button.tsx';
 import { Heading } from '../components/heading.tsx';
@@ -30,7 +30,7 @@ export function SignIn() {
   const session = useQuery(sessionQuery);
   const info = useQuery({
     queryKey: ['info'],
-    queryFn: ({ signal }) => call('get', '/api/v1/info', { signal }),
+    ...readFrom('get', '/api/v1/info'),
     staleTime: Number.POSITIVE_INFINITY,
   });
   const { signIn, signInOnce } = useSessionChanges();

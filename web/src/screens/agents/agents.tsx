@@ -1,6 +1,6 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
-import { type Answer, call } from '../../api/client.ts';
+import { type Answer, call, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { CodeBlock } from '../../components/copy-button.tsx';
 import { Heading } from '../../components/heading.tsx';
@@ -97,11 +97,9 @@ function DeploymentRow({ deployment }: { readonly deployment: Deployment }) {
 function LatestRevision({ deploymentId, revisionId }: { readonly deploymentId: string; readonly revisionId: string }) {
   const revision = useQuery({
     queryKey: ['revision', deploymentId, revisionId],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v2/deployments/{deployment_id}/revisions/{revision_id}', {
-        path: { deployment_id: deploymentId, revision_id: revisionId },
-        signal,
-      }),
+    ...readFrom('get', '/api/v2/deployments/{deployment_id}/revisions/{revision_id}', {
+      path: { deployment_id: deploymentId, revision_id: revisionId },
+    }),
     refetchInterval: ({ state }) => (state.data && !finalStatuses.has(state.data.status) ? 2_000 : false),
   });
   return (

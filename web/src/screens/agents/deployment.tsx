@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link } from '@tanstack/react-router';
-import { call } from '../../api/client.ts';
+import { readFrom } from '../../api/client.ts';
 import { CopyButton } from '../../components/copy-button.tsx';
 import { Crumb } from '../../components/crumb.tsx';
 import { Heading } from '../../components/heading.tsx';
@@ -30,8 +30,7 @@ function DeploymentView({ id }: { readonly id: string }) {
   const { search, change } = useDeploymentSearch();
   const deployment = useQuery({
     queryKey: ['deployment', id],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v2/deployments/{deployment_id}', { path: { deployment_id: id }, signal }),
+    ...readFrom('get', '/api/v2/deployments/{deployment_id}', { path: { deployment_id: id } }),
     refetchInterval: ({ state }) =>
       state.data && state.data.active_revision_id === state.data.latest_revision_id ? 15_000 : 2_000,
   });

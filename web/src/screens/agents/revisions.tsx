@@ -1,5 +1,5 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { call } from '../../api/client.ts';
+import { call, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { EmptyState, Problem, QueryState } from '../../components/states.tsx';
@@ -17,12 +17,10 @@ export function Revisions({ deployment }: { readonly deployment: Deployment }) {
   const client = useQueryClient();
   const revisions = useQuery({
     queryKey: ['revisions', id, latest_revision_id],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v2/deployments/{deployment_id}/revisions', {
-        path: { deployment_id: id },
-        query: { limit: 100 },
-        signal,
-      }),
+    ...readFrom('get', '/api/v2/deployments/{deployment_id}/revisions', {
+      path: { deployment_id: id },
+      query: { limit: 100 },
+    }),
     refetchInterval: ({ state }) =>
       state.data?.resources.some(({ status }) => !finalStatuses.has(status)) ? 2_000 : false,
   });
@@ -107,11 +105,9 @@ function Transitions({
 }) {
   const revision = useQuery({
     queryKey: ['revision', deploymentId, revisionId, status],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v2/deployments/{deployment_id}/revisions/{revision_id}', {
-        path: { deployment_id: deploymentId, revision_id: revisionId },
-        signal,
-      }),
+    ...readFrom('get', '/api/v2/deployments/{deployment_id}/revisions/{revision_id}', {
+      path: { deployment_id: deploymentId, revision_id: revisionId },
+    }),
   });
   return (
     <section aria-label="History of the revision" className="stack">

@@ -1,7 +1,7 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
-import { call } from '../../api/client.ts';
+import { readFrom } from '../../api/client.ts';
 import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
 import { Heading } from '../../components/heading.tsx';
 import { EmptyState, ErrorState, LoadingState } from '../../components/states.tsx';
@@ -29,7 +29,7 @@ export function Compare() {
   );
   const dataset = useQuery({
     queryKey: ['dataset', datasetId],
-    queryFn: ({ signal }) => call('get', '/api/v1/datasets/{dataset_id}', { path: { dataset_id: datasetId }, signal }),
+    ...readFrom('get', '/api/v1/datasets/{dataset_id}', { path: { dataset_id: datasetId } }),
     placeholderData: keepPreviousData,
   });
   const experiments = useExperiments(datasetId, ids);

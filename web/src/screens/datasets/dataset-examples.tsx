@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { type FormEvent, type ReactNode, useMemo } from 'react';
-import { call } from '../../api/client.ts';
+import { readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Button } from '../../components/button.tsx';
 import { readForm } from '../../components/read-form.ts';
@@ -11,20 +11,12 @@ import { ExampleDetail } from './example-detail.tsx';
 import { ExampleForm } from './example-form.tsx';
 import { createDatasetSource, useExamples } from './example-source.ts';
 import { Examples } from './examples.tsx';
-import type { DatasetSearch } from './search.ts';
+import type { DatasetSearch, DatasetTab } from './search.ts';
 import { useVersions, type Version } from './use-versions.ts';
 import { VersionSelect } from './version-select.tsx';
 
 /** The examples of a version of a dataset. Those of the newest version can be changed. */
-export function DatasetExamples({
-  datasetId,
-  search,
-  onChange,
-}: {
-  readonly datasetId: string;
-  readonly search: DatasetSearch;
-  readonly onChange: (changes: DatasetSearch) => void;
-}) {
+export function DatasetExamples({ datasetId, search, onChange }: DatasetTab) {
   const canUpdate = usePermission('datasets:update');
   const versions = useVersions(datasetId);
   return (
@@ -48,13 +40,7 @@ function ExamplesOfVersion({
   canEdit,
   search,
   onChange,
-}: {
-  readonly datasetId: string;
-  readonly versions: readonly Version[];
-  readonly canEdit: boolean;
-  readonly search: DatasetSearch;
-  readonly onChange: (changes: DatasetSearch) => void;
-}) {
+}: DatasetTab & { readonly versions: readonly Version[]; readonly canEdit: boolean }) {
   const { split, text, example } = search;
   const source = useMemo(() => createDatasetSource(datasetId), [datasetId]);
   // All pages are read from the same version, so that concurrent changes do not move examples between pages.
@@ -119,12 +105,10 @@ function ExampleFilters({
 }) {
   const splits = useQuery({
     queryKey: ['dataset', datasetId, 'splits', version],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/datasets/{dataset_id}/splits', {
-        path: { dataset_id: datasetId },
-        query: { as_of: version },
-        signal,
-      }),
+    ...readFrom('get', '/api/v1/datasets/{dataset_id}/splits', {
+      path: { dataset_id: datasetId },
+      query: { as_of: version },
+    }),
   });
   const find = (event: FormEvent<HTMLFormElement>) => {
     onChange({ text: readForm(event)('text') || undefined });

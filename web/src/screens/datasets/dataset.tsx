@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
-import { call } from '../../api/client.ts';
+import { call, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Crumb } from '../../components/crumb.tsx';
 import { formatQuantity } from '../../components/format.ts';
@@ -28,7 +28,7 @@ export function Dataset() {
     void navigate({ search: (before) => ({ ...before, ...changes }), replace: true });
   const dataset = useQuery({
     queryKey: ['dataset', datasetId],
-    queryFn: ({ signal }) => call('get', '/api/v1/datasets/{dataset_id}', { path: { dataset_id: datasetId }, signal }),
+    ...readFrom('get', '/api/v1/datasets/{dataset_id}', { path: { dataset_id: datasetId } }),
   });
   if (dataset.error && !dataset.data)
     return <ErrorState isPage error={dataset.error} onRetry={() => void dataset.refetch()} />;

@@ -1,6 +1,6 @@
 import { keepPreviousData, useInfiniteQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
-import { call, offsetPages } from '../../api/client.ts';
+import { readByOffset } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Button } from '../../components/button.tsx';
 import { formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
@@ -9,36 +9,23 @@ import { showInvisible, TimeCell, Value } from '../../components/text.tsx';
 import { formatScore } from './comparison.ts';
 import { listFeedbackKeys, readScore } from './experiment-summary.tsx';
 import { PairwiseComparisons } from './pairwise-comparisons.tsx';
-import type { DatasetSearch } from './search.ts';
+import type { DatasetTab } from './search.ts';
 import { type Experiment, experimentStats, maxExperiments } from './use-comparison.ts';
 
 const pageSize = 50;
 
 /** The experiments on a dataset. The viewer can select some of them to compare. */
-export function Experiments({
-  datasetId,
-  search,
-  onChange,
-}: {
-  readonly datasetId: string;
-  readonly search: DatasetSearch;
-  readonly onChange: (changes: DatasetSearch) => void;
-}) {
+export function Experiments({ datasetId, search, onChange }: DatasetTab) {
   const navigate = useNavigate();
   const canReadRuns = usePermission('runs:read');
   const experiments = useInfiniteQuery({
     queryKey: ['dataset', datasetId, 'experiments'],
-    queryFn: ({ pageParam, signal }) =>
-      call('get', '/api/v1/sessions', {
-        query: {
-          reference_dataset: [datasetId],
-          limit: pageSize,
-          offset: pageParam,
-          ...(canReadRuns ? { include_stats: true, stats_select: [...experimentStats] } : {}),
-        },
-        signal,
-      }),
-    ...offsetPages(pageSize),
+    ...readByOffset('/api/v1/sessions', pageSize, {
+      query: {
+        reference_dataset: [datasetId],
+        ...(canReadRuns ? { include_stats: true, stats_select: [...experimentStats] } : {}),
+      },
+    }),
     placeholderData: keepPreviousData,
   });
   if (!experiments.data) return <NoData query={experiments} label="Loading experiments" />;

@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { call, offsetPages } from '../../api/client.ts';
+import { readByOffset } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { MoreButton, Problem } from '../../components/states.tsx';
 import { TextCell, TimeCell, Value } from '../../components/text.tsx';
@@ -13,13 +13,7 @@ export function PairwiseComparisons({ datasetId }: { readonly datasetId: string 
   const canRead = usePermission('feedback:read');
   const comparisons = useInfiniteQuery({
     queryKey: ['dataset', datasetId, 'comparative'],
-    queryFn: ({ pageParam, signal }) =>
-      call('get', '/api/v1/datasets/{dataset_id}/comparative', {
-        path: { dataset_id: datasetId },
-        query: { limit: pageSize, offset: pageParam },
-        signal,
-      }),
-    ...offsetPages(pageSize),
+    ...readByOffset('/api/v1/datasets/{dataset_id}/comparative', pageSize, { path: { dataset_id: datasetId } }),
     enabled: canRead,
   });
   const rows = comparisons.data?.pages.flat() ?? [];

@@ -18,6 +18,13 @@ export interface DatasetSearch {
   readonly to?: string | undefined;
 }
 
+/** Properties of the tabs of a dataset. */
+export interface DatasetTab {
+  readonly datasetId: string;
+  readonly search: DatasetSearch;
+  readonly onChange: (changes: DatasetSearch) => void;
+}
+
 export const readDatasetSearch: (search: Record<string, unknown>) => DatasetSearch = readTexts(
   'tab',
   'version',

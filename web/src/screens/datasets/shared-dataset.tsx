@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
-import { call } from '../../api/client.ts';
+import { readFrom } from '../../api/client.ts';
 import { formatQuantity } from '../../components/format.ts';
 import { Heading } from '../../components/heading.tsx';
 import { SharedPage } from '../../components/shared-page.tsx';
@@ -22,8 +22,7 @@ export function SharedDataset() {
   const source = useMemo(() => createSharedSource(shareToken), [shareToken]);
   const dataset = useQuery({
     queryKey: ['shared-dataset', shareToken],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/public/{share_token}/datasets', { path: { share_token: shareToken }, signal }),
+    ...readFrom('get', '/api/v1/public/{share_token}/datasets', { path: { share_token: shareToken } }),
   });
   const pages = useExamples(source, { version: undefined }, dataset.isSuccess);
   const select = (id: string | undefined) => void navigate({ search: { example: id }, replace: true });

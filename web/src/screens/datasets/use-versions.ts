@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
-import { type Answer, call, offsetPages } from '../../api/client.ts';
+import { type Answer, readByOffset } from '../../api/client.ts';
 
 const pageSize = 100;
 
@@ -9,12 +9,6 @@ export type Version = Answer<'get', '/api/v1/datasets/{dataset_id}/versions'>[nu
 export function useVersions(datasetId: string) {
   return useInfiniteQuery({
     queryKey: ['dataset', datasetId, 'versions'],
-    queryFn: ({ pageParam, signal }) =>
-      call('get', '/api/v1/datasets/{dataset_id}/versions', {
-        path: { dataset_id: datasetId },
-        query: { limit: pageSize, offset: pageParam },
-        signal,
-      }),
-    ...offsetPages(pageSize),
+    ...readByOffset('/api/v1/datasets/{dataset_id}/versions', pageSize, { path: { dataset_id: datasetId } }),
   });
 }

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
-import { call } from '../../api/client.ts';
+import { readFrom } from '../../api/client.ts';
 import { Button } from '../../components/button.tsx';
 import { formatCount } from '../../components/format.ts';
 import { QueryState } from '../../components/states.tsx';
@@ -23,12 +23,10 @@ export function VersionDiff({
 }) {
   const diff = useQuery({
     queryKey: ['dataset', datasetId, 'diff', from, to],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/datasets/{dataset_id}/versions/diff', {
-        path: { dataset_id: datasetId },
-        query: { from_version: from, to_version: to },
-        signal,
-      }),
+    ...readFrom('get', '/api/v1/datasets/{dataset_id}/versions/diff', {
+      path: { dataset_id: datasetId },
+      query: { from_version: from, to_version: to },
+    }),
   });
   const source = useMemo(() => createDatasetSource(datasetId), [datasetId]);
   return (

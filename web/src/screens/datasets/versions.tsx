@@ -6,21 +6,13 @@ import { Popover } from '../../components/popover.tsx';
 import { EmptyState, MoreButton, QueryState } from '../../components/states.tsx';
 import { TagForm } from '../../components/tag-form.tsx';
 import { ActionsHead, TimeCell, Value } from '../../components/text.tsx';
-import type { DatasetSearch } from './search.ts';
+import type { DatasetSearch, DatasetTab } from './search.ts';
 import { useVersions, type Version } from './use-versions.ts';
 import { VersionDiff } from './version-diff.tsx';
 import { VersionSelect } from './version-select.tsx';
 
 /** The versions of a dataset with their tags, and the difference between two of them. */
-export function Versions({
-  datasetId,
-  search: { from, to },
-  onChange,
-}: {
-  readonly datasetId: string;
-  readonly search: DatasetSearch;
-  readonly onChange: (changes: DatasetSearch) => void;
-}) {
+export function Versions({ datasetId, search: { from, to }, onChange }: DatasetTab) {
   const versions = useVersions(datasetId);
   return (
     <QueryState query={versions}>

@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
-import { type Answer, call, offsetPages } from '../../api/client.ts';
+import { type Answer, readByOffset } from '../../api/client.ts';
 import { Button } from '../../components/button.tsx';
 import { formatBytes, formatCount, formatUtcDay } from '../../components/format.ts';
 import { PlainTable } from '../../components/plain-table.tsx';
@@ -22,13 +22,7 @@ export function ExportDays({ each }: { readonly each: BulkExport }) {
   const days = useInfiniteQuery({
     // With the status in the key, the days are read once more when the export has finished.
     queryKey: ['export-days', each.id, each.status],
-    queryFn: ({ pageParam, signal }) =>
-      call('get', '/api/v1/bulk-exports/{bulk_export_id}/runs', {
-        path: { bulk_export_id: each.id },
-        query: { limit: pageSize, offset: pageParam },
-        signal,
-      }),
-    ...offsetPages(pageSize),
+    ...readByOffset('/api/v1/bulk-exports/{bulk_export_id}/runs', pageSize, { path: { bulk_export_id: each.id } }),
     placeholderData: (before) => before,
     refetchInterval: isFinished(each) ? false : livePollMs,
   });
@@ -132,13 +126,9 @@ function Files({
 }) {
   const files = useInfiniteQuery({
     queryKey: ['export-files', exportId, runId],
-    queryFn: ({ pageParam, signal }) =>
-      call('get', '/api/v1/bulk-exports/{bulk_export_id}/runs/{run_id}/files', {
-        path: { bulk_export_id: exportId, run_id: runId },
-        query: { limit: pageSize, offset: pageParam },
-        signal,
-      }),
-    ...offsetPages(pageSize),
+    ...readByOffset('/api/v1/bulk-exports/{bulk_export_id}/runs/{run_id}/files', pageSize, {
+      path: { bulk_export_id: exportId, run_id: runId },
+    }),
     refetchInterval: isLive ? livePollMs : false,
   });
   const rows = files.data?.pages.flat() ?? [];

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
-import { call } from '../../api/client.ts';
+import { call, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
 import { CodeBlock } from '../../components/copy-button.tsx';
@@ -28,8 +28,7 @@ export function ExportDetail() {
   const canManage = usePermission('bulk-exports:manage');
   const found = useQuery({
     queryKey: ['export', exportId],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/bulk-exports/{bulk_export_id}', { path: { bulk_export_id: exportId }, signal }),
+    ...readFrom('get', '/api/v1/bulk-exports/{bulk_export_id}', { path: { bulk_export_id: exportId } }),
     refetchInterval: ({ state }) => (state.data && !isFinished(state.data) ? livePollMs : false),
   });
   const cancel = useMutation({

@@ -1,5 +1,5 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { call } from '../../api/client.ts';
+import { readFrom } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { formatCount, formatQuantity } from '../../components/format.ts';
 import { PartProblem } from '../../components/states.tsx';
@@ -83,18 +83,16 @@ function RunCount({
   const endTime = new Date(end).toISOString();
   const stats = useQuery({
     queryKey: ['export-preview', projectId, startTime, endTime, filter],
-    queryFn: ({ signal }) =>
-      call('post', '/api/v1/runs/stats', {
-        body: {
-          session: [projectId],
-          start_time: startTime,
-          // A separate parameter, because errors of this expression contain positions in the text of the form.
-          filter,
-          search_filter: `lt(start_time, "${endTime}")`,
-          select: ['run_count'],
-        },
-        signal,
-      }),
+    ...readFrom('post', '/api/v1/runs/stats', {
+      body: {
+        session: [projectId],
+        start_time: startTime,
+        // A separate parameter, because errors of this expression contain positions in the text of the form.
+        filter,
+        search_filter: `lt(start_time, "${endTime}")`,
+        select: ['run_count'],
+      },
+    }),
     enabled: canRead,
     placeholderData: keepPreviousData,
   });

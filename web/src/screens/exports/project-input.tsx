@@ -1,6 +1,6 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useDeferredValue, useEffect, useId, useState } from 'react';
-import { call } from '../../api/client.ts';
+import { call, readFrom } from '../../api/client.ts';
 
 const suggestions = 20;
 
@@ -16,8 +16,7 @@ export function ProjectInput({
   const [text, setText] = useState('');
   const chosen = useQuery({
     queryKey: ['project', projectId],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/sessions/{session_id}', { path: { session_id: projectId ?? '' }, signal }),
+    ...readFrom('get', '/api/v1/sessions/{session_id}', { path: { session_id: projectId ?? '' } }),
     enabled: projectId !== undefined,
   });
   const chosenName = chosen.data?.name;

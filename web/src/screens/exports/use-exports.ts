@@ -1,5 +1,5 @@
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
-import { call, offsetPages } from '../../api/client.ts';
+import { readByOffset, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import type { BulkExport } from './paths.ts';
 
@@ -24,9 +24,7 @@ interface ListFilter {
 export function useExports(filter: ListFilter) {
   return useInfiniteQuery({
     queryKey: ['exports', filter],
-    queryFn: ({ pageParam, signal }) =>
-      call('get', '/api/v1/bulk-exports', { query: { ...filter, limit: pageSize, offset: pageParam }, signal }),
-    ...offsetPages(pageSize),
+    ...readByOffset('/api/v1/bulk-exports', pageSize, { query: filter }),
     refetchInterval: ({ state }) =>
       state.data?.pages.flat().some((each) => each.interval_hours === null && !isFinished(each))
         ? livePollMs
@@ -37,8 +35,7 @@ export function useExports(filter: ListFilter) {
 export function useDestinations() {
   return useQuery({
     queryKey: ['export-destinations'],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/bulk-exports/destinations', { query: { limit: maxDestinations }, signal }),
+    ...readFrom('get', '/api/v1/bulk-exports/destinations', { query: { limit: maxDestinations } }),
   });
 }
 
@@ -48,7 +45,7 @@ export function useProjectNames(ids: readonly string[]) {
   const wanted = [...new Set(ids)].sort().slice(0, pageSize);
   const projects = useQuery({
     queryKey: ['project-names', wanted],
-    queryFn: ({ signal }) => call('get', '/api/v1/sessions', { query: { id: wanted, limit: pageSize }, signal }),
+    ...readFrom('get', '/api/v1/sessions', { query: { id: wanted, limit: pageSize } }),
     enabled: canRead && wanted.length > 0,
     staleTime: 60_000,
   });

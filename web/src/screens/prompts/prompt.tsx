@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
-import { call } from '../../api/client.ts';
+import { readFrom } from '../../api/client.ts';
 import { usePermission, useWorkspaces } from '../../api/session.ts';
 import { Crumb, CrumbSeparator } from '../../components/crumb.tsx';
 import { Heading } from '../../components/heading.tsx';
@@ -25,7 +25,7 @@ export function Prompt() {
   const canUpdate = usePermission('prompts:update');
   const found = useQuery({
     queryKey: ['prompt', name],
-    queryFn: ({ signal }) => call('get', '/api/v1/repos/{owner}/{repo}', { path: name, signal }),
+    ...readFrom('get', '/api/v1/repos/{owner}/{repo}', { path: name }),
   });
   const hasCommits = (found.data?.repo.num_commits ?? 0) > 0;
   const commits = useCommits(name);

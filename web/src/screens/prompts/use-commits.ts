@@ -1,5 +1,5 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
-import { type Answer, call, callText } from '../../api/client.ts';
+import { type Answer, call, callText, readFrom } from '../../api/client.ts';
 import { parseExact } from '../../components/values/exact-json.ts';
 
 const pageSize = 100;
@@ -35,7 +35,7 @@ export function useCommits(name: RepoName) {
 export function useTags(name: RepoName) {
   return useQuery({
     queryKey: ['prompt', name, 'tags'],
-    queryFn: ({ signal }) => call('get', '/api/v1/repos/{owner}/{repo}/tags', { path: { ...name }, signal }),
+    ...readFrom('get', '/api/v1/repos/{owner}/{repo}/tags', { path: { ...name } }),
   });
 }
 

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useRef, useState } from 'react';
 import { v4 as createUuid } from 'uuid';
-import { call } from '../../api/client.ts';
+import { call, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Button, SubmitButton } from '../../components/button.tsx';
 import { Crumb } from '../../components/crumb.tsx';
@@ -30,8 +30,7 @@ export function AnnotationQueue() {
 function LoadedQueue({ queueId }: { readonly queueId: string }) {
   const queue = useQuery({
     queryKey: ['queue', queueId],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/annotation-queues/{queue_id}', { path: { queue_id: queueId }, signal }),
+    ...readFrom('get', '/api/v1/annotation-queues/{queue_id}', { path: { queue_id: queueId } }),
   });
   return (
     <QueryState query={queue} isPage>

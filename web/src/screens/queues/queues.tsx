@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { FormEvent } from 'react';
-import { type Body, call, offsetPages } from '../../api/client.ts';
+import { type Body, call, readByOffset, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { SubmitButton } from '../../components/button.tsx';
 import { formatCount } from '../../components/format.ts';
@@ -20,9 +20,7 @@ export function Queues() {
   const canCreate = usePermission('annotation-queues:create');
   const queues = useInfiniteQuery({
     queryKey: ['queues'],
-    queryFn: ({ pageParam, signal }) =>
-      call('get', '/api/v1/annotation-queues', { query: { limit: pageSize, offset: pageParam }, signal }),
-    ...offsetPages(pageSize),
+    ...readByOffset('/api/v1/annotation-queues', pageSize),
   });
   const { id, onSettled } = useNewId();
   const create = useMutation({
@@ -107,12 +105,10 @@ export function Queues() {
 function ToReview({ queueId }: { readonly queueId: string }) {
   const count = useQuery({
     queryKey: ['queue-to-review', queueId],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/platform/annotation-queues/{queue_id}/items/count', {
-        path: { queue_id: queueId },
-        query: { status: 'needs_my_review' },
-        signal,
-      }),
+    ...readFrom('get', '/api/v1/platform/annotation-queues/{queue_id}/items/count', {
+      path: { queue_id: queueId },
+      query: { status: 'needs_my_review' },
+    }),
     staleTime: 0,
   });
   if (count.error) return <PartProblem what="The number" query={count} />;

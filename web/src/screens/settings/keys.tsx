@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import type { FormEvent } from 'react';
-import { type Answer, call } from '../../api/client.ts';
+import { type Answer, call, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { SubmitButton } from '../../components/button.tsx';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
@@ -25,10 +25,7 @@ const lifetimes = {
 export function Keys() {
   const client = useQueryClient();
   const canManage = usePermission('api-keys:manage');
-  const keys = useQuery({
-    queryKey: ['api-keys'],
-    queryFn: ({ signal }) => call('get', '/api/v1/api-key', { signal }),
-  });
+  const keys = useQuery({ queryKey: ['api-keys'], ...readFrom('get', '/api/v1/api-key') });
   const refresh = () => client.invalidateQueries({ queryKey: ['api-keys'] });
   const create = useMutation({
     mutationFn: (body: { description: string; read_only: boolean; expires_at: string | null }) =>

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import type { FormEvent } from 'react';
-import { call } from '../../api/client.ts';
+import { call, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { SubmitButton } from '../../components/button.tsx';
 import { ConfirmButton } from '../../components/confirm-button.tsx';
@@ -13,10 +13,7 @@ import { TextCell, TimeCell } from '../../components/text.tsx';
 export function Members() {
   const client = useQueryClient();
   const canManage = usePermission('organization:manage');
-  const members = useQuery({
-    queryKey: ['members'],
-    queryFn: ({ signal }) => call('get', '/api/v1/orgs/current/members', { signal }),
-  });
+  const members = useQuery({ queryKey: ['members'], ...readFrom('get', '/api/v1/orgs/current/members') });
   const refresh = () => client.invalidateQueries({ queryKey: ['members'] });
   const add = useMutation({
     mutationFn: (body: { email: string; full_name: string | null }) =>

@@ -1,6 +1,6 @@
 import { keepPreviousData, useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { type FormEvent, useDeferredValue, useState } from 'react';
-import { type Answer, type Body, call, offsetPages } from '../../api/client.ts';
+import { type Answer, type Body, call, readByOffset } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Button } from '../../components/button.tsx';
 import { PlainTable } from '../../components/plain-table.tsx';
@@ -21,18 +21,9 @@ export function Retention() {
   const wanted = useDeferredValue(name.trim());
   const projects = useInfiniteQuery({
     queryKey: ['retention', wanted],
-    queryFn: ({ pageParam, signal }) =>
-      call('get', '/api/v1/sessions', {
-        query: {
-          limit: pageSize,
-          offset: pageParam,
-          sort_by: 'name',
-          sort_by_desc: false,
-          name_contains: wanted || undefined,
-        },
-        signal,
-      }),
-    ...offsetPages(pageSize),
+    ...readByOffset('/api/v1/sessions', pageSize, {
+      query: { sort_by: 'name', sort_by_desc: false, name_contains: wanted || undefined },
+    }),
     placeholderData: keepPreviousData,
   });
   const change = useMutation({

@@ -1,5 +1,5 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
-import { type Answer, call } from '../../api/client.ts';
+import { type Answer, call, readFrom } from '../../api/client.ts';
 import { Button } from '../../components/button.tsx';
 import { FigureList } from '../../components/figure-list.tsx';
 import { formatBytes, formatCount, formatSeconds } from '../../components/format.ts';
@@ -17,7 +17,7 @@ const pollMs = 10_000;
 export function System() {
   const system = useQuery({
     queryKey: ['system'],
-    queryFn: ({ signal }) => call('get', '/api/v1/system', { signal }),
+    ...readFrom('get', '/api/v1/system'),
     refetchInterval: pollMs,
   });
   return (

@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
-import { type Answer, call } from '../../api/client.ts';
+import { type Answer, call, readFrom } from '../../api/client.ts';
 import { useReadTime } from '../../api/read-time.ts';
 import { Button } from '../../components/button.tsx';
 import { formatCompact, formatCost, formatCount, formatPercent, formatSeconds } from '../../components/format.ts';
@@ -196,22 +196,20 @@ function useThreads(projectId: string, search: ThreadsSearch) {
   });
   const stats = useQuery({
     queryKey: ['threads-stats', ...key],
-    queryFn: ({ signal }) =>
-      call('post', '/api/v2/threads/stats', {
-        body: {
-          ...scope,
-          select: [
-            'THREAD_COUNT',
-            'TRACE_COUNT',
-            'ERROR_RATE',
-            'LATENCY_P50',
-            'LATENCY_P99',
-            'TOTAL_TOKENS',
-            'TOTAL_COST',
-          ],
-        },
-        signal,
-      }),
+    ...readFrom('post', '/api/v2/threads/stats', {
+      body: {
+        ...scope,
+        select: [
+          'THREAD_COUNT',
+          'TRACE_COUNT',
+          'ERROR_RATE',
+          'LATENCY_P50',
+          'LATENCY_P99',
+          'TOTAL_TOKENS',
+          'TOTAL_COST',
+        ],
+      },
+    }),
     placeholderData: keepPreviousData,
   });
   return { pages, stats, restart: readAnew };

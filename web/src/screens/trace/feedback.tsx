@@ -1,6 +1,6 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { type FormEvent, useState } from 'react';
-import { call } from '../../api/client.ts';
+import { call, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Button } from '../../components/button.tsx';
 import { readForm } from '../../components/read-form.ts';
@@ -28,8 +28,7 @@ export function Feedback({ run }: { readonly run: RatedRun }) {
 function FeedbackList({ run }: { readonly run: RatedRun }) {
   const feedback = useQuery({
     queryKey: ['feedback', run.id],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/feedback', { query: { run: [run.id], include_user_names: true }, signal }),
+    ...readFrom('get', '/api/v1/feedback', { query: { run: [run.id], include_user_names: true } }),
   });
   const canWrite = usePermission('feedback:write');
   return (

@@ -1,7 +1,7 @@
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useDeferredValue, useState } from 'react';
-import { call } from '../../api/client.ts';
+import { call, readFrom } from '../../api/client.ts';
 import { usePermission } from '../../api/session.ts';
 import { Button } from '../../components/button.tsx';
 import { Icon } from '../../components/icon.tsx';
@@ -29,16 +29,13 @@ function QueueMenu({ runId }: { readonly runId: string }) {
   const wanted = useDeferredValue(name.trim());
   const queues = useQuery({
     queryKey: ['queues-by-name', wanted],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/annotation-queues', {
-        query: { limit: maxListed, name_contains: wanted || undefined },
-        signal,
-      }),
+    ...readFrom('get', '/api/v1/annotation-queues', {
+      query: { limit: maxListed, name_contains: wanted || undefined },
+    }),
   });
   const containing = useQuery({
     queryKey: ['queues-of-run', runId],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/annotation-queues/{run_id}/queues', { path: { run_id: runId }, signal }),
+    ...readFrom('get', '/api/v1/annotation-queues/{run_id}/queues', { path: { run_id: runId } }),
   });
   const add = useMutation({
     mutationFn: (queueId: string) =>

@@ -1,7 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, useNavigate } from '@tanstack/react-router';
 import { useMemo } from 'react';
-import { call } from '../../api/client.ts';
+import { readFrom } from '../../api/client.ts';
 import { SharedPage } from '../../components/shared-page.tsx';
 import { NoData } from '../../components/states.tsx';
 import { TraceView } from './trace.tsx';
@@ -17,8 +17,7 @@ export function SharedTrace() {
   const source = useMemo(() => createSharedSource(shareToken), [shareToken]);
   const root = useQuery({
     queryKey: ['shared-root', shareToken],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/public/{share_token}/run', { path: { share_token: shareToken }, signal }),
+    ...readFrom('get', '/api/v1/public/{share_token}/run', { path: { share_token: shareToken } }),
   });
   return (
     <SharedPage label="Shared trace">

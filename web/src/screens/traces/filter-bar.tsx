@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { type KeyboardEvent, useDeferredValue, useEffect, useId, useMemo, useRef, useState } from 'react';
-import { call } from '../../api/client.ts';
+import { readFrom } from '../../api/client.ts';
 import { Button } from '../../components/button.tsx';
 import { Icon } from '../../components/icon.tsx';
 import { showInvisible } from '../../components/text.tsx';
@@ -132,7 +132,7 @@ function groupByField(facets: readonly Facet[]): Map<string, string[]> {
 function useProblem(expression: string): string | undefined {
   const check = useQuery({
     queryKey: ['filter-check', expression],
-    queryFn: ({ signal }) => call('post', '/api/v1/runs/query/validate', { body: { filter: expression }, signal }),
+    ...readFrom('post', '/api/v1/runs/query/validate', { body: { filter: expression } }),
     enabled: expression !== '',
     staleTime: Number.POSITIVE_INFINITY,
   });

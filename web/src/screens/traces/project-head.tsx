@@ -1,7 +1,7 @@
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
-import { call } from '../../api/client.ts';
+import { readFrom } from '../../api/client.ts';
 import { Crumb } from '../../components/crumb.tsx';
 import { FigureList } from '../../components/figure-list.tsx';
 import { Heading } from '../../components/heading.tsx';
@@ -11,7 +11,7 @@ import type { TracesSearch } from './search.ts';
 export function useProject(projectId: string) {
   return useQuery({
     queryKey: ['project', projectId],
-    queryFn: ({ signal }) => call('get', '/api/v1/sessions/{session_id}', { path: { session_id: projectId }, signal }),
+    ...readFrom('get', '/api/v1/sessions/{session_id}', { path: { session_id: projectId } }),
     placeholderData: keepPreviousData,
   });
 }

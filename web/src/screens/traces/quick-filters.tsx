@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { call } from '../../api/client.ts';
+import { call, readFrom } from '../../api/client.ts';
 import { formatCount } from '../../components/format.ts';
 import { Icon } from '../../components/icon.tsx';
 import { Popover } from '../../components/popover.tsx';
@@ -179,12 +179,10 @@ function MetadataKeys({
   const { min_start_time, is_root = false } = conditions;
   const metadata = useQuery({
     queryKey: ['project-metadata', projectId, min_start_time, is_root],
-    queryFn: ({ signal }) =>
-      call('get', '/api/v1/sessions/{session_id}/metadata', {
-        path: { session_id: projectId },
-        query: { k: 1, start_time: min_start_time, root_runs_only: is_root },
-        signal,
-      }),
+    ...readFrom('get', '/api/v1/sessions/{session_id}/metadata', {
+      path: { session_id: projectId },
+      query: { k: 1, start_time: min_start_time, root_runs_only: is_root },
+    }),
   });
   if (picked !== undefined)
     return (
