@@ -4,7 +4,7 @@ import { adoptSettings } from '../../infra/config/print.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { findHolder, type RunningInstance, readRunFile } from '../../infra/embedded/data-folder.ts';
 import { describeOutsideFolder } from '../../infra/embedded/postgres/cluster.ts';
-import { isRunlakeError, type RunlakeError } from '../../infra/errors/runlake-error.ts';
+import { isRunlakeError, isTransient, type RunlakeError } from '../../infra/errors/runlake-error.ts';
 import { formatHost } from '../../infra/network/format-host.ts';
 import { createLogger } from '../../infra/telemetry/logger.ts';
 import type { ComponentHealth } from '../../infra/telemetry/telemetry-server.ts';
@@ -224,9 +224,8 @@ async function reportCheck(
     if (why !== undefined && !isEmbedded(part, context?.config)) printFinding(false, part, why.words, why.remedy);
     else {
       const own = isRunlakeError(error) ? error.remedy : undefined;
-      const isTransient = isRunlakeError(error) && error.class === 'transient';
       const remedy = context && findPartRemedy(part.toLowerCase(), context.config, undefined);
-      printFinding(false, part, formatError(error), (isTransient ? remedy : own) ?? own ?? remedy);
+      printFinding(false, part, formatError(error), (isTransient(error) ? remedy : own) ?? own ?? remedy);
     }
     return false;
   }

@@ -10,7 +10,7 @@ export function errorsPage(): Page {
     code(name),
     String(entry.status),
     entry.class,
-    entry.retryable ? 'yes' : 'no',
+    entry.class === 'transient' ? 'yes' : 'no',
     entry.message,
     entry.remedy,
     answeredBy(name as ErrorCode),

@@ -29,7 +29,6 @@ export class RunlakeError extends Error {
   readonly code: ErrorCode;
   readonly status: number;
   readonly class: ErrorClass;
-  readonly retryable: boolean;
   readonly remedy: string;
   readonly fields: readonly FieldError[] | undefined;
   readonly retryAfterSeconds: number | undefined;
@@ -42,7 +41,6 @@ export class RunlakeError extends Error {
     this.code = code;
     this.status = options.status ?? entry.status;
     this.class = entry.class;
-    this.retryable = entry.retryable;
     this.remedy = fillTemplate(entry.remedy, parameters);
     this.fields = options.fields;
     this.retryAfterSeconds = options.retryAfterSeconds;
@@ -82,6 +80,11 @@ export function isRunlakeError(value: unknown): value is RunlakeError {
     // The value is a revoked proxy, or a proxy that throws.
     return false;
   }
+}
+
+/** Returns whether the call that failed may succeed later. */
+export function isTransient(error: unknown): error is RunlakeError {
+  return isRunlakeError(error) && error.class === 'transient';
 }
 
 function fillTemplate(template: string, parameters: ErrorParameters): string {

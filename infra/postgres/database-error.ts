@@ -1,5 +1,5 @@
 import { isRunlakeError, type RunlakeError, runlakeError } from '../errors/runlake-error.ts';
-import { computeBackoffMs, pause } from '../timeouts/backoff.ts';
+import { retryTransient } from '../timeouts/backoff.ts';
 
 /** SQLSTATE of a write to a standby, which may be an earlier primary, or one that is not promoted yet. */
 const readOnlyState = '25006';
@@ -48,8 +48,7 @@ export function toDatabaseError(raw: unknown): RunlakeError | TypeError | RangeE
   return runlakeError('DATABASE_QUERY_FAILED', {}, { cause: raw });
 }
 
-/** How long {@link retryWhileUnavailable} repeats a statement. */
-const retryTimeoutMs = 10_000;
+const minRetryPauseMs = 50;
 
 /**
  * Executes a statement, which must be idempotent, with retries and backoff on transient errors: a short outage of
@@ -57,18 +56,14 @@ const retryTimeoutMs = 10_000;
  *
  * @throws the errors of {@link toDatabaseError}
  */
-export async function retryWhileUnavailable<Result>(execute: () => Promise<Result>): Promise<Result> {
-  const startedAtMs = performance.now();
-  for (let attempt = 0; ; attempt++) {
+export function retryWhileUnavailable<Result>(execute: () => Promise<Result>): Promise<Result> {
+  return retryTransient(async () => {
     try {
       return await execute();
     } catch (raw) {
-      const error = toDatabaseError(raw);
-      const isTransient = isRunlakeError(error) && error.retryable;
-      if (!isTransient || performance.now() - startedAtMs > retryTimeoutMs) throw error;
-      await pause(computeBackoffMs(attempt, 50, 1_000));
+      throw toDatabaseError(raw);
     }
-  }
+  }, minRetryPauseMs);
 }
 
 /** Errors of statements that were sent and whose answer did not arrive. */

@@ -1,6 +1,6 @@
 import type { Static } from 'typebox';
 import { v7 as uuidv7 } from 'uuid';
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isTransient, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { isJsonObject } from '../../../infra/json/json-value.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
@@ -324,7 +324,7 @@ export async function* streamTask(
     }
   } catch (error) {
     // If the stream fails, only intermediate output is lost, because the final state is read from the database.
-    if (!isRunlakeError(error) || error.class !== 'transient') throw error;
+    if (!isTransient(error)) throw error;
   } finally {
     signal.removeEventListener('abort', closeReader);
     closeReader();

@@ -1,5 +1,5 @@
 import type { WriteStream } from 'node:tty';
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isTransient, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
 import { readClock } from '../../../pipelines/exports/export-deps.ts';
 import {
@@ -94,7 +94,7 @@ async function retryWhileUnavailable<Answer>(
     try {
       return await query();
     } catch (error) {
-      if (!isRunlakeError(error) || !error.retryable || performance.now() > untilMs) throw error;
+      if (!isTransient(error) || performance.now() > untilMs) throw error;
       if (!reported) onUnavailable();
       reported = true;
     }

@@ -1,9 +1,8 @@
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
-import { isRunlakeError } from '../../errors/runlake-error.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import type { HealthCheck } from '../../telemetry/telemetry-server.ts';
-import { computeBackoffMs, pause } from '../../timeouts/backoff.ts';
+import { retryTransient } from '../../timeouts/backoff.ts';
 import {
   createDrainingError,
   type DeadLetterStep,
@@ -52,10 +51,10 @@ export interface KafkaLogOptions {
 }
 
 /**
- * How long opening the log is retried. After this time, the role closes everything that is open and waits for the
- * servers (`api/command-line/start-role.ts`).
+ * Minimum pause before opening the log is tried again. If all attempts fail, the role closes everything that is open and
+ * waits for the servers (`api/command-line/start-role.ts`).
  */
-const startTimeoutMs = 10_000;
+const minRetryPauseMs = 200;
 /**
  * Maximum bytes of a batch: large enough to justify a request, small enough for the request to be short. A larger event
  * is sent alone.
@@ -78,30 +77,18 @@ export async function openKafkaLog(options: KafkaLogOptions): Promise<KafkaLog> 
   const admin = new KafkaAdmin(config, logger);
   const registry = new SchemaRegistry(config);
   try {
-    const partitions = await retryOnStart(() =>
-      admin.call((client) => ensureTopics(client, listRequiredTopics(topics, names), config, logger)),
-    );
+    const required = listRequiredTopics(topics, names);
+    const ensure = () => admin.call((client) => ensureTopics(client, required, config, logger));
+    const partitions = await retryTransient(ensure, minRetryPauseMs);
     const ids = new Map<Topic, number>();
     for (const topic of topics) {
-      ids.set(topic, await retryOnStart(() => registry.register(names.schemaSubject(topic), topic.schema)));
+      const register = () => registry.register(names.schemaSubject(topic), topic.schema);
+      ids.set(topic, await retryTransient(register, minRetryPauseMs));
     }
     return new KafkaLog(options, { names, admin, registry, partitions, ids });
   } catch (error) {
     await admin.close();
     throw error;
-  }
-}
-
-async function retryOnStart<Result>(work: () => Promise<Result>): Promise<Result> {
-  const startedAtMs = performance.now();
-  for (let attempt = 0; ; attempt++) {
-    try {
-      return await work();
-    } catch (error) {
-      const isTransient = isRunlakeError(error) && error.retryable;
-      if (!isTransient || performance.now() - startedAtMs > startTimeoutMs) throw error;
-      await pause(computeBackoffMs(attempt, 200, 1_000));
-    }
   }
 }
 

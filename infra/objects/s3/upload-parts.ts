@@ -19,7 +19,7 @@ import {
   ListMultipartUploadsCommand,
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
-import { isRunlakeError } from '../../errors/runlake-error.ts';
+import { isRunlakeError, isTransient } from '../../errors/runlake-error.ts';
 import { raceWithAbort, withTimeout } from '../../timeouts/with-timeout.ts';
 import {
   createDestinationError,
@@ -217,7 +217,7 @@ async function ignoreRefusal<Result>(sent: Promise<Result>, signal?: AbortSignal
   } catch (error) {
     signal?.throwIfAborted();
     const hasEnded = isRunlakeError(error) && (error.cause as Error | undefined)?.name === 'NoSuchUpload';
-    if (isRunlakeError(error) && error.class === 'transient' && !hasEnded) throw error;
+    if (isTransient(error) && !hasEnded) throw error;
     return undefined;
   }
 }

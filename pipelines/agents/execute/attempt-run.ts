@@ -17,7 +17,7 @@
  *      end.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isTransient } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/pool.ts';
 import { runsEnded } from '../agent-metrics.ts';
 import { buildThreadKey } from '../checkpoints/copy-checkpoints.ts';
@@ -134,7 +134,7 @@ export async function attemptRun(
       try {
         return await work();
       } catch (error) {
-        if (hasLostLease || !isRunlakeError(error) || !error.retryable) throw error;
+        if (hasLostLease || !isTransient(error)) throw error;
         await pause(retryPauseMs);
       }
     }

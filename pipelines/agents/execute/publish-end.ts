@@ -1,4 +1,4 @@
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isTransient } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { keepRunLinks } from '../../feedback/feedback-links.ts';
@@ -86,7 +86,7 @@ export async function publishLateEnds(deps: PublishEndDeps): Promise<boolean> {
     }),
   );
   // If the log is unavailable, the other ends would fail as well.
-  const isUnavailable = (await Promise.all(publications)).some((err) => isRunlakeError(err) && err.retryable);
+  const isUnavailable = (await Promise.all(publications)).some(isTransient);
   return late.length === maxClaimedEnds && !isUnavailable;
 }
 

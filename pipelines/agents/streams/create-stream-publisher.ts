@@ -14,7 +14,7 @@
  *   5. After a permanent failure nothing more is published, so that the published events have no gap.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isTransient } from '../../../infra/errors/runlake-error.ts';
 import { buildWirePrefix } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogMessage } from '../../../infra/event-log/event-log.ts';
 import { streamEvents } from '../../../schemas/topics.ts';
@@ -130,7 +130,7 @@ class RetryBackoff {
    * @returns false, without a pause, if `reason` is not retryable or the deadline would pass.
    */
   async waitForRetry(reason: unknown): Promise<boolean> {
-    const isRetryable = isRunlakeError(reason) && reason.class === 'transient' && reason.code !== 'DRAINING';
+    const isRetryable = isTransient(reason) && reason.code !== 'DRAINING';
     if (!isRetryable || performance.now() + this.#pauseMs > this.#endsAtMs) return false;
     await pause(this.#pauseMs);
     this.#pauseMs = Math.min(this.#pauseMs * 2, maxPauseMs);

@@ -16,7 +16,7 @@
  * same root.
  */
 import { groupBy } from '../../../infra/collections/group-by.ts';
-import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isTransient } from '../../../infra/errors/runlake-error.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { AcceptDeps } from '../../ingest/accept/accept-drafts.ts';
 import type { Sender } from '../../ingest/accept/draft.ts';
@@ -139,7 +139,7 @@ class RunBuffer {
         const rejected = await writeTraceRecords(sender, runsOfSender.map(toTraceRecord), accept);
         if (rejected.length > 0) logger.warn({ runs: rejected.length }, 'child runs rejected; not retried');
       } catch (err) {
-        const retryable = isRunlakeError(err) && err.retryable;
+        const retryable = isTransient(err);
         logger.warn({ err, runs: runsOfSender.length, retryable }, 'child runs not written to the log');
         if (retryable) {
           this.#pending = this.#pending.concat(runsOfSender);

@@ -99,7 +99,7 @@ export function objectStoreContract(name: string, openStores: () => Promise<Stor
     });
 
     it('reports a missing object, and deletes an existing one', async () => {
-      await expect(read('never')).rejects.toMatchObject({ code: 'DESTINATION_OBJECT_MISSING', retryable: false });
+      await expect(read('never')).rejects.toMatchObject({ code: 'DESTINATION_OBJECT_MISSING', class: 'caller' });
       await store.put('gone', Buffer.from('x'));
       await store.delete('gone');
       await expect(read('gone')).rejects.toMatchObject({ code: 'DESTINATION_OBJECT_MISSING' });

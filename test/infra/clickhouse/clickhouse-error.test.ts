@@ -82,7 +82,7 @@ describe('clickhouseError', () => {
     'maps network error %s',
     (code) => {
       const error = toClickHouseError(Object.assign(new Error('no way'), { code }), insert);
-      expect(error).toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE', retryable: true, retryAfterSeconds: 1 });
+      expect(error).toMatchObject({ code: 'CLICKHOUSE_UNAVAILABLE', class: 'transient', retryAfterSeconds: 1 });
     },
   );
 

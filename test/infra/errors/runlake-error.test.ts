@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { catalogue, type ErrorCode, type ErrorEntry } from '../../../infra/errors/catalogue.ts';
-import { isRunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
+import { isRunlakeError, isTransient, runlakeError } from '../../../infra/errors/runlake-error.ts';
 
 describe.each(Object.entries<ErrorEntry>(catalogue))('%s', (code, entry) => {
   it('has a status that fits its class, a message and a remedy', () => {
@@ -14,14 +14,11 @@ describe.each(Object.entries<ErrorEntry>(catalogue))('%s', (code, entry) => {
     expect(code).toMatch(/^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$/);
   });
 
-  it('is retryable only if it is temporary', () => {
-    expect(entry.retryable).toBe(entry.class === 'transient');
-  });
-
   it('creates an error with this code', () => {
     const error = runlakeError(code as ErrorCode);
-    expect(error).toMatchObject({ code, status: entry.status, class: entry.class, retryable: entry.retryable });
+    expect(error).toMatchObject({ code, status: entry.status, class: entry.class });
     expect(isRunlakeError(error)).toBe(true);
+    expect(isTransient(error)).toBe(entry.class === 'transient');
   });
 });
 

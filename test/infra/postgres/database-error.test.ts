@@ -46,7 +46,7 @@ describe('databaseError', () => {
       const failure = Object.assign(new Error('Connection terminated'), { code });
       expect(toDatabaseError(failure)).toMatchObject({
         code: 'DATABASE_UNAVAILABLE',
-        retryable: true,
+        class: 'transient',
         retryAfterSeconds: 1,
       });
       expect(leavesConnectionUsable(failure)).toBe(false);

@@ -75,7 +75,7 @@ it('limits the bytes of all uploads together, and those of each organisation', a
     );
   const receiveMore = (organizationId: string, bytes: number) =>
     receiver.receive(of('more', organizationId), Readable.from([Buffer.alloc(bytes)]), async () => {});
-  const overloaded = { code: 'OVERLOADED', retryable: true };
+  const overloaded = { code: 'OVERLOADED', class: 'transient' };
   const full = fill('one');
   await until('four files', () => listFiles().length === 4);
   await expect(receiveMore('one', 1)).rejects.toMatchObject(overloaded);
@@ -97,7 +97,7 @@ it.runIf(isLinuxRoot('a full disk'))(
       const receiver = createSourceReceiver({ deploymentsMaxSourceBytes: 4 * mebibyte });
       const receive = (bytes: number) =>
         receiver.receive(of('a'), Readable.from([Buffer.alloc(bytes)]), async () => {});
-      const refused = { code: 'SOURCE_NOT_STORED', status: 503, retryable: true };
+      const refused = { code: 'SOURCE_NOT_STORED', status: 503, class: 'transient' };
       await expect(receive(2 * mebibyte)).rejects.toMatchObject(refused);
       await receive(mebibyte / 2);
       disk.fill();

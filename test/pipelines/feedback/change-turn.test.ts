@@ -27,7 +27,7 @@ it('a deletion that loses its turn is not logged', async () => {
   };
   await api.settled();
   const deletion = deleteFeedback({ ...deps, log }, tenantId, body.id);
-  await expect(deletion).rejects.toMatchObject({ code: 'OVERLOADED', retryable: true });
+  await expect(deletion).rejects.toMatchObject({ code: 'OVERLOADED', class: 'transient' });
   expect(log.publish).not.toHaveBeenCalled();
   const logged = () => api.database.query('SELECT action FROM audit_logs WHERE target_id = $1', [body.id]);
   expect(await logged()).toEqual([]);
@@ -67,7 +67,7 @@ it('a new entry waits at most ten seconds for the previous one with its id', asy
   const first = createFeedback(sender, body, { ...deps, log });
   await expect.poll(() => stuck.mock.calls.length, { timeout: 20_000 }).toBe(1);
   const second = createFeedback(sender, body, deps);
-  await expect(second).rejects.toMatchObject({ code: 'OVERLOADED', retryable: true, retryAfterSeconds: 10 });
+  await expect(second).rejects.toMatchObject({ code: 'OVERLOADED', class: 'transient', retryAfterSeconds: 10 });
   publish();
   await first;
 });

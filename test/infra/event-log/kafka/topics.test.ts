@@ -87,7 +87,7 @@ describe('while Kafka elects leaders', () => {
   it('a role waits for the server instead of ending', async () => {
     const { admin } = createFakeAdmin({ failures: { fetchTopicOffsets: [createElectionError()] } });
     const error = await ensureTopics(admin, [topic], config, logger).catch((raw) => toKafkaError(raw, 'brokers'));
-    expect(error).toMatchObject({ code: 'KAFKA_UNAVAILABLE', retryable: true });
+    expect(error).toMatchObject({ code: 'KAFKA_UNAVAILABLE', class: 'transient' });
     expect(isUnavailable(error)).toBe(true);
   });
 

@@ -140,7 +140,6 @@ describe.runIf(stack)('a bucket that fails', () => {
     const error = await errorOf(checkDestination(open(options())));
     expect(error).toMatchObject({
       class: 'caller',
-      retryable: false,
       status: 400,
       remedy: expect.any(String),
       ...expected,
@@ -266,7 +265,6 @@ describe.runIf(stack)('a bucket that fails', () => {
       expect(await errorOf(upload)).toMatchObject({
         code: 'DESTINATION_UNAVAILABLE',
         class: 'transient',
-        retryable: true,
         message: expect.stringContaining(String(status)),
       });
     }
