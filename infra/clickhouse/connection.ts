@@ -6,8 +6,7 @@ import { ClickHouseError, type ClickHouseSettings, extractErrorAtTheEndOfChunk, 
 import { runlakeError } from '../errors/runlake-error.ts';
 import { toWorkFileError } from '../errors/work-file-error.ts';
 import { raceWithAbort } from '../timeouts/with-timeout.ts';
-import type { ExternalTable } from './clickhouse.ts';
-import { encodeForm, formatParameter, needsForm, type Parameters } from './query-form.ts';
+import { encodeForm, type FormQuery, formatParameter, needsForm } from './query-form.ts';
 
 export interface ConnectionOptions {
   /** Address as `http(s)://user:password@host:port/database`. Without a path, it is the default database of the user. */
@@ -30,12 +29,9 @@ export interface Connection {
   close(): void;
 }
 
-export interface ConnectionRequest {
-  readonly sql: string;
+export interface ConnectionRequest extends FormQuery {
   readonly queryId: string;
   readonly settings: ClickHouseSettings;
-  readonly params?: Parameters | undefined;
-  readonly externalTable?: ExternalTable | undefined;
   /** Body of the request, sent with Content-Length. If it is set, the statement is sent in the URL. */
   readonly body?: RequestBody | undefined;
   readonly signal: AbortSignal;

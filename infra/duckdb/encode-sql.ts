@@ -78,10 +78,7 @@ export interface ParquetFooter {
 }
 
 /** A request to write some columns of a Parquet file as CSV, in row order. The CSV is used to look up related data. */
-export interface ListRequest {
-  readonly folder: string;
-  readonly source: string;
-  readonly target: string;
+export interface ListRequest extends Pick<EncodeRequest, 'folder' | 'source' | 'target'> {
   /** Columns to write. Values are written as text; null is written as an empty field. */
   readonly columns: readonly string[];
 }

@@ -11,7 +11,7 @@
 import type { ClickHouse, QueryParameter } from '../../infra/clickhouse/clickhouse.ts';
 import { buildLiveCondition } from '../retention/lifetimes.ts';
 import { buildFilterClauses, type FilterClauses } from '../runs/filter-clauses.ts';
-import type { TimeWindow } from '../runs/run-columns.ts';
+import type { RunKey, TimeWindow } from '../runs/run-columns.ts';
 import { buildScopeCondition } from '../runs/run-scope.ts';
 import type { ExportScope } from './record.ts';
 
@@ -27,11 +27,7 @@ export const memberCondition = 'first_received_at <= fromUnixTimestamp64Micro({m
  * Position of a run in the sort order of an export: key time, then trace id, then run id, compared in the same way as
  * in ClickHouse.
  */
-export interface ExportCursor {
-  readonly startTimeMicros: number;
-  readonly traceId: string;
-  readonly runId: string;
-}
+export type ExportCursor = Omit<RunKey, 'projectId'>;
 
 export interface MembersCondition {
   /** Conditions on the key, joined by AND. Their result is the same for all stored rows of a run. */

@@ -132,10 +132,7 @@ function toRow(values: readonly (Buffer | undefined)[]): StreamRow {
   };
 }
 
-export interface RunStreamQuery extends StreamLimits {
-  readonly deploymentId: string;
-  readonly threadId: string;
-  readonly runId: string;
+export interface RunStreamQuery extends StreamLimits, Pick<StreamEvent, 'deploymentId' | 'threadId' | 'runId'> {
   /** Position after which events are read. Default: the start of the stream. */
   readonly after?: { readonly attempt: number; readonly seq: number } | undefined;
 }

@@ -1,8 +1,9 @@
 import type { Readable } from 'node:stream';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
-import { type AwaitedRun, awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
+import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
+import type { RunIds } from '../../../pipelines/agents/runs/run.ts';
 import {
   missingValuesMode,
   protocolMode,
@@ -23,7 +24,7 @@ import {
   toStreamError,
 } from './sse.ts';
 
-export interface FollowedRun extends AwaitedRun {
+export interface FollowedRun extends RunIds {
   /** Whether the run is cancelled if the client disconnects before the run ends. */
   readonly cancelOnDisconnect: boolean;
   /** Path of the run, sent in `Content-Location`. */

@@ -1,3 +1,4 @@
+import type { CheckpointReference } from '../runs/run.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import { toGraphJson } from '../workers/child/graph-json.ts';
 
@@ -33,12 +34,7 @@ export interface CompiledGraph {
 
 /** A LangChain config that addresses a checkpoint. */
 export interface CheckpointConfig {
-  readonly configurable?: {
-    readonly thread_id?: string;
-    readonly checkpoint_id?: string;
-    readonly checkpoint_ns?: string;
-    readonly checkpoint_map?: Readonly<Record<string, string>>;
-  };
+  readonly configurable?: CheckpointReference & { readonly thread_id?: string };
 }
 
 export interface Snapshot {

@@ -3,7 +3,7 @@ import type { Database } from '../../../infra/postgres/database.ts';
 import { endSeq, type RunEnd, type RunReadStart, type StreamHub, type StreamReader } from '../streams/stream-types.ts';
 import { readRunEnd } from './published-ends.ts';
 import { readRun } from './read-run.ts';
-import type { Run } from './run.ts';
+import type { Run, RunIds } from './run.ts';
 
 /**
  * Waits until a run has ended and returns its outcome, for the routes `wait` and `join`.
@@ -20,12 +20,6 @@ import type { Run } from './run.ts';
  *   4. If the reader was closed as too slow or misses events, continue at step 1.
  */
 
-export interface AwaitedRun {
-  readonly deploymentId: string;
-  readonly threadId: string;
-  readonly runId: string;
-}
-
 interface WaitingDeps {
   readonly hub: StreamHub;
   readonly database: Database;
@@ -40,7 +34,7 @@ interface WaitingDeps {
  */
 export async function awaitRunEnd(
   deps: WaitingDeps,
-  run: AwaitedRun,
+  run: RunIds,
   { attached, signal }: { readonly attached?: StreamReader; readonly signal: AbortSignal },
 ): Promise<string | undefined> {
   let reader = attached;
@@ -57,7 +51,7 @@ export async function awaitRunEnd(
   return undefined;
 }
 
-async function readStoredEnd(database: Database, run: AwaitedRun, reader: StreamReader): Promise<string | undefined> {
+async function readStoredEnd(database: Database, run: RunIds, reader: StreamReader): Promise<string | undefined> {
   let isUnfinished = false;
   try {
     const row = await readRunEnd(database, run.deploymentId, run);
@@ -90,7 +84,7 @@ async function readEnd(reader: StreamReader, signal: AbortSignal): Promise<RunEn
 
 const readerReplacementCodes: ReadonlySet<string> = new Set(['STREAM_READER_TOO_SLOW', 'STREAM_INCOMPLETE']);
 
-async function encodeEnd(database: Database, run: AwaitedRun, end: RunEnd): Promise<string> {
+async function encodeEnd(database: Database, run: RunIds, end: RunEnd): Promise<string> {
   if (end.error !== undefined) return encodeError(end.error);
   const isComplete = end.values !== undefined && (!end.interrupted || end.interrupts !== undefined);
   if (isComplete) return encodeValues(JSON.stringify(end.values), end.interrupts);
@@ -100,7 +94,7 @@ async function encodeEnd(database: Database, run: AwaitedRun, end: RunEnd): Prom
   return encodeValues(row?.values, row?.interrupts ?? (end.interrupted ? {} : undefined));
 }
 
-function encodeMissingRun({ runId }: AwaitedRun): string {
+function encodeMissingRun({ runId }: RunIds): string {
   return encodeError({ error: 'RunNotFound', message: runlakeError('RUN_NOT_FOUND', { run: runId }).message });
 }
 

@@ -10,7 +10,7 @@ import type { ThreadTtl } from '../threads/thread.ts';
 import { requestCancel } from './cancel-run.ts';
 import { endWaitingRuns } from './end-run.ts';
 import { lockThread } from './lock-thread.ts';
-import type { CancelAction, GraphConfig, MultitaskStrategy, Run, RunKwargs } from './run.ts';
+import type { CancelAction, GraphConfig, MultitaskStrategy, Run, RunIds, RunKwargs } from './run.ts';
 
 /** The threads that a run may use under custom authentication. */
 export interface ThreadAccess {
@@ -88,12 +88,6 @@ export async function createRunIfAssistantUnchanged(
   });
 }
 
-interface NewRunIds {
-  readonly deploymentId: string;
-  readonly threadId: string;
-  readonly runId: string;
-}
-
 interface AddedRow {
   readonly outcome: string;
   readonly made_at: string;
@@ -121,7 +115,7 @@ WHERE seen.deployment_id = $1 AND seen.assistant_id = $11 AND seen.updated_at = 
  */
 async function addRun(
   sql: Sql,
-  ids: NewRunIds,
+  ids: RunIds,
   run: NewRun,
   { allowOthers, seenAt }: AddRunOptions,
 ): Promise<Run | 'going' | undefined> {

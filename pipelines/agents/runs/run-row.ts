@@ -1,16 +1,13 @@
 import type { Sender } from '../../ingest/accept/draft.ts';
 import type { Interrupt } from '../threads/thread.ts';
-import type { MultitaskStrategy, RunKwargs, RunStatus } from './run.ts';
+import type { MultitaskStrategy, RunIds, RunKwargs, RunStatus } from './run.ts';
 
 /** Columns of `agents.runs` that form a `Run`. Each column has the name of its field. */
 export const runColumns =
   'run_id, thread_id, assistant_id, created_at, updated_at, status, metadata, kwargs, multitask_strategy';
 
 /** What claimed and ended runs have in common. */
-interface StartedRun {
-  readonly deploymentId: string;
-  readonly threadId: string;
-  readonly runId: string;
+interface StartedRun extends RunIds {
   readonly assistantId: string;
   readonly graphId: string;
   /** Number of the last attempt, starting at 1; 0 if the run never started. */

@@ -24,6 +24,13 @@ export interface GraphConfig {
   readonly [key: string]: unknown;
 }
 
+/** The ids of a run. */
+export interface RunIds {
+  readonly deploymentId: string;
+  readonly threadId: string;
+  readonly runId: string;
+}
+
 /** The checkpoint that a run starts from, or that a state query reads. */
 export interface CheckpointReference {
   readonly checkpoint_id?: string;

@@ -25,7 +25,7 @@ import { poll } from '../../../infra/timeouts/poll.ts';
 import { buildThreadKey, requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import type { CheckpointReference } from '../runs/run.ts';
 import type { PublishState } from '../streams/publish-state.ts';
-import type { GraphThread } from '../workers/messages.ts';
+import type { GraphThread, StateUpdate } from '../workers/messages.ts';
 import { deleteThread } from './delete-thread.ts';
 import { type NewestState, readNewestState } from './newest-state.ts';
 import {
@@ -150,13 +150,6 @@ export async function recordThreadState(
 
 /** Duration of the write lease. It exceeds the timeout of a query to a worker. */
 const threadLeaseMs = 60_000;
-
-export interface StateUpdate {
-  readonly values?: unknown;
-  readonly command?: unknown;
-  /** If set, the update is applied as if this node had returned it. */
-  readonly as_node?: string;
-}
 
 /** The worker's answer to an update. */
 interface UpdatedState {

@@ -87,6 +87,13 @@ export interface HistoryQuery {
   readonly select?: readonly string[];
 }
 
+export interface StateUpdate {
+  readonly values?: unknown;
+  readonly command?: unknown;
+  /** If set, the update is applied as if this node had returned it. */
+  readonly as_node?: string;
+}
+
 /** A query that a worker answers with graph code. The answer is JSON text. */
 export type GraphRequest =
   | ({ readonly kind: 'state'; readonly thread: GraphThread } & StateQuery)
@@ -98,11 +105,7 @@ export type GraphRequest =
       /** The thread's `write_token`. */
       readonly leaseToken: string;
       readonly checkpoint?: CheckpointReference;
-      readonly updates: readonly {
-        readonly values?: unknown;
-        readonly command?: unknown;
-        readonly as_node?: string;
-      }[][];
+      readonly updates: readonly StateUpdate[][];
     }
   | { readonly kind: 'schemas'; readonly graphId: string; readonly config: object }
   | {
