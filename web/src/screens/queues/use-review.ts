@@ -88,7 +88,10 @@ export function useReview({
     if (offset > 0 && index + offset >= items.length - 1 && pages.hasNextPage) void pages.fetchNextPage();
     onShow(items.length < 2 ? undefined : items.at((index + offset) % items.length)?.id);
   };
+  // Leaving a run withdraws its review, so it must wait for the one that is being completed.
+  const mutationKey = ['review', queueId];
   const finish = useMutation({
+    mutationKey,
     mutationFn: async ({ id, before }: { id: string; before: () => Promise<unknown> }) => {
       await before();
       await setStatus(id, { status: 'completed' });
@@ -101,6 +104,7 @@ export function useReview({
     },
   });
   const moveToEnd = useMutation({
+    mutationKey,
     mutationFn: ({ id }: QueueItem) => {
       // Later than the last known item, even if the clock of the browser is behind.
       const last = Math.max(Date.now(), ...items.map((each) => Date.parse(each.effective_added_at) + 1));
@@ -113,11 +117,12 @@ export function useReview({
   });
   const skip = useMutation({
     mutationFn: async ({ item: { id }, offset }: { item: QueueItem; offset: 1 | -1 }) => {
+      // A key can be pressed before `canStep` is rendered.
+      if (client.isMutating({ mutationKey }) > 0) return;
       step(offset);
       if (canReview) await setStatus(id, { status: null });
     },
   });
-  // Leaving a run withdraws its review, so it must wait for the one that is being completed.
   const canStep = items.length > 1 && !finish.isPending && !moveToEnd.isPending;
   return { pages, counts, items, item, isTaken, reservation, finish, moveToEnd, skip, canStep };
 }
