@@ -96,19 +96,23 @@ export const formatCsvOfKind: Readonly<Record<UsageKind, Format<ReturnType<typeo
 export const formatJsonOfKind: Readonly<Record<UsageKind, Format<Buffer>>> = {
   traces: async (services, request) => runInTimeSlices(formatUsageJson(await readGranularUsage(services, request))),
   langsmith_deployments: async ({ database }, request) =>
-    formatRowsJson(await readAgentUsage(database, request), ({ nodesExecuted, agentRuns, uptimeSeconds }) => ({
-      nodes_executed: nodesExecuted,
-      agent_runs: agentRuns,
-      agent_uptime_seconds: uptimeSeconds,
-    })),
+    runInTimeSlices(
+      formatRowsJson(await readAgentUsage(database, request), ({ nodesExecuted, agentRuns, uptimeSeconds }) => ({
+        nodes_executed: nodesExecuted,
+        agent_runs: agentRuns,
+        agent_uptime_seconds: uptimeSeconds,
+      })),
+    ),
   tokens: async (services, request, caller) =>
-    formatRowsJson(await readTokens(services, request, caller), (row) => ({
-      traces: row.traces,
-      prompt_tokens: row.promptTokens,
-      completion_tokens: row.completionTokens,
-      total_tokens: row.totalTokens,
-      total_cost: row.totalCost,
-    })),
+    runInTimeSlices(
+      formatRowsJson(await readTokens(services, request, caller), (row) => ({
+        traces: row.traces,
+        prompt_tokens: row.promptTokens,
+        completion_tokens: row.completionTokens,
+        total_tokens: row.totalTokens,
+        total_cost: row.totalCost,
+      })),
+    ),
 };
 
 /** Number of rows that a step of the serialisation formats. */
@@ -126,7 +130,7 @@ export function* formatUsageJson({ stride, dimensions, buckets }: GranularUsage)
     dimensionTexts.push(`,"dimensions":${JSON.stringify(dimension)},"traces":`);
   }
   const parts: Buffer[] = [];
-  let text = `{"stride":${JSON.stringify({ days: stride.days, hours: stride.hours })},"usage":[`;
+  let text = openBody(stride);
   let separator = '';
   for (const { startSeconds, traces } of buckets) {
     const head = `{"time_bucket":"${formatUsageTime(startSeconds)}"`;
@@ -144,15 +148,23 @@ export function* formatUsageJson({ stride, dimensions, buckets }: GranularUsage)
   return Buffer.concat([...parts, Buffer.from(`${text}]}`)]);
 }
 
+const openBody = ({ days, hours }: Stride) => `{"stride":${JSON.stringify({ days, hours })},"usage":[`;
+
 /** Serialises a report as {@link formatUsageJson} does, with the figures that `format` returns for a row. */
-function formatRowsJson<Row extends Omit<UsageRow, 'traces'>>(
+function* formatRowsJson<Row extends Omit<UsageRow, 'traces'>>(
   { stride, rows }: { readonly stride: Stride; readonly rows: readonly Row[] },
   format: (row: Row) => object,
-): Buffer {
-  const usage = rows.map((row) => ({
-    time_bucket: formatUsageTime(row.startSeconds),
-    dimensions: row.dimensions,
-    ...format(row),
-  }));
-  return Buffer.from(JSON.stringify({ stride: { days: stride.days, hours: stride.hours }, usage }));
+): StepwiseWork<Buffer> {
+  const parts: Buffer[] = [];
+  let text = openBody(stride);
+  for (const [index, row] of rows.entries()) {
+    if (index % rowsPerStep === 0) {
+      parts.push(Buffer.from(text));
+      text = '';
+      yield;
+    }
+    const usage = { time_bucket: formatUsageTime(row.startSeconds), dimensions: row.dimensions, ...format(row) };
+    text += `${index === 0 ? '' : ','}${JSON.stringify(usage)}`;
+  }
+  return Buffer.concat([...parts, Buffer.from(`${text}]}`)]);
 }

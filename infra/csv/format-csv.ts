@@ -1,5 +1,6 @@
 import { pipeline, Readable } from 'node:stream';
 import { stringify } from 'csv-stringify';
+import { endSlice } from '../timeouts/time-slices.ts';
 
 /**
  * Formats rows as CSV in UTF-8, with CRLF line endings and with quotes as required by RFC 4180. Returns a stream, so
@@ -16,6 +17,15 @@ export function formatCsv(
     // By default, the library quotes a cell that contains CRLF, but not a cell that contains only CR or only LF.
     quoted_match: /[\r\n]/,
   });
-  pipeline(Readable.from(rows), lines, () => undefined);
+  pipeline(Readable.from(pauseBetween(rows)), lines, () => undefined);
   return lines;
+}
+
+/** Yields the rows in time slices: a client that reads quickly would get them all in one turn of the event loop. */
+async function* pauseBetween<Row>(rows: Iterable<Row> | AsyncIterable<Row>): AsyncGenerator<Row> {
+  for await (const row of rows) {
+    yield row;
+    const turn = endSlice();
+    if (turn) await turn;
+  }
 }

@@ -32,6 +32,46 @@ export async function runInTimeSlices<Result>(work: StepwiseWork<Result>): Promi
   }
 }
 
+/** Number of items that a step of {@link sortInSteps} compares. */
+const itemsPerStep = 1_000;
+
+/** Sorts items as `sort` of arrays does, in steps: parts of the list, which are then merged. */
+export function* sortInSteps<Item>(
+  items: readonly Item[],
+  compare: (one: Item, other: Item) => number,
+): StepwiseWork<Item[]> {
+  let parts: Item[][] = [];
+  for (let at = 0; at < items.length; at += itemsPerStep) {
+    parts.push(items.slice(at, at + itemsPerStep).sort(compare));
+    yield;
+  }
+  while (parts.length > 1) {
+    const merged: Item[][] = [];
+    for (let at = 0; at < parts.length; at += 2)
+      merged.push(yield* merge(parts[at] ?? [], parts[at + 1] ?? [], compare));
+    parts = merged;
+  }
+  return parts[0] ?? [];
+}
+
+function* merge<Item>(
+  left: readonly Item[],
+  right: readonly Item[],
+  compare: (one: Item, other: Item) => number,
+): StepwiseWork<Item[]> {
+  const merged: Item[] = [];
+  let [atLeft, atRight] = [0, 0];
+  while (atLeft < left.length || atRight < right.length) {
+    if (merged.length % itemsPerStep === 0) yield;
+    const isLeft =
+      atRight === right.length || (atLeft < left.length && compare(left[atLeft] as Item, right[atRight] as Item) <= 0);
+    merged.push((isLeft ? left[atLeft] : right[atRight]) as Item);
+    if (isLeft) atLeft += 1;
+    else atRight += 1;
+  }
+  return merged;
+}
+
 /**
  * Called between the steps of long work in an asynchronous function. If the time slice of this turn is over, returns a
  * promise that resolves in a later turn of the event loop.

@@ -3,18 +3,20 @@
  * (`agents.usage_hourly`).
  */
 import type { Database } from '../../infra/postgres/pool.ts';
+import { runInTimeSlices, type StepwiseWork, sortInSteps } from '../../infra/timeouts/time-slices.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import {
   buildDimensions,
   createTooManyRowsError,
   type Dimensions,
   type GranularUsageRequest,
+  itemsPerStep,
   maxFigureRows,
   readNames,
   reserveFigureRows,
 } from './report.ts';
 import type { Grouping } from './report-query.ts';
-import { type BucketBounds, computeBucketBounds, planBuckets, type Stride } from './rollup-query.ts';
+import { type BucketBounds, type BucketPlan, computeBucketBounds, planBuckets, type Stride } from './rollup-query.ts';
 
 /** The figures of one bucket and dimension. */
 export interface AgentUsageRow extends BucketBounds {
@@ -91,8 +93,26 @@ export async function readAgentUsage(
   reserveFigureRows(rows.length);
   const ids = [...new Set(rows.flatMap(({ id }) => (id === null || id === nilUuid ? [] : [id])))];
   const names = await readNames(database, organizationId, groupBy, ids);
-  const sums = new Map<string, { readonly row: Row; readonly dimensions: Dimensions; readonly label: string }>();
-  for (const row of rows) {
+  return { stride: plan.stride, rows: await runInTimeSlices(sumRows(rows, plan, groupBy, names)) };
+}
+
+interface Sum {
+  readonly row: Row;
+  readonly dimensions: Dimensions;
+  /** Orders the sums of a bucket. */
+  readonly label: string;
+}
+
+/** Adds up the rows of equal buckets and dimensions, omits those without usage, and sorts them. */
+function* sumRows(
+  rows: readonly Row[],
+  plan: BucketPlan,
+  groupBy: Grouping,
+  names: ReadonlyMap<string, string>,
+): StepwiseWork<readonly AgentUsageRow[]> {
+  const sums = new Map<string, Sum>();
+  for (const [index, row] of rows.entries()) {
+    if (index % itemsPerStep === 0) yield;
     const id = row.id === nilUuid ? null : row.id;
     const dimensions = buildDimensions(groupBy, id, (id === null ? row.projectName : names.get(id)) ?? null);
     const label = JSON.stringify(Object.values(dimensions));
@@ -103,16 +123,17 @@ export async function readAgentUsage(
       label,
     });
   }
-  const ordered = [...sums.values()]
-    .filter(({ row }) => row.nodesExecuted > 0 || row.agentRuns > 0 || row.uptimeSeconds > 0)
-    .sort((a, b) => a.row.bucket - b.row.bucket || (a.label < b.label ? -1 : 1));
-  return {
-    stride: plan.stride,
-    rows: ordered.map(({ row: { bucket, nodesExecuted, agentRuns, uptimeSeconds }, dimensions }) => ({
-      ...computeBucketBounds(plan, bucket),
-      ...{ dimensions, nodesExecuted, agentRuns, uptimeSeconds },
-    })),
-  };
+  const used = [...sums.values()].filter(
+    ({ row }) => row.nodesExecuted > 0 || row.agentRuns > 0 || row.uptimeSeconds > 0,
+  );
+  const sorted = yield* sortInSteps(used, (a, b) => a.row.bucket - b.row.bucket || (a.label < b.label ? -1 : 1));
+  const summed: AgentUsageRow[] = [];
+  for (const [index, { row, dimensions }] of sorted.entries()) {
+    if (index % itemsPerStep === 0) yield;
+    const { nodesExecuted, agentRuns, uptimeSeconds } = row;
+    summed.push({ ...computeBucketBounds(plan, row.bucket), dimensions, nodesExecuted, agentRuns, uptimeSeconds });
+  }
+  return summed;
 }
 
 function addFigures(one: Row, other: Row): Row {

@@ -2,7 +2,7 @@ import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { reserveMemory } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { runInTimeSlices, type StepwiseWork } from '../../infra/timeouts/time-slices.ts';
+import { runInTimeSlices, type StepwiseWork, sortInSteps } from '../../infra/timeouts/time-slices.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { buildUsageQuery, type Grouping, type UsageCounts } from './report-query.ts';
 import { type BucketBounds, computeBucketBounds, planBuckets, type Stride, type UsageRange } from './rollup-query.ts';
@@ -192,7 +192,7 @@ ${query.sql}
 }
 
 /** Number of items that a step of long work processes. */
-const itemsPerStep = 1_000;
+export const itemsPerStep = 1_000;
 
 function* collectIds(counts: readonly UsageCounts[]): StepwiseWork<string[]> {
   const found = new Set<string>();
@@ -260,8 +260,7 @@ function* rankLabels(groupBy: Grouping, ids: readonly string[], names: NamesById
     if (label === undefined) labels.set(text, { text, dimensions, ids: [id] });
     else label.ids.push(id);
   }
-  yield;
-  const ordered = [...labels.values()].sort((one, other) => (one.text < other.text ? -1 : 1));
+  const ordered = yield* sortInSteps([...labels.values()], (one, other) => (one.text < other.text ? -1 : 1));
   const ranks = new Map<string, number>();
   for (const [rank, label] of ordered.entries()) {
     if (rank % itemsPerStep === 0) yield;

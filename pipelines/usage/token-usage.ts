@@ -9,6 +9,7 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
+import { runInTimeSlices, type StepwiseWork, sortInSteps } from '../../infra/timeouts/time-slices.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { lastHourSeconds, readDirtyHours } from '../runs/stats/fact-rows.ts';
@@ -18,6 +19,7 @@ import {
   buildDimensions,
   type GranularUsageRequest,
   generateUsageRows,
+  itemsPerStep,
   maxFigureRows,
   readGranularUsage,
   readNames,
@@ -39,6 +41,13 @@ export interface TokenUsageRow extends UsageRow {
 interface Deps {
   readonly clickhouse: ClickHouse;
   readonly database: Database;
+}
+
+/** Tokens and costs of a bucket and the id of its dimension. */
+interface TokenSum {
+  readonly bucket: number;
+  readonly id: string;
+  readonly row: FigureRow;
 }
 
 /** Workspaces that are read at once. */
@@ -69,10 +78,10 @@ export async function readTokenUsage(
   const { organizationId, workspaceIds, groupBy } = request;
   const plan = planBuckets(request.range);
   async function sumWorkspaces() {
-    const sums: { bucket: number; id: string; row: FigureRow }[] = [];
+    const sums: TokenSum[] = [];
     for (let at = 0; at < workspaceIds.length; at += maxConcurrent) {
       const read = workspaceIds.slice(at, at + maxConcurrent).map((id) => sumTokens(deps, plan, id, groupBy));
-      sums.push(...(await Promise.all(read)).flat());
+      for (const found of await Promise.all(read)) for (const sum of found) sums.push(sum);
     }
     return sums;
   }
@@ -82,27 +91,36 @@ export async function readTokenUsage(
   reserveFigureRows(sums.length);
   const ids = [...new Set(sums.map(({ id }) => id))].filter((id) => id !== nilUuid);
   const names = await readNames(deps.database, organizationId, groupBy, ids);
-  const rows = new Map<string, TokenUsageRow>();
-  const add = (row: TokenUsageRow) => {
+  function* generateRows(): Generator<TokenUsageRow> {
+    for (const row of generateUsageRows(usage)) {
+      yield { ...row, promptTokens: 0, completionTokens: 0, totalTokens: 0, totalCost: null };
+    }
+    for (const { bucket, id, row } of sums) {
+      yield {
+        ...computeBucketBounds(plan, bucket),
+        dimensions: buildDimensions(groupBy, id === nilUuid ? null : id, names.get(id) ?? null),
+        traces: 0,
+        promptTokens: row.prompt_tokens ?? 0,
+        completionTokens: row.completion_tokens ?? 0,
+        totalTokens: row.total_tokens ?? 0,
+        totalCost: row.total_cost,
+      };
+    }
+  }
+  return { stride: usage.stride, rows: await runInTimeSlices(mergeRows(generateRows())) };
+}
+
+/** Adds up the rows of equal buckets and dimensions, and sorts them. */
+function* mergeRows(rows: Iterable<TokenUsageRow>): StepwiseWork<TokenUsageRow[]> {
+  const merged = new Map<string, TokenUsageRow>();
+  let read = 0;
+  for (const row of rows) {
+    if (read++ % itemsPerStep === 0) yield;
     const key = `${String(row.startSeconds).padStart(12, '0')} ${JSON.stringify(Object.values(row.dimensions))}`;
-    rows.set(key, addUp(row, rows.get(key)));
-  };
-  for (const row of generateUsageRows(usage)) {
-    add({ ...row, promptTokens: 0, completionTokens: 0, totalTokens: 0, totalCost: null });
+    merged.set(key, addUp(row, merged.get(key)));
   }
-  for (const { bucket, id, row } of sums) {
-    add({
-      ...computeBucketBounds(plan, bucket),
-      dimensions: buildDimensions(groupBy, id === nilUuid ? null : id, names.get(id) ?? null),
-      traces: 0,
-      promptTokens: row.prompt_tokens ?? 0,
-      completionTokens: row.completion_tokens ?? 0,
-      totalTokens: row.total_tokens ?? 0,
-      totalCost: row.total_cost,
-    });
-  }
-  const sorted = [...rows].sort(([one], [other]) => (one < other ? -1 : 1));
-  return { stride: usage.stride, rows: sorted.map(([, row]) => row) };
+  const sorted = yield* sortInSteps([...merged], ([one], [other]) => (one < other ? -1 : 1));
+  return sorted.map(([, row]) => row);
 }
 
 function addUp(row: TokenUsageRow, other: TokenUsageRow | undefined): TokenUsageRow {
@@ -119,7 +137,12 @@ function addUp(row: TokenUsageRow, other: TokenUsageRow | undefined): TokenUsage
 }
 
 /** Sums the tokens of a workspace by bucket and id. Groups without tokens and costs are omitted. */
-async function sumTokens({ clickhouse, database }: Deps, plan: BucketPlan, tenantId: string, groupBy: Grouping) {
+async function sumTokens(
+  { clickhouse, database }: Deps,
+  plan: BucketPlan,
+  tenantId: string,
+  groupBy: Grouping,
+): Promise<TokenSum[]> {
   const traces = selectTraces(plan, tenantId, groupBy);
   const projectIds = await readLiveProjectIds(database, tenantId);
   if (projectIds.length === 0 || traces === undefined) return [];

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { endSlice } from '../../../infra/timeouts/time-slices.ts';
+import { endSlice, runInTimeSlices, sortInSteps } from '../../../infra/timeouts/time-slices.ts';
 
 const stepMs = 3;
 
@@ -25,3 +25,12 @@ it('all work together blocks a turn of the event loop for one time slice', async
   // The first turn has a step of each work. A time slice has at most four steps, and two may lie between two counts.
   expect(Math.max(...stepsByTurn.slice(1))).toBeLessThanOrEqual(8);
 });
+
+it.each([0, 1, 999, 1_000, 1_001, 5_500])(
+  'sorts %i items as a list does, and keeps the order of equal ones',
+  async (count) => {
+    const items = Array.from({ length: count }, (_, index) => ({ index, rank: (index * 7_919) % 101 }));
+    const compare = (one: { rank: number }, other: { rank: number }) => one.rank - other.rank;
+    expect(await runInTimeSlices(sortInSteps(items, compare))).toEqual([...items].sort(compare));
+  },
+);

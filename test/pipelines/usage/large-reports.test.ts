@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { formatUsageJson } from '../../../api/main/usage-formats.ts';
+import { formatCsvOfKind, formatJsonOfKind, formatUsageJson } from '../../../api/main/usage-formats.ts';
+import type { Services } from '../../../api/server/services.ts';
 import { runInTimeSlices } from '../../../infra/timeouts/time-slices.ts';
+import type { Caller } from '../../../pipelines/tenants/caller.ts';
 import { generateUsageRows, readGranularUsage } from '../../../pipelines/usage/report.ts';
 import { readTokenUsage } from '../../../pipelines/usage/token-usage.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -8,6 +10,23 @@ import { forSuite } from '../../for-suite.ts';
 import { uuidOf } from './trace-rows.ts';
 
 const stores = forSuite(() => freshStores());
+
+/** Runs `work`, and returns the longest time in which no timer ran, as a share of the whole. */
+async function watchTurns<Result>(work: () => Promise<Result>) {
+  const startedAtMs = performance.now();
+  let lastMs = startedAtMs;
+  let longestMs = 0;
+  const note = () => {
+    const nowMs = performance.now();
+    longestMs = Math.max(longestMs, nowMs - lastMs);
+    lastMs = nowMs;
+  };
+  const watch = setInterval(note, 0);
+  const result = await work();
+  clearInterval(watch);
+  note();
+  return { result, longestShare: longestMs / (lastMs - startedAtMs) };
+}
 
 describe('a report of very many users', () => {
   const [workspace, other] = [uuidOf('crowded'), uuidOf('very crowded')];
@@ -66,4 +85,34 @@ describe('a report of very many users', () => {
     await expect(tokens(11)).rejects.toThrow('more than 200,000 rows');
     expect((await tokens(2)).rows).toHaveLength(40_000);
   });
+
+  it('of all kinds and formats is read and formatted in time slices', async () => {
+    await stores.database.execute(`INSERT INTO organizations (id, display_name) VALUES ($1, 'crowd')`, [other]);
+    await stores.database.execute(
+      `INSERT INTO workspaces (id, organization_id, display_name, tenant_handle) VALUES ($1::uuid, $1, 'crowd', 'crowd')`,
+      [other],
+    );
+    await stores.database.execute(
+      `INSERT INTO agents.usage_hourly (workspace_id, deployment_id, hour, user_id, key_id, project_name, shard, agent_runs)
+       SELECT $1::uuid, $1::uuid, timestamptz '2024-01-01 00:00Z' + make_interval(days => day), md5('user' || number)::uuid, $1::uuid, 'chat', 0, 1
+       FROM generate_series(0, 2) AS day, generate_series(1, 20000) AS number`,
+      [other],
+    );
+    const services = stores as unknown as Services;
+    const caller = { permissions: new Set(['runs:read']) } as unknown as Caller;
+    const ranges = { traces: 5, tokens: 3, langsmith_deployments: 3 } as const;
+    for (const [kind, days] of Object.entries(ranges) as [keyof typeof ranges, number][]) {
+      const json = await watchTurns(() => formatJsonOfKind[kind](services, request(other, days), caller));
+      expect(JSON.parse(json.result.toString()).usage).toHaveLength(20_000 * days);
+      expect(json.longestShare, `${kind} as JSON`).toBeLessThan(1 / 3);
+      const csv = await watchTurns(async () => {
+        let lines = 0;
+        for await (const chunk of await formatCsvOfKind[kind](services, request(other, days), caller))
+          lines += String(chunk).split('\n').length - 1;
+        return lines;
+      });
+      expect(csv.result).toBe(20_000 * days + 1);
+      expect(csv.longestShare, `${kind} as CSV`).toBeLessThan(1 / 3);
+    }
+  }, 120_000);
 });
