@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import { parseMarkedJson, parsePartlyMarkedJson, restoreNumbers } from '../../../infra/json/marked-json.ts';
 import { pause } from '../../../infra/timeouts/backoff.ts';
+import { readMembers } from '../../../pipelines/datasets/files/download-dataset.ts';
 import { unlessInterrupted } from '../interrupt.ts';
 import { type MainApiClient, type MainApiOptions, withMainApi } from '../main-api-client.ts';
 import { parseLimit, parseTimeOption } from '../parse-options.ts';
@@ -64,16 +65,28 @@ interface RunPage {
 }
 
 const shownValues = ['inputs', 'outputs', 'extra', 'feedback_stats'];
-const formatValue = (value: unknown) => restoreNumbers(JSON.stringify(value, undefined, 2));
+
+/** Formats a value with indentation, and one that is nested too deep for that as the JSON text that was received. */
+function formatValue(value: unknown, findText: () => string | undefined): string {
+  try {
+    return restoreNumbers(JSON.stringify(value, undefined, 2));
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return findText() ?? '';
+  }
+}
 
 /** Runs `runlake runs show <id>`, with numbers as they were sent. */
 export async function showRun(id: string, options: MainApiOptions): Promise<void> {
   if (!isId(id)) throw runlakeError('BAD_REQUEST', { reason: `'${toPrintable(id)}' is not the id of a run.` });
   await withMainApi(options, async (client) => {
     const isJson = options.json === true;
-    const parse = (text: string) => (isJson ? parseMarkedJson(text) : parsePartlyMarkedJson(text, shownValues));
-    const run = await client.ask<Run & Readonly<Record<string, unknown>>>('GET', `/runs/${id}`, undefined, parse);
-    if (isJson) return console.log(formatValue(run));
+    const parse = (text: string) => {
+      const value = isJson ? parseMarkedJson(text) : parsePartlyMarkedJson(text, shownValues);
+      return { text, run: value as Run & Readonly<Record<string, unknown>> };
+    };
+    const { text, run } = await client.ask<ReturnType<typeof parse>>('GET', `/runs/${id}`, undefined, parse);
+    if (isJson) return console.log(formatValue(run, () => text));
     for (const [index, cell] of toCells(run).entries()) {
       if (cell !== '') console.log(`${(header[index] ?? '').padEnd(8)} ${toPrintable(cell)}`);
     }
@@ -81,7 +94,8 @@ export async function showRun(id: string, options: MainApiOptions): Promise<void
     for (const name of shownValues) {
       if (run[name] == null) continue;
       console.log(`\n${name}:`);
-      for (const line of formatValue(run[name]).split('\n')) console.log(toPrintable(line));
+      for (const line of formatValue(run[name], () => readMembers(text).get(name)).split('\n'))
+        console.log(toPrintable(line));
     }
   });
 }

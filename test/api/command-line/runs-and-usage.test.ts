@@ -256,3 +256,24 @@ it('shows the numbers of a run as they were sent', async () => {
     expect(output).toContain('"price": 0.10');
   }
 });
+
+it('shows a run that is nested very deep', async () => {
+  const depth = 4_900;
+  const nested = `${'{"a":'.repeat(depth)}12345678901234567890${'}'.repeat(depth)}`;
+  const id = randomUUID();
+  const now = new Date().toISOString();
+  const start = JSON.stringify({ id, name: 'deep', run_type: 'chain', start_time: now, session_name: 'trips' });
+  const sent = await fetch(`${runlake.url}/runs`, {
+    method: 'POST',
+    headers: { 'x-api-key': runlake.apiKey, 'content-type': 'application/json' },
+    body: `${start.slice(0, -1)},"inputs":${nested}}`,
+  });
+  expect(sent.status).toBeLessThan(300);
+  await expect.poll(() => run('runs', 'show', id), { timeout: 20_000 }).toMatchObject({ code: 0 });
+  const shown = await run('runs', 'show', id);
+  expect(shown.output).toContain('NAME     deep');
+  expect(shown.output).toContain(`inputs:\n${nested}`);
+  const json = await run('runs', 'show', id, '--json');
+  expect(json.code).toBe(0);
+  expect(JSON.parse(json.output)).toMatchObject({ id, name: 'deep' });
+});
