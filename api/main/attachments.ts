@@ -22,9 +22,12 @@ export const getAttachment = defineOperation({
       '*/*': Type.String({ contentEncoding: 'binary', description: 'With the media type that was sent.' }),
     },
   },
-  handler: async ({ params, services }) => {
+  handler: async ({ params, services, request: { disconnected } }) => {
     const { clickhouse, database, attachmentSigner: signer } = services;
-    const { name, mimeType, content } = await readAttachment({ clickhouse, database, signer }, params.token);
+    const { name, mimeType, content } = await readAttachment(
+      { clickhouse, database, signer, disconnected },
+      params.token,
+    );
     return new RawResponse({
       body: content,
       headers: {

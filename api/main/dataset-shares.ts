@@ -1,4 +1,5 @@
-import { Type } from 'typebox';
+import type { FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
 import { NIL } from 'uuid';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
 import { cloneExamples } from '../../pipelines/datasets/clone-examples.ts';
@@ -159,11 +160,12 @@ const publicErrors = [
  */
 export async function readSharedDataset(
   services: Services,
-  token: string,
+  { disconnected, params }: FastifyRequest,
   read: (shared: SharedDataset) => Promise<NonNullable<RawResponse['body']>>,
 ): Promise<RawResponse> {
+  const { share_token: token } = params as Static<typeof ShareParams>;
   const shared = await openSharedDataset(services.database, token);
-  const body = await runForTenant({ organizationId: shared.organizationId }, () => read(shared));
+  const body = await runForTenant({ organizationId: shared.organizationId, disconnected }, () => read(shared));
   return new RawResponse({ body: body as object, headers: publicHeaders });
 }
 
@@ -188,8 +190,8 @@ const getSharedDataset = defineOperation({
   access: publicAccess,
   errors: publicErrors,
   schema: { params: ShareParams, response: { 200: Type.Pick(Dataset, publicFields) } },
-  handler: ({ params, services }) =>
-    readSharedDataset(services, params.share_token, async ({ workspaceId, datasetId }) => {
+  handler: ({ services, request }) =>
+    readSharedDataset(services, request, async ({ workspaceId, datasetId }) => {
       const dataset = await readDataset(services.database, workspaceId, datasetId);
       return Object.fromEntries(publicFields.map((name) => [name, dataset[name]]));
     }),
@@ -232,7 +234,7 @@ const listSharedExamples = defineOperation({
     produces: jsonMediaType,
   },
   handler: ({ params, query, services, request }) =>
-    readSharedDataset(services, params.share_token, async (shared) => {
+    readSharedDataset(services, request, async (shared) => {
       const { limit, offset } = query;
       const filter = await toSharedFilter(services, query, shared);
       const fields = toFields(query, sharedExampleFields);
@@ -255,8 +257,8 @@ const countSharedExamples = defineOperation({
     response: { 200: Type.Integer() },
     produces: jsonMediaType,
   },
-  handler: ({ params, query, services }) =>
-    readSharedDataset(services, params.share_token, async (shared) => {
+  handler: ({ query, services, request }) =>
+    readSharedDataset(services, request, async (shared) => {
       const filter = await toSharedFilter(services, query, shared);
       return Buffer.from(String(await countExamples(services.database, shared.workspaceId, filter)));
     }),
@@ -298,8 +300,8 @@ const listSharedExperiments = defineOperation({
     }),
     response: { 200: Type.Array(SharedExperiment) },
   },
-  handler: ({ params, query, services }) =>
-    readSharedDataset(services, params.share_token, async ({ workspaceId, datasetId, withExperiments }) => {
+  handler: ({ query, services, request }) =>
+    readSharedDataset(services, request, async ({ workspaceId, datasetId, withExperiments }) => {
       if (!withExperiments) return [];
       const rows = await listProjects(services.database, workspaceId, {
         ids: query.id,

@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { isRunlakeError } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
@@ -21,7 +22,11 @@ const maxExperiments = 100;
 
 const { id, name, description, created_at, modified_at } = comparisonFields;
 
-async function listExperimentsOf(services: Services, token: string): Promise<object[]> {
+async function listExperimentsOf(
+  services: Services,
+  { disconnected }: FastifyRequest,
+  token: string,
+): Promise<object[]> {
   const dataset = await openSharedDataset(services.database, token).catch((error: unknown) => {
     if (isRunlakeError(error) && error.code === 'NOT_FOUND') return undefined;
     throw error;
@@ -29,7 +34,7 @@ async function listExperimentsOf(services: Services, token: string): Promise<obj
   if (!dataset?.withExperiments) return [];
   const query = { referenceDatasetIds: [dataset.datasetId], limit: maxExperiments, offset: 0 };
   const order = { sortBy: 'start_time', descending: true } as const;
-  const rows = await runForTenant({ organizationId: dataset.organizationId }, () =>
+  const rows = await runForTenant({ organizationId: dataset.organizationId, disconnected }, () =>
     listProjects(services.database, dataset.workspaceId, { ...query, ...order }),
   );
   return rows.map(formatSharedExperiment);
@@ -45,9 +50,9 @@ export const sharedComparisonOperations = [
     description: `${experimentsDescription} As \`POST /runs/stats\`; \`session\` selects experiments. At most 10 per second and token.`,
     errors: ['INVALID_FILTER', 'RATE_LIMITED', ...shared.errors],
     schema: { params: ShareParams, ...statsSchema },
-    handler: ({ params, body, services }) => {
+    handler: ({ body, services, request }) => {
       const among = body.session == null ? undefined : [body.session].flat();
-      return readExperiments(services, params.share_token, among, async ({ tenantId, datasetId, projectIds }) => {
+      return readExperiments(services, request, among, async ({ tenantId, datasetId, projectIds }) => {
         await services.rateLimiter.takeSharedSearch({ targetId: datasetId });
         return readStatsOfQuery(services, tenantId, body, projectIds);
       });
@@ -68,8 +73,8 @@ export const sharedComparisonOperations = [
         200: Type.Array(Type.Object({ ...{ id, name, description, created_at, modified_at }, ...comparisonResults })),
       },
     },
-    handler: ({ params, query, services }) =>
-      readSharedDataset(services, params.share_token, async ({ workspaceId, datasetId, withExperiments }) => {
+    handler: ({ query, services, request }) =>
+      readSharedDataset(services, request, async ({ workspaceId, datasetId, withExperiments }) => {
         if (!withExperiments) return [];
         const request = { datasetId, ...parseComparisonQuery(query) };
         const { rows } = await listComparisons(services, workspaceId, request);
@@ -90,10 +95,10 @@ export const sharedComparisonOperations = [
       query: Type.Object({ share_tokens: Type.Array(Uuid(), { minItems: 1, maxItems: maxTokens }) }),
       response: { 200: Type.Array(SharedExperiment) },
     },
-    handler: async ({ query, services }) => {
+    handler: async ({ query, services, request }) => {
       const tokens = [...new Set(query.share_tokens.map((token) => token.toLowerCase()))];
       const experiments: object[] = [];
-      for (const token of tokens) experiments.push(...(await listExperimentsOf(services, token)));
+      for (const token of tokens) experiments.push(...(await listExperimentsOf(services, request, token)));
       return new RawResponse({ body: experiments, headers: publicHeaders });
     },
   }),

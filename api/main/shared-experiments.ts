@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import { type Static, type TObject, Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { runForTenant } from '../../infra/fairness/tenant-context.ts';
@@ -48,11 +49,11 @@ interface SharedExperiments {
 /** Reads experiments on a shared dataset, only those of `among` if it is given. */
 export async function readExperiments(
   services: Services,
-  token: string,
+  request: FastifyRequest,
   requestedIds: readonly string[] | undefined,
   read: (experiments: SharedExperiments) => Promise<NonNullable<RawResponse['body']>>,
 ): Promise<RawResponse> {
-  return readSharedDataset(services, token, async ({ workspaceId: tenantId, datasetId, withExperiments }) => {
+  return readSharedDataset(services, request, async ({ workspaceId: tenantId, datasetId, withExperiments }) => {
     const conditions = { ids: requestedIds?.map((id) => id.toLowerCase()), referenceDatasetIds: [datasetId] };
     const projectIds = withExperiments ? await findProjectIds(services.database, tenantId, conditions) : [];
     return read({ tenantId, datasetId, projectIds });
@@ -113,8 +114,8 @@ export const sharedExperimentOperations = [
       response: { 200: RunPage(SharedRun) },
       produces: jsonMediaType,
     },
-    handler: ({ params, body, services, request }) => {
-      return readExperiments(services, params.share_token, normaliseIds(body.session), async (experiments) => {
+    handler: ({ body, services, request }) => {
+      return readExperiments(services, request, normaliseIds(body.session), async (experiments) => {
         const { tenantId, datasetId, projectIds } = experiments;
         if (body.filter) await services.rateLimiter.takeSharedSearch({ targetId: datasetId });
         return queryRuns(
@@ -153,7 +154,7 @@ export const sharedExperimentOperations = [
       produces: jsonMediaType,
     },
     handler: ({ params, services, request }) =>
-      readExperiments(services, params.share_token, undefined, ({ tenantId, projectIds }) => {
+      readExperiments(services, request, undefined, ({ tenantId, projectIds }) => {
         const runIds = [params.run_id.toLowerCase()];
         const deps = addRunExtras(services, request);
         return readOneRun(deps, {
@@ -179,8 +180,8 @@ export const sharedExperimentOperations = [
       response: { 200: Type.Array(Feedback) },
       produces: jsonMediaType,
     },
-    handler: ({ params, query, services }) =>
-      readExperiments(services, params.share_token, query.session, async ({ tenantId, datasetId, projectIds }) => {
+    handler: ({ query, services, request }) =>
+      readExperiments(services, request, query.session, async ({ tenantId, datasetId, projectIds }) => {
         await services.rateLimiter.takeSharedSearch({ targetId: datasetId });
         return projectIds.length === 0 ? emptyList : readFeedback(services, tenantId, query, { projectIds });
       }),
@@ -200,11 +201,11 @@ export const sharedExperimentOperations = [
       response: { 200: Type.Array(Feedback) },
       produces: jsonMediaType,
     },
-    handler: async ({ params, query, services }) => {
+    handler: async ({ params, query, services, request: { disconnected } }) => {
       const { organizationId, tenantId, traceId } = await openShare(services.database, params.share_token);
       if (traceId === undefined) throw runlakeError('NOT_FOUND', { what: 'Shared trace' });
       await services.rateLimiter.takeSharedSearch({ targetId: identifyShare(params.share_token) });
-      const body = await runForTenant({ organizationId }, async () => {
+      const body = await runForTenant({ organizationId, disconnected }, async () => {
         const live = await findLiveProjects(services, tenantId, traceId);
         return live.length === 0 ? emptyList : readFeedback(services, tenantId, query, { traceId });
       });
@@ -234,8 +235,8 @@ export const sharedExperimentOperations = [
       },
       produces: jsonMediaType,
     },
-    handler: ({ params, body, services, request }) =>
-      readExperiments(services, params.share_token, body.session_ids, ({ tenantId, datasetId, projectIds }) => {
+    handler: ({ body, services, request }) =>
+      readExperiments(services, request, body.session_ids, ({ tenantId, datasetId, projectIds }) => {
         const wanted = new Set(body.session_ids.map((id) => id.toLowerCase()));
         if (projectIds.length < wanted.size) throw runlakeError('NOT_FOUND', { what: 'Session' });
         const query = {

@@ -38,7 +38,8 @@ async function readSharedRuns(
 ): Promise<RawResponse> {
   const shared = await openShare(services.database, token, parseRunFilters({ filter }));
   const deps = addRunExtras(services, request);
-  const body = await runForTenant({ organizationId: shared.organizationId }, () => read(deps, shared));
+  const { disconnected } = request;
+  const body = await runForTenant({ organizationId: shared.organizationId, disconnected }, () => read(deps, shared));
   return new RawResponse({ body, headers: publicHeaders });
 }
 

@@ -144,7 +144,13 @@ export async function getAttachment(
     clickhouse,
     database,
     signer,
-  }: { readonly clickhouse: ClickHouse; readonly database: Database; readonly signer: TokenSigner },
+    disconnected,
+  }: {
+    readonly clickhouse: ClickHouse;
+    readonly database: Database;
+    readonly signer: TokenSigner;
+    readonly disconnected: AbortSignal;
+  },
   token: string,
 ): Promise<StoredAttachment> {
   const opened = openAttachmentToken(signer, token);
@@ -163,7 +169,7 @@ export async function getAttachment(
   if (organizationId === undefined) throw runlakeError('NOT_FOUND', { what: 'Attachment' });
   if (share !== undefined && !(await isLiveShare(database, tenantId, share)))
     throw runlakeError('NOT_FOUND', { what: 'Attachment' });
-  return runForTenant({ organizationId }, async () => {
+  return runForTenant({ organizationId, disconnected }, async () => {
     const response = await clickhouse.queryText({
       name: 'read-attachment',
       sql: `SELECT CAST(mime_type AS Nullable(String)), CAST(content AS Nullable(String)) FROM attachments FINAL

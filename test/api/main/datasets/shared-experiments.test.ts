@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { getTenantContext } from '../../../../infra/fairness/tenant-context.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { until } from '../../../infra/until.ts';
 import { addOrganization, startApi } from '../../start-api.ts';
@@ -287,4 +288,23 @@ it('a token gives no access to anything else', async () => {
   await ask('DELETE', `/datasets/${datasetId}/share`);
   expect((await read('datasets/runs/query', {})).status).toBe(404);
   expect((await read('examples/runs', { session_ids: [experimentId] })).status).toBe(404);
+});
+
+it('queries of a reader of a shared dataset end when its client disconnects', async () => {
+  const { share_token } = (await ask('PUT', `/datasets/${datasetId}/share?share_projects=true`)).body;
+  const { database } = api.services;
+  const { query } = database;
+  const signals: boolean[] = [];
+  const spy = vi.spyOn(database, 'query').mockImplementation(((sql: string, ...more: []) => {
+    const context = getTenantContext();
+    if (context !== undefined) signals.push(context.disconnected !== undefined);
+    return query(sql, ...more);
+  }) as typeof query);
+  for (const path of ['datasets', 'examples', 'examples/count', 'datasets/sessions', 'datasets/comparative'])
+    expect((await read(path, undefined, share_token)).status).toBe(200);
+  expect((await read('datasets/runs/query', {}, share_token)).status).toBe(200);
+  expect((await api.server.inject(`/public/datasets/sessions-bulk?share_tokens=${share_token}`)).statusCode).toBe(200);
+  spy.mockRestore();
+  expect(signals.length).toBeGreaterThanOrEqual(7);
+  expect(signals).not.toContain(false);
 });

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'langsmith';
 import { Client as NewClient } from 'langsmith-0-12';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { getTenantContext } from '../../../../infra/fairness/tenant-context.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { insertEvents, runEvent } from '../../../pipelines/runs/run-events.ts';
 import { openClient } from '../../open-client.ts';
@@ -103,6 +104,35 @@ it('a token gives access without a key, and to the whole trace', async () => {
   const { body } = await ask('GET', `/public/${token}/run`, undefined, '');
   expect(body).toMatchObject({ id: rootId, name: 'root', outputs: expect.anything() });
   for (const name of ['session_id', 'app_path', 's3_urls', 'share_token']) expect(body).not.toHaveProperty(name);
+});
+
+it('the queries of a reader end when its client disconnects', async () => {
+  const token = await share();
+  const { clickhouse, database } = runs.api.services;
+  const withoutSignal: string[] = [];
+  let statements = 0;
+  const note = (text: string) => {
+    const context = getTenantContext();
+    if (context === undefined) return;
+    statements += 1;
+    if (context.disconnected === undefined) withoutSignal.push(text);
+  };
+  const { query } = database;
+  const { queryText } = clickhouse;
+  const spies = [
+    vi.spyOn(database, 'query').mockImplementation(((sql: string, ...more: []) => {
+      note(sql);
+      return query(sql, ...more);
+    }) as typeof query),
+    vi.spyOn(clickhouse, 'queryText').mockImplementation((statement) => {
+      note(statement.sql);
+      return queryText(statement);
+    }),
+  ];
+  for (const [method, path, payload] of reads(token)) await ask(method, path, payload, '');
+  for (const spy of spies) spy.mockRestore();
+  expect(statements).toBeGreaterThanOrEqual(reads(token).length);
+  expect(withoutSignal).toEqual([]);
 });
 
 it('the query returns pages and takes ids and filters', async () => {
