@@ -7,6 +7,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { isRunlakeError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database } from '../../infra/postgres/database.ts';
 import { createSealer, type Sealer } from '../../infra/sealing/sealer.ts';
+import { recordAuditLog } from '../tenants/audit-logs.ts';
 
 export function createShareSealer({ formerSecretKeys }: Pick<Config, 'formerSecretKeys'>, secretKey: string): Sealer {
   return createSealer({
@@ -96,22 +97,30 @@ export async function createShare(
   const { kind, workspaceId, targetId } = shared;
   const token = randomUUID();
   const sealed = deps.shareSealer.seal(token, identifyRow(shared, targetId));
-  await deps.database.execute(
-    `INSERT INTO shares (kind, workspace_id, target_id, token_hash, sealed_token, shared_by, with_experiments, project_id, thread_id)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-     ON CONFLICT (workspace_id, kind, target_id) DO UPDATE SET with_experiments = excluded.with_experiments`,
-    [
-      kind,
-      workspaceId,
-      targetId,
-      hashToken(token),
-      sealed,
-      userId,
-      withExperiments,
-      thread?.projectId ?? null,
-      thread?.threadId ?? null,
-    ],
-  );
+  await deps.database.transaction(async (tx) => {
+    const [stored] = await tx.query<{ isChanged: boolean }>(
+      `INSERT INTO shares (kind, workspace_id, target_id, token_hash, sealed_token, shared_by, with_experiments, project_id, thread_id)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+       ON CONFLICT (workspace_id, kind, target_id) DO UPDATE SET with_experiments = excluded.with_experiments
+         WHERE shares.with_experiments <> excluded.with_experiments
+       RETURNING xmax <> 0 AS "isChanged"`,
+      [
+        kind,
+        workspaceId,
+        targetId,
+        hashToken(token),
+        sealed,
+        userId,
+        withExperiments,
+        thread?.projectId ?? null,
+        thread?.threadId ?? null,
+      ],
+    );
+    if (stored?.isChanged) {
+      const [target, details] = [{ kind, id: targetId }, { changed: ['with_experiments'] }];
+      await recordAuditLog(tx, { workspaceId, action: 'share.update', target, details });
+    }
+  });
   const created = await readShare(deps, shared);
   if (created === undefined) throw runlakeError('CONFLICT', { reason: 'The share was just deleted.' });
   return created;

@@ -207,7 +207,11 @@ const steps: Readonly<Record<string, () => Step | readonly Step[]>> = {
     ...{ method: 'POST', url: '/examples', payload: { dataset_id: ids.datasetId, inputs: {} }, actions: [] },
     onAnswer: keep('exampleId'),
   }),
-  shareDataset: () => ({ method: 'PUT', url: `/datasets/${ids.datasetId}/share`, actions: ['share.create'] }),
+  shareDataset: () => [
+    { method: 'PUT', url: `/datasets/${ids.datasetId}/share`, actions: ['share.create'] },
+    { method: 'PUT', url: `/datasets/${ids.datasetId}/share?share_projects=true`, actions: ['share.update'] },
+    { method: 'PUT', url: `/datasets/${ids.datasetId}/share?share_projects=true`, actions: [] },
+  ],
   endSharing: () => ({
     ...{ method: 'DELETE', url: '/workspaces/current/shared', payload: { unshare_all: true } },
     actions: ['share.delete'],
