@@ -72,7 +72,7 @@ export function createServerChecks(config: Config, addresses: Partial<StoreAddre
         requireVersion('ClickHouse', release);
         // A full disk also refuses what the check of the rights writes.
         const disk = await inspectDisk(server);
-        await inspectClickHouseRights(server);
+        await inspectRights(server);
         await compareClock('ClickHouse', () => readClickHouseClockMs(server));
         return `release ${release}, ${describeLayout(await readLayout(server))}, ${disk}`;
       };
@@ -108,6 +108,22 @@ export function createServerChecks(config: Config, addresses: Partial<StoreAddre
     checks.push({ name: 'Schema registry', address: schemaRegistryUrl, check });
   }
   return checks;
+}
+
+/** Time for which the rights of Runlake's user are not checked again. */
+const rightsValidMs = 600_000;
+/** Time of the last successful check, by server. */
+const rightsCheckedAtMs = new WeakMap<ClickHouse, number>();
+
+/**
+ * Checks the rights of Runlake's user, which creates and drops a table. The system screen of the dashboard has the checks
+ * run every ten seconds, and rights hardly ever change, so a success counts for ten minutes.
+ */
+async function inspectRights(server: ClickHouse): Promise<void> {
+  const checkedAtMs = rightsCheckedAtMs.get(server);
+  if (checkedAtMs !== undefined && performance.now() - checkedAtMs < rightsValidMs) return;
+  await inspectClickHouseRights(server);
+  rightsCheckedAtMs.set(server, performance.now());
 }
 
 /**

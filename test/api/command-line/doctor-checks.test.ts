@@ -129,6 +129,25 @@ describe('Postgres', () => {
 });
 
 describe('ClickHouse', () => {
+  it('creates a table to check the rights once, however often the checks run', async () => {
+    const { config } = loadConfig({});
+    const opened = openStores(stores, config, logger);
+    const { clickhouse } = opened;
+    const created: string[] = [];
+    for (const server of clickhouse.servers) {
+      const { command } = server;
+      vi.spyOn(server, 'command').mockImplementation((statement) => {
+        if (statement.sql.startsWith('CREATE TABLE')) created.push(statement.sql);
+        return command(statement);
+      });
+    }
+    for (let time = 0; time < 3; time += 1)
+      for (const { name, check } of createServerChecks(config, stores, opened))
+        if (name === 'ClickHouse') await check();
+    await opened.close();
+    expect(created).toHaveLength(clickhouse.servers.length);
+  });
+
   const https = (url: string) => url.replace('http:', 'https:');
   it.each<[string, (address: URL) => void, RegExp]>([
     ['valid settings', () => undefined, /^release \d+/],
