@@ -69,6 +69,12 @@ describe('sign-in', () => {
     const lines = await page.getByRole('region', { name: 'JavaScript lines' }).textContent();
     const key = /LANGSMITH_API_KEY='([^']+)'/.exec(lines ?? '')?.[1] ?? '';
     expect(lines).toContain(`LANGSMITH_ENDPOINT=${runlake.url}`);
+    // The key stays in the lines after another screen was shown in between.
+    await page.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Datasets' }).click();
+    await page.waitForURL('**/datasets');
+    await page.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Projects' }).click();
+    await page.getByText('It is shown only now').waitFor();
+    expect(await page.getByRole('region', { name: 'JavaScript lines' }).textContent()).toBe(lines);
     await page.getByRole('tab', { name: 'JavaScript' }).press('ArrowRight');
     expect(await page.getByRole('region', { name: 'Python lines' }).textContent()).toContain('from langsmith import');
     await page.getByRole('tab', { name: 'OTLP' }).click();

@@ -1,8 +1,8 @@
-import { useMutation, useQuery } from '@tanstack/react-query';
+import { skipToken, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Navigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { call, readFrom } from '../api/client.ts';
-import { usePermission } from '../api/session.ts';
+import { usePermission, useWorkspaceId } from '../api/session.ts';
 import { Button } from '../components/button.tsx';
 import { CodeBlock } from '../components/copy-button.tsx';
 import { Heading } from '../components/heading.tsx';
@@ -30,8 +30,13 @@ export function Home() {
 /** Shows the code that sends a first trace, and opens that trace when it arrives. */
 export function FirstStart() {
   const [language, setLanguage] = useState<Language>('JavaScript');
+  // Not in the state of this component: a list of projects that is read anew, such as that of another hour, replaces it.
+  const client = useQueryClient();
+  const createdKey = ['first-key', useWorkspaceId()];
+  const created = useQuery<string>({ queryKey: createdKey, queryFn: skipToken });
   const key = useMutation({
     mutationFn: () => call('post', '/api/v1/api-key', { body: { description: 'First trace' } }),
+    onSuccess: ({ key }) => client.setQueryData(createdKey, key),
   });
   const canCreate = usePermission('api-keys:manage');
   const arrived = useQuery({
@@ -47,12 +52,12 @@ export function FirstStart() {
   });
   const runId = arrived.data ?? undefined;
   if (runId !== undefined) return <Navigate to="/runs/$runId" params={{ runId }} />;
-  const shownKey = key.data?.key ?? '<your API key>';
+  const shownKey = created.data ?? '<your API key>';
   return (
     <div className="page-body first-start stack">
       <Heading text="Send the first trace" />
       <p>This workspace has no tracing projects yet. Run these lines; this page opens the trace when it arrives.</p>
-      {canCreate && key.data === undefined && (
+      {canCreate && created.data === undefined && (
         <div className="row wrap">
           <Button kind="primary" disabled={key.isPending} onClick={() => key.mutate()}>
             Create a key for these lines
@@ -60,7 +65,7 @@ export function FirstStart() {
           <span className="muted">or put in a key that you have.</span>
         </div>
       )}
-      {key.data && <p role="status">The key is in the lines below. It is shown only now.</p>}
+      {created.data && <p role="status">The key is in the lines below. It is shown only now.</p>}
       <Problem message={key.error?.message} />
       <Tabs label="Language" tabs={languages} selected={language} onSelect={setLanguage}>
         <CodeBlock label={`${language} lines`} code={snippets[language](window.location.origin, shownKey)} />
