@@ -58,7 +58,8 @@ export async function describeApi(server: FastifyInstance, about: ApiTitle): Pro
               type: 'apiKey' as const,
               in: 'cookie' as const,
               name: sessionCookieName,
-              description: 'Set by POST /api/v1/session. Requests other than GET and HEAD need `X-CSRF-Token` too.',
+              description:
+                'Set by POST /api/v1/session. At ports other than 80 and 443, `_` and the port follow the name. Requests other than GET and HEAD need `X-CSRF-Token` too.',
             },
           }),
           workspace: {

@@ -6,14 +6,26 @@ import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { SignInSession } from '../../pipelines/tenants/caller.ts';
 import { sessionLifetimeSeconds } from '../../pipelines/tenants/sign-in-session.ts';
 
+/** Name of the cookie at the default ports. At others, `_` and the port follow. */
 export const sessionCookieName = 'runlake_session';
 /** Cookie with the state of a sign-in while the browser is at the OpenID Connect provider. */
 export const pendingCookieName = 'runlake_oidc';
 const pendingSeconds = 600;
-const ownCookie = new RegExp(`^\\s*(?:${sessionCookieName}|${pendingCookieName})=`);
+const ownName = `(?:${sessionCookieName}(?:_\\d+)?|${pendingCookieName})`;
+const ownCookie = new RegExp(`^\\s*${ownName}=`);
+const ownPair = new RegExp(`^=?\\s*${ownName}\\s*=`);
 
 export function readSessionCookie(headers: IncomingHttpHeaders): string | undefined {
-  return readCookie(headers, sessionCookieName);
+  return readCookie(headers, nameSessionCookie(headers));
+}
+
+/**
+ * Returns the name of the session cookie at the address of a request. Browsers send a cookie to all ports of a host, so
+ * several installations on one host would end each other's sessions if its name was the same.
+ */
+function nameSessionCookie({ host = '' }: IncomingHttpHeaders): string {
+  const port = /:(\d{1,5})$/.exec(host)?.[1];
+  return port === undefined || port === '80' || port === '443' ? sessionCookieName : `${sessionCookieName}_${port}`;
 }
 
 /** Returns the value of a cookie of this module. An empty value counts as absent. */
@@ -40,10 +52,7 @@ export function dropOwnCookies({ headers, rawHeaders }: Pick<IncomingMessage, 'h
 
 /** Whether a browser that gets this header `Set-Cookie` sends a cookie of this module. It may be a value without a name. */
 export function setsOwnCookie(header: string): boolean {
-  const text = header.trimStart();
-  const pair = text.startsWith('=') ? text.slice(1) : text;
-  const name = pair.slice(0, Math.max(pair.indexOf('='), 0)).trim();
-  return name === sessionCookieName || name === pendingCookieName;
+  return ownPair.test(header.trimStart());
 }
 
 /** Returns a cookie header without the cookies of this module, or undefined if nothing is left. */
@@ -62,7 +71,11 @@ export function buildSessionCookie(
   request: FastifyRequest,
   config: Pick<Config, 'publicUrl'>,
 ): string {
-  const cookie = { name: sessionCookieName, sameSite: 'Strict', maxAgeSeconds: sessionLifetimeSeconds };
+  const cookie = {
+    name: nameSessionCookie(request.headers),
+    sameSite: 'Strict',
+    maxAgeSeconds: sessionLifetimeSeconds,
+  };
   return buildCookie(cookie, token, isReachedByTls(request, config));
 }
 

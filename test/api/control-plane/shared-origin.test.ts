@@ -34,9 +34,10 @@ it('they set no cookie that a browser would send in place of the session', async
     ' runlake_session =2',
     '=runlake_session=3',
     'runlake_oidc=4',
-    'runlake_other=5',
+    'runlake_session_3000=5',
+    'runlake_other=6',
   ];
-  expect((await read({ 'set-cookie': cookies })).getSetCookie()).toEqual(['runlake_other=5; Path=/deployments/trips/']);
+  expect((await read({ 'set-cookie': cookies })).getSetCookie()).toEqual(['runlake_other=6; Path=/deployments/trips/']);
   expect((await read({ 'set-cookie': 'runlake_session=1' })).getSetCookie()).toEqual([]);
 });
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { removeOwnCookies } from '../../../../api/server/session-cookie.ts';
 import { createAuthenticator } from '../../../../pipelines/tenants/authenticate.ts';
 import { hashKey } from '../../../../pipelines/tenants/key-format.ts';
 import { findOperatorKey, type SignInKey } from '../../../../pipelines/tenants/sign-in-links.ts';
@@ -51,6 +52,24 @@ describe('signing in', () => {
     const idleHours = (Date.parse(session.expires_at) - Date.now()) / 3_600_000;
     expect(idleHours).toBeGreaterThan(11.9);
     expect(idleHours).toBeLessThanOrEqual(12);
+  });
+
+  it('is independent of sessions at other ports of the same host, to which browsers send its cookie too', async () => {
+    const send = (method: 'GET' | 'POST', host: string, cookie: string, payload?: object) =>
+      api.server.inject({ method, url: '/api/v1/session', headers: { host, cookie }, ...(payload && { payload }) });
+    const hosts = ['runlake.example', 'runlake.example:443', 'localhost:3000', '[::1]:3001'];
+    const cookies: string[] = [];
+    for (const host of hosts) {
+      const { headers } = await send('POST', host, cookies.join('; '), { api_key: acme.adminKey });
+      cookies.push(String(headers['set-cookie']).split(';')[0] ?? '');
+    }
+    expect(cookies.map((cookie) => cookie.split('=')[0])).toEqual([
+      ...['runlake_session', 'runlake_session', 'runlake_session_3000', 'runlake_session_3001'],
+    ]);
+    const [, ...kept] = cookies;
+    for (const host of hosts) expect((await send('GET', host, kept.join('; '))).statusCode, host).toBe(200);
+    expect((await send('GET', 'localhost:3000', cookies[3] ?? '')).statusCode).toBe(401);
+    expect(removeOwnCookies(['theme=dark', ...cookies].join('; '))).toBe('theme=dark');
   });
 
   it('marks the cookie as secure if the public URL is https', async () => {
