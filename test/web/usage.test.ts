@@ -218,6 +218,31 @@ describe('the usage screen', () => {
     await page.context().close();
   });
 
+  it('shows the largest of very many users, and the sum of the others', async () => {
+    const [users, days] = [3_000, listBuckets('31d', Date.now())];
+    await page.route('**/billing/granular-usage?*', (route) => {
+      const usage = days.flatMap(({ startMs }) =>
+        Array.from({ length: users }, (_, index) => ({
+          time_bucket: new Date(startMs).toISOString(),
+          dimensions: { user_id: `user ${index}`, user_email: `user ${index}` },
+          ...{ traces: index + 1, prompt_tokens: 1, completion_tokens: 1, total_tokens: 2, total_cost: null },
+        })),
+      );
+      return route.fulfill({ json: { stride: { days: 1, hours: 0 }, usage } });
+    });
+    await open('range=31d&group=user');
+    const total = days.length * ((users * (users + 1)) / 2);
+    expect((await cellsOf(/^Total/))[0]).toBe(total.toLocaleString('en'));
+    expect(await table().getByRole('row').count()).toBe(200 + 2);
+    const [largest] = await cellsOf(/^user 2999/);
+    expect(largest).toBe((days.length * users).toLocaleString('en'));
+    const others = users - 199;
+    expect((await cellsOf(new RegExp(`^${others.toLocaleString('en')} others`)))[0]).toBe(
+      (days.length * ((others * (others + 1)) / 2)).toLocaleString('en'),
+    );
+    expect((await download()).text.split('\r\n')).toHaveLength(users * days.length + 2);
+  });
+
   it('counts all workspaces, although the API takes 200 in a request', async () => {
     await open('range=12m');
     const total = (await cellsOf(/^Total/))[0];

@@ -90,16 +90,20 @@ export async function readUsage(
     ),
   );
   const answered = answers.flatMap(({ usage }) => usage);
-  return { buckets, rows: buckets.flatMap((bucket) => addUp(bucket, answered)) };
+  const byBucket = new Map<UsageBucket, Answered[]>(buckets.map((bucket) => [bucket, []]));
+  for (const answer of answered) {
+    const time = Date.parse(answer.time_bucket);
+    const bucket = buckets.find(({ startMs, endMs }) => startMs <= time && time < endMs);
+    if (bucket) byBucket.get(bucket)?.push(answer);
+  }
+  return { buckets, rows: [...byBucket].flatMap(([bucket, found]) => addUp(bucket, found)) };
 }
 
 /** Returns the rows of a bucket, with rows of equal dimensions added up. */
 function addUp(bucket: UsageBucket, answered: readonly Answered[]): UsageRow[] {
   const rows = new Map<string, UsageRow>();
   for (const answer of answered) {
-    const { dimensions, time_bucket, total_cost: cost = null } = answer;
-    const time = Date.parse(time_bucket);
-    if (time < bucket.startMs || time >= bucket.endMs) continue;
+    const { dimensions, total_cost: cost = null } = answer;
     const key = JSON.stringify(dimensions);
     const sum = rows.get(key);
     rows.set(key, {

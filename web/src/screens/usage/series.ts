@@ -26,7 +26,7 @@ export interface UsageGroupSeries {
 
 /** Colours of the groups, with enough contrast to each other and to both backgrounds; further groups are grey. */
 const colors = ['#1d87a8', '#d0782a', '#7b5cc4', '#3a9b62', '#c4506e', '#8f8a1f', '#5a7fd6', '#a0693f'];
-export const otherColor = '#7d8894';
+const otherColor = '#7d8894';
 
 /** Formats of the metrics. */
 export const metricFormats: Readonly<Record<UsageMetric, (value: number) => string>> = {
@@ -77,6 +77,16 @@ export function buildSeries(
     groups,
     formatBucket: (bucket) => formatBucket(range, new Date(bucket)),
   };
+}
+
+/** Returns at most `max` groups: the largest ones, and the sum of the others. */
+export function limitGroups({ groups, buckets }: UsageSeries, max: number): readonly UsageGroupSeries[] {
+  if (groups.length <= max) return groups;
+  const others = groups.slice(max - 1);
+  const counts = buckets.map((_, index) => others.reduce((sum, each) => sum + (each.counts[index] ?? 0), 0));
+  const sums = others.map((each) => each.sums).reduce(addFigures, noFigures);
+  const name = `${formatCount(others.length)} others`;
+  return [...groups.slice(0, max - 1), { key: 'others', name, counts, sums, color: otherColor }];
 }
 
 /** Returns the label of a bucket: an hour in the zone of the viewer; otherwise a day or month in UTC. */

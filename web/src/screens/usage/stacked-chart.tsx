@@ -3,7 +3,7 @@ import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { formatCompact } from '../../components/format.ts';
 import { usageMetrics } from './search.ts';
-import { metricFormats, otherColor, type UsageGroupSeries, type UsageSeries } from './series.ts';
+import { limitGroups, metricFormats, type UsageSeries } from './series.ts';
 
 const maxGroups = 8;
 const height = 240;
@@ -51,7 +51,7 @@ function createChart(element: HTMLElement, series: UsageSeries): UPlot {
   const { formatBucket, buckets, metric } = series;
   const isCost = metric === 'cost';
   const format = metricFormats[metric];
-  const groups = limitGroups(series);
+  const groups = limitGroups(series, maxGroups);
   // The upper edge of each group; drawn from the top group down, so that a lower one covers what is below its edge.
   const edges: number[][] = [];
   for (const { counts } of groups) edges.push(counts.map((count, index) => count + (edges.at(-1)?.[index] ?? 0)));
@@ -116,13 +116,6 @@ function createChart(element: HTMLElement, series: UsageSeries): UPlot {
   const [, ...groupRows] = chart.root.querySelectorAll<HTMLElement>('.u-legend .u-series');
   for (const [index, row] of groupRows.entries()) row.style.order = String(groupRows.length - index);
   return chart;
-}
-
-function limitGroups({ groups, buckets }: UsageSeries): readonly Omit<UsageGroupSeries, 'sums'>[] {
-  if (groups.length <= maxGroups) return groups;
-  const others = groups.slice(maxGroups - 1);
-  const counts = buckets.map((_, index) => others.reduce((sum, each) => sum + (each.counts[index] ?? 0), 0));
-  return [...groups.slice(0, maxGroups - 1), { key: '', name: `${others.length} others`, counts, color: otherColor }];
 }
 
 /** Returns the value of a colour token for the theme that applies; a canvas does not resolve tokens. */

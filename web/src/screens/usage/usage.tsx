@@ -18,7 +18,7 @@ import {
   usageRangeNotes,
   usageRanges,
 } from './search.ts';
-import { buildSeries, metricFormats, type UsageSeries } from './series.ts';
+import { buildSeries, limitGroups, metricFormats, type UsageSeries } from './series.ts';
 import { StackedChart } from './stacked-chart.tsx';
 import { formatUsageCsv, saveFile } from './usage-csv.ts';
 import './usage.css';
@@ -26,6 +26,8 @@ import './usage.css';
 const route = getRouteApi('/shell/usage');
 const defaultUsageRange: UsageRange = '31d';
 const defaultUsageGroup: UsageGroup = 'project';
+/** Maximum number of groups in the table. Browsers take very long to show thousands of rows; the CSV has all of them. */
+const maxRows = 200;
 
 export function Usage() {
   const { range = defaultUsageRange, group = defaultUsageGroup, show = 'traces' } = route.useSearch();
@@ -120,7 +122,7 @@ function UsageTable({
   /** Whether tokens and costs are loaded; undefined without permission to read them. */
   readonly tokens: boolean | undefined;
 }) {
-  const { groups, sums: total, buckets, metric } = series;
+  const { sums: total, buckets, metric } = series;
   const format = metricFormats[metric];
   // The newest bucket is first, beside the sums.
   const order = buckets.map((_, index) => index).reverse();
@@ -160,7 +162,7 @@ function UsageTable({
           </tr>
         </thead>
         <tbody>
-          {groups.map(({ key, name, counts, sums, color }) => (
+          {limitGroups(series, maxRows).map(({ key, name, counts, sums, color }) => (
             <tr key={key}>
               <th scope="row" className="usage-name">
                 <span className="swatch" style={{ background: color }} aria-hidden="true" />
