@@ -9,6 +9,7 @@ import type { Database } from '../../infra/postgres/database.ts';
 import type { TokenSigner } from '../../infra/signing/token-signer.ts';
 import { attachmentEvents } from '../../schemas/topics.ts';
 import type { Sender } from '../ingest/accept/draft.ts';
+import { isUuid } from '../ingest/run-event/uuid.ts';
 import { isLiveShare } from '../shares/share-tokens.ts';
 import { findOrganizationId } from '../tenants/workspaces.ts';
 import { openAttachmentToken } from './attachment-urls.ts';
@@ -61,7 +62,8 @@ export function buildTraceHeaders({ traceId, projectId, traceTimeMicros }: RunTr
 export function readTraceHeaders(headers: Readonly<Record<string, string>>): RunTrace | undefined {
   const [, traceId, projectId, micros] =
     /^([0-9a-f-]{36}) ([0-9a-f-]{36}) (\d{1,16})$/.exec(headers[traceHeader] ?? '') ?? [];
-  if (traceId === undefined || projectId === undefined) return undefined;
+  // Another producer may have sent the header.
+  if (traceId === undefined || projectId === undefined || !isUuid(traceId) || !isUuid(projectId)) return undefined;
   return { traceId, projectId, traceTimeMicros: Number(micros) };
 }
 

@@ -9,7 +9,7 @@
  *   4. Leave the group and delete it.
  */
 import { randomUUID } from 'node:crypto';
-import type { Admin, KafkaMessage, Message } from 'kafkajs';
+import type { Admin, IHeaders, KafkaMessage, Message } from 'kafkajs';
 import type { Topic } from '../../../schemas/topics.ts';
 import type { Config } from '../../config/settings.ts';
 import { runlakeError } from '../../errors/runlake-error.ts';
@@ -54,7 +54,7 @@ export function buildDeadLetterMessage(topic: string, record: LogRecord, reason:
     key: raw ? raw.key : record.key,
     value: record.value,
     headers: {
-      ...(raw?.headers ?? record.headers),
+      ...(raw === undefined ? record.headers : fillEmptyHeaders(raw.headers)),
       [versionHeader]: String(record.version),
       [deadLetterHeaders.reason]: reason.slice(0, maxReasonCharacters),
       [deadLetterHeaders.step]: step,
@@ -64,6 +64,14 @@ export function buildDeadLetterMessage(topic: string, record: LogRecord, reason:
       [deadLetterHeaders.time]: new Date().toISOString(),
     },
   };
+}
+
+/** Gives headers without a value an empty one: the client reads them, and fails if it is to send them. */
+function fillEmptyHeaders(headers: IHeaders): IHeaders {
+  const fill = (value: Buffer | string | undefined) => value ?? '';
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, given]) => [name, Array.isArray(given) ? given.map(fill) : fill(given)]),
+  );
 }
 
 export interface KafkaDeadLetterQueueOptions {

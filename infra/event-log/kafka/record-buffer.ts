@@ -13,18 +13,22 @@ const emptyBuffer = Buffer.alloc(0);
 /** Approximate overhead of a record in memory, in addition to value, key and headers. */
 const overheadBytes = 200;
 
+/** Decodes bytes of any origin to text that Postgres can store: no text may contain the character NUL. */
+const decodeText = (bytes: Buffer | string) => bytes.toString().replaceAll('\0', '\ufffd');
+
 /**
- * Converts a fetched message. A message without a value gets an empty value; the sink sends the record to the
- * dead-letter queue.
+ * Converts a fetched message, which any producer may have sent. A message without a value gets an empty value; the sink
+ * sends the record to the dead-letter queue. Headers without a value are left out.
  */
 export function toKafkaRecord(partition: number, message: KafkaMessage): KafkaRecord {
   const { key, value, headers = {} } = message;
   const texts: Record<string, string> = {};
   let bytes = overheadBytes + (key?.length ?? 0) + (value?.length ?? 0);
   for (const [name, given] of Object.entries(headers)) {
-    const one = Array.isArray(given) ? given.at(-1) : given;
+    // The client returns null for a header without a value, although its types do not say so.
+    const one = (Array.isArray(given) ? given.at(-1) : given) ?? undefined;
     if (one === undefined) continue;
-    texts[name] = one.toString();
+    texts[decodeText(name)] = decodeText(one);
     bytes += name.length + one.length;
   }
   const offset = Number(message.offset);

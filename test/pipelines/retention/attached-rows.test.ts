@@ -89,3 +89,13 @@ it('later runs of a trace get its lifetime, if the retention of its project has 
   const condition = `trace_id = '${first.traceId}'`;
   expect(await readStoredLifetimes(stores.clickhouse, 'runs', condition)).toEqual([shortLifetime]);
 });
+
+it('attachments whose trace header another producer sent, without ids, are stored', async () => {
+  const run = runEvent({ ...times, projectId: shortProjectId });
+  const sink = await openSink();
+  const noId = '-'.repeat(36);
+  const headers = { 'runlake-trace': `${noId} ${noId} 1` };
+  await deliver(sink, attachmentEvents, { ...createAttachment(sink, run), headers });
+  await sink.close();
+  expect(await readLifetimes(run, 'attachments')).toHaveLength(1);
+});

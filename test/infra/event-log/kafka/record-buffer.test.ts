@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { buildDeadLetterMessage } from '../../../../infra/event-log/kafka/dead-letter-queue.ts';
 import { RecordBuffer, toKafkaRecord } from '../../../../infra/event-log/kafka/record-buffer.ts';
 
 const records = (first: number, last: number, bytes = 10) =>
@@ -55,4 +56,19 @@ test('accepts a record without a value or with a binary key and header', () => {
   });
   expect(record).toMatchObject({ partition: 3, offset: 7, value: Buffer.alloc(0), headers: { b: '2' } });
   expect(record.raw.key).toEqual(Buffer.from([0xff]));
+});
+
+test('accepts headers without a value, and replaces characters that Postgres cannot store', () => {
+  // The client returns null for a header without a value.
+  const empty = null as unknown as undefined;
+  const headers = { empty, list: [Buffer.from('1'), empty as unknown as Buffer], 'n\0': Buffer.from('a\0b') };
+  const message = { key: null, value: null, offset: '7', timestamp: '0', attributes: 0, headers };
+  const record = toKafkaRecord(3, message);
+  expect(record.headers).toEqual({ 'n\ufffd': 'a\ufffdb' });
+  // The client cannot send null.
+  expect(buildDeadLetterMessage('events', record, 'reason', 'walk').headers).toMatchObject({
+    empty: '',
+    list: [Buffer.from('1'), ''],
+    'n\0': Buffer.from('a\0b'),
+  });
 });

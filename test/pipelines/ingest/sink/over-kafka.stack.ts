@@ -148,6 +148,20 @@ describe.runIf(servers)('the sink over Kafka', () => {
     expect(await rows(`SELECT outputs FROM runs FINAL WHERE id = '${root.runId}'`)).toEqual([{ outputs: '"later"' }]);
   });
 
+  test('a record of another producer whose headers contain NUL is deferred and released by its trace', async () => {
+    const root = runEvent();
+    const patch: RunEvent = { ...root, kind: 'patch', projectId: nilUuid, values: { outputs: json('later') } };
+    const { key, value } = toLogMessage(patch);
+    const headers = { note: 'a\0b', 'n\0': Buffer.from([0xff, 0]) };
+    await kafka.produce(runEvents, [{ key, value: setRegistrySchemaId(value), headers, partition: 0 }]);
+    const deferred = () => stores.database.query<{ headers: unknown }>('SELECT headers FROM deferred_events');
+    await until('the patch to be deferred', async () => (await deferred()).length === 1, timeoutMs);
+    expect(await deferred()).toEqual([{ headers: { note: 'a\ufffdb', 'n\ufffd': '\ufffd\ufffd' } }]);
+    await publish(root);
+    await untilStored([root]);
+    await until('the patch to be released', async () => (await deferred()).length === 0, timeoutMs);
+  });
+
   test('an insert that was stored but failed is redelivered and stored once', async () => {
     const events = Array.from({ length: 20 }, (_, index) => runEvent({ startTimeMicros: noonMicros + index }));
     failsAfterInsertInto = runEvents.table;
