@@ -132,7 +132,8 @@ async function findRunsToKeep(
 /** Tables with rows of traces, each with the column that contains the trace or run of a row. */
 const tables = [
   { table: 'trace_locations', key: 'trace_id', settings: {} },
-  { table: 'runs', key: 'trace_id', settings: copySettings },
+  // With `FINAL`, ClickHouse does not limit the bytes of blocks.
+  { table: 'runs', key: 'trace_id', settings: { ...copySettings, max_block_size: '4' } },
   { table: 'run_locator', key: 'id', settings: {} },
   { table: 'attachments', key: 'run_id', settings: copySettings },
   { table: 'feedback', key: 'run_id', settings: copySettings },
