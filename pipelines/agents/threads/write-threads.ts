@@ -87,15 +87,32 @@ export async function copyThread(
   );
 }
 
-/** One statement, which sees one state of the thread without a lock. A long history takes minutes, and runs go on. */
+/**
+ * One statement, which sees one state of the thread without a lock. A long history takes minutes, and runs go on. The copy
+ * names the graph and has the config of its state, not those of runs that have not started, which it does not get.
+ */
 const copyThreadSql = `
 WITH ${copyCheckpointsSql},
+waiting AS (
+  SELECT queue_position, graph_before, config_before,
+    jsonb_build_object('graph_id', graph_id, 'assistant_id', assistant_id) AS graph FROM agents.runs
+  WHERE deployment_id = $4 AND thread_id = $5 AND status = 'pending' AND attempt = 0 AND queue_position > coalesce((
+    SELECT max(queue_position) FROM agents.runs WHERE deployment_id = $4 AND thread_id = $5 AND attempt > 0 AND NOT removed
+  ), 0)
+),
+before AS (
+  SELECT (SELECT graph FROM waiting ORDER BY queue_position DESC LIMIT 1) AS newest_graph,
+    (SELECT graph_before FROM waiting WHERE graph_before IS NOT NULL ORDER BY queue_position LIMIT 1) AS graph,
+    (SELECT config_before FROM waiting WHERE config_before IS NOT NULL ORDER BY queue_position LIMIT 1) AS config
+),
 copy AS (
   INSERT INTO agents.threads (deployment_id, thread_id, status, rest_status, metadata, config, values, searchable_values,
     interrupts, error, ttl_strategy, ttl_minutes, expires_at)
-  SELECT deployment_id, $3::uuid, rest_status, rest_status, metadata || $6::jsonb, config, values, searchable_values, interrupts, error,
+  SELECT deployment_id, $3::uuid, rest_status, rest_status, CASE WHEN metadata @> newest_graph AND graph IS NOT NULL
+      THEN metadata - '{graph_id,assistant_id}'::text[] || graph ELSE metadata END || $6::jsonb,
+    coalesce(before.config, threads.config), values, searchable_values, interrupts, error,
     ttl_strategy, ttl_minutes, clock_timestamp() + ttl_minutes * interval '1 minute'
-  FROM agents.threads WHERE deployment_id = $4 AND thread_id = $5 AND NOT hidden
+  FROM agents.threads, before WHERE deployment_id = $4 AND thread_id = $5 AND NOT hidden
   RETURNING ${threadColumns}
 )
 SELECT copy.*, EXISTS (

@@ -24,7 +24,7 @@ import { createProxyTo, forSuite } from '../../../for-suite.ts';
 import { untilLockWait } from '../../../infra/postgres/lock-waits.ts';
 import { until } from '../../../infra/until.ts';
 import { logger } from '../../../silent-logger.ts';
-import { leaseMs, openRows, processId } from '../runs/run-rows.ts';
+import { assistant, leaseMs, openRows, processId } from '../runs/run-rows.ts';
 
 const rows = forSuite(() => openRows());
 let org: string;
@@ -160,6 +160,26 @@ describe('threads', () => {
     await deleteThread(database, org, id);
     expect(await rows.listCheckpointIds(buildThreadKey(org, id))).toEqual([]);
     expect(await readThread(database, org, copy.thread_id)).toEqual(copy);
+  });
+
+  it('copied before runs of other graphs start name the graph of their state, and have its config', async () => {
+    const { thread_id: id } = await make({ metadata: { a: 1 } });
+    const add = (graph_id: string, config: Record<string, unknown>) =>
+      rows.run(id, { assistant: { ...assistant, graph_id }, threadConfig: { configurable: config } }, org);
+    const copyNow = async () => (await copyThread(database, org, id, { b: 2 })).copy;
+    await add('first', { n: 1 });
+    const [claimed] = await claimRuns(database, org, { slots: 1, processId });
+    await add('second', { n: 2 });
+    await add('third', { n: 3 });
+    const { assistant_id } = assistant;
+    const first = { metadata: { a: 1, b: 2, graph_id: 'first', assistant_id }, config: { configurable: { n: 1 } } };
+    expect(await copyNow()).toMatchObject(first);
+    await endRun(database, claimed!, { status: 'success', values: '{}' });
+    expect(await copyNow()).toMatchObject(first);
+    await claimRuns(database, org, { slots: 1, processId });
+    expect(await copyNow()).toMatchObject({ metadata: { graph_id: 'second' }, config: { configurable: { n: 2 } } });
+    await updateThread(database, org, id, { metadata: { graph_id: 'chosen' } });
+    expect(await copyNow()).toMatchObject({ metadata: { graph_id: 'chosen' } });
   });
 
   it('copied during an update of the state have a row that may be older than the state', async () => {
