@@ -194,6 +194,14 @@ export function createDrainingError(): RunlakeError {
   return runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
 }
 
+/**
+ * Returns whether a log with `pendingBytes` accepts a request of `bytes`. Of a request larger than half of the limit, only
+ * half of the limit counts: otherwise it would be refused for ever while other events are pending.
+ */
+export function isWithinPendingLimit(pendingBytes: number, bytes: number, maxPendingBytes: number): boolean {
+  return pendingBytes + Math.min(bytes, maxPendingBytes / 2) <= maxPendingBytes;
+}
+
 /** Creates the error that {@link EventLog.publish} throws if too many bytes are pending. */
 export function createOverloadedError(): RunlakeError {
   const what = 'events for the log, a quarter of RUNLAKE_MEMORY_BYTES';

@@ -54,8 +54,9 @@ export interface Segment {
 }
 
 const segmentMs = 1_000;
-/** Timeout of an insert, as for a publish to Kafka. */
+/** Timeout of an insert for each started {@link bytesPerTimeout} of its size, as for a publish to Kafka. */
 const appendTimeoutMs = 10_000;
+const bytesPerTimeout = 16 * 1024 ** 2;
 /** Number of seconds in which ClickHouse responds and late inserts are searched. */
 const lateInsertChecks = 300;
 /**
@@ -108,7 +109,8 @@ export class LogTable {
     try {
       const body = await encodeRows(segments, logged);
       const insert = { name: 'event-log', table, columns, format: 'Avro', body } as const;
-      await this.#clickhouse.insertBody({ ...insert, timeoutMs: appendTimeoutMs });
+      const timeoutMs = appendTimeoutMs * Math.ceil(body.length / bytesPerTimeout);
+      await this.#clickhouse.insertBody({ ...insert, timeoutMs });
     } catch (error) {
       // The insert may have been executed. Then the next process may deliver these records, or the segment is dropped.
       for (const { topic, records } of logged) this.release(segments.get(topic) as Segment, records.length);

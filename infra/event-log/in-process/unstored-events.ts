@@ -3,6 +3,7 @@
  * reads that wait for them.
  */
 import { getTenantContext, type TenantContext } from '../../fairness/tenant-context.ts';
+import { isWithinPendingLimit } from '../event-log.ts';
 import type { PartitionDelivery } from './partition-delivery.ts';
 
 /** How many requests of an organisation a partition has got and has stored. It stores them in order. */
@@ -35,12 +36,11 @@ export class PendingBytes {
 
   /**
    * Returns whether more events of an organisation may be added. Beyond `maxBytes`, an organisation may add events up to its
-   * share, `maxBytes` divided by the number of organisations with events, from an additional quarter. If there are no
-   * events, those of any size may be added.
+   * share, `maxBytes` divided by the number of organisations with events, from an additional quarter.
    */
   isWithinLimit(tenantId: string | undefined, bytes: number): boolean {
+    if (isWithinPendingLimit(this.total, bytes, this.#maxBytes)) return true;
     const total = this.total + bytes;
-    if (this.total === 0 || total <= this.#maxBytes) return true;
     const own = this.#bytes.get(tenantId) ?? 0;
     const share = this.#maxBytes / (this.#bytes.size + (own === 0 ? 1 : 0));
     return own + bytes <= share && total <= 1.25 * this.#maxBytes;

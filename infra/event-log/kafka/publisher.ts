@@ -17,7 +17,7 @@ import type { Message } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import { pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import { createDrainingError, createOverloadedError, type LogMessage } from '../event-log.ts';
+import { createDrainingError, createOverloadedError, isWithinPendingLimit, type LogMessage } from '../event-log.ts';
 import type { IdempotentProducer } from './producer.ts';
 
 export interface PublisherOptions {
@@ -71,9 +71,8 @@ export class Publisher {
     if (messages.length === 0) return;
     if (this.#closed) throw createDrainingError();
     const shares = this.#divide(topic, messages.map(toKafkaMessage));
-    if (this.#pendingBytes > 0 && this.#pendingBytes + sumShareBytes(shares) > this.#options.maxPendingBytes) {
+    if (!isWithinPendingLimit(this.#pendingBytes, sumShareBytes(shares), this.#options.maxPendingBytes))
       throw createOverloadedError();
-    }
     await this.#append(shares);
   }
 

@@ -146,3 +146,21 @@ test('a segment with more bytes than a string can have is delivered after a rest
   expect(stored.every(({ value }) => value.equals(bytes))).toBe(true);
   await under.close();
 });
+
+test('the timeout of an insert grows with its size', async () => {
+  const timeouts: (number | undefined)[] = [];
+  const under = await openInProcess({
+    maxPendingBytes: 2 ** 27,
+    override: ({ insertBody }) => ({
+      insertBody: async (insert) => {
+        timeouts.push(insert.timeoutMs);
+        await insertBody(insert);
+      },
+    }),
+  });
+  await under.log.publish(runEvents, [message('small')]);
+  const large = message('x'.repeat(9 * 2 ** 20));
+  await under.log.publish(runEvents, [large, large]);
+  expect(timeouts).toEqual([10_000, 20_000]);
+  await under.close();
+});

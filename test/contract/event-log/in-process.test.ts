@@ -78,6 +78,17 @@ test('pending bytes are bounded: beyond the limit publishers get a retryable err
   await under.close();
 });
 
+test('a request larger than the limit for pending bytes is accepted while others are pending', async () => {
+  const under = await openInProcess({ maxPendingBytes: 1_000 });
+  const { promise: released, resolve: release } = deferred();
+  await under.log.subscribe({ topic: runEvents, group: 'a', limits, handle: () => released });
+  await under.log.publish(runEvents, [message('small')]);
+  const published = under.log.publish(runEvents, [message('x'.repeat(5_000))]);
+  release();
+  await published;
+  await under.close();
+});
+
 test('events that are not to be stored wait for no store, reach followers only and keep their offset order', async () => {
   const under = await openInProcess();
   const { promise: released, resolve: release } = deferred();

@@ -108,3 +108,12 @@ test('an event is in the partition that kafkajs and other clients choose for its
     partitioner({ topic, partitionMetadata, message: { key: bytes, value: null } }),
   );
 });
+
+test('a request larger than the limit for pending bytes is accepted while others are pending', async () => {
+  const publisher = createPublisher(2);
+  const large = [{ key: 'large', value: Buffer.alloc(2_000_000) }];
+  const outcomes = Promise.allSettled([publisher.publish(topic, event('first')), publisher.publish(topic, large)]);
+  expect(publisher.pendingBytes).toBeGreaterThan(2_000_000);
+  await expect(publisher.publish(topic, large)).rejects.toMatchObject({ code: 'OVERLOADED' });
+  await outcomes;
+});
