@@ -59,7 +59,7 @@ function computeCharge(maxBytes: number, heapBytes: number, otherBytes = 0): num
   return Math.ceil(Math.max(heapBytes + otherBytes, heapShare));
 }
 
-/** Memory that the work on a body needs in addition to the body. All methods throw OVERLOADED. */
+/** Memory that the work on a body needs in addition to the body. All methods throw OVERLOADED and BODY_TOO_LARGE. */
 export type BodyMemory = Pick<BodyShare, 'take' | 'addItem' | 'addValue'>;
 
 /** Maximum number of JSON values that are parsed for a request: more would block the event loop for too long. */
@@ -107,8 +107,13 @@ export class BodyShare {
     this.#onEvicted = onEvicted;
   }
 
-  /** Reserves `bytes` of additional memory. @throws OVERLOADED */
+  /** Reserves `bytes` of additional memory. @throws OVERLOADED; BODY_TOO_LARGE if they never fit into the budget */
   take(bytes: number): void {
+    this.#budget.requireFit(this.bytes + bytes);
+    this.#reserve(bytes);
+  }
+
+  #reserve(bytes: number): void {
     if (this.#isClosed) throw createOverloadedError();
     this.#budget.take(this, this.#tenantId, bytes);
   }
@@ -130,7 +135,7 @@ export class BodyShare {
    * more than half of the budget, so that it can be read if there is nothing else. @throws OVERLOADED
    */
   takePage(heapBytes: number, otherBytes?: number): void {
-    this.take(this.#budget.chargePage(heapBytes, otherBytes));
+    this.#reserve(this.#budget.chargePage(heapBytes, otherBytes));
   }
 
   /** Returns how long to pause reading after the client has sent `bytes`, in milliseconds. */
@@ -175,6 +180,13 @@ export class BodyBudget {
    */
   open(tenantId: string, onEvicted: (error: Error) => void): BodyShare {
     return new BodyShare(this, tenantId, onEvicted);
+  }
+
+  /** @throws BODY_TOO_LARGE if a body with so much memory would be refused each time that it is sent */
+  requireFit(bytes: number): void {
+    if (bytes <= this.#maxBytes) return;
+    const limit = 'with the memory for its items and values, half of RUNLAKE_MEMORY_BYTES';
+    throw runlakeError('BODY_TOO_LARGE', { limitBytes: this.#maxBytes, limit });
   }
 
   take(body: BodyShare, tenantId: string, bytes: number): void {

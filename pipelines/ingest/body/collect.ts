@@ -111,8 +111,8 @@ const minProgress: Progress = { bytes: 10 * 1024, windowMs: 10_000 };
  *      point on, the duration does not depend on the client. The limit applies to every chunk, so a decompression
  *      bomb stops at the limit.
  *
- * After an error, the remaining body is read and discarded, so that the client receives the response; the caller closes
- * the connection.
+ * After an error, the remaining body is read and discarded, so that the client receives the response. The server limits
+ * the time for that, as for every body.
  *
  * The promise settles once. After it has settled, the only listener left on `stream` swallows errors, and no decoder is
  * running.

@@ -23,6 +23,15 @@ it('a single organisation may use the whole budget, and no more', () => {
   openBody(budget, 'a', 40);
 });
 
+it('a body that never fits is refused for good, a large page with an error that may pass', () => {
+  const share = openBody(new BodyBudget(100), 'a', 60).share;
+  expect(() => share.take(41)).toThrow(expect.objectContaining({ code: 'BODY_TOO_LARGE', status: 413 }));
+  const page = openBody(new BodyBudget(100), 'a').share;
+  page.takePage(0, 80);
+  page.takePage(0, 80);
+  expect(() => page.takePage(0, 80)).toThrow(overloaded);
+});
+
 it('bodies that are still arriving are refused for an organisation below its share, the largest first', () => {
   const budget = new BodyBudget(100);
   const flood = [20, 50, 30].map((bytes) => openBody(budget, 'a', bytes));
