@@ -13,7 +13,7 @@ import {
   buildTopicNames,
   fetchTopicSettings,
   listRequiredTopics,
-  requireMessageSizes,
+  requireUsableTopics,
   type TopicNames,
   type TopicSettings,
 } from './topics.ts';
@@ -58,7 +58,7 @@ export async function inspectKafka({ config, topics, logger }: KafkaInspection):
     let sinks: readonly string[] = [];
     if (present.length > 0) {
       const settings = await kafka.call((admin) => fetchTopicSettings(admin, present));
-      requireMessageSizes(present, settings, config);
+      requireUsableTopics(present, settings, config);
       replication = `; ${await kafka.call((admin) => describeReplication(admin, settings))}`;
       const known = topics.filter((topic) => existing.has(names.of(topic)));
       sinks = await kafka.call((admin) => describeSinks(admin, known, names));

@@ -36,6 +36,9 @@ const minReplicasForQuorum = 3;
 const metadataAttempts = 50;
 const timestampTypeSetting = 'message.timestamp.type';
 const appendTime = 'LogAppendTime';
+const compressionSetting = 'compression.type';
+/** Compression in which the client cannot read batches. Brokers compress all batches as the topic says. */
+const unreadableCompressions = ['lz4', 'snappy', 'zstd'];
 
 export interface RequiredTopic {
   readonly name: string;
@@ -56,7 +59,7 @@ export function listRequiredTopics(topics: readonly Topic[], names: TopicNames):
  * Creates the topics that do not exist, and waits until each partition has a leader. Does not alter existing topics.
  *
  * @returns the number of partitions of each topic, by name.
- * @throws TOPIC_UNUSABLE if a run of the maximum size would not fit, and the errors of Kafka.
+ * @throws the errors of {@link requireUsableTopics} and of Kafka.
  */
 export async function ensureTopics(
   admin: Admin,
@@ -98,6 +101,8 @@ async function createTopics(admin: Admin, missing: readonly RequiredTopic[], con
           { name: 'max.message.bytes', value: String(computeMaxMessageBytes(topic, config)) },
           // Events are ordered by the time at which the broker appended them (`LogRecord.version`).
           { name: timestampTypeSetting, value: appendTime },
+          // The brokers may have another default.
+          { name: compressionSetting, value: 'producer' },
           ...(replicas >= minReplicasForQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
         ],
       })),
@@ -175,9 +180,9 @@ async function fetchShapes(
 }
 
 /**
- * Checks the settings of existing topics. Logs a warning for each unsuitable setting other than `max.message.bytes`.
+ * Checks the settings of existing topics. Logs a warning for each unsuitable setting with which a topic can be used.
  *
- * @throws TOPIC_UNUSABLE if `max.message.bytes` of a topic is too small for a run of the maximum size.
+ * @throws the errors of {@link requireUsableTopics}
  */
 async function checkTopics(
   admin: Admin,
@@ -191,7 +196,7 @@ async function checkTopics(
     logger.warn('this Kafka user may not read topic configurations; Runlake does not check them');
     return new Map<string, TopicSettings>();
   });
-  requireMessageSizes(topics, found, config);
+  requireUsableTopics(topics, found, config);
   for (const topic of topics) {
     const { partitions, replicas } = shapes.get(topic.name) as TopicShape;
     const topicFields = { topic: topic.name, partitions, replicas };
@@ -228,13 +233,14 @@ export interface TopicSettings {
   readonly maxMessageBytes: number;
   readonly minInsyncReplicas: number;
   readonly timestampType: string | undefined;
+  readonly compressionType: string | undefined;
 }
 
 export async function fetchTopicSettings(
   admin: Admin,
   topics: readonly RequiredTopic[],
 ): Promise<Map<string, TopicSettings>> {
-  const configNames = ['max.message.bytes', 'min.insync.replicas', timestampTypeSetting];
+  const configNames = ['max.message.bytes', 'min.insync.replicas', timestampTypeSetting, compressionSetting];
   const { resources } = await admin.describeConfigs({
     includeSynonyms: false,
     resources: topics.map(({ name }) => ({ type: kafkajs.ConfigResourceTypes.TOPIC, name, configNames })),
@@ -247,25 +253,34 @@ export async function fetchTopicSettings(
         maxMessageBytes: readNumber('max.message.bytes'),
         minInsyncReplicas: readNumber('min.insync.replicas'),
         timestampType: values.get(timestampTypeSetting),
+        compressionType: values.get(compressionSetting),
       };
       return [resourceName, settings];
     }),
   );
 }
 
-/** @throws TOPIC_UNUSABLE if a run of the maximum size does not fit into one of the topics. */
-export function requireMessageSizes(
+/**
+ * @throws TOPIC_UNUSABLE if a run of the maximum size does not fit into one of the topics, or the client cannot read what its
+ *   brokers compress.
+ */
+export function requireUsableTopics(
   topics: readonly RequiredTopic[],
   settings: ReadonlyMap<string, TopicSettings>,
   config: Pick<Config, 'maxRunBytes'>,
 ): void {
   for (const topic of topics) {
     const needed = computeMaxMessageBytes(topic, config);
-    const found = settings.get(topic.name)?.maxMessageBytes ?? needed;
-    if (found < needed) {
+    const { maxMessageBytes = needed, compressionType = '' } = settings.get(topic.name) ?? {};
+    if (maxMessageBytes < needed) {
       const variable = 'RUNLAKE_MAX_RUN_BYTES';
       const property = 'max.message.bytes';
-      throw runlakeError('TOPIC_UNUSABLE', { topic: topic.name, property, found, needed, variable });
+      throw runlakeError('TOPIC_UNUSABLE', { topic: topic.name, property, found: maxMessageBytes, needed, variable });
+    }
+    if (unreadableCompressions.includes(compressionType)) {
+      const variable = 'RUNLAKE_KAFKA_TOPIC_PREFIX';
+      const wrong = { property: compressionSetting, found: compressionType, needed: 'producer, gzip or uncompressed' };
+      throw runlakeError('TOPIC_UNUSABLE', { topic: topic.name, ...wrong, variable });
     }
   }
 }

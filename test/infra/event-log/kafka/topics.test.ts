@@ -22,13 +22,15 @@ const creationErrors = (...types: readonly string[]) =>
   Object.assign(new Error('Topic creation errors'), { name: 'KafkaJSAggregateError', errors: types.map(brokerError) });
 
 interface Cluster {
+  /** Value of `compression.type` of the topics. */
+  readonly compressionType?: string;
   /** Value of `default.replication.factor`; an error if the user may not read it. */
   readonly defaultReplication?: string | Error;
   /** Errors of the first responses to a request. */
   readonly failures?: Partial<Record<'createTopics' | 'fetchTopicMetadata' | 'fetchTopicOffsets', Error[]>>;
 }
 
-function createFakeAdmin({ defaultReplication = '1', failures = {} }: Cluster) {
+function createFakeAdmin({ defaultReplication = '1', failures = {}, compressionType }: Cluster) {
   const created = new Map<string, ITopicConfig>();
   const failNext = (request: keyof typeof failures) => {
     const error = failures[request]?.shift();
@@ -50,7 +52,10 @@ function createFakeAdmin({ defaultReplication = '1', failures = {} }: Cluster) {
     },
     fetchTopicOffsets: async () => failNext('fetchTopicOffsets'),
     describeConfigs: async ({ resources }: { resources: { type: number; name: string }[] }) => {
-      if (resources[0]?.type !== kafkajs.ConfigResourceTypes.BROKER) return { resources: [] };
+      if (resources[0]?.type !== kafkajs.ConfigResourceTypes.BROKER) {
+        const configEntries = [{ configName: 'compression.type', configValue: compressionType }];
+        return { resources: resources.map(({ name }) => ({ resourceName: name, configEntries })) };
+      }
       expect(resources[0].name).toBe('7');
       if (defaultReplication instanceof Error) throw defaultReplication;
       const configEntries = [{ configName: 'default.replication.factor', configValue: defaultReplication }];
@@ -77,6 +82,25 @@ describe('min.insync.replicas of a new topic', () => {
     const { replicationFactor, configEntries } = created.get(topic.name) as ITopicConfig;
     expect(replicationFactor).toBe(kafkaReplication ?? -1);
     expect(configEntries?.find(({ name }) => name === 'min.insync.replicas')?.value).toBe(quorum);
+  });
+});
+
+describe('compression', () => {
+  it('a new topic keeps batches as they are sent, also if the brokers compress others', async () => {
+    const { admin, created } = createFakeAdmin({});
+    await ensureTopics(admin, [topic], config, logger);
+    expect(created.get(topic.name)?.configEntries).toContainEqual({ name: 'compression.type', value: 'producer' });
+  });
+
+  it.each(['producer', 'uncompressed', 'gzip'])('a topic with %s is used', async (compressionType) => {
+    const { admin } = createFakeAdmin({ compressionType });
+    await expect(ensureTopics(admin, [topic], config, logger)).resolves.toEqual(new Map([['run-events', 1]]));
+  });
+
+  it.each(['lz4', 'snappy', 'zstd'])('a topic with %s, which the client cannot read, is refused', async (found) => {
+    const { admin } = createFakeAdmin({ compressionType: found });
+    const unusable = { code: 'TOPIC_UNUSABLE', message: expect.stringContaining(`compression.type is ${found}`) };
+    await expect(ensureTopics(admin, [topic], config, logger)).rejects.toMatchObject(unusable);
   });
 });
 
