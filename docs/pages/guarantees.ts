@@ -65,7 +65,7 @@ export function guaranteesPage(): Page {
       '- **Memory is bounded** while servers are down, by shares of `RUNLAKE_MEMORY_BYTES`: the API uses half of it for bodies and a ' +
         'quarter for events that wait for the log or, without Kafka, for the sink; with Kafka, the sink uses a sixteenth for fetched events, ' +
         'which need about three times as much. Each run, span and part of an ingest request counts as at least 1,400 bytes in addition to ' +
-        'the body, so that requests of very many small items get 503 before they exhaust the heap. A request has at most 100,000 of them.',
+        'the body, so that requests of very many small items get 503, or 413 if they alone exceed the share, before they exhaust the heap. A request has at most 100,000 of them.',
       '- **Fair shares between organisations.** While queries, the memory for bodies, the inserts of the in-process log, the workers ' +
         'of exports or build slots are scarce, Runlake divides them between organisations. A single active organisation may use all of them.',
       '- **Fair shares of run slots.** Each deployment has its own run slots, in its own processes. Its callers share them: end users ' +
