@@ -65,7 +65,8 @@ const offsetMask = (1n << offsetBits) - 1n;
 export function computeRecordVersion(acceptedAtMs: number, offset: number, headers: LogRecord['headers']): bigint {
   const given = headers[versionHeader];
   if (given !== undefined && /^\d{1,20}$/.test(given)) return BigInt.asUintN(63, BigInt(given));
-  return (BigInt(acceptedAtMs) << offsetBits) | (BigInt(offset) & offsetMask);
+  // In a topic of Kafka that keeps the times of its producers, a record may have any time.
+  return BigInt.asUintN(63, (BigInt(Math.max(0, acceptedAtMs)) << offsetBits) | (BigInt(offset) & offsetMask));
 }
 
 /** Returns the time when a record was accepted, in milliseconds since 1970. */

@@ -72,3 +72,8 @@ test('accepts headers without a value, and replaces characters that Postgres can
     'n\0': Buffer.from('a\0b'),
   });
 });
+
+test.each(['-1', '1796000000000000', '9223372036854775807'])('a record with the time %s has a version', (timestamp) => {
+  const { version } = toKafkaRecord(0, { key: null, value: null, offset: '7', timestamp, attributes: 0, headers: {} });
+  expect(version >= 0n && version < 2n ** 63n).toBe(true);
+});
