@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest';
+import { getBodyBudget } from '../../../../pipelines/ingest/body/body-budget.ts';
 import { attributes, request, span } from '../../../pipelines/ingest/otlp/requests.ts';
 import { shareWire, Wire } from './wire.ts';
 
-const { api, wire } = shareWire({ config: { maxParts: 2, maxCollectingBytes: 10_000 } });
+const config = { maxParts: 2, maxCollectingBytes: 10_000 };
+const { api, wire } = shareWire({ config });
 
 const json = 'application/json';
 const protobuf = 'application/x-protobuf';
@@ -18,28 +20,34 @@ test.each<[string, string, string | Buffer, number, RegExp]>([
   ['no JSON', json, '{', 422, /Invalid JSON/],
   ['no protobuf', protobuf, Buffer.from('0b0c', 'hex'), 422, /Invalid protobuf/],
   ['another type', 'text/plain', 'x', 415, /text\/plain/],
-  ['more than may be collected', json, 'x'.repeat(20_000), 503, /request bodies, half of RUNLAKE_MEMORY_BYTES/],
+  ['more than may be collected', json, 'x'.repeat(20_000), 413, /half of RUNLAKE_MEMORY_BYTES/],
   [
     'more than may be collected, with a resource that both spans contain',
     json,
     request([span(), span()], { attributes: attributes({ large: 'x'.repeat(6_000) }) }),
-    503,
-    /request bodies, half of RUNLAKE_MEMORY_BYTES/,
+    413,
+    /half of RUNLAKE_MEMORY_BYTES/,
   ],
-  [
-    'more than may be collected, as protobuf',
-    protobuf,
-    Buffer.alloc(20_000),
-    503,
-    /request bodies, half of RUNLAKE_MEMORY_BYTES/,
-  ],
+  ['more than may be collected, as protobuf', protobuf, Buffer.alloc(20_000), 413, /half of RUNLAKE_MEMORY_BYTES/],
 ])('responds to %s with google.rpc.Status and a request id', async (_name, contentType, body, status, words) => {
   const answer = await wire.send('POST', '/otel/v1/traces', body, { 'content-type': contentType });
   expect([answer.status, answer.text]).toEqual([status, expect.stringMatching(words)]);
   expect(answer.headers.get('content-type')).toBe(contentType === protobuf ? protobuf : json);
   if (contentType !== protobuf) expect(Object.keys(JSON.parse(answer.text))).toEqual(['message']);
   expect(answer.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
-  expect(answer.headers.get('retry-after')).toBe(status === 503 ? '1' : null);
+  expect(answer.headers.get('retry-after')).toBeNull();
+});
+
+test('responds with 503 to what exceeds the share of its organisation while another one uses the memory', async () => {
+  const other = getBodyBudget(config).open('another', () => undefined);
+  other.take(config.maxCollectingBytes);
+  other.waitsForClient = false;
+  const answer = await wire.send('POST', '/otel/v1/traces', 'x'.repeat(6_000), { 'content-type': json });
+  other.close();
+  expect([answer.status, answer.headers.get('retry-after')]).toEqual([503, '1']);
+  expect(JSON.parse(answer.text)).toEqual({
+    message: expect.stringContaining('request bodies, half of RUNLAKE_MEMORY_BYTES'),
+  });
 });
 
 test.each([
