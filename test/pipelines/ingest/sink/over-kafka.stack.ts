@@ -1,4 +1,5 @@
 /** The sink on Kafka: repeats what other suites test with the in-process log and with batches that the test defines. */
+import { createRequire } from 'node:module';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import type { DeadLetterRecord } from '../../../../infra/event-log/event-log.ts';
@@ -25,6 +26,11 @@ import { garbled, poisonCases, unknownSchemaId } from './poison-cases.ts';
 import { addWeather, framed, toLogMessage } from './sink-under-test.ts';
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 });
+
+interface KafkaEncoder {
+  writeVarIntBytes(value: Buffer | string | null): KafkaEncoder;
+}
+const Encoder: { readonly prototype: KafkaEncoder } = createRequire(import.meta.url)('kafkajs/src/protocol/encoder');
 
 const servers = kafkaServers();
 const timeoutMs = 90_000;
@@ -148,15 +154,28 @@ describe.runIf(servers)('the sink over Kafka', () => {
     expect(await rows(`SELECT outputs FROM runs FINAL WHERE id = '${root.runId}'`)).toEqual([{ outputs: '"later"' }]);
   });
 
-  test('a record of another producer whose headers contain NUL is deferred and released by its trace', async () => {
+  test('records of another producer with NUL in headers and headers without a value are deferred, stored, or go to the dead-letter queue', async () => {
     const root = runEvent();
     const patch: RunEvent = { ...root, kind: 'patch', projectId: nilUuid, values: { outputs: json('later') } };
-    const { key, value } = toLogMessage(patch);
-    const headers = { note: 'a\0b', 'n\0': Buffer.from([0xff, 0]) };
-    await kafka.produce(runEvents, [{ key, value: setRegistrySchemaId(value), headers, partition: 0 }]);
+    const headers = { note: 'a\0b', 'n\0': Buffer.from([0xff, 0]), empty: '' };
+    const poison = framed(runEvent()).subarray(0, 20);
+    const produce = (...values: Buffer[]) =>
+      kafka.produce(
+        runEvents,
+        values.map((value) => ({ key: 'another', value: setRegistrySchemaId(value), headers, partition: 0 })),
+      );
+    // The client can read headers without a value, but not send them.
+    const { writeVarIntBytes: write } = Encoder.prototype;
+    Encoder.prototype.writeVarIntBytes = function (value) {
+      return write.call(this, value?.length === 0 ? null : value);
+    };
+    await produce(framed(patch), poison).finally(() => {
+      Encoder.prototype.writeVarIntBytes = write;
+    });
     const deferred = () => stores.database.query<{ headers: unknown }>('SELECT headers FROM deferred_events');
     await until('the patch to be deferred', async () => (await deferred()).length === 1, timeoutMs);
     expect(await deferred()).toEqual([{ headers: { note: 'a\ufffdb', 'n\ufffd': '\ufffd\ufffd' } }]);
+    expect(await deadLetters(1)).toMatchObject([{ step: 'walk', headers: { note: 'a\0b', empty: '' } }]);
     await publish(root);
     await untilStored([root]);
     await until('the patch to be released', async () => (await deferred()).length === 0, timeoutMs);
