@@ -185,7 +185,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/pipelines/ingest/sink/scarce-limits.test.ts': 14,
   'test/pipelines/queues/populate-queue.test.ts': 4,
   'test/pipelines/retention/changes.test.ts': 95,
-  'test/pipelines/retention/large-traces.test.ts': 15,
+  'test/pipelines/retention/large-traces.test.ts': 8,
   'test/pipelines/feedback/change-turn.test.ts': 12,
   'test/pipelines/runs/descendant-figures.test.ts': 17,
   'test/pipelines/runs/filter/indexed-condition.test.ts': 10,
