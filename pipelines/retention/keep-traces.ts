@@ -7,6 +7,7 @@
  * this row would count the trace in that hour again. A trace that has already expired stays expired.
  */
 import type { ClickHouse, Command, ExternalTable } from '../../infra/clickhouse/clickhouse.ts';
+import { findExceededLimit } from '../../infra/clickhouse/clickhouse-error.ts';
 import { copySettings } from '../../infra/clickhouse/settings.ts';
 import { groupBy } from '../../infra/collections/group-by.ts';
 import type { TenantTrace } from '../ingest/run-event/run-event.ts';
@@ -132,12 +133,14 @@ async function findRunsToKeep(
 /** Tables with rows of traces, each with the column that contains the trace or run of a row. */
 const tables = [
   { table: 'trace_locations', key: 'trace_id', settings: {} },
-  // With `FINAL`, ClickHouse does not limit the bytes of blocks.
-  { table: 'runs', key: 'trace_id', settings: { ...copySettings, max_block_size: '4' } },
+  { table: 'runs', key: 'trace_id', settings: copySettings },
   { table: 'run_locator', key: 'id', settings: {} },
   { table: 'attachments', key: 'run_id', settings: copySettings },
   { table: 'feedback', key: 'run_id', settings: copySettings },
 ] as const;
+
+/** With `FINAL`, ClickHouse limits its blocks by rows only. Small runs take four times as long in these blocks. */
+const smallBlocks = { max_block_size: '4' } as const;
 
 const keptCondition = `tenant_id IN (SELECT tenant_id FROM kept) AND session_id IN (SELECT session_id FROM kept)
   AND trace_id IN (SELECT trace_id FROM kept) AND (tenant_id, trace_id) IN (SELECT tenant_id, trace_id FROM kept)
@@ -186,15 +189,15 @@ async function copyRows(
         ? `SELECT * FROM runs FINAL WHERE ${keptCondition} AND (tenant_id, id) IN (
              SELECT tenant_id, id FROM runs INNER JOIN kept USING (tenant_id, trace_id) WHERE ${keptCondition} AND ${expiresEarlier('runs')})`
         : `SELECT * FROM ${table} WHERE (tenant_id, ${key}) IN (SELECT tenant_id, key FROM (${expirySqlByKey[key]}))`;
-    await run(
-      `keep-${table}`,
-      `INSERT INTO ${table}
+    const insertSql = `INSERT INTO ${table}
        SELECT stored.* REPLACE (${tier} AS trace_tier, toDateTime(expiries.expiry) AS expires_at)
        FROM (${storedSql}) AS stored
        INNER JOIN (${expirySqlByKey[key]}) AS expiries ON stored.tenant_id = expiries.tenant_id AND stored.${key} = expiries.key
-       ${table === 'runs' ? '' : `WHERE ${expiresEarlier('stored')}`}`,
-      settings,
-    );
+       ${table === 'runs' ? '' : `WHERE ${expiresEarlier('stored')}`}`;
+    await run(`keep-${table}`, insertSql, settings).catch((error: unknown) => {
+      if (findExceededLimit(error) !== 'memory') throw error;
+      return run(`keep-${table}`, insertSql, { ...settings, ...smallBlocks });
+    });
   }
   // After a crash before this step, the second execution of the request marks the hours.
   await markHoursOfRunsDirty(
