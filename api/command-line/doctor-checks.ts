@@ -24,9 +24,10 @@ import { inspectUnclaimedRevisions } from '../../pipelines/deployments/claim-rev
 import { inspectDeletions } from '../../pipelines/retention/request-changes.ts';
 import { topics } from '../../schemas/topics.ts';
 import { type CheckedServer, listEngineLogs, type ServerName } from './explain-part.ts';
-import { requireVersion } from './migrate.ts';
+import { requireVersion, restartRemedy } from './migrate.ts';
 import { openDeadLetters } from './open-event-log.ts';
 import type { StoreAddresses, Stores } from './open-stores.ts';
+import { embedsEngines } from './role.ts';
 import { inspectSecrets } from './sealed-secrets.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 
@@ -144,7 +145,8 @@ export function createContentChecks({
   const checkSchema = async () => {
     const { pending } = await checkMigrations(stores);
     if (pending.length === 0) return 'matches this release';
-    throw runlakeError('PART_UNUSABLE', { reason: `lacks ${pending.join(', ')}`, remedy: 'run `runlake migrate`' });
+    const remedy = embedsEngines(config) ? restartRemedy : 'run `runlake migrate`';
+    throw runlakeError('PART_UNUSABLE', { reason: `lacks ${pending.join(', ')}`, remedy });
   };
   return [
     { name: 'Schema', check: checkSchema },

@@ -1,11 +1,28 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
-import { migrate } from '../../infra/migrations/migrate.ts';
+import { checkMigrations, migrate } from '../../infra/migrations/migrate.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
 import { type Stores, withStores } from './open-stores.ts';
+import { embedsEngines } from './role.ts';
 
-/** Runs `runlake migrate`: migrates the stores to the schema of this release and prints the applied migrations. */
+/**
+ * What to do if the stores of a process with embedded engines lack migrations. That process applied those of its own
+ * release at its start, so its release is older, and must not go on with the schema of this one.
+ */
+export const restartRemedy =
+  'The running process is of an older release: stop it, make a backup, and start this release, which migrates the data';
+
+/**
+ * Runs `runlake migrate`: migrates the stores to the schema of this release and prints the applied migrations.
+ *
+ * @throws PART_UNUSABLE if a process of an older release uses the stores with embedded engines.
+ */
 export async function migrateStores(): Promise<void> {
-  await withStores('migrate', async ({ stores, logger }) => {
+  await withStores('migrate', async ({ config, stores, logger }) => {
+    if (embedsEngines(config)) {
+      const { pending } = await checkMigrations(stores);
+      if (pending.length > 0)
+        throw runlakeError('PART_UNUSABLE', { reason: `The data lacks ${pending.join(', ')}`, remedy: restartRemedy });
+    }
     const { applied } = await migrate({ ...stores, logger });
     console.log(applied.length === 0 ? 'Both stores are up to date.' : `Applied ${applied.join(', ')}.`);
   });

@@ -134,7 +134,15 @@ test('reports a healthy instance, then a stalled ClickHouse, then a pending migr
   );
   const pending = await doctor(dataDir);
   expect(pending.code).toBe(1);
-  expect(pending.text).toMatch(/error {2}Schema: lacks postgres\/\S+\n {7}→ run `runlake migrate`/);
+  expect(pending.text).toMatch(
+    /error {2}Schema: lacks postgres\/\S+\n {7}→ The running process is of an older release/,
+  );
+  const migrated = await runCommand(['migrate'], { RUNLAKE_DATA_DIR: dataDir });
+  expect(migrated.code).toBe(1);
+  expect(migrated.text).toMatch(
+    /^runlake: The data lacks postgres\/\S+\.\nThe running process is of an older release: stop it/,
+  );
+  expect((await doctor(dataDir)).text).toMatch(/error {2}Schema: lacks postgres/);
 });
 
 test('reports a process that is still starting, and the server that it waits for', async () => {
