@@ -41,7 +41,10 @@ export async function diagnose(): Promise<void> {
 
   const running = await readRunFile(own.config.dataDir).catch((error: unknown) => error);
   const instance = embedsEngines(own.config) && isRunning(running) ? running : undefined;
-  const { config, secretKey } = instance ? adoptInstance(instance, own) : withSecretKey(own.config);
+  // The content of embedded stores is checked only while they run; the key in a folder of another user is unreadable.
+  const { config, secretKey } = instance
+    ? adoptInstance(instance, own)
+    : { config: own.config, secretKey: own.config.secretKey };
   if (instance !== undefined) await checkReadiness(instance, config);
   else if (!embedsEngines(config)) await checkLocalRoles(config);
   else if (isRunlakeError(running) && running.code === 'INSTANCE_NOT_READY') await inspectStart(config, running);
@@ -139,8 +142,10 @@ async function inspectStoppedInstallation(config: Config, reason: unknown): Prom
     console.log(`note   Last lines of ${path}:`);
     for (const line of lines) console.log(`       | ${line}`);
   }
-  const remedy =
-    'Start it with `runlake all`. If it uses another data folder, set RUNLAKE_DATA_DIR for this command, too.';
+  const isUnreadable = isRunlakeError(reason) && reason.code === 'DATA_FOLDER_UNUSABLE';
+  const remedy = isUnreadable
+    ? reason.remedy
+    : 'Start it with `runlake all`. If it uses another data folder, set RUNLAKE_DATA_DIR for this command, too.';
   printFinding(false, 'Process', formatError(reason), remedy);
 }
 

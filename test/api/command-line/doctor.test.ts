@@ -1,6 +1,6 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
@@ -199,6 +199,21 @@ test.runIf(isLinuxRoot('a folder that Postgres cannot enter'))(
     expect((await doctor(runlake.dataDir)).text).toContain(`note   Data folder: ${line}`);
     await runlake.stop();
     expect((await doctor(runlake.dataDir)).text).toContain(`note   Data folder: ${line}`);
+  },
+);
+
+test.runIf(isLinuxRoot('a user who cannot read the data folder'))(
+  'reports a data folder of another user to a user who cannot read its files',
+  () => {
+    const dataDir = folderForTest();
+    chmodSync(dataDir, 0o711);
+    for (const name of ['run.json', 'secret.key']) writeFileSync(join(dataDir, name), '{}', { mode: 0o600 });
+    const { status, stdout, stderr } = spawnSync(process.execPath, [builtProgram, 'doctor'], {
+      ...{ uid: 65_534, gid: 65_534, encoding: 'utf8' },
+      env: { PATH: process.env.PATH, RUNLAKE_DATA_DIR: dataDir, RUNLAKE_TOOLS_PORT: '0' },
+    });
+    expect([status, stderr]).toEqual([1, '']);
+    expect(stdout).toMatch(/error {2}Process: .* belongs to another user.*\n {7}→ Make it a folder/);
   },
 );
 
