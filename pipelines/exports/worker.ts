@@ -100,10 +100,10 @@ const maxLostRaces = 5;
  *
  * Invariant: at most `concurrency` attempts run in this process, plus one attempt for an organisation that has no other
  * attempt in this process. Among the organisations with due runs, the organisation with the fewest leases across all
- * processes is next.
+ * processes is next, and of its exports the one with the fewest leases.
  *
  *   1. A job only signals that some run is due. The run is chosen from the rows, among the first due runs of each
- *      organisation.
+ *      export.
  *   2. The additional attempt prevents long export runs of one organisation from delaying the first export run of
  *      another organisation, because attempts are not interrupted.
  *   3. If all slots are in use, the job waits until an attempt ends. It also checks every second, because jobs of
@@ -114,8 +114,8 @@ export class FairAttempts {
   readonly #concurrency: number;
   /** Number of attempts in this process, by organisation. */
   readonly #running = new Map<string, number>();
-  /** Sequence number of the last start, by organisation. */
-  readonly #lastStart = new LRUCache<string, number>({ max: maxRememberedOrganizations });
+  /** Sequence number of the last start, by organisation and by export. */
+  readonly #lastStart = new LRUCache<string, number>({ max: maxRememberedStarts });
   #starts = 0;
   #total = 0;
   /** Aborted and replaced whenever an attempt ends. */
@@ -152,18 +152,21 @@ export class FairAttempts {
 
   #choose(due: readonly NextRun[]): NextRun | undefined {
     if (this.#total > this.#concurrency) return undefined;
+    const startOf = (id: string) => this.#lastStart.peek(id) ?? 0;
     return due
       .filter(({ organizationId }) => this.#total < this.#concurrency || !this.#running.has(organizationId))
       .toSorted(
         (a, b) =>
           a.leases - b.leases ||
-          (this.#lastStart.peek(a.organizationId) ?? 0) - (this.#lastStart.peek(b.organizationId) ?? 0),
+          startOf(a.organizationId) - startOf(b.organizationId) ||
+          a.exportLeases - b.exportLeases ||
+          startOf(a.exportId) - startOf(b.exportId),
       )[0];
   }
 
-  async #attempt({ id, organizationId }: NextRun): Promise<boolean> {
+  async #attempt({ id, exportId, organizationId }: NextRun): Promise<boolean> {
     this.#starts += 1;
-    this.#lastStart.set(organizationId, this.#starts);
+    for (const started of [organizationId, exportId]) this.#lastStart.set(started, this.#starts);
     this.#total += 1;
     this.#running.set(organizationId, (this.#running.get(organizationId) ?? 0) + 1);
     try {
@@ -179,37 +182,44 @@ export class FairAttempts {
   }
 }
 
-/** Maximum number of organisations for which the last start is remembered. */
-const maxRememberedOrganizations = 10_000;
+/** Maximum number of organisations and exports for which the last start is remembered. */
+const maxRememberedStarts = 20_000;
 
 interface NextRun {
   readonly id: string;
+  readonly exportId: string;
   readonly organizationId: string;
   /** Number of export runs of the organisation that have a lease, across all processes. */
   readonly leases: number;
+  /** As `leases`, of the export. */
+  readonly exportLeases: number;
 }
 
 /**
- * Returns the first due export run of each organisation. Uses the same condition as `queueDueRuns` in `scheduler.ts`.
+ * Returns the first due export run of each export, those of older exports first. Uses the same condition as
+ * `queueDueRuns` in `scheduler.ts`.
  */
 async function findNextRuns(deps: AttemptDeps): Promise<NextRun[]> {
   return deps.database.query<NextRun>(
-    `WITH due AS (
-       SELECT DISTINCT ON (w.organization_id) w.organization_id, r.id
-       FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id CROSS JOIN LATERAL (
+    `WITH leases AS (
+       SELECT w.organization_id, r.bulk_export_id, count(*)::int AS held
+       FROM bulk_export_runs AS r JOIN workspaces AS w ON w.id = r.workspace_id
+       WHERE r.finished_at IS NULL AND r.lease_until > clock_timestamp() GROUP BY 1, 2
+     )
+     SELECT due.id, e.id AS "exportId", w.organization_id AS "organizationId",
+       (SELECT coalesce(sum(held), 0)::int FROM leases WHERE organization_id = w.organization_id) AS leases,
+       (SELECT coalesce(sum(held), 0)::int FROM leases WHERE bulk_export_id = e.id) AS "exportLeases"
+     FROM bulk_exports AS e JOIN workspaces AS w ON w.id = e.workspace_id CROSS JOIN LATERAL (
+       SELECT r.id FROM (
          SELECT * FROM bulk_export_runs
          WHERE bulk_export_id = e.id AND finished_at IS NULL ORDER BY start_time LIMIT $1
        ) AS r
-       WHERE e.status = 'RUNNING' AND e.interval_hours IS NULL
-         AND (r.lease_until IS NULL OR r.lease_until <= clock_timestamp())
+       WHERE (r.lease_until IS NULL OR r.lease_until <= clock_timestamp())
          AND (r.attempt_started_at IS NOT NULL OR r.next_attempt_at <= $2)
-       ORDER BY w.organization_id, e.created_at, r.start_time
-     ), leases AS (
-       SELECT w.organization_id, count(*) AS held FROM bulk_export_runs AS r JOIN workspaces AS w ON w.id = r.workspace_id
-       WHERE r.finished_at IS NULL AND r.lease_until > clock_timestamp() GROUP BY w.organization_id
-     )
-     SELECT due.id, due.organization_id AS "organizationId", coalesce(leases.held, 0)::int AS leases
-     FROM due LEFT JOIN leases USING (organization_id)`,
+       ORDER BY r.start_time LIMIT 1
+     ) AS due
+     WHERE e.status = 'RUNNING' AND e.interval_hours IS NULL
+     ORDER BY e.created_at`,
     [deps.limits.exportRunsAtOnce, (await readClock(deps)).toISOString()],
   );
 }

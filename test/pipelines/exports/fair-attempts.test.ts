@@ -64,6 +64,15 @@ async function openAttempts(concurrency: number) {
   return { fair, began, ends, stop: () => attempts.stop() };
 }
 
+/** Ends the attempts that {@link openAttempts} has started, one after another. */
+async function endOneRun(ends: readonly (() => void)[], count: number): Promise<void> {
+  // Each run is counted twice: when it starts and when it ends.
+  await until('a run to start', () => ends.length >= count * 2 - 1);
+  ends[count * 2 - 2]?.();
+  await until('a run to be counted again', () => ends.length >= count * 2);
+  ends[count * 2 - 1]?.();
+}
+
 it('many or long runs of one organisation do not delay the first run of another', async () => {
   shop = await openExportsUnderTest();
   const flood = await shop.create({ endTimeMicros: at + 20 * dayMicros });
@@ -102,21 +111,42 @@ it('organisations take turns with a single attempt slot', async () => {
   await shop.start(flood.id);
   await addForeignExport('second', flood.id);
   const { fair, began, ends, stop } = await openAttempts(1);
-  // Each run is counted twice: when it starts and when it ends.
-  const endOneRun = async (count: number) => {
-    await until('a run to start', () => ends.length >= count * 2 - 1);
-    ends[count * 2 - 2]?.();
-    await until('a run to be counted again', () => ends.length >= count * 2);
-    ends[count * 2 - 1]?.();
-  };
   for (let count = 1; count <= 6; count += 1) {
     const job = fair.attemptNext();
-    await endOneRun(count);
+    await endOneRun(ends, count);
     await job;
   }
   const turns = began.filter((_, index) => index % 2 === 0);
   expect(new Set(turns.slice(0, 2)).size).toBe(2);
   expect(new Set(turns.slice(2, 4)).size).toBe(2);
   expect(new Set(turns.slice(4, 6)).size).toBe(2);
+  stop();
+});
+
+it('exports of one organisation take turns, so that a large one does not delay a small one', async () => {
+  shop = await openExportsUnderTest();
+  const exportIds: string[] = [];
+  for (const days of [20, 2, 2]) {
+    const { id } = await shop.create({ endTimeMicros: at + days * dayMicros });
+    exportIds.push(id);
+    await shop.database.execute(
+      `UPDATE bulk_exports SET created_at = now() - interval '1 hour' + $2 * interval '1 minute' WHERE id = $1`,
+      [id, exportIds.length],
+    );
+    await shop.start(id);
+  }
+  const { fair, ends, stop } = await openAttempts(1);
+  const turns: (string | undefined)[] = [];
+  for (let count = 1; count <= 6; count += 1) {
+    const job = fair.attemptNext();
+    await until('a run to start', () => ends.length >= count * 2 - 1);
+    const leased = await shop.database.query<{ of: string }>(
+      'SELECT bulk_export_id AS of FROM bulk_export_runs WHERE finished_at IS NULL AND lease_until > clock_timestamp()',
+    );
+    turns.push(leased[0]?.of);
+    await endOneRun(ends, count);
+    await job;
+  }
+  expect(turns).toEqual([...exportIds, ...exportIds]);
   stop();
 });
