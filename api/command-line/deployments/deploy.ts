@@ -51,7 +51,9 @@ export async function deployFolder(path: string, options: DeployOptions): Promis
       if (revision.status === 'DEPLOYED') note(`${toPrintable(name)} serves after ${formatDuration(seconds)}`);
       else {
         const { reason = '' } = revision.transitions.at(-1) ?? {};
-        note(`${revision.status}: ${toPrintable(reason)}`);
+        // The last lines of the log of a replica follow the reason.
+        const lines = reason.split('\n').map(toPrintable);
+        note(`${revision.status}: ${lines.join('\n  ')}`);
         if (deployment.active_revision_id !== null) note('The former revision still serves.');
         process.exitCode = 1;
       }

@@ -149,6 +149,14 @@ describe('the commands', () => {
     expect(text).toMatch(/\nBUILD_FAILED\nBUILD_FAILED: .*3/);
   }, 60_000);
 
+  it('show why a deployment cannot start, with the last lines of its log', async () => {
+    const broken = createFolder('unloadable', { ...echoSource('x'), 'echo.js': 'throw new Error("no model key")' });
+    const { code, text } = await runCommand(['deploy', broken, '--install-command', linkPackages], byFolder);
+    expect(code).toBe(1);
+    expect(text).toMatch(/\nDEPLOY_FAILED: Graph 'echo' cannot be loaded: .*no model key.*\n {2}.*no model key.*\n/);
+    expect(text).not.toContain('\u{FFFD}');
+  }, 60_000);
+
   it('stop at Ctrl-C, and leave neither a key nor files', async () => {
     const temporary = createFolder('temporary', { 'kept.txt': '' });
     const database = openDatabase({ url: runlake.stores().databaseUrl, logger, timeoutMs: 60_000 });
