@@ -26,8 +26,7 @@ import { topics } from '../../schemas/topics.ts';
 import { type CheckedServer, listEngineLogs, type ServerName } from './explain-part.ts';
 import { requireVersion, restartRemedy } from './migrate.ts';
 import { openDeadLetters } from './open-event-log.ts';
-import type { StoreAddresses, Stores } from './open-stores.ts';
-import { embedsEngines } from './role.ts';
+import { embedsEngines, type StoreAddresses, type Stores } from './open-stores.ts';
 import { inspectSecrets } from './sealed-secrets.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 

@@ -19,8 +19,8 @@ import {
 import { type CheckedServer, explainPart, findPartRemedy } from './explain-part.ts';
 import { formatError, inspectAgentDatabase, inspectGraphs } from './inspect-agents.ts';
 import { inspectAgentPort, inspectToolPort } from './inspect-port.ts';
-import { openStores, type StoreAddresses, type Stores } from './open-stores.ts';
-import { embedsEngines, findSecretKey } from './role.ts';
+import { embedsEngines, openStores, type StoreAddresses, type Stores } from './open-stores.ts';
+import { findSecretKey } from './role.ts';
 
 const timeoutMs = 5_000;
 

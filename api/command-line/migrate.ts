@@ -1,8 +1,7 @@
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { checkMigrations, migrate } from '../../infra/migrations/migrate.ts';
 import type { Logger } from '../../infra/telemetry/logger.ts';
-import { type Stores, withStores } from './open-stores.ts';
-import { embedsEngines } from './role.ts';
+import { embedsEngines, type Stores, withStores } from './open-stores.ts';
 
 /**
  * What to do if the stores of a process with embedded engines lack migrations. That process applied those of its own

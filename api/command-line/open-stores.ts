@@ -46,6 +46,11 @@ export function openStores(addresses: StoreAddresses, config: Config, logger: Lo
   };
 }
 
+/** Returns true if this process embeds an engine and therefore needs the data folder. */
+export function embedsEngines({ clickhouseUrl, databaseUrl }: Config): boolean {
+  return clickhouseUrl === undefined || databaseUrl === undefined;
+}
+
 /**
  * Finds the stores for a command that runs alongside an instance. Returns the configured addresses, or the addresses in
  * the run file of the instance that uses the data folder.

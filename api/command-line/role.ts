@@ -2,6 +2,7 @@ import type { Config } from '../../infra/config/settings.ts';
 import { readSecretKey } from '../../infra/embedded/data-folder.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { AgentsPart } from './check-port.ts';
+import { embedsEngines } from './open-stores.ts';
 
 export type Role = 'all' | 'api' | 'ingest' | 'exports' | 'agents' | 'tools';
 
@@ -57,11 +58,6 @@ function findPortConflicts(role: Role, config: Config, part: AgentsPart): string
       .filter((other) => includes(one.host, other.host) || includes(other.host, one.host))
       .map((other) => `${one.variable} and ${other.variable} must not both be ${one.port}`),
   );
-}
-
-/** Returns true if this process embeds an engine and therefore needs the data folder. */
-export function embedsEngines({ clickhouseUrl, databaseUrl }: Config): boolean {
-  return clickhouseUrl === undefined || databaseUrl === undefined;
 }
 
 /**

@@ -22,8 +22,8 @@ import { startTracing } from '../../infra/telemetry/tracing/start-tracing.ts';
 import { releaseVersion } from '../server/release.ts';
 import { type AgentsPart, checkPort, getAgentServerAddress, getApiAddress, toolServerAddress } from './check-port.ts';
 import { stopWithHost } from './follow-host.ts';
-import { openStores, type StoreAddresses } from './open-stores.ts';
-import { checkRole, embedsEngines, loadParts, type Role, servesAgents, servesTools } from './role.ts';
+import { embedsEngines, openStores, type StoreAddresses } from './open-stores.ts';
+import { checkRole, loadParts, type Role, servesAgents, servesTools } from './role.ts';
 import { ShutdownSteps } from './shutdown-steps.ts';
 
 /**

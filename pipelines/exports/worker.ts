@@ -152,15 +152,15 @@ export class FairAttempts {
 
   #choose(due: readonly NextRun[]): NextRun | undefined {
     if (this.#total > this.#concurrency) return undefined;
-    const startOf = (id: string) => this.#lastStart.peek(id) ?? 0;
+    const readLastStart = (id: string) => this.#lastStart.peek(id) ?? 0;
     return due
       .filter(({ organizationId }) => this.#total < this.#concurrency || !this.#running.has(organizationId))
       .toSorted(
         (a, b) =>
           a.leases - b.leases ||
-          startOf(a.organizationId) - startOf(b.organizationId) ||
+          readLastStart(a.organizationId) - readLastStart(b.organizationId) ||
           a.exportLeases - b.exportLeases ||
-          startOf(a.exportId) - startOf(b.exportId),
+          readLastStart(a.exportId) - readLastStart(b.exportId),
       )[0];
   }
 
