@@ -1,4 +1,5 @@
-import { readFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -112,8 +113,25 @@ export async function findLibraryVersion({ graphs }: Pick<GraphsFile, 'graphs'>)
 /** Finds the package as Node does: in this folder, then in each parent folder. */
 async function findLibraryCopy(folder: string): Promise<{ path: string; version: string } | undefined> {
   const path = join(folder, 'node_modules', libraryPackage);
-  const text = await readFile(join(path, 'package.json'), 'utf8').catch(() => undefined);
-  if (text !== undefined) return { path, version: String((JSON.parse(text) as { version?: unknown }).version) };
+  const version = await readVersion(join(path, 'package.json')).catch(() => undefined);
+  if (version !== undefined) return { path, version };
   const parentFolder = dirname(folder);
   return parentFolder === folder ? undefined : findLibraryCopy(parentFolder);
+}
+
+const maxPackageJsonBytes = 1024 * 1024;
+
+/**
+ * Reads the version in a package.json. The project is untrusted, and the file may be a pipe, which would block a thread of
+ * this process for ever, or a device without an end.
+ */
+async function readVersion(path: string): Promise<string | undefined> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const status = await file.stat();
+    if (!status.isFile() || status.size > maxPackageJsonBytes) return undefined;
+    return String((JSON.parse(await file.readFile('utf8')) as { version?: unknown }).version);
+  } finally {
+    await file.close();
+  }
 }

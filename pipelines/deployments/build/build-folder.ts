@@ -1,12 +1,12 @@
 /** The folder of a build: its files, and the limits of time and disk space. */
-import { readFile, realpath, stat } from 'node:fs/promises';
-import { relative, sep } from 'node:path';
+import { lstat, readFile, realpath, stat } from 'node:fs/promises';
+import { dirname, relative, sep } from 'node:path';
 import type { Config } from '../../../infra/config/settings.ts';
 import { isRunlakeError, type RunlakeError, runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { ProcessAccount } from '../../../infra/isolation/process-accounts.ts';
 import { measureShared, measureTree } from '../../../infra/isolation/untrusted-tree.ts';
 
-/** Maximum size of a file that Runlake itself reads. */
+/** Maximum size of a file that Runlake itself reads, such as a lock file. */
 const maxFileBytes = 64 * 1024 ** 2;
 
 /**
@@ -20,10 +20,27 @@ export async function resolveInside(root: string, path: string, shown: string): 
   const real = await realpath(path).catch((cause: unknown) => {
     throw runlakeError('BUILD_FAILED', { reason: `The source has no file ${shown}` }, { cause });
   });
-  if (!real.startsWith(root + sep)) throw createBuildError(`${shown} is outside of the source`);
+  if (!real.startsWith(root + sep)) throw createOutsideError(shown);
   if (!(await stat(real)).isFile()) throw createBuildError(`${shown} is not a file`);
   return real;
 }
+
+/**
+ * Checks a path in a source at which there is no file: it must be in the folder, and no part of it may be a link. Otherwise
+ * a process could create the file after the build, as a link to any file. The parameters are those of
+ * {@link resolveInside}.
+ *
+ * @throws BUILD_FAILED
+ */
+export async function requireMissingInside(root: string, path: string, shown: string): Promise<void> {
+  for (let part = path; part !== root; part = dirname(part)) {
+    const isInside = part.startsWith(root + sep);
+    const isLink = isInside && (await lstat(part).catch(() => undefined))?.isSymbolicLink();
+    if (!isInside || isLink) throw createOutsideError(shown);
+  }
+}
+
+const createOutsideError = (shown: string) => createBuildError(`${shown} is outside of the source`);
 
 /**
  * Checks a folder in which a command of a build runs.
@@ -44,10 +61,15 @@ export async function checkFolder(root: string, folder: string): Promise<void> {
  * Reads a file of a source. The parameters and errors are those of {@link resolveInside}; BUILD_FAILED if it is too
  * large.
  */
-export async function readInside(root: string, path: string, shown: string): Promise<string> {
+export async function readInside(
+  root: string,
+  path: string,
+  shown: string,
+  maxBytes: number = maxFileBytes,
+): Promise<string> {
   const real = await resolveInside(root, path, shown);
   const { size } = await stat(real);
-  if (size > maxFileBytes) throw createBuildError(`${shown} is larger than ${maxFileBytes} bytes`);
+  if (size > maxBytes) throw createBuildError(`${shown} is larger than ${maxBytes} bytes`);
   return readFile(real, 'utf8');
 }
 

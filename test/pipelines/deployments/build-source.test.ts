@@ -206,6 +206,31 @@ it.each<[what: string, source: Source]>([
   await expect(build({ files: inEnvironment })).rejects.toMatchObject(failed(/outside of the source/));
 });
 
+it.each([
+  ['a missing file elsewhere', '/tmp/runlake-no-such-file', 'true'],
+  ['a missing file above the source', '../no-such-file', 'true'],
+  ['a link to a missing file', 'env', 'ln -s /tmp/runlake-no-such-file env'],
+  ['a file below a link to a missing folder', 'folder/env', 'ln -s /tmp/runlake-no-such-folder folder'],
+])('does not read files of the machine later on, as an environment file that is %s', async (_what, env, command) => {
+  const files = { 'langgraph.json': JSON.stringify({ graphs: { a: './a.js:graph' }, env }) };
+  await expect(build({ files, build: command })).rejects.toMatchObject(failed(/outside of the source/));
+});
+
+it.each(['.env', 'config/.env'])('builds a source without its environment file %s', async (env) => {
+  await build({ files: { 'langgraph.json': JSON.stringify({ graphs: { a: './a.js:graph' }, env }), 'a.js': '' } });
+});
+
+it.each([
+  [
+    'langgraph.json',
+    'echo "{\\"graphs\\": {\\"a\\": \\"./a.js:graph\\"}}$(yes " " | head -c 2000000)" > langgraph.json',
+  ],
+  ['.env', 'yes A=1 | head -c 2000000 > .env'],
+])('refuses a large %s', async (file, command) => {
+  const files = { 'langgraph.json': '{"graphs": {"a": "./a.js:graph"}, "env": ".env"}' };
+  await expect(build({ files, build: command })).rejects.toMatchObject(failed(new RegExp(`${file} is larger than`)));
+});
+
 it('shows the end of an output that is too long', async () => {
   const command = 'yes | head -c 8000000; echo "the reason" >&2; exit 3';
   await expect(build({ files: echoSource('hi'), install: command })).rejects.toMatchObject(failed(/ended with code 3/));
