@@ -10,22 +10,29 @@ const allowedVariables = [
   'NODE_ENV',
   'TMPDIR',
   'NODE_EXTRA_CA_CERTS',
-  'HTTP_PROXY',
-  'HTTPS_PROXY',
   'NO_PROXY',
-  'http_proxy',
-  'https_proxy',
   'no_proxy',
 ];
 
-/** Returns the environment for processes that run user code. It contains only the allowed variables of this process. */
+/** Variables with the URL of a proxy, which may contain the password of the operator. */
+const proxyVariables = ['HTTP_PROXY', 'HTTPS_PROXY', 'http_proxy', 'https_proxy'];
+
+/**
+ * Returns the environment for processes that run user code. It contains only the allowed variables of this process, and
+ * proxies without user names and passwords.
+ */
 export function buildGraphEnvironment(): Record<string, string> {
-  return Object.fromEntries(
-    allowedVariables.flatMap((name) => {
-      const value = process.env[name];
-      return value === undefined ? [] : [[name, value]];
-    }),
-  );
+  const environment: Record<string, string> = {};
+  for (const name of [...allowedVariables, ...proxyVariables]) {
+    const value = process.env[name];
+    if (value !== undefined) environment[name] = proxyVariables.includes(name) ? removeUserInfo(value) : value;
+  }
+  return environment;
+}
+
+/** Removes user name and password from the URL of a proxy, whose scheme may be missing. Programs differ in what ends a password. */
+function removeUserInfo(url: string): string {
+  return url.replace(/^([a-z][a-z\d+.-]*:\/\/)?.*@/is, '$1');
 }
 
 const buildVariables: ReadonlySet<string> = new Set(['PATH', 'LANG', 'TZ', 'NODE_ENV', 'NODE_EXTRA_CA_CERTS']);
