@@ -77,16 +77,18 @@ async function signInMember(
   if (sealed === undefined) throw runlakeError('OIDC_SIGN_IN_EXPIRED');
   const pending = JSON.parse(secretSealer.open(sealed, cookieRow).text) as PendingSignIn;
   const { ip } = request;
-  // A client can repeat the request with any code, and each code is sent to the provider, which may block Runlake.
-  await rateLimiter.checkSignIn(ip);
   const answer = new URL(request.originalUrl, pending.redirectUri).searchParams;
-  const member = await oidc.finish(answer, pending).catch(async (error: unknown) => {
-    if (isRunlakeError(error) && error.code === 'OAUTH_PROVIDER_REFUSED') await rateLimiter.recordFailedSignIn(ip);
-    throw error;
-  });
+  const member = await rateLimiter.limitSignIn(ip, () => oidc.finish(answer, pending), isProviderFailure);
   const key = await findMemberKey({ database, authenticator }, member, { ip, limits: config });
   return runAsActor(toActor({ ...key, session: true }, ip), () => startSession(database, key.keyId));
 }
+
+/**
+ * A client can repeat the request with any code, and each code is sent to the provider, which may block Runlake, or limits
+ * its requests already.
+ */
+const isProviderFailure = (error: unknown) =>
+  isRunlakeError(error) && (error.code === 'OAUTH_PROVIDER_REFUSED' || error.code === 'OAUTH_PROVIDER_UNAVAILABLE');
 
 function redirect(location: string, cookies: string[]): RawResponse {
   return new RawResponse({

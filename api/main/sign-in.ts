@@ -67,21 +67,6 @@ async function signIn(key: SignInKey, services: Services, request: FastifyReques
   });
 }
 
-/** Runs `identify`. Its failures count towards the rate limit of the client address. */
-async function limitSignIn<Result>(
-  { rateLimiter }: Services,
-  address: string,
-  identify: () => Promise<Result>,
-): Promise<Result> {
-  await rateLimiter.checkSignIn(address);
-  try {
-    return await identify();
-  } catch (error) {
-    if (isRefusal(error)) await rateLimiter.recordFailedSignIn(address);
-    throw error;
-  }
-}
-
 const isRefusal = (error: unknown): error is RunlakeError => isRunlakeError(error) && error.status === 401;
 
 const signInErrors = [
@@ -106,8 +91,10 @@ const signInWithKey = defineOperation({
     response: { 201: Session },
   },
   handler: async ({ body, services, request }) => {
-    const key = await limitSignIn(services, request.ip, () =>
-      services.authenticator.authenticate({ key: body.api_key.trim() }),
+    const key = await services.rateLimiter.limitSignIn(
+      request.ip,
+      () => services.authenticator.authenticate({ key: body.api_key.trim() }),
+      isRefusal,
     );
     await services.rateLimiter.take(key);
     return signIn(key, services, request);
@@ -127,11 +114,12 @@ const signInOnce = defineOperation({
     response: { 201: Session },
   },
   handler: async ({ body, services, request }) => {
-    const key = await limitSignIn(services, request.ip, async () => {
+    const redeem = async () => {
       const found = services.signInLinks.redeem(body.token);
       if (found === undefined) throw runlakeError('SIGN_IN_LINK_INVALID');
       return found;
-    });
+    };
+    const key = await services.rateLimiter.limitSignIn(request.ip, redeem, isRefusal);
     return signIn(key, services, request);
   },
 });

@@ -230,7 +230,7 @@ export const catalogue = {
   ),
   SIGN_IN_LIMITED: transient(
     429,
-    'More than {points} sign-ins of this address failed within {seconds} seconds.',
+    '{points} sign-ins of this address have failed within {seconds} seconds, or are in progress.',
     'Retry after the time in Retry-After.',
   ),
   OVERLOADED: transient(503, 'Too much work is waiting ({what}).', 'Retry after the time in Retry-After.'),

@@ -27,10 +27,17 @@ export interface RateLimiter {
    * @throws RATE_LIMITED, as {@link take} does.
    */
   takeSharedSearch(shared: { readonly targetId: string }): Promise<void>;
-  /** Checks that an address may try to sign in. @throws SIGN_IN_LIMITED after too many failures. */
-  checkSignIn(address: string): Promise<void>;
-  /** Counts a sign-in that failed because its key, link or code is not valid. */
-  recordFailedSignIn(address: string): Promise<void>;
+  /**
+   * Signs in a client of an address with `signIn`, unless too many sign-ins of the address have failed. An error counts as
+   * a failure if `isFailure` returns true for it.
+   *
+   * @throws SIGN_IN_LIMITED; the errors of `signIn`
+   */
+  limitSignIn<Result>(
+    address: string,
+    signIn: () => Promise<Result>,
+    isFailure: (error: unknown) => boolean,
+  ): Promise<Result>;
   close(): Promise<void>;
 }
 
@@ -104,21 +111,34 @@ export function openRateLimiter(options: RateLimiterOptions): RateLimiter {
   const takeOrganizationPoint = open('RUNLAKE_RATE_LIMIT_PER_ORGANIZATION', perOrganization, 'organizationId');
   const takeSharePoint = open('searches with a share token', searchesPerShare, 'sharedId');
   const failures = openCounts('failedSignIn', failedSignIns, failureWindowSeconds);
+  /** Number of sign-ins in progress, by address. */
+  const signIns = new Map<string, number>();
   return {
     async take({ keyId, organizationId }) {
       await takeKeyPoint(keyId);
       await takeOrganizationPoint(organizationId);
     },
     takeSharedSearch: ({ targetId }) => takeSharePoint(targetId),
-    async checkSignIn(address) {
-      const found = await failures.get(address);
-      if (found === null || found.consumedPoints < failedSignIns) return;
-      rejections.inc({ limit: 'failed sign-ins' });
-      const limits = { points: failedSignIns, seconds: failureWindowSeconds };
-      throw runlakeError('SIGN_IN_LIMITED', limits, { retryAfterSeconds: countSeconds(found) });
-    },
-    async recordFailedSignIn(address) {
-      await failures.penalty(address, 1);
+    async limitSignIn(address, signIn, isFailure) {
+      // Others in progress may fail too, and a client can start any number at once.
+      const others = signIns.get(address) ?? 0;
+      signIns.set(address, others + 1);
+      try {
+        const found = await failures.get(address);
+        if ((found?.consumedPoints ?? 0) + others >= failedSignIns) {
+          rejections.inc({ limit: 'failed sign-ins' });
+          const limits = { points: failedSignIns, seconds: failureWindowSeconds };
+          throw runlakeError('SIGN_IN_LIMITED', limits, { retryAfterSeconds: found ? countSeconds(found) : 1 });
+        }
+        return await signIn();
+      } catch (error) {
+        if (isFailure(error)) await failures.penalty(address, 1);
+        throw error;
+      } finally {
+        const left = (signIns.get(address) ?? 1) - 1;
+        if (left > 0) signIns.set(address, left);
+        else signIns.delete(address);
+      }
     },
     async close() {
       redis?.disconnect();

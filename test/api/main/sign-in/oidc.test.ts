@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { forSuite } from '../../../for-suite.ts';
 import { client, startOAuthServer } from '../../control-plane/oauth-server.ts';
@@ -27,6 +30,22 @@ beforeEach(() => {
   claims = { email: 'anna@acme.example', email_verified: true, name: 'Anna', groups: ['staff'] };
   idTokenClaims = {};
 });
+
+/** Starts a provider whose token endpoint answers 429. */
+async function startLimitingProvider() {
+  let tokenRequests = 0;
+  const server = createServer((request, response) => {
+    const isToken = request.url === '/token';
+    if (isToken) tokenRequests += 1;
+    const endpoints = { authorization_endpoint: `${issuer}/authorize`, token_endpoint: `${issuer}/token` };
+    response.writeHead(isToken ? 429 : 200, { 'content-type': 'application/json' });
+    response.end(isToken ? '' : JSON.stringify({ issuer, ...endpoints, jwks_uri: `${issuer}/jwks` }));
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const close = () => new Promise((resolve) => server.close(resolve));
+  return { issuer, requests: () => tokenRequests, close };
+}
 
 const start = async (at = api) => {
   const answer = await at.server.inject('/api/v1/session/oidc');
@@ -188,6 +207,31 @@ describe('a sign-in fails', () => {
     for (let i = 0; i < 20; i++) expect(await attempt('192.0.2.4')).toBe('/signin?error=OAUTH_PROVIDER_REFUSED');
     expect(await attempt('192.0.2.4')).toBe('/signin?error=SIGN_IN_LIMITED');
     expect(await attempt('192.0.2.5')).toBe('/signin?error=OAUTH_PROVIDER_REFUSED');
+  });
+
+  it('after too many attempts of an address at the same time', async () => {
+    const { url, cookie } = await start();
+    const back = await provider.visit(url);
+    await comeBack(back, cookie);
+    const sent = { url: back.pathname + back.search, headers: { cookie }, remoteAddress: '192.0.2.6' };
+    const attempts = Array.from({ length: 60 }, async () => (await api.server.inject(sent)).headers.location);
+    const limited = (await Promise.all(attempts)).filter((location) => location === '/signin?error=SIGN_IN_LIMITED');
+    expect(limited.length).toBeGreaterThanOrEqual(40);
+  });
+
+  it('after too many requests of an address that the provider does not answer, as if it limits them', async () => {
+    const limiting = await startLimitingProvider();
+    const at = await startApi({ config: configure(limiting.issuer) });
+    const { url, cookie } = await start(at);
+    const state = new URL(url).searchParams.get('state');
+    const attempt = async () =>
+      (await comeBack(new URL(`${callback}?code=any&state=${state}&iss=${limiting.issuer}`), cookie, at)).headers
+        .location;
+    for (let i = 0; i < 20; i++) expect(await attempt()).toBe('/signin?error=OAUTH_PROVIDER_UNAVAILABLE');
+    expect(await attempt()).toBe('/signin?error=SIGN_IN_LIMITED');
+    expect(limiting.requests()).toBe(20);
+    await at.close();
+    await limiting.close();
   });
 
   it('while the provider is down', async () => {
