@@ -78,10 +78,11 @@ export function toStatementError(raw: unknown): ReturnType<typeof toDatabaseErro
 
 /**
  * Creates a row whose id the caller has chosen. If the connection breaks during the commit, the outcome is unknown, and a
- * client that repeated the request would get a second row. This function then repeats `create`, because Postgres may
- * still execute the first statement: the second one waits for it and fails if the row exists.
+ * client that repeated the request would get a second row. This function then looks for the row. If it does not exist, it
+ * repeats `create`, because Postgres may still execute the first statement: the second one waits for it and fails if the
+ * row exists.
  *
- * @param find returns undefined if the row does not exist.
+ * @param find returns undefined if the row does not exist, and has not been created and deleted meanwhile.
  * @throws the errors of `create` and `find`
  */
 export async function createOrFind<Result>(
@@ -93,6 +94,8 @@ export async function createOrFind<Result>(
   } catch (error) {
     if (!(error instanceof Error && unansweredErrors.has(error))) throw error;
     const outcome = await retryWhileUnavailable(async () => {
+      const existing = await find();
+      if (existing !== undefined) return { result: existing };
       try {
         return { result: (await create()) ?? ((await find()) as Result) };
       } catch (failure) {

@@ -14,6 +14,7 @@ import { seed } from './seed.ts';
 export const inEachRun: Readonly<Record<string, number>> = {
   'test/pipelines/agents/checkpoints/leased-saver.test.ts': 3,
   'test/pipelines/agents/requests/requests.test.ts': 3,
+  'test/pipelines/agents/runs/lost-answers.test.ts': 4,
   'test/pipelines/agents/streams/gaps.test.ts': 4,
   'test/pipelines/agents/streams/stream-hub.test.ts': 3,
   'test/pipelines/agents/traces/child-runs.test.ts': 5,

@@ -160,12 +160,21 @@ async function addRun(
   if (outcome === 'thread-exists') throw runlakeError('THREAD_EXISTS', { thread: threadId });
   // Return the same error for both outcomes, so that clients cannot detect a thread of another user.
   if (outcome === 'no-thread' || outcome === 'not-yours') throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
+  return buildPendingRun(ids, run, made_at);
+}
+
+/** Returns a run as it is after its creation. */
+export function buildPendingRun(
+  { threadId, runId }: Pick<NewRunIds, 'threadId' | 'runId'>,
+  { assistant, metadata, kwargs, multitaskStrategy }: NewRun,
+  createdAt: string,
+): Run {
   return {
     run_id: runId,
     thread_id: threadId,
     assistant_id: assistant.assistant_id,
-    created_at: made_at,
-    updated_at: made_at,
+    created_at: createdAt,
+    updated_at: createdAt,
     status: 'pending',
     metadata,
     kwargs,

@@ -13,7 +13,13 @@ import { requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import { type GraphNodes, requireNodes } from '../graphs/graph-nodes.ts';
 import type { StreamHub, StreamReader } from '../streams/stream-types.ts';
 import { findThreadHead, type ThreadHead, type ThreadTtl } from '../threads/thread.ts';
-import { createRun, createRunIfAssistantUnchanged, type NewRun, type ThreadAccess } from './create-run.ts';
+import {
+  buildPendingRun,
+  createRun,
+  createRunIfAssistantUnchanged,
+  type NewRun,
+  type ThreadAccess,
+} from './create-run.ts';
 import { lockThread } from './lock-thread.ts';
 import { findRun } from './read-run.ts';
 import type { Run } from './run.ts';
@@ -133,11 +139,30 @@ async function createRunForAssistant(
     });
   const run = await createOrFind<Run | undefined>(
     () => (check === undefined ? create(database) : checkAndCreate(check)),
-    () => findRun(database, deploymentId, ids),
+    () => findCreatedRun(deps, newRun),
   );
   deps.wake();
   if (run === undefined) return undefined;
   return { deploymentId, run, cancelOnDisconnect };
+}
+
+/**
+ * Finds a run that was perhaps created. A temporary run may have ended meanwhile, and is deleted then: it was created if the
+ * log has events of it. If it were created again, it would be executed twice.
+ */
+async function findCreatedRun(deps: RequestDeps, newRun: PreparedRun): Promise<Run | undefined> {
+  const { hub, database, deploymentId } = deps;
+  const { threadId, runId, temporary } = newRun;
+  const run = await findRun(database, deploymentId, { threadId, runId });
+  if (run !== undefined || !temporary) return run;
+  const reader = await hub.readRun({ deploymentId, threadId, runId }, 'start');
+  void reader.finish();
+  try {
+    const { done } = await reader[Symbol.asyncIterator]().next();
+    return done ? undefined : buildPendingRun(newRun, newRun, new Date().toISOString());
+  } finally {
+    reader.close();
+  }
 }
 
 type CheckedRequest = RequestedRun & { readonly thread?: ThreadHead };
@@ -188,19 +213,16 @@ export async function requestRuns(deps: RequestDeps, batch: readonly RequestedRu
     const ids = { runId: uuidv7(), threadId: uuidv7() };
     newRuns.push((await prepareRun(deps, requested, ids, assistant)).newRun);
   }
-  let created: Run[] = [];
   const create = () =>
     database.transaction(async (tx) => {
       const runs: Run[] = [];
       for (const newRun of newRuns) runs.push(await createRun(tx, deploymentId, newRun));
-      created = runs;
       return runs;
     });
-  // Some of the runs may have ended meanwhile, and been deleted.
+  // All or none of them were created.
   const find = async () => {
-    const ids = newRuns.map(({ runId }) => runId);
-    const selectSql = 'SELECT FROM agents.runs WHERE deployment_id = $1 AND run_id = ANY ($2::uuid[]) LIMIT 1';
-    return (await database.query(selectSql, [deploymentId, ids])).length > 0 ? created : undefined;
+    const first = await findCreatedRun(deps, newRuns[0] as PreparedRun);
+    return first && newRuns.map((newRun) => buildPendingRun(newRun, newRun, first.created_at));
   };
   const runs = await createOrFind(create, find);
   deps.wake();

@@ -1,37 +1,51 @@
-import { beforeEach, expect, it } from 'vitest';
+import { randomUUID } from 'node:crypto';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { openDatabase } from '../../../../infra/postgres/pool.ts';
 import { RecentAssistants } from '../../../../pipelines/agents/assistants/assistant.ts';
 import { createAssistant } from '../../../../pipelines/agents/assistants/write-assistants.ts';
 import { countCrons, createCron } from '../../../../pipelines/agents/crons/write-crons.ts';
+import { encodeRunEnd } from '../../../../pipelines/agents/execute/publish-end.ts';
+import { claimRuns } from '../../../../pipelines/agents/runs/claim-runs.ts';
+import { endRun } from '../../../../pipelines/agents/runs/end-run.ts';
 import { lockThread } from '../../../../pipelines/agents/runs/lock-thread.ts';
+import { markEndsPublished } from '../../../../pipelines/agents/runs/published-ends.ts';
 import { listRuns } from '../../../../pipelines/agents/runs/read-run.ts';
 import { type RequestDeps, requestRun, requestRuns } from '../../../../pipelines/agents/runs/request-run.ts';
+import type { Run } from '../../../../pipelines/agents/runs/run.ts';
+import type { EndedRun } from '../../../../pipelines/agents/runs/run-row.ts';
+import { type StreamHub, toStreamStart } from '../../../../pipelines/agents/streams/stream-types.ts';
 import { readThread } from '../../../../pipelines/agents/threads/thread.ts';
 import { leaseThread, updateThreadState } from '../../../../pipelines/agents/threads/update-thread-state.ts';
 import { copyThread, createThread } from '../../../../pipelines/agents/threads/write-threads.ts';
 import { openFaultProxy } from '../../../crash/fault-proxy.ts';
-import { freshStores } from '../../../engines/stores.ts';
+import type { FreshStores } from '../../../engines/stores.ts';
 import { forSuite } from '../../../for-suite.ts';
 import { untilLockWait } from '../../../infra/postgres/lock-waits.ts';
 import { logger } from '../../../silent-logger.ts';
 import { makeAgentRows } from '../crons/agent-rows.ts';
+import { chunk, openStreams } from '../streams/streams-under-test.ts';
 
 /** The connection to Postgres breaks after a commit, before its answer arrives. */
 
-const stores = forSuite(() => freshStores());
+const under = forSuite(() => openStreams());
 const proxy = forSuite(() => {
-  const { hostname: host, port } = new URL(stores.databaseUrl);
+  const { hostname: host, port } = new URL(under.stores.databaseUrl);
   return openFaultProxy([{ host, port: Number(port) }]);
 });
 const viaProxy = forSuite(() => {
-  const url = new URL(stores.databaseUrl);
+  const url = new URL(under.stores.databaseUrl);
   url.port = String(proxy.ports[0]);
   return openDatabase({ url: url.href, logger, timeoutMs: 10_000 });
 });
+let stores: FreshStores;
 let rows: Awaited<ReturnType<typeof makeAgentRows>>;
+let hub: StreamHub;
 beforeEach(async () => {
+  ({ stores } = under);
   rows = await makeAgentRows(stores.database);
+  hub = await under.hub({ deploymentId: rows.deploymentId });
 });
+afterEach(() => hub.close());
 
 /** Breaks all connections when the request with `text` is answered, before the answer arrives, and until `work` is done. */
 async function loseAnswer(text: string, work?: () => Promise<unknown>): Promise<void> {
@@ -45,7 +59,7 @@ const buildDeps = (): RequestDeps => ({
   deploymentId: rows.deploymentId,
   organizationId: rows.deploymentId,
   database: viaProxy,
-  hub: undefined as never,
+  hub,
   wake: () => undefined,
   recentAssistants: new RecentAssistants(),
   getNodes: () => undefined,
@@ -76,34 +90,63 @@ it.each(['enqueue', 'interrupt', 'reject'] as const)(
   },
 );
 
-const list = () => listRuns(stores.database, rows.deploymentId, rows.threadId, { limit: 9, offset: 0 });
+const list = (threadId = rows.threadId) =>
+  listRuns(stores.database, rows.deploymentId, threadId, { limit: 9, offset: 0 });
 
-it.each([0, 1])('the runs of a batch are created once, also if %i are deleted meanwhile', async (deleted) => {
-  const listStored = () =>
-    stores.database.query<{ run_id: string }>(
-      'SELECT run_id FROM agents.runs WHERE deployment_id = $1 ORDER BY queue_position',
-      [rows.deploymentId],
-    );
-  const lost = loseAnswer('COMMIT', async () => {
-    const ids = (await listStored()).slice(0, deleted).map(({ run_id }) => run_id);
-    await stores.database.execute('DELETE FROM agents.runs WHERE run_id = ANY ($1)', [ids]);
-  });
-  const runs = await requestRuns(buildDeps(), [buildRequest('enqueue'), buildRequest('enqueue')]);
-  await lost;
-  expect(runs).toHaveLength(2);
-  expect(runs.slice(deleted).map(({ run_id }) => ({ run_id }))).toEqual(await listStored());
-});
+/** Executes runs that are due, as a process does. @returns their ids */
+async function executeRuns(slots: number): Promise<string[]> {
+  const { database } = stores;
+  const { deploymentId } = rows;
+  const claimed = await claimRuns(database, deploymentId, { slots, processId: randomUUID() });
+  const publisher = under.publisher();
+  for (const run of claimed) {
+    const writer = publisher.open(toStreamStart(run));
+    await writer.write([chunk('an event')]);
+    await writer.settled();
+    const ended = (await endRun(database, run, { status: 'success', values: '{}' })) as EndedRun;
+    const endedAtMicros = Date.parse(ended.endedAt) * 1_000;
+    await publisher.publishEnd({ ...toStreamStart(ended), data: encodeRunEnd(ended, undefined), endedAtMicros });
+    await markEndsPublished(database, [ended]);
+  }
+  return claimed.map(({ runId }) => runId);
+}
 
-it('a run whose statement does not arrive is created after the outage', async () => {
+const requestBatch = () => requestRuns(buildDeps(), [buildRequest('enqueue'), buildRequest('enqueue')]);
+
+it.each<[what: string, statement: string, ended: number, request: () => Promise<Run[]>]>([
+  ['a run', 'add_run', 1, async () => [(await requestRun(buildDeps(), buildRequest('enqueue'))).run]],
+  ['a batch', 'COMMIT', 0, requestBatch],
+  ['a batch', 'COMMIT', 1, requestBatch],
+  ['a batch', 'COMMIT', 2, requestBatch],
+])(
+  '%s without a thread is executed once (%s), also if %i runs have ended meanwhile',
+  async (_, statement, ended, request) => {
+    const executed: string[] = [];
+    const lost = loseAnswer(statement, async () => {
+      if (ended > 0) executed.push(...(await executeRuns(ended)));
+    });
+    const runs = await request();
+    await lost;
+    expect(executed).toHaveLength(ended);
+    executed.push(...(await executeRuns(9)));
+    expect(executed.sort()).toEqual(runs.map(({ run_id }) => run_id).sort());
+    expect(runs[0]).toMatchObject({ status: 'pending', kwargs: { input: { text: 'a' }, temporary: true } });
+  },
+);
+
+it.each([
+  ['', () => startRun('enqueue')],
+  [' without a thread', () => requestRun(buildDeps(), buildRequest('enqueue'))],
+])('a run%s whose statement does not arrive is created after the outage', async (_, start) => {
   const lost = proxy
     .hold('before', (message) => message.includes('add_run'))
     .then(() => {
       proxy.away(true);
       setTimeout(() => proxy.away(false), 100);
     });
-  const { run } = await startRun('enqueue');
+  const { run } = await start();
   await lost;
-  expect(await list()).toEqual([run]);
+  expect(await list(run.thread_id)).toEqual([run]);
 });
 
 it.each(['enqueue', 'interrupt', 'reject'] as const)(
