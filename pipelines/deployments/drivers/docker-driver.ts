@@ -244,21 +244,44 @@ async function pullImage(docker: Docker, image: string, { signal, onLog }: Start
 
 const maxKeptLines = 20;
 
-/** Passes the output on while `attached`, after the last `tail` lines. @returns a function that returns the last lines. */
+/**
+ * Passes the output on while `attached`, after the last `tail` lines. If the engine cuts the connection, for example because
+ * it is restarted, the output since the last line follows.
+ *
+ * @returns a function that returns the last lines.
+ */
 async function followOutput(
   container: Docker.Container,
   { tail, onLog, attached }: Pick<StartOptions, 'onLog'> & { readonly tail: number; readonly attached: AbortSignal },
 ): Promise<() => readonly string[]> {
-  const options = { follow: true, stdout: true, stderr: true, tail, abortSignal: attached } as const;
-  const stream = (await container.logs(options)) as unknown as Readable;
-  const output = createDemultiplexer();
-  pipeline(stream, output, () => undefined);
   const kept: string[] = [];
-  readLines([output], (line) => {
-    kept.push(line);
-    if (kept.length > maxKeptLines) kept.shift();
-    onLog(line);
-  });
+  let lastLineAtMs = Date.now();
+  /** Resolves with a promise that resolves at the end of the connection. */
+  const open = async (from: { readonly tail: number } | { readonly since: number }) => {
+    const options = { follow: true, stdout: true, stderr: true, ...from, abortSignal: attached } as const;
+    const stream = (await container.logs(options)) as unknown as Readable;
+    const output = createDemultiplexer();
+    readLines([output], (line) => {
+      lastLineAtMs = Date.now();
+      kept.push(line);
+      if (kept.length > maxKeptLines) kept.shift();
+      onLog(line);
+    });
+    return { closed: new Promise<void>((resolve) => pipeline(stream, output, () => resolve())) };
+  };
+  let connection = await open({ tail });
+  void (async () => {
+    for (;;) {
+      await connection.closed;
+      await pause(waitPauseMs, attached);
+      if (attached.aborted) return;
+      try {
+        connection = await open({ since: lastLineAtMs / 1_000 });
+      } catch (error) {
+        if (isDockerError(error) && isRefused(error.statusCode)) return;
+      }
+    }
+  })();
   return () => kept;
 }
 

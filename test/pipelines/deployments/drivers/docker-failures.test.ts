@@ -8,6 +8,7 @@ import {
   closers,
   createContainer,
   frame,
+  id,
   inspected,
   logs,
   missing,
@@ -38,6 +39,34 @@ describe('a replica', () => {
     await expect.poll(countWaits, { timeout: 10_000 }).toBe(2);
     end.resolve();
     expect(await replica.ended).toBe('The container ended with exit code 3.');
+  });
+
+  it('whose engine is restarted while it runs has the rest of its output in the log', async () => {
+    const port = await startAgentServer();
+    const cut = deferred();
+    const more = {
+      ...logs(Buffer.alloc(0)),
+      request: `GET /containers/${id}/logs?follow=true&stdout=true&stderr=true&since=TIME`,
+    };
+    const { driver, lines, options } = await open([
+      ...[missing, pulled, createContainer, started, waiting, inspected(port)],
+      { ...logs(frame(1, 'ready\nhalf'), cut.promise), isCut: true },
+      {
+        ...more,
+        status: 503,
+        body: { message: 'starting' },
+        contentType: 'application/json',
+        until: Promise.resolve(),
+      },
+      { ...more, body: frame(2, 'after the restart\n'), until: Promise.resolve() },
+      { ...more, body: frame(1, 'and later\n') },
+    ]);
+    const replica = await driver.start(spec, options);
+    cut.resolve();
+    await expect
+      .poll(() => lines.slice(2), { timeout: 10_000 })
+      .toEqual(['ready', 'half', 'after the restart', 'and later']);
+    replica.detach?.();
   });
 
   it('whose engine does not answer is given up when its start is cancelled, and is removed', async () => {

@@ -26,7 +26,7 @@ export const commonSpec = {
 } as const satisfies Partial<ReplicaSpec>;
 
 export interface Exchange {
-  /** Method and decoded target, such as `GET /containers/x/json`. */
+  /** Method and decoded target, such as `GET /containers/x/json`. A time in `since` is `TIME`. */
   readonly request: string;
   /** Fields that the body of the request contains. */
   readonly sends?: object;
@@ -60,7 +60,7 @@ export async function openRecordedApi(exchanges: readonly Exchange[]): Promise<R
   const bodies: string[] = [];
   const problems: string[] = [];
   const server = createServer(async (request: IncomingMessage, response: ServerResponse) => {
-    const name = decodeURIComponent(`${request.method} ${request.url}`);
+    const name = decodeURIComponent(`${request.method} ${request.url}`).replace(/([?&]since)=[\d.]+/, '$1=TIME');
     const sent = await text(request);
     requests.push(name);
     bodies.push(sent);
