@@ -1,7 +1,11 @@
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { HttpApp } from '../../pipelines/agents/app/http-app.ts';
-import { type CorsSettings, type HttpSettings, toOriginPattern } from '../../pipelines/agents/graphs/http-settings.ts';
+import {
+  type CorsSettings,
+  compileOriginPattern,
+  type HttpSettings,
+} from '../../pipelines/agents/graphs/http-settings.ts';
 import type { DeploymentWatch } from '../../pipelines/agents/open-deployment.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
 import type { ApiProfile, CustomAccess } from '../server/api-form.ts';
@@ -61,10 +65,7 @@ const exposedHeaders = [
   ...['content-location', 'location', 'x-pagination-total', 'x-pagination-next', 'x-request-id'],
   'x-ignored-fields',
 ];
-/**
- * Maximum length of an origin. Browsers do not send longer origins, and matching a long text against a pattern of the
- * project may be slow.
- */
+/** Maximum length of an origin that is compared with a pattern. Browsers do not send longer origins. */
 const maxOriginLength = 300;
 
 /**
@@ -91,8 +92,8 @@ function readOrigins({
 }: CorsSettings): CorsPolicy['origins'] | undefined {
   if (list.includes('*')) return '*';
   if (!regex) return list.length === 0 ? undefined : list;
-  const pattern = toOriginPattern(regex);
+  const matches = compileOriginPattern(regex);
   return {
-    includes: (origin: string) => list.includes(origin) || (origin.length <= maxOriginLength && pattern.test(origin)),
+    includes: (origin: string) => list.includes(origin) || (origin.length <= maxOriginLength && matches(origin)),
   };
 }

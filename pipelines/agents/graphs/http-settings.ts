@@ -1,3 +1,4 @@
+import { RE2JS, RE2JSException } from 're2js';
 import { type Static, Type } from 'typebox';
 
 const optionalOrNull = <const S extends Parameters<typeof Type.Union>[0][number]>(schema: S) =>
@@ -6,7 +7,7 @@ const optionalOrNull = <const S extends Parameters<typeof Type.Union>[0][number]
 /** Name of an HTTP method or header, or `*`. Source: RFC 9110, "token". */
 const token = Type.String({ pattern: "^[\\w!#$%&'*+.^`|~-]+$" });
 const optionalTokens = Type.Optional(Type.Array(token));
-const patterns = optionalOrNull(Type.Array(token));
+const patterns = optionalOrNull(Type.Array(token, { maxItems: 1_000 }));
 /** `include` and `exclude` are legacy names of `includes` and `excludes`. */
 const headerChoice = optionalOrNull(
   Type.Object({ includes: patterns, excludes: patterns, include: patterns, exclude: patterns }),
@@ -19,7 +20,7 @@ export const httpSchema = Type.Object({
   cors: optionalOrNull(
     Type.Object({
       allow_origins: Type.Optional(Type.Array(Type.String({ minLength: 1 }))),
-      allow_origin_regex: optionalOrNull(Type.String({ minLength: 1 })),
+      allow_origin_regex: optionalOrNull(Type.String({ minLength: 1, maxLength: 10_000 })),
       allow_methods: optionalTokens,
       allow_headers: optionalTokens,
       allow_credentials: optionalBoolean,
@@ -96,16 +97,29 @@ function* listInvalidCorsSettings(cors: CorsSettings): Generator<InvalidSetting>
   if (other !== undefined) {
     yield { location: 'cors.allow_origins', reason: `'${other}' is not an origin, such as https://app.example.com` };
   }
+  const flaw = typeof cors.allow_origin_regex === 'string' ? findPatternFlaw(cors.allow_origin_regex) : undefined;
+  if (flaw !== undefined) yield { location: 'cors.allow_origin_regex', reason: flaw };
+}
+
+/** Maximum size of a pattern in RE2 instructions. An origin is compared in time proportional to it. */
+const maxPatternSize = 1_000;
+
+function findPatternFlaw(text: string): string | undefined {
   try {
-    toOriginPattern(cors.allow_origin_regex ?? '');
+    return RE2JS.compile(text).programSize() > maxPatternSize ? 'it is too large: use smaller repetitions' : undefined;
   } catch (error) {
-    yield { location: 'cors.allow_origin_regex', reason: (error as Error).message };
+    if (!(error instanceof RE2JSException)) throw error;
+    return `it is not a regular expression of RE2, which has no backreferences and no look-around: ${error.message}`;
   }
 }
 
-/** Returns the pattern anchored at both ends, so that it matches only whole origins. @throws SyntaxError */
-export function toOriginPattern(text: string): RegExp {
-  return new RegExp(`^(?:${text})$`);
+/**
+ * Returns a function that tests whether a pattern matches a whole origin, in linear time: the project may be untrusted, and
+ * anyone can send an origin. {@link findInvalidSetting} must have checked the pattern.
+ */
+export function compileOriginPattern(text: string): (origin: string) => boolean {
+  const pattern = RE2JS.compile(text);
+  return (origin) => pattern.matches(origin);
 }
 
 /** Returns lower-case header patterns, in which `*` matches any text. */

@@ -8,7 +8,7 @@ import type { Thread } from '../threads/thread.ts';
 import type { WebhookRules } from '../webhooks/webhook-rules.ts';
 import type { CheckpointReference, Durability, GraphConfig, MultitaskStrategy, RunCommand, RunKwargs } from './run.ts';
 
-/** Headers with longer names are not copied, because matching a pattern against a long name can be slow. */
+/** Headers with longer names are not copied. */
 const maxNameLength = 200;
 
 /**
@@ -54,9 +54,26 @@ function selectCopiedHeaders(
 }
 
 function compilePatterns(patterns: readonly string[]): HeaderRule {
-  const parts = patterns.map((pattern) => pattern.replace(/\W/g, '\\$&').replaceAll('\\*', '.*'));
-  const whole = new RegExp(`^(?:${parts.join('|')})$`);
-  return (name) => parts.length > 0 && whole.test(name);
+  const splitPatterns = patterns.map((pattern) => pattern.split('*'));
+  return (name) => splitPatterns.some((parts) => matchesPattern(name, parts));
+}
+
+/**
+ * Returns true if a name consists of the parts of a pattern, with any text in place of each `*`. Takes linear time: the
+ * project may be untrusted, and anyone can send a name that a regular expression takes hours to refuse.
+ */
+function matchesPattern(name: string, [first = '', ...others]: readonly string[]): boolean {
+  const last = others.pop();
+  if (last === undefined) return name === first;
+  const end = name.length - last.length;
+  if (end < first.length || !name.startsWith(first) || !name.endsWith(last)) return false;
+  let at = first.length;
+  for (const part of others) {
+    const found = name.indexOf(part, at);
+    if (found < 0 || found + part.length > end) return false;
+    at = found + part.length;
+  }
+  return true;
 }
 
 type Nullish<T> = T | null | undefined;

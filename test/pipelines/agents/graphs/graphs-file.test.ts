@@ -110,7 +110,9 @@ describe('refuses an unusable file with location and reason', () => {
       'http.cors.expose_headers',
       '*',
     ],
-    ['an invalid pattern', cors({ allow_origin_regex: '(' }), 'http.cors.allow_origin_regex', 'nterminated'],
+    ['an invalid pattern', cors({ allow_origin_regex: '(' }), 'http.cors.allow_origin_regex', 'missing closing )'],
+    ['a pattern with look-around', cors({ allow_origin_regex: '(?=a)' }), 'http.cors.allow_origin_regex', 'RE2'],
+    ['a large pattern', cors({ allow_origin_regex: '(ab?){500}' }), 'http.cors.allow_origin_regex', 'too large'],
     [
       'API keys passed to graphs',
       http({ configurable_headers: { includes: ['X-Api-Key'] } }),

@@ -100,6 +100,13 @@ describe('a run request', () => {
     [{ includes: ['authorization'] }, ['authorization'], ['x-a', 'user-agent']],
     [{ excludes: ['user-*'] }, [], ['x-a', 'x-b-c', 'user-agent', 'x-api-key']],
     [{ includes: ['x.a'] }, [], ['x-a']],
+    [
+      { includes: ['x-*-b*c', 'y**'] },
+      ['x--bc', 'x-a-b-b-c', 'y', 'y-a'],
+      ['x-bc', 'x-a-c', 'x-a-b', 'x-a-bcd', 'a-y'],
+    ],
+    // A backtracking pattern takes five minutes.
+    [{ includes: [`${'*a'.repeat(7)}b`] }, [`${'a'.repeat(100)}b`], ['a'.repeat(100)]],
     [null, ['user-agent'], ['x-a', 'accept', 'x-tenant-id', `x-${'a'.repeat(300)}`]],
   ])('copies headers by the rule %j', (choice, copied, left) => {
     const isCopied = createHeaderRule(choice);
