@@ -18,6 +18,7 @@ import { awaitRunEnd } from '../../pipelines/agents/runs/await-run-end.ts';
 import { cancelRun } from '../../pipelines/agents/runs/cancel-run.ts';
 import { requestFollowedRun } from '../../pipelines/agents/runs/request-run.ts';
 import { describeGraph } from '../../pipelines/agents/schemas/describe-graph.ts';
+import { maxStateValues, parseAnswer } from '../../pipelines/agents/workers/front/parse-answer.ts';
 import {
   answerWithoutSession,
   handleMcp,
@@ -278,7 +279,7 @@ async function cancelToolRun(
 }
 
 function buildResult(text: string): CallToolResult {
-  const output: unknown = JSON.parse(text);
+  const output = parseAnswer<unknown>(text, maxStateValues);
   if (typeof output !== 'object' || output === null || Array.isArray(output))
     return { content: [{ type: 'text', text }] };
   if ('__error__' in output) {

@@ -35,6 +35,7 @@ import { createDeletedThreadPurge } from '../../pipelines/agents/threads/deleted
 import { getDefaultTtl } from '../../pipelines/agents/threads/thread.ts';
 import { deriveWebhookSecret, startWebhooks } from '../../pipelines/agents/webhooks/deliver-webhooks.ts';
 import { buildWebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
+import { maxStateValues, parseAnswer } from '../../pipelines/agents/workers/front/parse-answer.ts';
 import { createCustomAccess } from '../agent-server/access/custom-access.ts';
 import { buildAgentApi } from '../agent-server/agent-api.ts';
 import type { Agents } from '../agent-server/agent-operation.ts';
@@ -205,7 +206,9 @@ export async function openAgents(
     allowPrivate: config.allowPrivateEndpoints,
   });
   const protocols = { mcp: !file.http.disable_mcp, a2a: !file.http.disable_a2a };
-  const store = buildStoreConfig(file.store, async (texts) => JSON.parse(await pool.query({ kind: 'embed', texts })));
+  const store = buildStoreConfig(file.store, async (texts) =>
+    parseAnswer(await pool.query({ kind: 'embed', texts }), maxStateValues),
+  );
   const wake = () => executor.wake();
   const copiesHeader = createHeaderRule(file.http.configurable_headers);
   const acceptsFeedbackKeys = config.publicUrl !== undefined;

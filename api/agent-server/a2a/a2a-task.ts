@@ -13,6 +13,7 @@ import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.
 import type { StreamedEvent, StreamReader } from '../../../pipelines/agents/streams/stream-types.ts';
 import type { ThreadState } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadHistory } from '../../../pipelines/agents/threads/thread-state.ts';
+import { maxStateValues, parseAnswer } from '../../../pipelines/agents/workers/front/parse-answer.ts';
 import { parseUuid } from '../../../pipelines/ingest/run-event/uuid.ts';
 import { executeRequestPart } from '../access/agent-access.ts';
 import type { AgentInput, Agents } from '../agent-operation.ts';
@@ -142,8 +143,9 @@ async function readRunState(
   leftNewestState: boolean,
 ): Promise<ThreadState | undefined> {
   const readNewestState = async (metadata?: object): Promise<ThreadState | undefined> =>
-    JSON.parse(
+    parseAnswer<ThreadState[]>(
       await readThreadHistory(agents, threadId, { limit: 1, ...(metadata && { metadata: { ...metadata } }) }),
+      maxStateValues,
     )[0];
   const newestState = await readNewestState();
   if (leftNewestState || newestState?.metadata.run_id === runId) return newestState;

@@ -15,6 +15,7 @@ import {
   type ThreadState,
 } from '../../../pipelines/agents/threads/thread.ts';
 import { readThreadHistory, readThreadState } from '../../../pipelines/agents/threads/thread-state.ts';
+import { maxStateValues, parseAnswer } from '../../../pipelines/agents/workers/front/parse-answer.ts';
 import { JsonObject, OneOf, optional, Uuid } from '../../server/formats.ts';
 import type { Agents } from '../agent-operation.ts';
 import { ClosedObject, GraphConfigBody, JsonValue, Limit } from '../agent-schema.ts';
@@ -77,7 +78,7 @@ async function hasOpenInterrupt(
         subgraphs: false,
         select: ['interrupts'],
       });
-      return (JSON.parse(stateText) as Pick<ThreadState, 'interrupts'>).interrupts.length > 0;
+      return parseAnswer<Pick<ThreadState, 'interrupts'>>(stateText).interrupts.length > 0;
     }
     const thread = await readInterruptedThread(agents.database, agents.deploymentId, threadId);
     if (thread.status !== 'busy') return thread.interruptIds.length > 0;
@@ -243,7 +244,7 @@ export async function getState({ agents, threadId }: CommandContext, params: unk
   const { namespace, keys } = readStateParams(params);
   const checkpoint = namespace?.length ? { checkpoint_ns: namespace.join('|') } : undefined;
   const stateText = await readThreadState(agents, threadId, { subgraphs: false, ...(checkpoint && { checkpoint }) });
-  const state = JSON.parse(stateText) as ThreadState;
+  const state = parseAnswer<ThreadState>(stateText, maxStateValues);
   const values = (state.values ?? {}) as Readonly<Record<string, unknown>>;
   const { checkpoint_id: id, checkpoint_ns: ns } = state.checkpoint ?? {};
   if (checkpoint && id === undefined) {
@@ -340,14 +341,17 @@ export async function listCheckpoints({ agents, threadId }: CommandContext, para
   const { namespace, limit, before } = readListParams(params);
   const history = await readThreadHistory(agents, threadId, {
     limit: limit ?? defaultPageSize,
+    select: ['checkpoint', 'created_at', 'metadata'],
     ...(before && { before: { checkpoint_id: before } }),
     ...(namespace?.length && { checkpoint: { checkpoint_ns: namespace.join('|') } }),
   });
-  const checkpoints = (JSON.parse(history) as ThreadState[]).map(({ checkpoint, created_at, metadata }) => ({
-    id: checkpoint?.checkpoint_id,
-    timestamp: created_at,
-    step: metadata.step,
-    metadata,
-  }));
+  const checkpoints = parseAnswer<ThreadState[]>(history, maxStateValues).map(
+    ({ checkpoint, created_at, metadata }) => ({
+      id: checkpoint?.checkpoint_id,
+      timestamp: created_at,
+      step: metadata.step,
+      metadata,
+    }),
+  );
   return { checkpoints };
 }

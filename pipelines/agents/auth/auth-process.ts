@@ -14,6 +14,7 @@ import { timedOut, withTimeout } from '../../../infra/timeouts/with-timeout.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import { createViolationError } from '../workers/frames.ts';
 import { openModuleWorker } from '../workers/front/module-worker.ts';
+import { parseAnswer } from '../workers/front/parse-answer.ts';
 import type { MessageFromWorker } from '../workers/messages.ts';
 import { parseRequiredMetadata, type RequiredMetadata } from './access-filter.ts';
 import type { AgentUser, AuthIdentity, AuthorizationRequest, AuthRequest, AuthVerdict } from './agent-user.ts';
@@ -107,7 +108,7 @@ export async function openAuthProcess(options: {
     const response = new Promise<string>((resolve, reject) => pending.set(key, { resolve, reject }));
     worker.send({ kind: 'auth', key, request });
     const json = await withTimeout(response, requestTimeoutMs);
-    if (json !== timedOut) return JSON.parse(json) as unknown;
+    if (json !== timedOut) return parseAnswer(json);
     pending.delete(key);
     timedOutKeys.add(key);
     if (timedOutKeys.size >= maxConcurrentRequests)

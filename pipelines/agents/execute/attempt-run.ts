@@ -232,9 +232,7 @@ async function addNewestState(
   const isReported = outcome.kind === 'finished' || outcome.kind === 'failed' || 'values' in outcome;
   if (isReported || kwargs.temporary) return outcome;
   const state = await readNewestState(pool, { deploymentId, threadId, graphId, config: kwargs.config });
-  return state === undefined
-    ? outcome
-    : { ...outcome, values: JSON.stringify(state.values), interrupts: state.interrupts };
+  return state === undefined ? outcome : { ...outcome, values: state.values, interrupts: state.interrupts };
 }
 
 /**

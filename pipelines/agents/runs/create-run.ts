@@ -165,7 +165,7 @@ async function addRun(
 
 /** Returns a run as it is after its creation. */
 export function buildPendingRun(
-  { threadId, runId }: Pick<NewRunIds, 'threadId' | 'runId'>,
+  { threadId, runId }: Pick<RunIds, 'threadId' | 'runId'>,
   { assistant, metadata, kwargs, multitaskStrategy }: NewRun,
   createdAt: string,
 ): Run {

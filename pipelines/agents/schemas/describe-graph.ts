@@ -1,4 +1,5 @@
 import type { GraphSchemas } from '../requests/schemas.ts';
+import { parseAnswer } from '../workers/front/parse-answer.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import { type GraphTypes, isComplete } from './read-types-in-background.ts';
 
@@ -19,7 +20,7 @@ export async function describeGraph(
   config: object,
   maxWaitMs = 0,
 ): Promise<GraphSchemas & { readonly graph_id: string }> {
-  const known: GraphSchemas = JSON.parse(await pool.query({ kind: 'schemas', graphId, config }));
+  const known: GraphSchemas = parseAnswer(await pool.query({ kind: 'schemas', graphId, config }));
   const typed = await types.waitFor(graphId, isComplete(known) ? 0 : maxWaitMs);
   return { graph_id: graphId, ...mergeSchemas(known, typed?.schemas) };
 }
@@ -31,7 +32,7 @@ export async function describeSubgraphs(
   selection: { readonly config: object; readonly recurse: boolean; readonly namespace?: string },
   maxWaitMs: number,
 ): Promise<Record<string, GraphSchemas>> {
-  const known: Record<string, GraphSchemas> = JSON.parse(
+  const known: Record<string, GraphSchemas> = parseAnswer(
     await pool.query({ kind: 'subgraphs', graphId, ...selection }),
   );
   const typed = await types.waitFor(graphId, Object.values(known).every(isComplete) ? 0 : maxWaitMs);

@@ -19,6 +19,7 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import type { GraphSource } from '../graphs/graphs-file.ts';
 import type { GraphSchemas } from '../requests/schemas.ts';
 import { computeWorkerFrameLimits, createViolationError, type Frame, requireJson } from '../workers/frames.ts';
+import { parseAnswer } from '../workers/front/parse-answer.ts';
 import { type ProcessEnd, ProjectProcess } from '../workers/front/project-process.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import { getTypescriptLoaderUrl } from '../workers/read-typescript.ts';
@@ -160,7 +161,7 @@ export function isComplete({ input_schema, output_schema, state_schema }: GraphS
 
 async function hasRuntimeSchemas(pool: Pick<WorkerPool, 'query'>, graphId: string): Promise<boolean> {
   try {
-    const known: GraphSchemas = JSON.parse(await pool.query({ kind: 'schemas', graphId, config: {} }));
+    const known: GraphSchemas = parseAnswer(await pool.query({ kind: 'schemas', graphId, config: {} }));
     return isComplete(known);
   } catch {
     // A function that returns no graph for an empty config may still have types.

@@ -15,13 +15,16 @@ export type PublishState = (update: {
   readonly threadStart: number;
   /** UUID of the update, used instead of a run id. */
   readonly updateId: string;
-  readonly state: ThreadState;
+  /** The state without its values, which are JSON text. */
+  readonly state: Omit<ThreadState, 'values'>;
+  readonly values: string;
 }) => Promise<void>;
 
 export function createStatePublisher(publisher: Pick<StreamPublisher, 'open'>, logger: Logger): PublishState {
-  return async ({ deploymentId, threadId, threadStart, updateId, state }) => {
+  return async ({ deploymentId, threadId, threadStart, updateId, state, values }) => {
     const writer = publisher.open({ deploymentId, threadId, runId: updateId, attempt: 1, threadStart, kept: true });
-    const data = Buffer.from(encodeStateUpdate(threadId, JSON.stringify(state)));
+    const rest = JSON.stringify({ ...state, values: undefined });
+    const data = Buffer.from(encodeStateUpdate(threadId, `{"values":${values},${rest.slice(1)}`));
     const failed = (err: unknown) => logger.warn({ err, threadId }, 'state update of a thread not published');
     try {
       await writer.write([{ mode: stateUpdateMode, event: stateUpdateMode, namespace: '', data }]);

@@ -1,5 +1,6 @@
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
 import { withTimeout } from '../../../infra/timeouts/with-timeout.ts';
+import { parseAnswerWithout } from '../workers/front/parse-answer.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import type { GraphThread } from '../workers/messages.ts';
 import type { Interrupt, ThreadState } from './thread.ts';
@@ -9,7 +10,8 @@ const readTimeoutMs = 5_000;
 
 /** The stored state of a thread, for the row of the thread. */
 export interface NewestState {
-  readonly values: unknown;
+  /** JSON text. */
+  readonly values: string;
   readonly next: readonly string[];
   /** Open interrupts by task id. */
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
@@ -34,11 +36,14 @@ export async function readNewestState(
     if (isRunlakeError(error)) return 'null';
     throw error;
   });
-  const state = typeof text === 'symbol' ? null : (JSON.parse(text) as ThreadState | null);
+  const { answer: state, text: values } = parseAnswerWithout<ThreadState | null>(
+    typeof text === 'symbol' ? 'null' : text,
+    ['values'],
+  );
   if (!state?.checkpoint) return undefined;
   const interrupted = state.tasks.filter(({ interrupts }) => interrupts.length > 0);
   return {
-    values: state.values,
+    values,
     next: state.next,
     interrupts: Object.fromEntries(interrupted.map(({ id, interrupts }) => [id, interrupts])),
   };

@@ -25,6 +25,7 @@ import { poll } from '../../../infra/timeouts/poll.ts';
 import { buildThreadKey, requireCheckpoint } from '../checkpoints/copy-checkpoints.ts';
 import type { CheckpointReference } from '../runs/run.ts';
 import type { PublishState } from '../streams/publish-state.ts';
+import { parseAnswerWithout } from '../workers/front/parse-answer.ts';
 import type { GraphThread, StateUpdate } from '../workers/messages.ts';
 import { deleteThread } from './delete-thread.ts';
 import { type NewestState, readNewestState } from './newest-state.ts';
@@ -126,7 +127,6 @@ export async function recordThreadState(
   lease: Pick<ThreadLease, 'token' | 'starts'>,
   state: NewestState,
 ): Promise<number> {
-  const text = JSON.stringify(state.values ?? null);
   const restStatus = state.next.length > 0 || Object.keys(state.interrupts).length > 0 ? 'interrupted' : 'idle';
   const [row] = await database.query<{ starts: number }>(
     `UPDATE agents.threads SET starts = $8::bigint + 1, values = $3, searchable_values = $4, interrupts = $5, rest_status = $6, error = NULL,
@@ -137,8 +137,8 @@ export async function recordThreadState(
     [
       deploymentId,
       threadId,
-      text,
-      toSearchableText(text),
+      state.values,
+      toSearchableText(state.values),
       JSON.stringify(state.interrupts),
       restStatus,
       lease.token,
@@ -151,10 +151,10 @@ export async function recordThreadState(
 /** Duration of the write lease. It exceeds the timeout of a query to a worker. */
 const threadLeaseMs = 60_000;
 
-/** The worker's answer to an update. */
+/** The worker's answer to an update, without the values of the state. */
 interface UpdatedState {
   readonly checkpoint: ThreadCheckpoint | null;
-  readonly state: ThreadState;
+  readonly state: Omit<ThreadState, 'values'>;
   /** Open interrupts by task id. */
   readonly interrupts: Readonly<Record<string, readonly Interrupt[]>>;
 }
@@ -215,17 +215,17 @@ async function updateGraphThread(
       updates,
       ...(checkpoint && { checkpoint }),
     });
-    const updatedState = JSON.parse(result) as UpdatedState | null;
+    const { answer: updatedState, text: values } = parseAnswerWithout<UpdatedState | null>(result, ['state', 'values']);
     if (!updatedState?.checkpoint)
       throw runlakeError('STATE_UPDATE_INVALID', { reason: 'the graph has no checkpointer' });
     const { checkpoint: newCheckpoint, state, interrupts } = updatedState;
-    const { values, next } = state;
+    const { next } = state;
     // The update is stored. A client whose request fails repeats it, and it would be applied twice.
     const threadStart = await retryWhileUnavailable(() =>
       recordThreadState(database, deploymentId, threadId, lease, { values, next, interrupts }),
     );
     if (threadStart > 0)
-      await deps.publishState?.({ deploymentId, threadId, threadStart, updateId: lease.token, state });
+      await deps.publishState?.({ deploymentId, threadId, threadStart, updateId: lease.token, state, values });
     await retryWhileUnavailable(() => lease.release()).catch(warn);
     return newCheckpoint;
   } catch (error) {

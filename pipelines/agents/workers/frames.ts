@@ -72,7 +72,7 @@ const openBrace = 0x7b;
  * Returns whether JSON text has more than `limit` commas, opening brackets and opening braces outside strings, which is
  * one or two for each value. The bytes may be any text. Allocates no memory.
  */
-function exceedsValueCount(text: Uint8Array, limit: number): boolean {
+export function exceedsValueCount(text: Uint8Array, limit: number): boolean {
   if (text.byteLength <= limit) return false;
   let values = 0;
   let isInString = false;

@@ -12,6 +12,7 @@ const source = `
 import { existsSync } from 'node:fs';
 if (existsSync(new URL('fails', import.meta.url))) throw new Error('fails while it is imported, on purpose');
 const authenticate = ({ headers }) =>
+  headers.has('x-many') ? { identity: 'a', many: Array.from({ length: 300_000 }, () => ({})) } :
   headers.has('x-end') ? process.exit(3) : headers.has('x-hang') ? new Promise(() => {}) : String(process.pid);
 export const auth = { '~handlerCache': { authenticate } };`;
 
@@ -48,6 +49,13 @@ async function withAuth(
     await auth.close();
   }
 }
+
+it('refuses a user with very many values, whose JSON would block the server', () =>
+  withAuth(async ({ ended, identify }) => {
+    await expect(identify(['x-many', '1'])).rejects.toMatchObject({ code: 'WORKER_MESSAGE_TOO_LARGE' });
+    expect(await identify()).toMatch(/^\d+$/);
+    expect(ended).toEqual([]);
+  }));
 
 const soon = { timeout: 20_000, interval: 200 };
 

@@ -57,7 +57,7 @@ describe('threads', () => {
       return { ...row, readers: await readEarlierStarts(database, org, threadId) };
     };
     await make({ threadId });
-    await recordState(threadId, { values: {}, next: [], interrupts: {} } as never);
+    await recordState(threadId, { values: '{}', next: [], interrupts: {} });
     expect(await readStarts()).toEqual({ starts: 1, earlier: 0, readers: 0 });
     let creating: Promise<unknown> | undefined;
     await database.transaction(async (tx) => {
@@ -67,7 +67,7 @@ describe('threads', () => {
     });
     await creating;
     expect(await readStarts()).toEqual({ starts: 1, earlier: 1, readers: 1 });
-    await recordState(threadId, { values: {}, next: [], interrupts: {} } as never);
+    await recordState(threadId, { values: '{}', next: [], interrupts: {} });
     await deleteThread(database, org, threadId);
     expect(await readStarts()).toEqual({ readers: 2 });
     await make({ threadId });
@@ -119,7 +119,7 @@ describe('threads', () => {
     const { thread_id: id } = await make();
     const lease = await leaseThread(database, org, id, leaseMs);
     await expect(leaseThread(database, org, id, leaseMs)).rejects.toMatchObject({ code: 'THREAD_BUSY' });
-    await recordThreadState(database, org, id, lease, { values: { n: 1 }, next: ['ask'], interrupts: {} });
+    await recordThreadState(database, org, id, lease, { values: '{"n":1}', next: ['ask'], interrupts: {} });
     expect(await readThread(database, org, id)).toMatchObject({ status: 'interrupted', values: { n: 1 } });
     const run = await rows.run(id, {}, org);
     expect(await claimRuns(database, org, { slots: 9, processId })).toEqual([]);
@@ -134,7 +134,7 @@ describe('threads', () => {
   it('keep the state recorded under the valid lease, and ignore writes under an expired one', async () => {
     const { thread_id: id } = await make();
     const record = (lease: Awaited<ReturnType<typeof leaseThread>>, n: number) =>
-      recordThreadState(database, org, id, lease, { values: { n }, next: [], interrupts: {} });
+      recordThreadState(database, org, id, lease, { values: `{"n":${n}}`, next: [], interrupts: {} });
     const expired = await leaseThread(database, org, id, 0);
     await record(expired, 1);
     expect(await readThread(database, org, id)).toMatchObject({ values: null });
@@ -150,7 +150,7 @@ describe('threads', () => {
   it('can be copied with state and history, without runs', async () => {
     const { thread_id: id } = await make({ metadata: { a: 1 } });
     await rows.checkpoint(buildThreadKey(org, id), '1');
-    await recordState(id, { values: { text: 'x\u0000' }, next: [], interrupts: {} });
+    await recordState(id, { values: JSON.stringify({ text: 'x\u0000' }), next: [], interrupts: {} });
     await rows.run(id, {}, org);
     const { copy, isDuringWrite } = await copyThread(database, org, id);
     expect(isDuringWrite).toBe(false);
@@ -343,7 +343,7 @@ describe('search', () => {
       const { thread_id: id } = await make({ metadata: { n, even: n % 2 === 0, deep: { list: [n, { m: n }] } } });
       ids.push(id);
       const values = { n, text: 'nul\u0000', messages: [{ id: `m${n}` }] };
-      await recordState(id, { values, next: n === 3 ? ['ask'] : [], interrupts: {} });
+      await recordState(id, { values: JSON.stringify(values), next: n === 3 ? ['ask'] : [], interrupts: {} });
     }
     await rows.run(ids[0], {}, org);
     await rows.run(undefined, { temporary: true }, org);
