@@ -12,7 +12,7 @@ import { Dictionary } from '../../../infra/json/dictionary.ts';
 import { protocolMode } from '../streams/stream-types.ts';
 import type { Interrupt } from '../threads/thread.ts';
 import type { ChildRun } from '../traces/trace-order.ts';
-import { createViolationError, encodeFrame, type Frame, maxHeadValues, requireJson } from './frames.ts';
+import { createViolationError, encodeFrame, type Frame, findStateFlaw, maxHeadValues, requireJson } from './frames.ts';
 import type { Chunk, MessageFromWorker, RunOutcome, SerializedError } from './messages.ts';
 
 /** Maximum length of an error text, in characters; longer texts are truncated. */
@@ -213,6 +213,8 @@ export function requireChunk(
 function decodeOutcome(outcome: Head<'ended'>['outcome'], body: Buffer): RunOutcome {
   const values = () => {
     requireJson(body);
+    const flaw = findStateFlaw(body);
+    if (flaw !== undefined) throw createViolationError(flaw);
     return body.toString('utf8');
   };
   type Interrupts = Readonly<Record<string, readonly Interrupt[]>>;

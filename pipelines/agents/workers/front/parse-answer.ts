@@ -7,7 +7,7 @@
  */
 import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { findPath } from '../../../ingest/json/find.ts';
-import { exceedsValueCount, maxHeadValues } from '../frames.ts';
+import { exceedsValueCount, findStateFlaw, maxHeadValues } from '../frames.ts';
 
 /** Maximum number of values of an answer that contains a whole state, or vectors. Parsing them takes about a second. */
 export const maxStateValues = 4_000_000;
@@ -20,8 +20,8 @@ export function parseAnswer<Answer>(json: string, maxValues: number = maxHeadVal
 }
 
 /**
- * Parses an answer except the value at `path`, in whose place it has null. Returns that value as JSON text: `null` if the
- * answer has none.
+ * Parses an answer except the state at `path`, in whose place it has null. Returns the state as JSON text: `null` if the
+ * answer has none, or one that is too large for the row of its thread.
  *
  * @throws WORKER_MESSAGE_TOO_LARGE
  */
@@ -33,5 +33,7 @@ export function parseAnswerWithout<Answer>(
   const range = findPath(bytes, 0, bytes.length, path);
   if (range === undefined) return { answer: parseAnswer(json, maxStateValues), text: 'null' };
   const rest = `${bytes.toString('utf8', 0, range.start)}null${bytes.toString('utf8', range.end)}`;
-  return { answer: parseAnswer(rest, maxStateValues), text: bytes.toString('utf8', range.start, range.end) };
+  const state = bytes.subarray(range.start, range.end);
+  const text = findStateFlaw(state) === undefined ? state.toString('utf8') : 'null';
+  return { answer: parseAnswer(rest, maxStateValues), text };
 }

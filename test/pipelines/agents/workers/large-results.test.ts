@@ -77,6 +77,22 @@ describe('the outbox replaces a message that the parent process would refuse', (
   const childRun = { kind: 'post', location: '', members: '', values: '', open: true } as const;
   test.each<[string, MessageFromWorker, object]>([
     [
+      'an end with a state of millions of objects',
+      { kind: 'ended', key: 1, nodes: 1, outcome: { ...finished, values: `[${'{},'.repeat(2_000_000)}1]` } },
+      {
+        outcome: {
+          kind: 'failed',
+          error: 'StateTooLarge',
+          message: expect.stringContaining('2000000 objects and lists'),
+        },
+      },
+    ],
+    [
+      'no end with a state of millions of numbers',
+      { kind: 'ended', key: 1, nodes: 1, outcome: { ...finished, values: `[${'1,'.repeat(5_000_000)}"{"]` } },
+      { outcome: { kind: 'finished' } },
+    ],
+    [
       'an end with a long node name',
       { kind: 'ended', key: 1, nodes: 1, outcome: { ...finished, next: ['n'.repeat(1_025)] } },
       { kind: 'ended', key: 1, nodes: 1, outcome: { kind: 'failed', error: 'StateTooLarge' } },
