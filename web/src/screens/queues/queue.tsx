@@ -153,7 +153,7 @@ function ReviewForm({
   readonly review: ReturnType<typeof useReview>;
   readonly problem: string | undefined;
 }) {
-  const { finish, moveToEnd, skip, isTaken, canStep } = review;
+  const { finish, moveToEnd, skip, isTaken, canStep, isLeaving } = review;
   // Feedback belongs to runs; feedback on a thread is given on the runs of its turns.
   const rubric = item.run_id ? (queue.rubric_items ?? []) : [];
   const configs = useConfigs(rubric.map(({ feedback_key }) => feedback_key));
@@ -173,7 +173,7 @@ function ReviewForm({
   };
   const isBusy = finish.isPending || moveToEnd.isPending || (rubric.length > 0 && configs.data === undefined);
   const done = () => {
-    if (isBusy || isTaken) return;
+    if (isBusy || isTaken || isLeaving()) return;
     const feedback = rubric.map((each) =>
       toFeedback(each, configs.data?.get(each.feedback_key), draft.ratings.get(each.feedback_key) ?? emptyRating),
     );
@@ -194,7 +194,7 @@ function ReviewForm({
     finish.mutate({ id: item.id, before }, { onSuccess: () => drafts.delete(item.id) });
   };
   const later = () => {
-    if (!isBusy) moveToEnd.mutate(item);
+    if (!isBusy && !isLeaving()) moveToEnd.mutate(item);
   };
   useShortcuts({
     d: { label: 'Done', run: done },

@@ -90,6 +90,8 @@ export function useReview({
   };
   // Leaving a run withdraws its review, so it must wait for the one that is being completed.
   const mutationKey = ['review', queueId];
+  /** A key can be pressed before the state of a mutation is rendered. */
+  const isLeaving = () => client.isMutating({ mutationKey }) > 0;
   const finish = useMutation({
     mutationKey,
     mutationFn: async ({ id, before }: { id: string; before: () => Promise<unknown> }) => {
@@ -117,12 +119,11 @@ export function useReview({
   });
   const skip = useMutation({
     mutationFn: async ({ item: { id }, offset }: { item: QueueItem; offset: 1 | -1 }) => {
-      // A key can be pressed before `canStep` is rendered.
-      if (client.isMutating({ mutationKey }) > 0) return;
+      if (isLeaving()) return;
       step(offset);
       if (canReview) await setStatus(id, { status: null });
     },
   });
   const canStep = items.length > 1 && !finish.isPending && !moveToEnd.isPending;
-  return { pages, counts, items, item, isTaken, reservation, finish, moveToEnd, skip, canStep };
+  return { pages, counts, items, item, isTaken, reservation, finish, moveToEnd, skip, canStep, isLeaving };
 }
