@@ -101,8 +101,8 @@ async function createTopics(admin: Admin, missing: readonly RequiredTopic[], con
           { name: 'max.message.bytes', value: String(computeMaxMessageBytes(topic, config)) },
           // Events are ordered by the time at which the broker appended them (`LogRecord.version`).
           { name: timestampTypeSetting, value: appendTime },
-          // Brokers then decompress what other producers send, and their own default does not apply.
-          { name: compressionSetting, value: 'uncompressed' },
+          // The brokers may have another default.
+          { name: compressionSetting, value: 'producer' },
           ...(replicas >= minReplicasForQuorum ? [{ name: 'min.insync.replicas', value: '2' }] : []),
         ],
       })),
@@ -279,7 +279,7 @@ export function requireUsableTopics(
     }
     if (unreadableCompressions.includes(compressionType)) {
       const variable = 'RUNLAKE_KAFKA_TOPIC_PREFIX';
-      const wrong = { property: compressionSetting, found: compressionType, needed: 'uncompressed, gzip or producer' };
+      const wrong = { property: compressionSetting, found: compressionType, needed: 'producer, gzip or uncompressed' };
       throw runlakeError('TOPIC_UNUSABLE', { topic: topic.name, ...wrong, variable });
     }
   }

@@ -86,10 +86,10 @@ describe('min.insync.replicas of a new topic', () => {
 });
 
 describe('compression', () => {
-  it('a new topic has batches without compression, also if the brokers or producers compress them', async () => {
+  it('a new topic keeps batches as they are sent, also if the brokers compress others', async () => {
     const { admin, created } = createFakeAdmin({});
     await ensureTopics(admin, [topic], config, logger);
-    expect(created.get(topic.name)?.configEntries).toContainEqual({ name: 'compression.type', value: 'uncompressed' });
+    expect(created.get(topic.name)?.configEntries).toContainEqual({ name: 'compression.type', value: 'producer' });
   });
 
   it.each(['producer', 'uncompressed', 'gzip'])('a topic with %s is used', async (compressionType) => {
