@@ -61,7 +61,8 @@ export function guaranteesPage(): Page {
       '- **Only durable events are acknowledged.** A 503 or a missing response promises nothing: the runs may be stored or not. A ' +
         'client that sends them again, under the same ids, gets each of them once.',
       '- **No request waits without a limit.** Each request gets a response: accepted, rejected (4xx), or 503 with `Retry-After`, ' +
-        'within 10 s for each 16 MiB that goes to Kafka and 30 s for each query.',
+        'within 30 s for each query and 10 s for each 16 MiB that goes to the event log. Without Kafka, this time also includes that of ' +
+        'the requests before it.',
       '- **Memory is bounded** while servers are down, by shares of `RUNLAKE_MEMORY_BYTES`: the API uses half of it for bodies and a ' +
         'quarter for events that wait for the log or, without Kafka, for the sink; with Kafka, the sink uses a sixteenth for fetched events, ' +
         'which need about three times as much. Each run, span and part of an ingest request counts as at least 1,400 bytes in addition to ' +

@@ -198,7 +198,7 @@ export const settings = {
     'RUNLAKE_MEMORY_BYTES',
     Type.Integer({ minimum: 256 * MIB, maximum: 256 * 1024 * MIB }),
     1024 * MIB,
-    'Memory budget of one process, from which its buffers get fixed shares: half for request bodies that are being received or processed and for large responses, a quarter for accepted events that wait for the event log or, without Kafka, for the sink, a sixteenth for events fetched from Kafka and not stored yet, which need about three times as much. Beyond a share, requests get 503, or fetching pauses. On top come the code and heap of the process. Each encoder process of bulk exports and each process that runs graph code may buffer another quarter.',
+    'Memory budget of one process, from which its buffers get fixed shares: half for request bodies that are being received or processed and for large responses, a quarter for accepted events that wait for the event log or, without Kafka, for the sink, a sixteenth for events fetched from Kafka and not stored yet, which need about three times as much. Beyond a share, requests get 503, or 413 if they would never fit, or fetching pauses. On top come the code and heap of the process. Each encoder process of bulk exports and each process that runs graph code may buffer another quarter.',
   ),
   maxBodyBytes: required(
     'RUNLAKE_MAX_BODY_BYTES',

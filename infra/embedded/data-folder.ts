@@ -298,11 +298,7 @@ export async function readRunFile(path: string): Promise<RunningInstance> {
     run = JSON.parse(readFileIfExists(runFilePath(folder)) ?? 'null');
   } catch (error) {
     if (isSystemError(error, 'EACCES')) {
-      throw runlakeError(
-        'DATA_FOLDER_UNUSABLE',
-        { folder, reason: 'it belongs to another user, as whom this command must run' },
-        { cause: error },
-      );
+      throw runlakeError('DATA_FOLDER_UNUSABLE', { folder, reason: 'it belongs to another user' }, { cause: error });
     }
     if (!(error instanceof SyntaxError)) throw error;
   }

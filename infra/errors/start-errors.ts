@@ -25,7 +25,7 @@ export const startErrors = {
   DATA_FOLDER_UNUSABLE: terminal(
     500,
     'The data folder {folder} cannot be used: {reason}.',
-    'Make it a folder that this user can write to, or set RUNLAKE_DATA_DIR to another one.',
+    'Make it a folder that this user can write to, run the command as the user who owns it, or set RUNLAKE_DATA_DIR to another one.',
   ),
   ENGINE_START_FAILED: terminal(500, '{engine} did not start: {reason}', 'Run `runlake doctor`.'),
   ENGINE_PACKAGE_MISSING: terminal(

@@ -26,7 +26,7 @@ export interface LogRecord {
   readonly headers: Readonly<Record<string, string>>;
   /**
    * Orders the events of a key by the time of acceptance. If two events set the same value, the event with the higher
-   * version wins, regardless of which is stored first. The version is a UInt64: milliseconds since 1970 in the upper 42
+   * version wins, regardless of which is stored first. The version is a UInt64: milliseconds since 1970 in the upper 41
    * bits, followed by the lower bits of the offset. A replayed dead-letter record keeps its previous version, which is
    * read from the header {@link versionHeader}.
    */

@@ -31,6 +31,7 @@ export interface RateLimiter {
    * Signs in a client of an address with `signIn`, unless too many sign-ins of the address have failed. An error counts as
    * a failure if `isFailure` returns true for it.
    *
+   * @param address Address of the client. A kind of sign-in with a limit of its own puts its name before it.
    * @throws SIGN_IN_LIMITED; the errors of `signIn`
    */
   limitSignIn<Result>(

@@ -60,9 +60,13 @@ export class Rejections {
     this.items.push({ run, error: shared ?? error });
   }
 
-  /** Adds the rejection of one item. @throws an error of another class than `caller`, which fails the whole request. */
+  /**
+   * Adds the rejection of one item.
+   *
+   * @throws an error that fails the whole request: BODY_TOO_LARGE, and those of other classes than `caller`.
+   */
   addCaught(run: string, error: unknown): void {
-    if (!isRunlakeError(error) || error.class !== 'caller') throw error;
+    if (!isRunlakeError(error) || error.class !== 'caller' || error.code === 'BODY_TOO_LARGE') throw error;
     this.add(run, error);
   }
 
