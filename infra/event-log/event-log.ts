@@ -195,6 +195,16 @@ export function createDrainingError(): RunlakeError {
   return runlakeError('DRAINING', {}, { retryAfterSeconds: 1 });
 }
 
+const bytesPerTimeout = 16 * 1024 ** 2;
+
+/**
+ * Returns the time limit for a log to accept a request of `bytes`: `timeoutMs` for each started 16 MiB. Otherwise, unless the
+ * log is fast, the largest requests and all their retries would fail.
+ */
+export function computePublishTimeoutMs(timeoutMs: number, bytes: number): number {
+  return timeoutMs * Math.max(1, Math.ceil(bytes / bytesPerTimeout));
+}
+
 /**
  * Returns whether a log with `pendingBytes` accepts a request of `bytes`. Of a request larger than half of the limit, only
  * half of the limit counts: otherwise it would be refused for ever while other events are pending.

@@ -19,7 +19,7 @@ import type { Layout } from '../../clickhouse/settings.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { endSlice } from '../../timeouts/time-slices.ts';
 import { AvroContainer, AvroWriter, buildContainerSchema, buildWirePrefix } from '../avro.ts';
-import type { LogPosition, LogRecord } from '../event-log.ts';
+import { computePublishTimeoutMs, type LogPosition, type LogRecord } from '../event-log.ts';
 import { sumValueBytes } from '../event-log-metrics.ts';
 
 const table = 'event_log';
@@ -54,9 +54,8 @@ export interface Segment {
 }
 
 const segmentMs = 1_000;
-/** Timeout of an insert for each started {@link bytesPerTimeout} of its size, as for a publish to Kafka. */
+/** Timeout of a small insert; see {@link computePublishTimeoutMs}. */
 const appendTimeoutMs = 10_000;
-const bytesPerTimeout = 16 * 1024 ** 2;
 /** Number of seconds in which ClickHouse responds and late inserts are searched. */
 const lateInsertChecks = 300;
 /**
@@ -109,7 +108,7 @@ export class LogTable {
     try {
       const body = await encodeRows(segments, logged);
       const insert = { name: 'event-log', table, columns, format: 'Avro', body } as const;
-      const timeoutMs = appendTimeoutMs * Math.ceil(body.length / bytesPerTimeout);
+      const timeoutMs = computePublishTimeoutMs(appendTimeoutMs, body.length);
       await this.#clickhouse.insertBody({ ...insert, timeoutMs });
     } catch (error) {
       // The insert may have been executed. Then the next process may deliver these records, or the segment is dropped.

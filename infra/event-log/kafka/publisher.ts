@@ -17,7 +17,13 @@ import type { Message } from 'kafkajs';
 import { runlakeError } from '../../errors/runlake-error.ts';
 import { pause } from '../../timeouts/backoff.ts';
 import { settlesBeforeTimeout } from '../../timeouts/with-timeout.ts';
-import { createDrainingError, createOverloadedError, isWithinPendingLimit, type LogMessage } from '../event-log.ts';
+import {
+  computePublishTimeoutMs,
+  createDrainingError,
+  createOverloadedError,
+  isWithinPendingLimit,
+  type LogMessage,
+} from '../event-log.ts';
 import type { IdempotentProducer } from './producer.ts';
 
 export interface PublisherOptions {
@@ -27,15 +33,11 @@ export interface PublisherOptions {
   readonly maxPendingBytes: number;
   /** Maximum bytes of a batch; a larger event is sent alone. */
   readonly batchBytes: number;
-  /** Time limit of a request for each started {@link bytesPerTimeout} of its size. */
+  /** Time limit of a small request; see {@link computePublishTimeoutMs}. */
   readonly timeoutMs: number;
 }
 
 const retryAfterSeconds = 2;
-/**
- * Large requests get more time. Otherwise, unless Kafka is fast, the largest requests and all their retries would fail.
- */
-const bytesPerTimeout = 16 * 1024 * 1024;
 
 export class Publisher {
   readonly #options: PublisherOptions;
@@ -97,7 +99,7 @@ export class Publisher {
       () => {
         for (const entry of entries) entry.cancel(createUnavailableError());
       },
-      timeoutMs * Math.ceil(Math.max(1, bytes) / bytesPerTimeout),
+      computePublishTimeoutMs(timeoutMs, bytes),
     );
     try {
       const outcomes = await Promise.allSettled(entries.map((entry) => entry.appended));
