@@ -1,5 +1,5 @@
 import { formatCsv } from '../../infra/csv/format-csv.ts';
-import { runInTimeSlices, type StepwiseWork } from '../../infra/timeouts/time-slices.ts';
+import { itemsPerStep, runInTimeSlices, type StepwiseWork } from '../../infra/timeouts/time-slices.ts';
 import { type Caller, requirePermission } from '../../pipelines/tenants/caller.ts';
 import { type AgentUsageRow, readAgentUsage } from '../../pipelines/usage/agent-report.ts';
 import {
@@ -115,9 +115,6 @@ export const formatJsonOfKind: Readonly<Record<UsageKind, Format<Buffer>>> = {
     ),
 };
 
-/** Number of rows that a step of the serialisation formats. */
-const rowsPerStep = 1_000;
-
 /**
  * Serialises the body of GET /orgs/current/billing/granular-usage according to its schema. Each dimension is serialised
  * only once, because the usage of one month, grouped by API key, has tens of thousands of rows that share a few hundred
@@ -126,7 +123,7 @@ const rowsPerStep = 1_000;
 export function* formatUsageJson({ stride, dimensions, buckets }: GranularUsage): StepwiseWork<Buffer> {
   const dimensionTexts: string[] = [];
   for (const dimension of dimensions) {
-    if (dimensionTexts.length % rowsPerStep === 0) yield;
+    if (dimensionTexts.length % itemsPerStep === 0) yield;
     dimensionTexts.push(`,"dimensions":${JSON.stringify(dimension)},"traces":`);
   }
   const parts: Buffer[] = [];
@@ -135,7 +132,7 @@ export function* formatUsageJson({ stride, dimensions, buckets }: GranularUsage)
   for (const { startSeconds, traces } of buckets) {
     const head = `{"time_bucket":"${formatUsageTime(startSeconds)}"`;
     for (let index = 0; index < traces.length; index++) {
-      if (index % rowsPerStep === 0) {
+      if (index % itemsPerStep === 0) {
         parts.push(Buffer.from(text));
         text = '';
         yield;
@@ -158,7 +155,7 @@ function* formatRowsJson<Row extends Omit<UsageRow, 'traces'>>(
   const parts: Buffer[] = [];
   let text = openBody(stride);
   for (const [index, row] of rows.entries()) {
-    if (index % rowsPerStep === 0) {
+    if (index % itemsPerStep === 0) {
       parts.push(Buffer.from(text));
       text = '';
       yield;

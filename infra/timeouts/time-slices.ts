@@ -32,8 +32,8 @@ export async function runInTimeSlices<Result>(work: StepwiseWork<Result>): Promi
   }
 }
 
-/** Number of items that a step of {@link sortInSteps} compares. */
-const itemsPerStep = 1_000;
+/** Number of small items, such as rows, that a step of long work processes. */
+export const itemsPerStep = 1_000;
 
 /** Sorts items as `sort` of arrays does, in steps: parts of the list, which are then merged. */
 export function* sortInSteps<Item>(

@@ -3,14 +3,13 @@
  * (`agents.usage_hourly`).
  */
 import type { Database } from '../../infra/postgres/pool.ts';
-import { runInTimeSlices, type StepwiseWork, sortInSteps } from '../../infra/timeouts/time-slices.ts';
+import { itemsPerStep, runInTimeSlices, type StepwiseWork, sortInSteps } from '../../infra/timeouts/time-slices.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import {
   buildDimensions,
   createTooManyRowsError,
   type Dimensions,
   type GranularUsageRequest,
-  itemsPerStep,
   maxFigureRows,
   readNames,
   reserveFigureRows,

@@ -2,7 +2,7 @@ import type { ClickHouse, Query } from '../../infra/clickhouse/clickhouse.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { reserveMemory } from '../../infra/fairness/tenant-context.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { runInTimeSlices, type StepwiseWork, sortInSteps } from '../../infra/timeouts/time-slices.ts';
+import { itemsPerStep, runInTimeSlices, type StepwiseWork, sortInSteps } from '../../infra/timeouts/time-slices.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { buildUsageQuery, type Grouping, type UsageCounts } from './report-query.ts';
 import { type BucketBounds, computeBucketBounds, planBuckets, type Stride, type UsageRange } from './rollup-query.ts';
@@ -190,9 +190,6 @@ ${query.sql}
   if ((counts[0]?.report_rows ?? 0) > max) throw createTooManyRowsError(max);
   return counts;
 }
-
-/** Number of items that a step of long work processes. */
-export const itemsPerStep = 1_000;
 
 function* collectIds(counts: readonly UsageCounts[]): StepwiseWork<string[]> {
   const found = new Set<string>();

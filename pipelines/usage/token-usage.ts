@@ -9,7 +9,7 @@
  */
 import type { ClickHouse } from '../../infra/clickhouse/clickhouse.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { runInTimeSlices, type StepwiseWork, sortInSteps } from '../../infra/timeouts/time-slices.ts';
+import { itemsPerStep, runInTimeSlices, type StepwiseWork, sortInSteps } from '../../infra/timeouts/time-slices.ts';
 import { nilUuid } from '../ingest/run-event/run-event.ts';
 import { readLiveProjectIds } from '../runs/locate-run.ts';
 import { lastHourSeconds, readDirtyHours } from '../runs/stats/fact-rows.ts';
@@ -19,7 +19,6 @@ import {
   buildDimensions,
   type GranularUsageRequest,
   generateUsageRows,
-  itemsPerStep,
   maxFigureRows,
   readGranularUsage,
   readNames,
