@@ -6,6 +6,7 @@ import type { RequestDeps } from '../../pipelines/agents/runs/request-run.ts';
 import type { GraphTypes } from '../../pipelines/agents/schemas/read-types-in-background.ts';
 import type { StoreConfig } from '../../pipelines/agents/store/store-item.ts';
 import type { PublishState } from '../../pipelines/agents/streams/publish-state.ts';
+import type { UiBuilder } from '../../pipelines/agents/ui/build-uis.ts';
 import type { WebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
 import type { WorkerPool } from '../../pipelines/agents/workers/front/worker-pool.ts';
 import type { Authenticator } from '../../pipelines/tenants/authenticate.ts';
@@ -111,6 +112,8 @@ export interface Agents extends RequestDeps {
   readonly pool: WorkerPool;
   /** Derives the schemas of graphs from their TypeScript types. */
   readonly types: GraphTypes;
+  /** The UIs of the langgraph.json. */
+  readonly uis: Pick<UiBuilder, 'get'>;
   /** Publishes a state that was not written by a run to the readers of its thread. */
   readonly publishState: PublishState;
   /** Graphs by graph id. */

@@ -17,6 +17,7 @@ import { streamThread } from './streaming/stream-thread.ts';
 import { systemOperations } from './system.ts';
 import { threadStateOperations } from './thread-state.ts';
 import { threadOperations } from './threads.ts';
+import { uiOperations } from './ui.ts';
 
 /**
  * All operations of the agent server. To add an operation, add it to the list of its file and to the table in
@@ -33,6 +34,7 @@ export const agentOperations: readonly AgentOperation[] = listByTag({
   store: storeOperations,
   mcp: mcpOperations,
   a2a: a2aOperations,
+  ui: uiOperations,
 });
 
 /**
@@ -45,6 +47,7 @@ const tagsByDisableFlag = {
   disable_runs: ['thread runs', 'stateless runs', 'crons', 'event protocol'],
   disable_store: ['store'],
   disable_meta: ['system'],
+  disable_ui: ['ui'],
 } as const;
 
 /**

@@ -33,6 +33,7 @@ import { openStreamHub } from '../../pipelines/agents/streams/stream-hub.ts';
 import { expireThreads } from '../../pipelines/agents/threads/delete-thread.ts';
 import { createDeletedThreadPurge } from '../../pipelines/agents/threads/deleted-threads.ts';
 import { getDefaultTtl } from '../../pipelines/agents/threads/thread.ts';
+import { buildUisInBackground } from '../../pipelines/agents/ui/build-uis.ts';
 import { deriveWebhookSecret, startWebhooks } from '../../pipelines/agents/webhooks/deliver-webhooks.ts';
 import { buildWebhookRules } from '../../pipelines/agents/webhooks/webhook-rules.ts';
 import { maxStateValues, parseAnswer } from '../../pipelines/agents/workers/front/parse-answer.ts';
@@ -54,6 +55,8 @@ import type { ShutdownSteps } from './shutdown-steps.ts';
  * with many packages.
  */
 const typesHeapMegabytes = 1_024;
+/** Timeout for building one UI. */
+const uiLimitMs = 60_000;
 
 /** Values that are printed for the operator at startup. */
 export interface StartedAgents {
@@ -162,8 +165,6 @@ export async function openAgents(
   const { config, logger, log } = parts;
   const { database, clickhouse } = parts.stores;
   const file = await readGraphsFile(config.agentsFile, config.agentsRevision?.environment);
-  if (file.ignoredFields.length > 0)
-    logger.warn({ file: file.path, fields: file.ignoredFields }, 'unsupported fields of langgraph.json are ignored');
   const deployment = await openDeployment(database, config);
   const { deploymentId, operator } = deployment;
   const { organizationId, workspaceId } = operator;
@@ -199,6 +200,14 @@ export async function openAgents(
     logger,
   });
   shutdown.add('graph types', () => types.stop());
+  const uis = buildUisInBackground({
+    file: file.http.disable_ui ? { ...file, ui: {} } : file,
+    environment: buildGraphEnvironment(),
+    accounts,
+    limitMs: uiLimitMs,
+    logger,
+  });
+  shutdown.add('UIs', () => uis.stop());
   const webhooks = buildWebhookRules({
     settings: file.webhooks,
     disabled: file.http.disable_webhooks ?? false,
@@ -223,6 +232,7 @@ export async function openAgents(
       database,
       pool,
       types,
+      uis,
       hub,
       publishState: createStatePublisher(publisher, logger),
       graphs,

@@ -37,6 +37,14 @@ export function getForwardedPrefix({ headers }: FastifyRequest): string {
   return typeof prefix === 'string' && /^(?:\/[\w.~-]+){1,8}$/.test(prefix) ? prefix : '';
 }
 
+/** Returns the URL under which the client reaches the agent server, without a trailing slash. */
+export function getAgentServerBase(
+  request: FastifyRequest,
+  { agentsPublicUrl }: Pick<Config, 'agentsPublicUrl'>,
+): string {
+  return agentsPublicUrl?.replace(/\/+$/, '') ?? getRequestOrigin(request) + getForwardedPrefix(request);
+}
+
 /** Removes the prefix and trailing slashes from a URL of the main API. */
 export function stripPrefix(publicUrl: string): string {
   return publicUrl.replace(/\/+$/, '').replace(/\/api(?:\/v1)?$/, '');

@@ -17,14 +17,24 @@ export interface ChildProgram {
 }
 
 /**
+ * Returns the path of a program of Runlake and the options with which Node executes it: the TypeScript source if the caller is
+ * one.
+ */
+export function locateProgram(base: string, program: string): { readonly path: string; readonly execArgv: string[] } {
+  const typescript = base.endsWith('.ts');
+  return {
+    path: fileURLToPath(new URL(`${program}.${typescript ? 'ts' : 'js'}`, base)),
+    execArgv: typescript ? ['--import', pathToFileURL(createRequire(base).resolve('tsx')).href] : [],
+  };
+}
+
+/**
  * Starts a Node program as a child process with an IPC channel. The stderr of the child is a pipe to the parent. The
  * child has its own process group, so that Ctrl+C in a terminal reaches only the parent, which drains first. The child
  * does not inherit the environment, because settings may be secrets.
  */
 export function forkProgram({ program, base, args, cwd }: ChildProgram): ChildProcess {
-  const typescript = base.endsWith('.ts');
-  const path = fileURLToPath(new URL(`${program}.${typescript ? 'ts' : 'js'}`, base));
-  const execArgv = typescript ? ['--import', pathToFileURL(createRequire(base).resolve('tsx')).href] : [];
+  const { path, execArgv } = locateProgram(base, program);
   return fork(path, [...args], {
     cwd,
     execArgv,

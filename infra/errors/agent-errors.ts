@@ -151,6 +151,12 @@ export const agentErrors = {
     "Graph '{graph}' cannot be used: {reason}.",
     'Correct its module and restart the agent server. The other graphs stay available.',
   ),
+  UI_NOT_FOUND: caller(404, "There is no UI '{ui}'.", 'Use a name in `ui` of the langgraph.json.'),
+  UI_UNUSABLE: caller(
+    422,
+    "The UI '{ui}' cannot be built: {reason}.",
+    'Correct its module and restart the agent server. The graphs stay available.',
+  ),
   GRAPH_FAILED: caller(
     422,
     "Graph '{graph}' failed: {reason}.",

@@ -9,10 +9,10 @@ export type Library = 'oldest' | 'newest';
 const agentsFolder = fileURLToPath(new URL('.', import.meta.url));
 
 /**
- * Returns a folder with a copy of `test/agents/projects` whose graphs resolve LangGraph and LangChain from the lock file
- * of the library, and other packages from the repository.
+ * Returns a folder with a copy of `test/agents/projects` whose graphs resolve the packages of the lock file of the library,
+ * such as LangGraph and LangChain, or the bundler of UIs, and other packages from the repository.
  */
-export async function copyProjectsWithLibrary(library: Library): Promise<string> {
+export async function copyProjectsWithLibrary(library: Library | 'ui'): Promise<string> {
   const folder = await installLocked(join(agentsFolder, 'libraries', library), `langgraph-${library}`);
   const projects = mkdtempSync(join(folder, 'projects-'));
   cpSync(join(agentsFolder, 'projects'), projects, { recursive: true });

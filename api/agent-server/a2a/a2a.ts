@@ -5,7 +5,7 @@ import { describeGraph } from '../../../pipelines/agents/schemas/describe-graph.
 import { JsonObject } from '../../server/formats.ts';
 import { createLiveBody, type LiveSource } from '../../server/live-body.ts';
 import { RawResponse } from '../../server/operation.ts';
-import { getForwardedPrefix, getRequestOrigin } from '../../server/public-base.ts';
+import { getAgentServerBase } from '../../server/public-base.ts';
 import {
   type AgentInput,
   defineAgentOperation,
@@ -212,7 +212,7 @@ const getAgentCard = defineAgentOperation({
       protocolVersion: '0.3.0',
       name,
       description,
-      url: `${agents.config.agentsPublicUrl?.replace(/\/+$/, '') ?? getRequestOrigin(request) + getForwardedPrefix(request)}/a2a/${id}`,
+      url: `${getAgentServerBase(request, agents.config)}/a2a/${id}`,
       preferredTransport: 'JSONRPC',
       capabilities: { streaming: true, pushNotifications: false, stateTransitionHistory: false },
       defaultInputModes: mediaTypes,

@@ -48,6 +48,8 @@ const fileSchema = Type.Object({
       ),
     }),
   ),
+  ui: Type.Optional(Dictionary(referenceSchema)),
+  ui_config: Type.Optional(Type.Object({ shared: Type.Optional(Type.Array(Type.String())) })),
   checkpointer: Type.Optional(
     Type.Object({
       ttl: Type.Optional(
@@ -75,9 +77,6 @@ const fileSchema = Type.Object({
     }),
   ),
 });
-
-/** Fields for the UIs of graphs. Only the reference server serves such UIs. */
-const unsupportedFields = ['ui', 'ui_config'];
 
 type FileContent = Static<typeof fileSchema>;
 
@@ -109,8 +108,9 @@ export interface GraphsFile {
   readonly store: NonNullable<FileContent['store']>;
   readonly checkpointer: NonNullable<FileContent['checkpointer']>;
   readonly webhooks: NonNullable<FileContent['webhooks']>;
-  /** Fields of the file that this agent server does not support and ignores. */
-  readonly ignoredFields: readonly string[];
+  /** Paths of the modules of UIs, relative to the folder, by name. */
+  readonly ui: Readonly<Record<string, string>>;
+  readonly uiConfig: NonNullable<FileContent['ui_config']>;
 }
 
 /**
@@ -147,6 +147,7 @@ export async function readGraphsFile(file: string, overrides?: Readonly<Record<s
     );
   }
   const { graphs, env, auth, http = {}, store = {}, checkpointer = {}, webhooks = {} } = content;
+  const { ui = {}, ui_config: uiConfig = {} } = content;
   const invalidSetting = findInvalidSetting(http);
   if (invalidSetting) throw invalid(invalidSetting.location, invalidSetting.reason);
   const sources = Object.entries(graphs).map(([graphId, entry]) => {
@@ -168,7 +169,8 @@ export async function readGraphsFile(file: string, overrides?: Readonly<Record<s
     store,
     checkpointer,
     webhooks,
-    ignoredFields: unsupportedFields.filter((name) => Object.hasOwn(content as object, name)),
+    ui,
+    uiConfig,
   };
 }
 

@@ -10,9 +10,9 @@
  *   3. The reason for each skipped graph is logged once.
  */
 import { EventEmitter, once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { Type } from 'typebox';
 import { Compile } from 'typebox/compile';
+import { locateProgram } from '../../../infra/embedded/child-program.ts';
 import type { AccountSource } from '../../../infra/isolation/process-accounts.ts';
 import { Dictionary } from '../../../infra/json/dictionary.ts';
 import type { Logger } from '../../../infra/telemetry/logger.ts';
@@ -22,7 +22,6 @@ import { computeWorkerFrameLimits, createViolationError, type Frame, requireJson
 import { parseAnswer } from '../workers/front/parse-answer.ts';
 import { type ProcessEnd, ProjectProcess } from '../workers/front/project-process.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
-import { getTypescriptLoaderUrl } from '../workers/read-typescript.ts';
 import { type CachedTypes, cacheTypes, readCachedTypes } from './cached-types.ts';
 import type { TypedGraph } from './read-graph-types.ts';
 import type { TypesProcessMessage, TypesTask } from './types-process.ts';
@@ -174,16 +173,12 @@ function startProcess(
   receive: (message: TypesProcessMessage) => void,
   onExit: (end: ProcessEnd) => void,
 ): ProjectProcess {
-  const runsFromSource = import.meta.url.endsWith('.ts');
-  const program = fileURLToPath(new URL(`./types-process.${runsFromSource ? 'ts' : 'js'}`, import.meta.url));
+  const { path, execArgv } = locateProgram(import.meta.url, './types-process');
   return new ProjectProcess({
-    program,
+    program: path,
     environment: {},
     accounts,
-    execArgv: [
-      `--max-old-space-size=${heapMegabytes}`,
-      ...(runsFromSource ? ['--import', getTypescriptLoaderUrl()] : []),
-    ],
+    execArgv: [`--max-old-space-size=${heapMegabytes}`, ...execArgv],
     limits: { ...computeWorkerFrameLimits(0), bodyBytes: 0 },
     onFrame: (frame) => receive(decodeTypes(frame)),
     onExit,

@@ -7,6 +7,7 @@ import { openEventLog } from '../../../api/command-line/open-event-log.ts';
 import { ShutdownSteps } from '../../../api/command-line/shutdown-steps.ts';
 import { buildServer } from '../../../api/server/build-server.ts';
 import { loadConfig } from '../../../infra/config/load.ts';
+import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Database } from '../../../infra/postgres/database.ts';
 import { RecentAssistants } from '../../../pipelines/agents/assistants/assistant.ts';
 import { createAssistant, ensureSystemAssistants } from '../../../pipelines/agents/assistants/write-assistants.ts';
@@ -57,6 +58,7 @@ const run = ({ assistantId }: Victim) => ({ assistant_id: assistantId, input: {}
 /** One entry per operation that needs a key. An operation without an entry fails the test. */
 const attempts: Readonly<Record<string, (victim: Victim) => Attempt>> = {
   truncate: () => ({ url: '/internal/truncate', payload: { threads: true, assistants: true }, answers: [204] }),
+  getUiComponent: () => ({ url: '/ui/echo', payload: { name: 'card' }, answers: notFound }),
   createAssistant: ({ assistantId }) => ({
     url: '/assistants',
     payload: { assistant_id: assistantId, graph_id: 'echo', if_exists: 'do_nothing' },
@@ -243,6 +245,7 @@ beforeAll(async () => {
     ...{ store: { refreshOnRead: true }, protocols: { mcp: true, a2a: true } },
     ...{ webhooks: buildWebhookRules({ allowPrivate: false }), copiesHeader: createHeaderRule() },
     acceptsFeedbackKeys: false,
+    uis: { get: (ui) => Promise.reject(runlakeError('UI_NOT_FOUND', { ui })) },
   };
   const services = { authenticator, agents } as unknown as AgentServices;
   const form = buildAgentApi(config, stranger.workspaceIds[0]);

@@ -24,6 +24,8 @@ test('reads a file with all sections', async () => {
       store: { index: { embed: './embed.js:embed', dims: 3 }, ttl: { default_ttl: 1.5, refresh_on_read: true } },
       checkpointer: { ttl: { strategy: 'keep_latest', default_ttl: 60 } },
       webhooks: { headers: { 'x-a': 'b' }, url: { require_https: true } },
+      ui: { one: './one.tsx' },
+      ui_config: { shared: ['nanostores'] },
       node_version: '20',
       dependencies: ['.'],
     }),
@@ -37,13 +39,9 @@ test('reads a file with all sections', async () => {
   expect(file.auth).toEqual({ path: join(folder, 'auth.ts'), name: 'auth', disableStudioAuth: true });
   expect(file.app).toEqual({ path: join(folder, 'app.js'), name: 'app' });
   expect(file.http.disable_mcp).toBe(true);
+  expect(file.ui).toEqual({ one: './one.tsx' });
+  expect(file.uiConfig).toEqual({ shared: ['nanostores'] });
   expect(file.checkpointer.ttl).toEqual({ strategy: 'keep_latest', default_ttl: 60 });
-});
-
-test('lists user interface settings, which are not supported, as ignored', async () => {
-  const file = await readGraphsFile(await written({ graphs: { a: './a.js:a' }, ui: { a: './ui.tsx' }, ui_config: {} }));
-  expect(file.ignoredFields).toEqual(['ui', 'ui_config']);
-  expect((await readGraphsFile(await written({ graphs: { a: './a.js:a' } }))).ignoredFields).toEqual([]);
 });
 
 test('reads variables from a file that env names', async () => {
