@@ -6,16 +6,18 @@ import { JsonObject, OneOf, optional, Text, Uuid } from '../../server/formats.ts
 import { exceedsMaxElements } from '../../server/schema-check.ts';
 import type { Values } from '../access/authorizer.ts';
 
-/** JSON-RPC error codes of A2A. Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8. */
+/** JSON-RPC error codes of A2A. Source: JSON-RPC 2.0, 5.1; A2A 0.3.0, 8; A2A 1.0, 5.4. */
 const errorCodes = {
   invalidRequest: -32600,
   methodNotFound: -32601,
   invalidParams: -32602,
   internal: -32603,
   taskNotFound: -32001,
+  taskNotCancelable: -32002,
   pushNotSupported: -32003,
   unsupported: -32004,
   contentNotSupported: -32005,
+  versionNotSupported: -32009,
 } as const;
 
 export interface RpcError {

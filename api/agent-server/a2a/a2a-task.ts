@@ -5,6 +5,7 @@ import { isJsonObject } from '../../../infra/json/json-value.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import type { Assistant } from '../../../pipelines/agents/assistants/assistant.ts';
 import { awaitRunEnd } from '../../../pipelines/agents/runs/await-run-end.ts';
+import { cancelRun } from '../../../pipelines/agents/runs/cancel-run.ts';
 import { isNewestStateOfRun, readRunEnd } from '../../../pipelines/agents/runs/published-ends.ts';
 import { findThreadOfRun, readRun } from '../../../pipelines/agents/runs/read-run.ts';
 import { requestFollowedRun } from '../../../pipelines/agents/runs/request-run.ts';
@@ -17,6 +18,7 @@ import { maxStateValues, parseAnswer } from '../../../pipelines/agents/workers/f
 import { parseUuid } from '../../../pipelines/ingest/run-event/uuid.ts';
 import { executeRequestPart } from '../access/agent-access.ts';
 import type { AgentInput, Agents } from '../agent-operation.ts';
+import { cancelAgentRun } from '../runs/cancel.ts';
 import { waitForRun } from '../runs/create.ts';
 import { getAgentRun } from '../runs/read.ts';
 import { toRunRequest } from '../runs/run-schema.ts';
@@ -24,11 +26,11 @@ import { A2aError, buildInput, buildResumeValue, readMessageContent, type SendPa
 
 /** Types of A2A 0.3.0 that occur in responses. The names are those used on the wire. Source: A2A 0.3.0, 6. */
 
-type MessagePart =
+export type MessagePart =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'data'; readonly data: Readonly<Record<string, unknown>> };
 
-interface A2aMessage {
+export interface A2aMessage {
   readonly kind: 'message';
   readonly role: 'user' | 'agent';
   readonly parts: readonly MessagePart[];
@@ -37,13 +39,13 @@ interface A2aMessage {
   readonly contextId?: string;
 }
 
-interface TaskStatus {
+export interface TaskStatus {
   readonly state: 'submitted' | 'working' | 'input-required' | 'completed' | 'failed' | 'canceled';
   readonly timestamp: string;
   readonly message?: A2aMessage;
 }
 
-interface Artifact {
+export interface Artifact {
   readonly artifactId: string;
   readonly name: string;
   readonly description: string;
@@ -283,6 +285,29 @@ export async function readTask(
   const options = { assistantId, ...(historyLength !== undefined && { historyLength }) };
   const params = { thread_id: threadId, run_id: runId };
   return executeRequestPart(request, getAgentRun, { params }, () => readRunTask(agents, { threadId, runId }, options));
+}
+
+/**
+ * Cancels a task. Returns it when it has ended, or when the server stops.
+ *
+ * @throws A2aError if the task has ended or needs input.
+ */
+export async function cancelTask(
+  { services: { agents }, request }: AgentInput,
+  { id: runId, contextId: threadId, status, history }: Task,
+): Promise<Task> {
+  if (status.state !== 'submitted' && status.state !== 'working')
+    throw new A2aError('taskNotCancelable', `Task ${runId} is ${status.state}.`);
+  const { database, deploymentId, wake } = agents;
+  const run = { threadId, runId };
+  const params = { thread_id: threadId, run_id: runId };
+  await executeRequestPart(request, cancelAgentRun, { params }, () =>
+    cancelRun(database, deploymentId, run, 'interrupt'),
+  );
+  wake();
+  const signal = AbortSignal.any([request.signal, request.server.drainStarted]);
+  await awaitRunEnd(agents, { deploymentId, ...run }, { signal });
+  return readRunTask(agents, run, { historyLength: history.length });
 }
 
 /**

@@ -26,15 +26,16 @@ import {
   SendParams,
   toRpcError,
 } from './a2a-params.ts';
-import { readRunTask, readTask, type StreamedResult, startTask, streamTask, type Task } from './a2a-task.ts';
+import { cancelTask as cancel, readRunTask, readTask, startTask, streamTask, type Task } from './a2a-task.ts';
+import { getWireFormat, type WireFormat } from './wire-format.ts';
 
 const postA2a = defineAgentOperation({
   operationId: 'postA2a',
   method: 'POST',
   path: '/a2a/:assistant_id',
-  summary: 'Send a message to an assistant (Agent2Agent protocol 0.3)',
+  summary: 'Send a message to an assistant (Agent2Agent protocol 1.0 and 0.3)',
   description:
-    'JSON-RPC 2.0: message/send, message/stream (server-sent events) and tasks/get. A context is a thread, a task is a run. Errors of methods are JSON-RPC errors with status 200.',
+    'JSON-RPC 2.0: SendMessage, SendStreamingMessage (server-sent events), GetTask and CancelTask; in 0.3 message/send, message/stream, tasks/get and tasks/cancel. A context is a thread, a task is a run. Errors of methods are JSON-RPC errors with status 200.',
   access: runAccess,
   // Sending a message also requires the authorisation for `waitForRun`, and reading a task that for `getAgentRun`.
   rule: async ({ params }, authorizer, proceed) => {
@@ -60,13 +61,15 @@ const postA2a = defineAgentOperation({
     if (!isJsonObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string' || (body.id ?? null) !== id) {
       return buildInvalidRequestResponse('The body is not a JSON-RPC 2.0 request.');
     }
-    if (body.method === 'message/stream' && !acceptsEventStream(request.headers.accept)) {
-      return buildInvalidRequestResponse(
-        'message/stream responds with text/event-stream, which the header Accept does not include.',
-      );
-    }
     try {
-      return await callMethod({ ...input, assistant, id }, body.method, body.params);
+      const version = request.headers['a2a-version'];
+      const format = getWireFormat(body.method, typeof version === 'string' ? version : undefined);
+      if (format.method === 'message/stream' && !acceptsEventStream(request.headers.accept)) {
+        return buildInvalidRequestResponse(
+          `${body.method} responds with text/event-stream, which the header Accept does not include.`,
+        );
+      }
+      return await callMethod({ ...input, assistant, id, format }, body.method, body.params);
     } catch (err) {
       if (isCustomAuthError(err)) throw err;
       const error = toRpcError(err);
@@ -81,21 +84,25 @@ type Id = string | number | null;
 interface MethodCall extends AgentInput {
   readonly assistant: Assistant;
   readonly id: Id;
+  readonly format: WireFormat;
 }
 
 async function callMethod(input: MethodCall, method: string, params: unknown): Promise<RawResponse> {
-  switch (method) {
+  switch (input.format.method) {
     case 'message/send':
       return sendMessage(input, params);
     case 'message/stream':
       return streamMessage(input, params);
     case 'tasks/get':
-      return buildResponse(input.id, { result: await getTask(input, params) });
+      return buildResponse(input.id, { result: input.format.writeTask(await getTask(input, params)) });
     case 'tasks/cancel':
+      return buildResponse(input.id, { result: input.format.writeTask(await cancelTask(input, params)) });
+    case 'tasks/list':
     case 'tasks/resubscribe':
+    case 'agent/getAuthenticatedExtendedCard':
       throw new A2aError('unsupported', `${method} is not supported.`);
     default:
-      if (method.startsWith('tasks/pushNotificationConfig/')) {
+      if (input.format.method.startsWith('tasks/pushNotificationConfig/')) {
         throw new A2aError('pushNotSupported', 'Push notifications are not supported.');
       }
       throw new A2aError('methodNotFound', `Unknown method ${method.slice(0, 100)}.`);
@@ -108,17 +115,20 @@ async function callMethod(input: MethodCall, method: string, params: unknown): P
  */
 async function sendMessage(input: MethodCall, params: unknown): Promise<RawResponse> {
   const { agents } = input.services;
-  const sendParams = readParams(SendParams, params);
+  const sendParams = readParams(SendParams, input.format.readSendParams(params));
   const { reader, ...ids } = await startTask(input, input.assistant, sendParams);
   const historyLength = sendParams.configuration?.historyLength ?? 10;
   if (sendParams.configuration?.blocking === false) {
     reader.close();
-    return buildResponse(input.id, { result: await readRunTask(agents, ids, { historyLength }) });
+    return buildResponse(input.id, {
+      result: input.format.writeResponse(await readRunTask(agents, ids, { historyLength })),
+    });
   }
   const body = createLiveBody<string>({
     ...createStoppableSource(input, async function* (signal) {
       await awaitRunEnd(agents, { deploymentId: agents.deploymentId, ...ids }, { attached: reader, signal });
-      yield formatRpcResponse(input.id, { result: await readRunTask(agents, ids, { historyLength }) });
+      const task = await readRunTask(agents, ids, { historyLength });
+      yield formatRpcResponse(input.id, { result: input.format.writeResponse(task) });
     }),
     encode: (text) => [text],
     heartbeat: '\n',
@@ -132,12 +142,13 @@ async function sendMessage(input: MethodCall, params: unknown): Promise<RawRespo
 }
 
 async function streamMessage(input: MethodCall, params: unknown): Promise<RawResponse> {
-  const task = await startTask(input, input.assistant, readParams(SendParams, params));
+  const sendParams = readParams(SendParams, input.format.readSendParams(params));
+  const task = await startTask(input, input.assistant, sendParams);
   const body = createEventStream<string>({
     ...createStoppableSource(input, async function* (signal) {
       try {
         for await (const result of streamTask(input.services.agents, task, signal))
-          yield formatRpcResponse(input.id, { result });
+          yield formatRpcResponse(input.id, { result: input.format.writeStreamed(result) });
       } catch (err) {
         input.request.log.warn({ err }, 'streaming the task failed');
         yield formatRpcResponse(input.id, { error: toRpcError(err) ?? internalError });
@@ -149,14 +160,20 @@ async function streamMessage(input: MethodCall, params: unknown): Promise<RawRes
   return new RawResponse({ headers: eventStreamHeaders, body });
 }
 
-async function getTask(input: MethodCall, params: unknown): Promise<Task> {
+function getTask(input: MethodCall, params: unknown): Promise<Task> {
+  return readTask(input, input.assistant, readTaskParams(params));
+}
+
+/** Cancels a task, and returns it when it has ended. */
+async function cancelTask(input: MethodCall, params: unknown): Promise<Task> {
+  return cancel(input, await getTask(input, params));
+}
+
+function readTaskParams(params: unknown) {
   const { id, taskId, contextId, historyLength } = readParams(GetParams, params);
   const runId = (id ?? taskId)?.toLowerCase();
   if (!runId) throw new A2aError('invalidParams', 'params.id: must be the id of a task');
-  return readTask(input, input.assistant, {
-    ...{ runId, context: contextId?.toLowerCase() },
-    historyLength: historyLength ?? 10,
-  });
+  return { runId, context: contextId?.toLowerCase(), historyLength: historyLength ?? 10 };
 }
 
 /**
@@ -173,7 +190,7 @@ function createStoppableSource(input: MethodCall, generateItems: (signal: AbortS
   return { ...buildLiveOptions(input), source, stopping: new AbortController().signal };
 }
 
-type Outcome = { readonly result: Task | StreamedResult } | { readonly error: RpcError };
+type Outcome = { readonly result: object } | { readonly error: RpcError };
 
 function formatRpcResponse(id: Id, outcome: Outcome): string {
   return JSON.stringify({ jsonrpc: '2.0', id, ...outcome });
@@ -184,9 +201,16 @@ function buildResponse(id: Id, outcome: Outcome, status = 200): RawResponse {
   return new RawResponse({ status, headers, body: Buffer.from(formatRpcResponse(id, outcome)) });
 }
 
+/** In both forms: that of 0.3, and that of 1.0. */
 const apiKeySecurity = {
-  securitySchemes: { apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' } },
+  securitySchemes: {
+    apiKey: {
+      ...{ type: 'apiKey', in: 'header', name: 'x-api-key' },
+      apiKeySecurityScheme: { location: 'header', name: 'x-api-key' },
+    },
+  },
   security: [{ apiKey: [] }],
+  securityRequirements: [{ schemes: { apiKey: { list: [] } } }],
 };
 const mediaTypes = ['application/json', 'text/plain'];
 
@@ -194,7 +218,7 @@ const getAgentCard = defineAgentOperation({
   operationId: 'getAgentCard',
   method: 'GET',
   path: '/.well-known/agent-card.json',
-  summary: 'Get the agent card of an assistant (Agent2Agent protocol 0.3)',
+  summary: 'Get the agent card of an assistant (Agent2Agent protocol 1.0 and 0.3)',
   access: readAccess,
   rule: async ({ query }, authorizer, proceed) => {
     await authorizer.authorizeReadAssistant(query.assistant_id as string);
@@ -208,12 +232,15 @@ const getAgentCard = defineAgentOperation({
     const { assistant_id: id, graph_id: graphId, name, config, version } = assistant;
     const { input_schema } = await describeGraph(agents, graphId, config);
     const description = assistant.description ?? `The assistant ${name}`;
+    const url = `${getAgentServerBase(request, agents.config)}/a2a/${id}`;
     const agentCard = {
-      protocolVersion: '0.3.0',
       name,
       description,
-      url: `${getAgentServerBase(request, agents.config)}/a2a/${id}`,
-      preferredTransport: 'JSONRPC',
+      supportedInterfaces: ['1.0', '0.3'].map((protocolVersion) => ({
+        ...{ url, protocolBinding: 'JSONRPC', protocolVersion },
+      })),
+      // The next three are for clients of 0.3.
+      ...{ protocolVersion: '0.3.0', url, preferredTransport: 'JSONRPC' },
       capabilities: { streaming: true, pushNotifications: false, stateTransitionHistory: false },
       defaultInputModes: mediaTypes,
       defaultOutputModes: mediaTypes,

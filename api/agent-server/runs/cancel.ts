@@ -12,7 +12,7 @@ import { createRunRule, normaliseRunIds, ThreadRunParams } from './run-schema.ts
 
 const CancelAction = OneOf(['interrupt', 'rollback']);
 
-const cancelAgentRun = defineAgentOperation({
+export const cancelAgentRun = defineAgentOperation({
   operationId: 'cancelAgentRun',
   method: 'POST',
   path: '/threads/:thread_id/runs/:run_id/cancel',

@@ -1,4 +1,5 @@
 import { type Message, Role, type StreamResponse, type Task, TaskState } from '@a2a-js/sdk';
+import { ClientFactory, DefaultAgentCardResolver, JsonRpcTransportFactory } from '@a2a-js/sdk/client';
 import { isLegacyAgentCard, LegacyJsonRpcTransport, parseLegacyAgentCard } from '@a2a-js/sdk/compat/v0_3/client';
 import { describe, expect, it, vi } from 'vitest';
 import { leaseThread } from '../../../pipelines/agents/threads/update-thread-state.ts';
@@ -215,7 +216,15 @@ describe('an invalid request', () => {
       -32001,
     ],
     ['too much history', 'echo', 'tasks/get', { id: absent, contextId: absent, historyLength: 11 }, -32602],
-    ['a cancel', 'echo', 'tasks/cancel', { id: absent }, -32004],
+    ['a cancel of an unknown task', 'echo', 'tasks/cancel', { id: absent }, -32001],
+    ['a subscription', 'echo', 'tasks/resubscribe', { id: absent }, -32004],
+    ['a list', 'echo', 'ListTasks', {}, -32004],
+    ['a message without parts in 1.0', 'echo', 'SendMessage', message([]), -32602],
+    ['a message in the form of 0.3', 'echo', 'SendMessage', { message: 'hello' }, -32602],
+    ['an unknown role in 1.0', 'echo', 'SendMessage', message([{ text: 'x' }], { role: 'ROLE_OTHER' }), -32602],
+    ['a file in 1.0', 'echo', 'SendMessage', message([{ url: 'https://example.com' }], { role: 'ROLE_USER' }), -32005],
+    ['a push in 1.0', 'echo', 'CreateTaskPushNotificationConfig', {}, -32003],
+    ['no params', 'echo', 'SendMessage', undefined, -32602],
     ['a push', 'echo', 'tasks/pushNotificationConfig/set', {}, -32003],
   ])('%s', async (_, assistant, method, params, code) => {
     const { id, error } = await rpc(assistant, method, params);
@@ -268,11 +277,80 @@ describe('an invalid request', () => {
   });
 });
 
+describe('version 1.0', () => {
+  /** Connects the official client, which reads the card and does not know 0.3. */
+  const connect = (assistant: string) => {
+    const fetchImpl: typeof fetch = (url, init) =>
+      fetch(url, { ...init, headers: { ...init?.headers, 'x-api-key': agent.owner.adminKey } });
+    const factory = new ClientFactory({
+      transports: [new JsonRpcTransportFactory({ fetchImpl })],
+      cardResolver: new DefaultAgentCardResolver({ fetchImpl }),
+    });
+    return factory.createFromUrl(agent.url, `/.well-known/agent-card.json?assistant_id=${assistant}`);
+  };
+
+  it('sends, reads and resumes tasks', async () => {
+    const client = await connect('echo');
+    const sent = (await client.sendMessage(sendParams([text('hello')]))) as Task;
+    expect(sent).toMatchObject({
+      status: { state: TaskState.TASK_STATE_COMPLETED },
+      artifacts: [{ name: 'Assistant Response', parts: [text('echo: hello')] }],
+      history: [
+        { role: Role.ROLE_USER, parts: [text('hello')], taskId: sent.id },
+        { role: Role.ROLE_AGENT, parts: [text('echo: hello')], contextId: sent.contextId },
+      ],
+    });
+    expect(await client.getTask({ tenant: '', id: sent.id, historyLength: 10 })).toEqual(sent);
+    const asking = await connect('ask');
+    const asked = (await asking.sendMessage(sendParams([data({ question: 'Sure?' })]))) as Task;
+    expect(asked.status).toMatchObject({
+      state: TaskState.TASK_STATE_INPUT_REQUIRED,
+      message: { parts: [data({ interrupts: [{ id: expect.any(String), value: { question: 'Sure?' } }] })] },
+    });
+    const location = { contextId: asked.contextId, taskId: asked.id };
+    const done = (await asking.sendMessage(sendParams([text('yes')], location))) as Task;
+    expect(done.artifacts[0]?.parts).toMatchObject([data({ result: 'answered: yes' })]);
+  });
+
+  it('streams the updates of a task', async () => {
+    const client = await connect('chat');
+    const updates: StreamResponse[] = [];
+    for await (const update of client.sendMessageStream(sendParams([text('hi')]))) updates.push(update);
+    const kinds = updates.map(({ payload }) => payload?.$case);
+    expect([kinds[0], kinds.at(-2), kinds.at(-1)]).toEqual(['task', 'artifactUpdate', 'statusUpdate']);
+    expect(updates.at(-2)).toMatchObject({ payload: { value: { artifact: { parts: [text('Good day.')] } } } });
+    expect(updates.at(-1)).toMatchObject({ payload: { value: { status: { state: TaskState.TASK_STATE_COMPLETED } } } });
+  });
+
+  it('cancels a task, once', async () => {
+    const client = await connect('burst');
+    const configuration = { returnImmediately: true, acceptedOutputModes: [], taskPushNotificationConfig: undefined };
+    const params = { ...sendParams([data({ n: 10_000, pauseMs: 50 })]), configuration };
+    const { id } = (await client.sendMessage(params)) as Task;
+    const cancelled = await client.cancelTask({ tenant: '', id, metadata: undefined });
+    expect(cancelled).toMatchObject({ id, status: { state: TaskState.TASK_STATE_CANCELED } });
+    await expect(client.cancelTask({ tenant: '', id, metadata: undefined })).rejects.toThrow(`Task ${id} is canceled.`);
+    expect((await rpc('burst', 'tasks/cancel', { id })).error.code).toBe(-32002);
+  });
+
+  it.each([
+    ['2.0', -32009],
+    ['1.0', undefined],
+    ['1.0.1', undefined],
+    ['0.3', undefined],
+    ['', undefined],
+  ])('responds to the header A2A-Version %j', async (version, code) => {
+    const { error } = await rpc('echo', 'message/send', message(words('x')), { 'a2a-version': version });
+    expect(error?.code).toBe(code);
+  });
+});
+
 describe('the agent card', () => {
   it('contains the URL of the assistant and its input', async () => {
     const answer = await agent.ask('GET', '/.well-known/agent-card.json?assistant_id=typed');
     const raw = (await answer.json()) as { url: string; skills: { metadata: object }[] };
-    expect(isLegacyAgentCard(raw)).toBe(true);
+    // Clients of 0.3 do not know `supportedInterfaces`.
+    expect(isLegacyAgentCard({ ...raw, supportedInterfaces: [] })).toBe(true);
     const card = parseLegacyAgentCard(raw);
     expect(card).toMatchObject({ name: 'typed', capabilities: { streaming: true, pushNotifications: false } });
     expect(card.supportedInterfaces).toMatchObject([{ url: raw.url, protocolBinding: 'JSONRPC' }]);
