@@ -38,8 +38,8 @@ export class KeyTimes {
   #events = 0;
   /** Value of `#events` at the last gap in the records of a partition. */
   #eventsBeforeGap = 0;
-  /** The last batch of each partition: its first offset, and the first one after it. */
-  readonly #lastBatches = new Map<number, { readonly first: number; readonly next: number }>();
+  /** The last batch of each partition: its first offset and, if it was stored, the first one after it. */
+  readonly #lastBatches = new Map<number, { readonly first: number; readonly next?: number }>();
 
   constructor(minRuns = minRememberedRuns) {
     this.#known = new RecentMap({ minEntries: minRuns, wordsPerKey: runKeyWords, numbersPerValue: 2 });
@@ -47,16 +47,24 @@ export class KeyTimes {
 
   /**
    * Call this method for each batch of a log that several processes read. If the batch does not begin where the previous
-   * one of its partition began (because it is delivered again) or ended, another process may have handled the records in
-   * between; it returns true.
+   * one of its partition began (because it is delivered again) or, if that was stored, ended, another process may have
+   * handled the records in between; it returns true.
    */
   noteBatch({ partition, records }: LogBatch): boolean {
     const first = records[0]?.offset ?? 0;
     const last = this.#lastBatches.get(partition);
     const isAfterGap = first !== last?.first && first !== last?.next;
     if (isAfterGap) this.#eventsBeforeGap = this.#events;
-    this.#lastBatches.set(partition, { first, next: (records.at(-1)?.offset ?? -1) + 1 });
+    this.#lastBatches.set(partition, { first });
     return isAfterGap;
+  }
+
+  /** Call this method after all steps for a batch, so that a batch of which steps have failed is not taken for a handled one. */
+  noteStored({ partition, records }: LogBatch): void {
+    this.#lastBatches.set(partition, {
+      first: records[0]?.offset ?? 0,
+      next: (records.at(-1)?.offset ?? -1) + 1,
+    });
   }
 
   /**

@@ -260,6 +260,7 @@ export class Sink {
     if (await hasDeferredEvents(database, batch.topic.name))
       await this.#insertRunEvents(storing, [], listKeys([...located, ...deferred]));
     for (const key of newTraces) this.#known.remember(key, locations.get(key) as TraceLocation);
+    this.#keyTimes.noteStored(batch);
     onHoursMarked();
   }
 
@@ -300,12 +301,11 @@ export class Sink {
     if (unordered.length === 0) return;
     const { clickhouse } = this.#options;
     const { batch, locations, marks } = storing;
-    const { topic } = batch;
     const keyed = await this.#keyTimes.assign(unordered, locations, clickhouse);
     keyed.sort((one, other) => compareVersions(one.record, other.record));
-    const { events, repeats } = await this.#runVersions.assign(topic, keyed, clickhouse);
-    repeatedEvents.inc({ topic: topic.name }, repeats);
-    const marked = await this.#applyMarks(topic, events, marks);
+    const { events, repeats } = await this.#runVersions.assign(batch.topic, keyed, clickhouse);
+    repeatedEvents.inc({ topic: batch.topic.name }, repeats);
+    const marked = await this.#applyMarks(batch.topic, events, marks);
     const refused = new Set(await this.#insert(batch, marked));
     await this.#settle(
       storing,

@@ -141,20 +141,26 @@ test('a run keeps its time if the memory forgets it while other runs of the batc
 
 test('only records that another process may have handled are a gap', () => {
   const times = new KeyTimes(4);
-  const note = (first: number, last: number, partition = 0) => {
+  const note = (first: number, last: number, isStored = true, partition = 0) => {
     const records = toRecordsAtOffset(first, [post, patch].map(toLogMessage));
     const end = { ...(records[1] as LogRecord), offset: last };
-    return times.noteBatch({ topic: runEvents, partition, records: [records[0] as LogRecord, end] });
+    const batch = { topic: runEvents, partition, records: [records[0] as LogRecord, end] };
+    const isAfterGap = times.noteBatch(batch);
+    if (isStored) times.noteStored(batch);
+    return isAfterGap;
   };
-  const batches: [first: number, last: number, isAfterGap: boolean][] = [
+  const batches: [first: number, last: number, isAfterGap: boolean, isStored?: boolean][] = [
     [10, 19, true],
     [20, 29, false],
     [20, 29, false],
+    [20, 39, false, false],
     [20, 39, false],
     [40, 49, false],
     [60, 69, true],
-    [40, 49, true],
+    [40, 49, true, false],
+    [50, 59, true],
   ];
-  for (const [first, last, isAfterGap] of batches) expect([first, note(first, last)]).toEqual([first, isAfterGap]);
-  expect(note(70, 79, 1)).toBe(true);
+  for (const [first, last, isAfterGap, isStored] of batches)
+    expect([first, note(first, last, isStored)]).toEqual([first, isAfterGap]);
+  expect(note(70, 79, true, 1)).toBe(true);
 });

@@ -4,6 +4,7 @@ import type { ClickHouse } from '../../../../infra/clickhouse/clickhouse.ts';
 import { loadConfig } from '../../../../infra/config/load.ts';
 import { AvroWriter, buildWirePrefix } from '../../../../infra/event-log/avro.ts';
 import type { LogMessage } from '../../../../infra/event-log/event-log.ts';
+import type { Database } from '../../../../infra/postgres/pool.ts';
 import { encodeAttachment } from '../../../../pipelines/attachments/read-attachment.ts';
 import { type FeedbackEvent, toFeedbackMessage } from '../../../../pipelines/feedback/feedback-event.ts';
 import { nilUuid, type RunEvent } from '../../../../pipelines/ingest/run-event/run-event.ts';
@@ -228,6 +229,33 @@ describe('repeats after a rebalance', () => {
     const rows = await stores.clickhouse.query({ name: 'test', sql });
     expect(rows).toEqual([{ inputs: '"in"', outputs: '"v2"' }]);
   });
+});
+
+test('a sink that gets a partition back, whose batch it could not store, finds what another sink has stored of it', async () => {
+  const stores = await freshStores();
+  let isDown = false;
+  const query: Database['query'] = (...asked) =>
+    isDown ? Promise.reject(new Error('Postgres is down')) : stores.database.query(...asked);
+  const sinks = [
+    await openDrivenSink({ stores: { ...stores, database: { ...stores.database, query } }, isShared: true }),
+    await openDrivenSink({ stores, isShared: true }),
+  ] as const;
+  try {
+    const first = toRecordsAtOffset(7, [post].map(toLogMessage));
+    const failing = toRecordsAtOffset(8, [patch('v1'), patch('v2')].map(toLogMessage));
+    const repeat = toRecordsAtOffset(10, [again(patch('v1'))].map(toLogMessage));
+    await sinks[0].deliver(runEvents, first);
+    isDown = true;
+    await expect(sinks[0].deliver(runEvents, failing)).rejects.toThrow('Postgres is down');
+    isDown = false;
+    await sinks[1].deliver(runEvents, failing);
+    await sinks[0].deliver(runEvents, repeat);
+    const sql = `SELECT outputs FROM runs FINAL WHERE id = '${post.runId}'`;
+    expect(await stores.clickhouse.query({ name: 'test', sql })).toEqual([{ outputs: '"v2"' }]);
+  } finally {
+    for (const sink of sinks) await sink.close();
+    await stores.close();
+  }
 });
 
 describe('repeats of other events', () => {
