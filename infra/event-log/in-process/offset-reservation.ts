@@ -25,9 +25,12 @@ export class OffsetReservation {
 
   /** @returns the reservation and its first offset. @throws the errors of the database. */
   static async open(database: Database): Promise<{ reservation: OffsetReservation; firstOffset: number }> {
+    // Only releases that reserved no offsets have left offsets beyond those. The tables may have millions of rows.
     const [stored] = await database.query<{ next: number }>(
-      `SELECT coalesce(max(log_offset) + 1, 0) AS next
-       FROM (SELECT max(log_offset) AS log_offset FROM deferred_events UNION ALL SELECT max(log_offset) FROM dead_letters) AS used`,
+      `SELECT CASE WHEN EXISTS (SELECT FROM in_process_log) THEN 0 ELSE (
+         SELECT coalesce(max(log_offset) + 1, 0)
+         FROM (SELECT max(log_offset) AS log_offset FROM deferred_events UNION ALL SELECT max(log_offset) FROM dead_letters) AS used
+       ) END AS next`,
     );
     const firstOffset = await reserve(database, Math.max(Date.now() * 1_000, stored?.next ?? 0));
     return { reservation: new OffsetReservation(database, firstOffset), firstOffset };

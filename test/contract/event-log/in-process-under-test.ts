@@ -2,6 +2,7 @@ import type { ClickHouse } from '../../../infra/clickhouse/clickhouse.ts';
 import { buildWirePrefix, prefixBytes } from '../../../infra/event-log/avro.ts';
 import type { EventLog, LogBatch, LogRecord } from '../../../infra/event-log/event-log.ts';
 import { openInProcessLog } from '../../../infra/event-log/in-process/in-process-log.ts';
+import type { Database } from '../../../infra/postgres/pool.ts';
 import { runEvents, topics } from '../../../schemas/topics.ts';
 import { untilStored } from '../../engines/settling.ts';
 import { freshStores } from '../../engines/stores.ts';
@@ -16,7 +17,7 @@ export async function openInProcess({
   maxPendingBytes = 2 ** 20,
   failingInserts = 0,
   override = (_original: ClickHouse): Partial<ClickHouse> => ({}),
-} = {}): Promise<LogUnderTest & { readonly clickhouse: ClickHouse }> {
+} = {}): Promise<LogUnderTest & { readonly clickhouse: ClickHouse; readonly database: Database }> {
   const stores = await freshStores();
   const { database } = stores;
   const original = { ...stores.clickhouse, ...override(stores.clickhouse) };
@@ -33,6 +34,7 @@ export async function openInProcess({
   return {
     log,
     clickhouse,
+    database,
     reopened: async () => openLog(),
     deadLetters: () => database.query('SELECT value, headers, reason, step FROM dead_letters ORDER BY id'),
     async close() {
