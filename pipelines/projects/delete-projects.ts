@@ -3,7 +3,7 @@ import { deleteRows, storeDeletionKeys } from '../../infra/clickhouse/delete-row
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { type EventLog, waitUntilStored } from '../../infra/event-log/event-log.ts';
 import type { Database } from '../../infra/postgres/pool.ts';
-import { runEvents } from '../../schemas/topics.ts';
+import { attachmentEvents, feedbackEvents, runEvents, type Topic } from '../../schemas/topics.ts';
 import { ofRunCondition } from '../attachments/attachment-sets.ts';
 import { deleteUnstoredEvents } from '../dead-letters/delete-unstored-events.ts';
 import { toUniqueIds } from '../ingest/run-event/uuid.ts';
@@ -31,6 +31,9 @@ export const isPurgedSql = `coalesce(purged_at >= deleted_at + ${secondPurgeDela
 /** How long the second purge waits for the sinks. */
 const sinkTimeoutMs = 60_000;
 
+/** Topics whose events are purged. Each has its own sinks. */
+const purgedTopics = [runEvents, feedbackEvents, attachmentEvents];
+
 export type PurgeLog = Pick<EventLog, 'position' | 'isStored'>;
 
 /**
@@ -41,7 +44,9 @@ export async function isSecondPurge(
   log: PurgeLog,
   { isDue, signal }: { readonly isDue: boolean; readonly signal: AbortSignal | undefined },
 ): Promise<boolean> {
-  return isDue && (await waitUntilStored(log, runEvents, { timeoutMs: sinkTimeoutMs, signal }));
+  if (!isDue) return false;
+  const wait = (topic: Topic) => waitUntilStored(log, topic, { timeoutMs: sinkTimeoutMs, signal });
+  return (await Promise.all(purgedTopics.map(wait))).every((isStored) => isStored);
 }
 
 /** Condition on deleted projects or workspaces that a purge is due. */

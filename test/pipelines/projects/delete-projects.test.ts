@@ -11,7 +11,7 @@ import {
   requeueDeletions,
 } from '../../../pipelines/projects/delete-projects.ts';
 import { createProject } from '../../../pipelines/projects/write-project.ts';
-import { attachmentEvents, feedbackEvents } from '../../../schemas/topics.ts';
+import { attachmentEvents, feedbackEvents, runEvents, type Topic } from '../../../schemas/topics.ts';
 import { addOrganization, startApi } from '../../api/start-api.ts';
 import { forSuite } from '../../for-suite.ts';
 import { until } from '../../infra/until.ts';
@@ -95,12 +95,12 @@ async function count(table: 'runs' | 'traces'): Promise<number> {
 }
 
 it('the second purge counts only if the sinks have stored everything', async () => {
-  const stored = { position: async () => ({}), isStored: async () => true };
-  const behind = { ...stored, isStored: async () => false };
   const signal = AbortSignal.abort();
-  expect(await isSecondPurge(stored, { isDue: true, signal })).toBe(true);
-  expect(await isSecondPurge(stored, { isDue: false, signal })).toBe(false);
-  expect(await isSecondPurge(behind, { isDue: true, signal })).toBe(false);
+  const isSecond = (behind: Topic | undefined, isDue = true) =>
+    isSecondPurge({ position: async () => ({}), isStored: async (topic) => topic !== behind }, { isDue, signal });
+  expect([await isSecond(undefined), await isSecond(undefined, false)]).toEqual([true, false]);
+  for (const topic of [runEvents, feedbackEvents, attachmentEvents])
+    expect([topic.name, await isSecond(topic)]).toEqual([topic.name, false]);
 });
 
 describe('deletion of a project', () => {
