@@ -122,10 +122,17 @@ function createLogCreator(logger: Logger, isFenced: () => boolean): logCreator {
       const fields = Object.fromEntries(
         loggedFields.filter((name) => log[name] !== undefined).map((name) => [name, log[name]]),
       );
+      const compression = / (\w+) compression not implemented$/.exec(message)?.[1];
+      if (compression !== undefined) return logger.error(fields, explainUnreadable(compression));
       const logLevelName = level === logLevel.ERROR && !isFenced() ? 'warn' : 'debug';
       logger[logLevelName](fields, `kafka client: ${message}`.slice(0, 500));
     };
 }
+
+/** The brokers have compressed batches because `compression.type` of the topic was set while Runlake used it. */
+const explainUnreadable = (compression: string) =>
+  `batches behind a committed offset of this group are compressed with ${compression}, which Runlake cannot read: set compression.type ` +
+  'of the topic to producer, write their records to the topic again with another client, and move the offset behind them';
 
 interface ClientError {
   readonly name?: unknown;

@@ -1,4 +1,4 @@
-import type { Admin } from 'kafkajs';
+import kafkajs, { type Admin } from 'kafkajs';
 import { describe, expect, test } from 'vitest';
 import type { Subscription } from '../../../../infra/event-log/event-log.ts';
 import { KafkaAdmin } from '../../../../infra/event-log/kafka/client.ts';
@@ -200,4 +200,56 @@ describe.runIf(servers)('until the starting positions are known', () => {
       await close();
     }
   }, 180_000);
+});
+
+describe.runIf(servers)('a topic whose compression is changed while it is used', () => {
+  test.each(['lz4', 'snappy', 'zstd'])(
+    '%s: the log says what to do',
+    async (compression) => {
+      const kafka = await openKafkaUnderTest(servers as KafkaServers, { kafkaPartitions: 1 });
+      const lines: string[] = [];
+      const write = (fields: object, text: string) => void lines.push(`${JSON.stringify(fields)} ${text}`);
+      const ignore = () => undefined;
+      const listening = { debug: ignore, info: ignore, warn: ignore, error: write, child: () => listening };
+      try {
+        const api = await kafka.open({}, [runEvents]);
+        const event = logged(api, runEvent({ values: { inputs: json('x'.repeat(10_000)) } }));
+        await kafka.admin.alterConfigs({
+          validateOnly: false,
+          resources: [
+            {
+              type: kafkajs.ConfigResourceTypes.TOPIC,
+              name: kafka.nameOf(runEvents),
+              configEntries: [{ name: 'compression.type', value: compression }],
+            },
+          ],
+        });
+        await api.publish(runEvents, [event]);
+        const consumer = new GroupConsumer({
+          subscription: { topic: runEvents, group: 'test', limits: { rows: 10, bytes: 1e6 }, handle: async () => {} },
+          topicName: kafka.nameOf(runEvents),
+          group: `${kafka.config.kafkaTopicPrefix}test`,
+          address: kafka.config,
+          admin: new KafkaAdmin(kafka.config, logger),
+          budget: new ByteBudget(1e6),
+          insertBatchMs: 50,
+          sessionTimeoutMs: 10_000,
+          logger: listening as unknown as typeof logger,
+        });
+        try {
+          await until('the error', () => lines.length > 0, 60_000);
+          const expected = new RegExp(
+            `"groupId":"${kafka.config.kafkaTopicPrefix}test".* with ${compression}.*to producer`,
+            'i',
+          );
+          expect(lines[0]).toMatch(expected);
+        } finally {
+          await consumer.close(1_000);
+        }
+      } finally {
+        await kafka.close();
+      }
+    },
+    120_000,
+  );
 });
