@@ -92,7 +92,8 @@ export function guaranteesPage(): Page {
         'group `sink-run-events` back, and start the processes again. One broker, as in `make stack`, survives the crash of every process, ' +
         'but not of the machine.',
       '- **Events that Kafka deletes.** An event that exceeds the retention of its topic before a sink stores it is lost; ' +
-        '`runlake_event_log_lost_events_total` counts it. Keep the retention longer than the longest outage of ClickHouse.',
+        '`runlake_event_log_lost_events_total` counts it. Keep the retention longer than the longest outage of ClickHouse. A dead-letter ' +
+        'record is lost at the end of the retention of its topic, by default after seven days.',
       '- **Stream events of a thread right after its deletion.** Its runs and state are deleted at once, and no request reads its stored ' +
         'events. These are deleted from ClickHouse one to two hours later, as soon as the sinks have stored what was published before. ' +
         'Kafka keeps its records until their retention ends.',
