@@ -82,17 +82,22 @@ export function toStatementError(raw: unknown): ReturnType<typeof toDatabaseErro
  * repeats `create`, because Postgres may still execute the first statement: the second one waits for it and fails if the
  * row exists.
  *
- * @param find returns undefined if the row does not exist, and has not been created and deleted meanwhile.
- * @throws the errors of `create` and `find`
+ * @param search returns undefined or throws NOT_FOUND if the row does not exist, and has not been created and deleted meanwhile.
+ * @throws the errors of `create` and `search`
  */
 export async function createOrFind<Result>(
   create: () => Promise<Result>,
-  find: () => Promise<Result | undefined>,
+  search: () => Promise<Result | undefined>,
 ): Promise<Result> {
   try {
     return await create();
   } catch (error) {
     if (!(error instanceof Error && unansweredErrors.has(error))) throw error;
+    const find = () =>
+      search().catch((failure: unknown) => {
+        if (isRunlakeError(failure) && failure.code === 'NOT_FOUND') return undefined;
+        throw failure;
+      });
     const outcome = await retryWhileUnavailable(async () => {
       const existing = await find();
       if (existing !== undefined) return { result: existing };

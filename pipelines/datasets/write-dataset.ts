@@ -5,7 +5,7 @@ import type { JsonObject } from '../../infra/json/json-value.ts';
 import { formatMarkedJson } from '../../infra/json/marked-json.ts';
 import { buildAssignments } from '../../infra/postgres/assignments.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
-import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
+import { createOrFind, getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import { insertOnce } from '../../infra/postgres/insert-once.ts';
 import { toJsonb } from '../../infra/postgres/value-types.ts';
 import { deleteAttachmentSets } from '../attachments/attachment-sets.ts';
@@ -91,8 +91,13 @@ export async function createDataset(
     await content?.insert(tx, id);
     await enforceLimit(tx, { workspaceId }, datasetLimit);
   };
-  await database.transaction(insert, content && { timeoutMs: writeTimeoutMs });
-  return readDataset(database, workspaceId, id);
+  const create = async () => {
+    await database.transaction(insert, content && { timeoutMs: writeTimeoutMs });
+    return readDataset(database, workspaceId, id);
+  };
+  // With an id of the client, the dataset may have existed before.
+  if (dataset.id != null || content !== undefined) return create();
+  return createOrFind(create, () => readDataset(database, workspaceId, id));
 }
 
 /** Changes to a dataset. Absent fields stay unchanged; null clears a field, except for the name. */

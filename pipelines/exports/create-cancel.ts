@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type FieldError, runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../infra/postgres/database.ts';
+import { createOrFind } from '../../infra/postgres/database-error.ts';
 import { feedbackEvents, runEvents } from '../../schemas/topics.ts';
 import { formatTimeWithZone } from '../ingest/run-event/times.ts';
 import { parseRunFilters } from '../runs/filter/run-filter.ts';
@@ -152,7 +153,7 @@ export async function createExport(
   const createdAt = await readClock(deps);
   const isSchedule = request.intervalHours !== undefined;
   const logPosition = isSchedule ? null : await readLogEndOffsets(deps);
-  await database.transaction(async (tx) => {
+  const insert = async (tx: Sql) => {
     // The lock ensures that a concurrent deletion of the destination waits.
     const [destination] = await tx.query(
       `SELECT FROM bulk_export_destinations WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL FOR SHARE`,
@@ -177,9 +178,11 @@ export async function createExport(
       createdAt,
     });
     await requireExportQuota(tx, workspaceId, isSchedule, limits);
-  });
+  };
+  const read = () => readExport(database, workspaceId, id);
+  const created = await createOrFind(() => database.transaction(insert).then(read), read);
   if (!isSchedule) await enqueueExport(deps, id);
-  return readExport(database, workspaceId, id);
+  return created;
 }
 
 /** Reads the log-end offsets of the topics whose events an export contains, keyed by topic name. */

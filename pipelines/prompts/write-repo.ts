@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { buildAssignments } from '../../infra/postgres/assignments.ts';
-import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
-import type { Database } from '../../infra/postgres/pool.ts';
+import { createOrFind, getViolatedConstraint } from '../../infra/postgres/database-error.ts';
+import type { Database, Sql } from '../../infra/postgres/pool.ts';
 import { addTaggings } from '../tags/taggings.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
 import { countInWorkspaces, enforceLimit } from '../tenants/enforce-limit.ts';
@@ -39,24 +39,26 @@ export async function createRepo(database: Database, caller: WorkspaceCaller, re
   const id = randomUUID();
   const { handle, repoType, isPublic, description = null, readme = null, tags } = repo;
   const { workspaceId } = caller;
-  await database
-    .transaction(async (tx) => {
-      const [made] = await tx.query<{ ownerHandle: string | null }>(
-        `WITH made AS (
-           INSERT INTO repos (id, workspace_id, handle, repo_type, is_public, description, readme, tags)
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8))
-         SELECT tenant_handle AS "ownerHandle" FROM workspaces WHERE id = $2`,
-        [id, workspaceId, handle, repoType, isPublic, description, readme, withoutRepeats(tags ?? [])],
-      );
-      if (isPublic) requireOwnerHandle(made?.ownerHandle);
-      await addTaggings(tx, workspaceId, { type: 'prompt', id }, repo.tagValueIds ?? []);
-      await enforceLimit(tx, { workspaceId }, repoLimit);
-    })
-    .catch((error: unknown) => {
+  const insert = async (tx: Sql) => {
+    const [made] = await tx.query<{ ownerHandle: string | null }>(
+      `WITH made AS (
+         INSERT INTO repos (id, workspace_id, handle, repo_type, is_public, description, readme, tags)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8))
+       SELECT tenant_handle AS "ownerHandle" FROM workspaces WHERE id = $2`,
+      [id, workspaceId, handle, repoType, isPublic, description, readme, withoutRepeats(tags ?? [])],
+    );
+    if (isPublic) requireOwnerHandle(made?.ownerHandle);
+    await addTaggings(tx, workspaceId, { type: 'prompt', id }, repo.tagValueIds ?? []);
+    await enforceLimit(tx, { workspaceId }, repoLimit);
+  };
+  const create = async () => {
+    await database.transaction(insert).catch((error: unknown) => {
       if (getViolatedConstraint(error) !== 'repos_by_handle') throw error;
       throw runlakeError('CONFLICT', { reason: 'A repo with this handle already exists.' }, { cause: error });
     });
-  return readRepo(database, caller, id);
+    return readRepo(database, caller, id);
+  };
+  return createOrFind(create, () => readRepo(database, caller, id));
 }
 
 /** Absent fields stay unchanged; null clears a text field, and leaves a flag unchanged. */

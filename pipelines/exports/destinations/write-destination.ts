@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
-import type { Database } from '../../../infra/postgres/pool.ts';
+import { createOrFind } from '../../../infra/postgres/database-error.ts';
+import type { Database, Sql } from '../../../infra/postgres/pool.ts';
 import { countInWorkspaces, enforceLimit } from '../../tenants/enforce-limit.ts';
 import { tryDestination } from './check-destination.ts';
 import {
@@ -46,7 +47,7 @@ export async function createDestination(
   await tryDestination(deps, workspaceId, { destination_type: type, config }, credentials);
   const id = randomUUID();
   const stored = credentials && sealCredentials(deps.sealer, id, credentials);
-  return deps.database.transaction(async (tx) => {
+  const insert = async (tx: Sql) => {
     const [made] = await tx.query<DestinationRecord>(
       `INSERT INTO bulk_export_destinations (id, workspace_id, destination_type, display_name, config, sealed_credentials,
          credentials_keys)
@@ -65,7 +66,11 @@ export async function createDestination(
       },
     );
     return made as DestinationRecord;
-  });
+  };
+  return createOrFind(
+    () => deps.database.transaction(insert),
+    () => readDestination(deps.database, workspaceId, id),
+  );
 }
 
 interface DestinationChange {
