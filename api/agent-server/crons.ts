@@ -104,7 +104,9 @@ const Cron = Type.Object({
   end_time: nullable(Timestamp()),
   next_run_date: nullable(Timestamp(), { description: 'Null if the cron does not fire in its current state.' }),
   on_run_completed: nullable(Type.String()),
-  enabled: Type.Boolean(),
+  enabled: Type.Boolean({
+    description: 'The server disables a cron whose schedule is no longer valid after an update.',
+  }),
   payload: JsonObject({ description: 'Fields of each run.' }),
   metadata: JsonObject(),
   user_id: nullable(Type.String()),

@@ -12,7 +12,8 @@
  *   5. sets the next fire time of the cron, or null.
  *
  * A crash at any step leaves the cron unchanged and due. If the run is refused with a caller error, a second
- * transaction executes the steps without step 4 and so skips this fire time. After any other error the cron stays due.
+ * transaction executes the steps without step 4 and so skips this fire time. A cron whose schedule this version cannot
+ * read any more is disabled. After any other error the cron stays due.
  */
 import { v7 as uuidv7 } from 'uuid';
 import { isRunlakeError } from '../../../infra/errors/runlake-error.ts';
@@ -27,7 +28,7 @@ import type { RequestDeps } from '../runs/request-run.ts';
 import { type RunRules, readRunRequest } from '../runs/run-request.ts';
 import { findThreadHead } from '../threads/thread.ts';
 import { readSchedule } from './schedule.ts';
-import { type Cron, cronColumns } from './write-crons.ts';
+import { type Cron, cronColumns, disableCron } from './write-crons.ts';
 
 export interface FiringDeps {
   readonly database: Database;
@@ -40,8 +41,11 @@ export interface FiringDeps {
 
 const firingRetentionMs = 24 * 3_600_000;
 
+/** Errors of a stored schedule, for example because an update of the library or of the time zones has changed its syntax. */
+const scheduleErrors: ReadonlySet<string> = new Set(['CRON_SCHEDULE_INVALID', 'CRON_TIMEZONE_UNKNOWN']);
+
 /**
- * Fires every cron that is due. If a cron fails, its fire time is skipped or the cron stays due.
+ * Fires every cron that is due. If a cron fails, its fire time is skipped, the cron is disabled or stays due.
  *
  * @returns how many fired.
  */
@@ -62,7 +66,12 @@ export async function fireCrons(deps: FiringDeps): Promise<number> {
       if (cron === undefined) throw err;
       const { cron_id: cronId } = cron as Cron;
       failed.push(cronId);
-      if (isRunlakeError(err) && err.class === 'caller') {
+      if (isRunlakeError(err) && scheduleErrors.has(err.code)) {
+        logger.error({ err, cronId }, 'schedule of a cron is no longer valid: disabling the cron');
+        await disableCron(database, deps.deploymentId, cron).catch((reason) =>
+          logger.error({ err: reason, cronId }, 'cron could not be disabled: retrying'),
+        );
+      } else if (isRunlakeError(err) && err.class === 'caller') {
         logger.warn({ err, cronId }, 'cron run refused: skipping this fire time');
         await skipFireTime(deps, cronId).catch((reason) =>
           logger.error({ err: reason, cronId }, 'fire time of a cron could not be skipped: retrying'),

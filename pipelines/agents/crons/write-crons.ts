@@ -134,6 +134,19 @@ export async function updateCron(
   });
 }
 
+/** Disables a cron, unless its schedule or time zone has changed since it was read. */
+export async function disableCron(
+  sql: Sql,
+  deploymentId: string,
+  { cron_id, schedule, timezone }: Pick<Cron, 'cron_id' | 'schedule' | 'timezone'>,
+): Promise<void> {
+  await sql.execute(
+    `UPDATE agents.crons SET enabled = false, next_run_date = NULL, updated_at = now()
+     WHERE deployment_id = $1 AND cron_id = $2 AND schedule = $3 AND timezone IS NOT DISTINCT FROM $4`,
+    [deploymentId, cron_id, schedule, timezone],
+  );
+}
+
 /** Deletes a cron. Runs that it has created are not affected. @throws CRON_NOT_FOUND */
 export async function deleteCron(sql: Sql, deploymentId: string, cronId: string): Promise<void> {
   const deleted = await sql.execute('DELETE FROM agents.crons WHERE deployment_id = $1 AND cron_id = $2', [

@@ -37,6 +37,12 @@ export async function removeThreads(
   threadIds: readonly string[],
   { hidden = false }: { readonly hidden?: boolean } = {},
 ): Promise<number> {
+  // The threads' crons are deleted with them. A cron that fires is locked before its thread, so the same order prevents
+  // deadlocks.
+  await tx.query(
+    'SELECT FROM agents.crons WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[]) ORDER BY cron_id FOR UPDATE',
+    [deploymentId, threadIds],
+  );
   const rows = await tx.query<{ thread_id: string }>(
     `SELECT thread_id FROM agents.threads WHERE deployment_id = $1 AND thread_id = ANY ($2::uuid[]) AND ($3 OR NOT hidden)
      ORDER BY thread_id FOR UPDATE`,

@@ -13,12 +13,16 @@ import {
 import {
   type Cron,
   createCron,
+  disableCron,
   type NewCron,
   readCron,
   updateCron,
 } from '../../../../pipelines/agents/crons/write-crons.ts';
+import { lockThread } from '../../../../pipelines/agents/runs/lock-thread.ts';
+import { deleteThread } from '../../../../pipelines/agents/threads/delete-thread.ts';
 import { freshStores } from '../../../engines/stores.ts';
 import { forSuite } from '../../../for-suite.ts';
+import { untilLockWait } from '../../../infra/postgres/lock-waits.ts';
 import { logger } from '../../../silent-logger.ts';
 import { makeAgentRows } from './agent-rows.ts';
 
@@ -177,6 +181,56 @@ describe('fireCrons', () => {
     expect(await readNextRunDate(unlucky.cron_id)).toBe(iso('2026-04-22T10:01Z'));
     expect(await fireCrons(deps())).toBe(1);
     expect(await Promise.all([busy, unlucky, fine].map(({ cron_id }) => runsOf(cron_id)))).toEqual([0, 1, 1]);
+  });
+
+  it.each<[string, { schedule?: string; timezone?: string }]>([
+    ['schedule', { schedule: '0 10 L-3 * *' }],
+    ['time zone', { timezone: 'Europe/Atlantis' }],
+  ])('disables a cron whose stored %s is no longer valid', async (_, stored) => {
+    const [invalid, fine] = await Promise.all([cron(), cron()]);
+    await stores.database.execute(
+      'UPDATE agents.crons SET schedule = coalesce($3, schedule), timezone = $4 WHERE deployment_id = $1 AND cron_id = $2',
+      [rows.deploymentId, invalid.cron_id, stored.schedule ?? null, stored.timezone ?? null],
+    );
+    clock = at('2026-04-22T10:01:05Z');
+    expect(await fireCrons(deps())).toBe(1);
+    const read = (id: string) => readCron(stores.database, rows.deploymentId, id);
+    expect(await read(invalid.cron_id)).toMatchObject({ ...stored, enabled: false, next_run_date: null });
+    expect([await runsOf(fine.cron_id), await runsOf(invalid.cron_id), await getMsToNextCron(deps())]).toEqual([
+      ...[1, 0, 55_000],
+    ]);
+    const enable = updateCron(stores.database, rows.deploymentId, invalid.cron_id, { enabled: true });
+    await expect(enable).rejects.toMatchObject({
+      code: expect.stringMatching(/^CRON_(?:SCHEDULE_INVALID|TIMEZONE_UNKNOWN)$/),
+    });
+  });
+
+  it('does not disable a cron whose schedule was corrected meanwhile', async () => {
+    const due = await cron();
+    await disableCron(stores.database, rows.deploymentId, { ...due, schedule: '0 10 L-3 * *' });
+    expect(await readCron(stores.database, rows.deploymentId, due.cron_id)).toMatchObject({ enabled: true });
+  });
+
+  it('lets the thread of a cron that fires be deleted', async () => {
+    const { cron_id } = await cron({ thread_id: rows.threadId, on_run_completed: null });
+    clock = at('2026-04-22T10:01:05Z');
+    let deleting: Promise<void> | undefined;
+    const fired = await fireCrons(
+      deps({
+        createCronRun: async (tx, { thread_id }) => {
+          deleting = deleteThread(other, rows.deploymentId, thread_id as string);
+          deleting.catch(() => undefined);
+          await untilLockWait(stores.database);
+          await lockThread(tx, rows.deploymentId, thread_id as string);
+          return randomUUID();
+        },
+      }),
+    );
+    await deleting;
+    expect(fired).toBe(1);
+    await expect(readCron(stores.database, rows.deploymentId, cron_id)).rejects.toMatchObject({
+      code: 'CRON_NOT_FOUND',
+    });
   });
 
   it('does not fire twice for one time when the next run date is moved back to it', async () => {
