@@ -5,7 +5,7 @@ import { dropNullish } from '../../infra/collections/drop-nullish.ts';
 import type { Config } from '../../infra/config/settings.ts';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import type { Database, Sql } from '../../infra/postgres/database.ts';
-import { getViolatedConstraint } from '../../infra/postgres/database-error.ts';
+import { createOrFind, getViolatedConstraint } from '../../infra/postgres/database-error.ts';
 import type { Sealer } from '../../infra/sealing/sealer.ts';
 import type { ProjectResolver } from '../projects/resolve-project.ts';
 import type { WorkspaceCaller } from '../tenants/caller.ts';
@@ -29,7 +29,7 @@ import {
 } from './deployment-secrets.ts';
 import type { SecretReference } from './driver.ts';
 import { type LockedDeployment, lockDeployment, lockedColumns } from './lock-deployment.ts';
-import { readDeployment } from './read-deployments.ts';
+import { listDeployments, readDeployment } from './read-deployments.ts';
 import { requireUploadedSource } from './uploads.ts';
 
 export interface WriteDeps {
@@ -89,7 +89,7 @@ export async function createDeployment(
   const slugs = [toSlug(name), `${toSlug(name)}-${id.slice(0, 8)}`];
   for (const slug of slugs) {
     try {
-      const created = await database.transaction(async (tx) => {
+      const create = async (tx: Sql) => {
         if (!(await reserveSlug(tx, organizationId, slug))) return undefined;
         await tx.execute(
           'INSERT INTO agents.deployments (deployment_id, organization_id, workspace_id, name) VALUES ($1, $2, $3, $4)',
@@ -115,7 +115,12 @@ export async function createDeployment(
         );
         await enforceMaxDeployments(tx, config.maxDeployments);
         return readDeployment(tx, workspaceId, id);
-      });
+      };
+      // The client repeats a request whose commit was not answered, and would get the error of a name that is taken.
+      const created = await createOrFind(
+        () => database.transaction(create),
+        async () => (await listDeployments(database, workspaceId, { ids: [id] }, { limit: 1, offset: 0 }))[0],
+      );
       if (created) return created;
     } catch (error) {
       const constraint = getViolatedConstraint(error);
