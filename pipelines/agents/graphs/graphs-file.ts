@@ -128,7 +128,8 @@ export async function readGraphsFile(file: string, overrides?: Readonly<Record<s
   const invalid = (location: string, reason: string) =>
     runlakeError('GRAPHS_FILE_INVALID', { file: path, location, reason });
   const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    throw invalid('the file', `it cannot be read (${error.code ?? error.message})`);
+    const reason = error.code === 'EISDIR' ? 'it is a folder: name the langgraph.json in it' : undefined;
+    throw invalid('the file', reason ?? `it cannot be read (${error.code ?? error.message})`);
   });
   let content: unknown;
   try {

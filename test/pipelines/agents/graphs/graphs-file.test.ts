@@ -110,7 +110,12 @@ describe('refuses an unusable file with location and reason', () => {
     ],
     ['an invalid pattern', cors({ allow_origin_regex: '(' }), 'http.cors.allow_origin_regex', 'missing closing )'],
     ['a pattern with look-around', cors({ allow_origin_regex: '(?=a)' }), 'http.cors.allow_origin_regex', 'RE2'],
-    ['a large pattern', cors({ allow_origin_regex: '(ab?){500}' }), 'http.cors.allow_origin_regex', 'too large'],
+    [
+      'a large pattern',
+      cors({ allow_origin_regex: '((ab?){500})'.repeat(11) }),
+      'http.cors.allow_origin_regex',
+      'too large',
+    ],
     [
       'API keys passed to graphs',
       http({ configurable_headers: { includes: ['X-Api-Key'] } }),
@@ -136,6 +141,17 @@ describe('refuses an unusable file with location and reason', () => {
   test('a missing file', async () => {
     await expect(readGraphsFile(join(folder, 'none.json'))).rejects.toThrow('cannot be read (ENOENT)');
   });
+
+  test('a folder', async () => {
+    await expect(readGraphsFile(folder)).rejects.toThrow('it is a folder: name the langgraph.json in it');
+  });
+});
+
+test('accepts a pattern for hundreds of domains', async () => {
+  const domains = Array.from({ length: 200 }, (_, index) => `app${index}\\.customer${index}\\.example\\.com`);
+  const allow_origin_regex = `https://(?:${domains.join('|')})`;
+  const { http: settings } = await readGraphsFile(await written(cors({ allow_origin_regex })));
+  expect(settings.cors).toEqual({ allow_origin_regex });
 });
 
 test.each([
