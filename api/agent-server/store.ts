@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { runlakeError } from '../../infra/errors/runlake-error.ts';
 import { containsRequiredMetadata, type RequiredMetadata } from '../../pipelines/agents/auth/access-filter.ts';
 import type { AccessGrant } from '../../pipelines/agents/auth/auth-process.ts';
-import { getItems, listNamespaces, searchItems } from '../../pipelines/agents/store/read-items.ts';
+import { listNamespaces, readItem, searchItems } from '../../pipelines/agents/store/read-items.ts';
 import { checkNamespace } from '../../pipelines/agents/store/store-item.ts';
 import { deleteItems, putItems } from '../../pipelines/agents/store/write-items.ts';
 import { JsonObject, nullable, optional, Text, Timestamp } from '../server/formats.ts';
@@ -60,7 +60,7 @@ async function requireItemAccess(
   required: RequiredMetadata | undefined,
 ): Promise<boolean> {
   if (required === undefined) return true;
-  const [item] = await getItems(deps.database, deps.deploymentId, [itemKey], false);
+  const item = await readItem(deps.database, deps.deploymentId, itemKey, false);
   if (!item) return false;
   if (!containsRequiredMetadata(toItemFields(item, item.value), required))
     throw runlakeError('STORE_ITEM_NOT_FOUND', { key: itemKey.key });
@@ -120,7 +120,7 @@ const getStoreItem = defineAgentOperation({
     await requireItemAccess(authorizer, { namespace, key }, required);
     return proceed({ query: { ...query, namespace, key } });
   },
-  errors: ['STORE_NAMESPACE_INVALID', 'STORE_ITEM_NOT_FOUND'],
+  errors: ['STORE_NAMESPACE_INVALID', 'STORE_ITEM_NOT_FOUND', 'OVERLOADED'],
   schema: {
     query: Type.Object({
       namespace: Type.Array(Type.String({ maxLength: 100_000 }), {
@@ -135,8 +135,7 @@ const getStoreItem = defineAgentOperation({
     const namespace = query.namespace.flatMap((labels) => labels.split('.'));
     checkNamespace(namespace);
     const refresh = query.refresh_ttl ?? agents.store.refreshOnRead;
-    const keys = [{ namespace, key: query.key }];
-    const [item] = await getItems(agents.database, agents.deploymentId, keys, refresh);
+    const item = await readItem(agents.database, agents.deploymentId, { namespace, key: query.key }, refresh);
     // Sends the JSON text `null` instead of an empty body, because clients cannot parse an empty body.
     return item ?? buildJsonResponse('null');
   },

@@ -13,7 +13,7 @@ import {
   searchThreads as search,
 } from '../../pipelines/agents/threads/search-threads.ts';
 import {
-  readThread,
+  readThreadForResponse,
   type Thread as ThreadRecord,
   type TtlStrategy,
   threadStatuses,
@@ -240,7 +240,7 @@ const getThread = defineAgentOperation({
   summary: 'Get a thread',
   access: readAccess,
   rule: createThreadRule('threads:read'),
-  errors: ['THREAD_NOT_FOUND'],
+  errors: ['THREAD_NOT_FOUND', 'OVERLOADED'],
   schema: {
     params: ThreadParams,
     query: Type.Object({
@@ -249,7 +249,7 @@ const getThread = defineAgentOperation({
     response: { 200: Thread },
   },
   handler: async ({ params, query, services: { agents } }) => {
-    const thread = await readThread(agents.database, agents.deploymentId, params.thread_id);
+    const thread = await readThreadForResponse(agents.database, agents.deploymentId, params.thread_id);
     return query.include?.includes('ttl') ? thread : formatThread(thread);
   },
 });

@@ -29,7 +29,7 @@ const listRuns = defineAgentOperation({
   summary: 'List the runs of a thread, newest first',
   access: readAccess,
   rule: createThreadRule('threads:read'),
-  errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE'],
+  errors: ['THREAD_NOT_FOUND', 'ANSWER_TOO_LARGE', 'OVERLOADED'],
   schema: {
     params: ThreadParams,
     query: Type.Object({

@@ -47,6 +47,33 @@ refreshed AS (
 SELECT ${itemColumns} FROM agents.store_items
 WHERE deployment_id = $1 AND (namespace_path, namespace, key) IN (SELECT path, namespace, key FROM placed) AND ${notExpiredCondition}`;
 
+/** Size of a value for which a response does not reserve memory: measuring its parts takes Postgres several milliseconds. */
+const unreservedBytes = 1024 * 1024;
+
+/**
+ * Reads an item for a response, which reserves memory if the item is large; null if it does not exist. With `refresh` its
+ * TTL restarts.
+ */
+export async function readItem(
+  sql: Sql,
+  deploymentId: string,
+  { namespace, key }: StoreKey,
+  refresh: boolean,
+): Promise<StoreItem | null> {
+  const conditions = new Conditions(deploymentId, namespace, key);
+  const from = `FROM agents.store_items WHERE deployment_id = $1 AND key = $3
+    AND namespace_path = (SELECT agents.namespace_path($2::text[])) AND namespace = $2::text[] AND ${notExpiredCondition}`;
+  const [size] = await sql.query<{ bytes: number }>(
+    `SELECT octet_length(value::text) AS bytes ${from}`,
+    conditions.values,
+    { name: 'agents_item_size' },
+  );
+  if (size === undefined) return null;
+  if (size.bytes <= unreservedBytes) return (await getItems(sql, deploymentId, [{ namespace, key }], refresh))[0]!;
+  const [item] = await readPage(sql, `SELECT ${itemColumns} ${from}`, conditions, { refresh });
+  return item ?? null;
+}
+
 const comparisonOperators = new Map(Object.entries({ $gt: '>', $gte: '>=', $lt: '<', $lte: '<=' }));
 
 /**

@@ -4,6 +4,7 @@
  */
 import { runlakeError } from '../../../infra/errors/runlake-error.ts';
 import type { Sql } from '../../../infra/postgres/database.ts';
+import { queryPageWithinLimit } from '../../../infra/postgres/page-within.ts';
 import { toJsonbText } from '../checkpoints/stored-tuples.ts';
 import type { GraphsFile } from '../graphs/graphs-file.ts';
 import type { CheckpointReference } from '../runs/run.ts';
@@ -136,6 +137,26 @@ export async function readThread(database: Sql, deploymentId: string, threadId: 
   );
 }
 
+/** Size of values for which a response does not reserve memory: measuring the whole row takes Postgres several milliseconds. */
+const unreservedBytes = 1024 * 1024;
+
+/** Like {@link readThread}, for a response, which reserves memory if the thread is large. @throws THREAD_NOT_FOUND */
+export async function readThreadForResponse(database: Sql, deploymentId: string, threadId: string): Promise<Thread> {
+  const bytes = 'coalesce(octet_length(values::text), 0) AS bytes';
+  const thread = { deploymentId, threadId };
+  const size = await readVisible<{ bytes: number }>(database, 'agents_thread_size', bytes, thread);
+  if (size.bytes <= unreservedBytes) return readThread(database, deploymentId, threadId);
+  const [row] = await queryPageWithinLimit<ThreadRow>(database, selectVisibleSql(threadColumns), [
+    deploymentId,
+    threadId,
+  ]);
+  if (row === undefined) throw runlakeError('THREAD_NOT_FOUND', { thread: threadId });
+  return toThread(row);
+}
+
+const selectVisibleSql = (columns: string) =>
+  `SELECT ${columns} FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden`;
+
 /** Like {@link readThread}, but returns undefined if there is no such thread. */
 export async function findThread(database: Sql, deploymentId: string, threadId: string): Promise<Thread | undefined> {
   const row = await findVisible<ThreadRow>(database, 'agents_read_thread', threadColumns, { deploymentId, threadId });
@@ -154,11 +175,7 @@ async function findVisible<Row extends object>(
   columns: string,
   { deploymentId, threadId }: ThreadReference,
 ): Promise<Row | undefined> {
-  const [row] = await database.query<Row>(
-    `SELECT ${columns} FROM agents.threads WHERE deployment_id = $1 AND thread_id = $2 AND NOT hidden`,
-    [deploymentId, threadId],
-    { name },
-  );
+  const [row] = await database.query<Row>(selectVisibleSql(columns), [deploymentId, threadId], { name });
   return row;
 }
 

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client as McpClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { expect, it } from 'vitest';
+import { getBodyBudget } from '../../../pipelines/ingest/body/body-budget.ts';
 import { createProxyTo, forSuite } from '../../for-suite.ts';
 import { startAgentServer } from './start-agent-server.ts';
 
@@ -105,6 +106,30 @@ it('limits lists of crons', async () => {
     { schedule: '0 0 1 1 *' },
     { schedule: '0 0 1 1 *' },
   ]);
+});
+
+it('counts a large item and a large thread against the memory for request bodies', async () => {
+  const namespace = [randomUUID()];
+  const value = { large: large.repeat(10) };
+  await client.store.putItem(namespace, 'a', value, { ttl: 60 });
+  await client.store.putItem(namespace, 'b', { small: true });
+  const { thread_id: threadId } = await client.threads.create();
+  await server.database.execute('UPDATE agents.threads SET values = $2 WHERE thread_id = $1', [threadId, value]);
+  const read = async () => [
+    await server.ask('GET', `/store/items?namespace=${namespace[0]}&key=a`),
+    await server.ask('GET', `/threads/${threadId}`),
+    await server.ask('GET', `/store/items?namespace=${namespace[0]}&key=b`),
+  ];
+  const { config } = server.services.agents;
+  const share = getBodyBudget(config).open(server.owner.id, () => undefined);
+  try {
+    share.take(config.maxCollectingBytes - 1_000_000);
+    expect((await read()).map(({ status }) => status)).toEqual([503, 503, 200]);
+  } finally {
+    share.close();
+  }
+  const [item, thread, small] = await Promise.all((await read()).map((answer) => answer.json()));
+  expect([item, thread, small]).toMatchObject([{ value }, { values: value }, { value: { small: true } }]);
 });
 
 it('limits lists of items; a rejected response does not refresh their TTL', async () => {
