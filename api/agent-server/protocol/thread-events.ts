@@ -4,6 +4,7 @@ import { decodeEnd } from '../../../pipelines/agents/execute/publish-end.ts';
 import {
   type EventFilter,
   findReplayPosition,
+  isStaleAnswer,
   toProtocolMessage,
 } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import {
@@ -37,12 +38,15 @@ async function openEventReader(
   { hub, database, deploymentId }: Agents,
   threadId: string,
   since: number | null | undefined,
-): Promise<StreamReader> {
+): Promise<{ readonly source: StreamReader; readonly endedStart?: number | undefined }> {
   const thread = { deploymentId, threadId };
-  if (since == null) return hub.readThread(thread, await findReplayPosition(database, deploymentId, threadId));
+  if (since == null) {
+    const { threadSeq, endedStart } = await findReplayPosition(database, deploymentId, threadId);
+    return { source: await hub.readThread(thread, { threadSeq }), endedStart };
+  }
   const earlierStarts = await readEarlierStarts(database, deploymentId, threadId);
   const openStarts = hub.listOpenStarts(thread, since);
-  return hub.readThread({ ...thread, earlierStarts }, { threadSeq: since, openStarts });
+  return { source: await hub.readThread({ ...thread, earlierStarts }, { threadSeq: since, openStarts }) };
 }
 
 export const toEventFilter = ({ channels, namespaces, depth }: SubscriptionFilter): EventFilter => ({
@@ -131,10 +135,12 @@ export const streamThreadEvents = defineAgentOperation({
   handler: async (input) => {
     const { params, body, services } = input;
     const filter = toEventFilter(body);
+    const { source, endedStart } = await openEventReader(services.agents, params.thread_id.toLowerCase(), body.since);
     const stream = createEventStream<StreamedEvent>({
       ...buildLiveOptions(input),
-      source: await openEventReader(services.agents, params.thread_id.toLowerCase(), body.since),
+      source,
       frame: (event) => {
+        if (isStaleAnswer(event, { endedStart })) return undefined;
         const missing = buildMissingEventsError(event, [filter]);
         const message = toProtocolMessage(event, [filter]);
         return [

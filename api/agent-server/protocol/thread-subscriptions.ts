@@ -13,6 +13,7 @@ import { Type } from 'typebox';
 import {
   type EventFilter,
   findReplayPosition,
+  isStaleAnswer,
   toProtocolMessage,
 } from '../../../pipelines/agents/protocol/protocol-event.ts';
 import { OpenStarts } from '../../../pipelines/agents/streams/read-position.ts';
@@ -50,6 +51,8 @@ export class ThreadSubscriptions {
   /** Highest sequence number that any reader has read. */
   #highest = 0;
   readonly #openStarts = new OpenStarts('now');
+  /** The start of the last run that had ended at a replay. */
+  #endedStart: number | undefined;
   #lastReader: Promise<void> = Promise.resolve();
   #count = 0;
   #isClosed = false;
@@ -66,8 +69,9 @@ export class ThreadSubscriptions {
     const filter = toEventFilter(readSubscribeParams(params));
     const { agents, threadId } = this.#options;
     const { hub, database, deploymentId } = agents;
-    const start = await findReplayPosition(database, deploymentId, threadId);
+    const { endedStart, ...start } = await findReplayPosition(database, deploymentId, threadId);
     const replay = await hub.readThread({ deploymentId, threadId }, { ...start, openStarts: this.#openStarts });
+    this.#endedStart = endedStart ?? this.#endedStart;
     if (this.#isClosed) replay.close();
     else this.#readers.add(replay);
     const id = `s${++this.#count}`;
@@ -111,7 +115,7 @@ export class ThreadSubscriptions {
     const isUnreadEnd = (isEnd || threadSeq > this.#highest) && this.#openStarts.record(event);
     this.#highest = Math.max(this.#highest, threadSeq);
     const reading = [...this.#subscriptions.values()].filter(({ readUpTo }) => isUnreadEnd || threadSeq > readUpTo);
-    if (reading.length === 0) return;
+    if (reading.length === 0 || isStaleAnswer(event, { endedStart: this.#endedStart })) return;
     for (const each of reading) each.readUpTo = Math.max(each.readUpTo, threadSeq);
     const filters = reading.map(({ filter }) => filter);
     const missing = buildMissingEventsError(event, filters);

@@ -5,7 +5,7 @@
  * missing events; the final state is committed before the end event is in the log. So a client that has seen the end
  * reads the final state, and a client that reads the final state misses no event.
  *
- *   1. Publish the event `metadata`, which announces the attempt.
+ *   1. Publish the event `metadata`, which announces the attempt, and `input.answered` if the run answers interrupts by id.
  *   2. Execute the graph in a worker; publish its chunks as they arrive.
  *   3. After a failure, publish an event `error`.
  *   4. Wait until all events are in the log, and durable if the stream is resumable. If the log did not accept them,
@@ -23,15 +23,22 @@ import { runsEnded } from '../agent-metrics.ts';
 import { buildThreadKey } from '../checkpoints/copy-checkpoints.ts';
 import { readHeadCheckpoint } from '../checkpoints/stored-tuples.ts';
 import { countStoredNodes, endRun, type RunResult, releaseRun } from '../runs/end-run.ts';
-import type { CancelAction } from '../runs/run.ts';
+import { type CancelAction, listAnsweredInterrupts } from '../runs/run.ts';
 import type { ClaimedRun, RunFailure } from '../runs/run-row.ts';
-import { toStreamStart } from '../streams/stream-types.ts';
+import { answerEvent, protocolMode, toStreamStart } from '../streams/stream-types.ts';
 import { readNewestState } from '../threads/newest-state.ts';
 import type { ChildRunTracer } from '../traces/child-runs.ts';
 import type { WorkerPool } from '../workers/front/worker-pool.ts';
 import type { Chunk, RunJob, RunOutcome } from '../workers/messages.ts';
 import type { Leases } from './leases.ts';
 import { type PublishEndDeps, publishEnd } from './publish-end.ts';
+
+/** Creates the first events of an attempt: its announcement, and the interrupts that the run answers by id. */
+function createFirstChunks(run: ClaimedRun): Chunk[] {
+  const ids = listAnsweredInterrupts(run.kwargs.command?.resume);
+  const answer = { ...createChunk(answerEvent, { data: { interrupt_ids: ids } }), mode: protocolMode };
+  return [createMetadataChunk(run), ...(ids.length > 0 ? [answer] : [])];
+}
 
 /**
  * Creates the first event of each attempt. Newer SDKs read `thread_id`. The event of a temporary run omits it, because
@@ -140,7 +147,7 @@ export async function attemptRun(
     }
   }
   try {
-    await stream.write([createMetadataChunk(run)]);
+    await stream.write(createFirstChunks(run));
     // Nodes whose results earlier attempts have stored are not executed again.
     const earlierNodes = attempt > 1 ? await retryWhileLeased(() => countStoredNodes(database, run)) : 0;
     const handle = pool.start(

@@ -1,11 +1,14 @@
 import { convertToProtocolEvent, isCheckpointEnvelope, matchesSubscription } from '@langchain/langgraph/stream';
 import type { Sql } from '../../../infra/postgres/database.ts';
 import {
+  answerEvent,
   endSeq,
+  interruptEvent,
   protocolMode,
   type RunEnd,
   type StreamedEvent,
   toThreadSeq,
+  toThreadStart,
   warningMode,
 } from '../streams/stream-types.ts';
 
@@ -56,7 +59,9 @@ export function toProtocolMessage(event: StreamedEvent, filters: Iterable<EventF
   const namespace = event.namespace === '' ? [] : event.namespace.split('|');
   const matches = (filter: EventFilter, name?: string) => {
     if (event.mode === warningMode) return true;
-    const matchableEvent = { method, params: { namespace, data: { ...(name !== undefined && { name }) } } };
+    // The library does not know all events of the channel `input`.
+    const known = method === answerEvent ? interruptEvent : method;
+    const matchableEvent = { method: known, params: { namespace, data: { ...(name !== undefined && { name }) } } };
     return matchesSubscription(matchableEvent as never, filter as never);
   };
   // The name of a custom event is in its data.
@@ -64,10 +69,12 @@ export function toProtocolMessage(event: StreamedEvent, filters: Iterable<EventF
   if (candidates.length === 0) return undefined;
   const content = convertEvent(event);
   if (content === undefined || !candidates.some((filter) => matches(filter, content.name))) return undefined;
-  const id = String(event.threadSeq);
+  const seq = event.threadSeq;
+  // The SDKs from 1.13 on take the id of the run from event ids of this form, which the reference server uses.
+  const id = method === 'lifecycle' && event.namespace === '' ? `synth:${event.runId}:${seq}` : String(seq);
   const timestamp = Math.floor(event.createdAtMicros / 1_000);
   const params = `{"namespace":${JSON.stringify(namespace)},"timestamp":${timestamp},${content.rest}`;
-  const text = `{"type":"event","event_id":"${id}","seq":${id},"method":${JSON.stringify(method)},"params":${params}}`;
+  const text = `{"type":"event","event_id":"${id}","seq":${seq},"method":${JSON.stringify(method)},"params":${params}}`;
   return { id, method, text };
 }
 
@@ -176,6 +183,13 @@ function parseData(event: StreamedEvent): unknown {
   return JSON.parse(Buffer.from(event.data).toString('utf8'));
 }
 
+/** Where a reader without a position starts. */
+interface ReplayPosition {
+  readonly threadSeq: number;
+  /** Number of the replayed start, if its run has ended. */
+  readonly endedStart: number | undefined;
+}
+
 /** Returns the thread sequence number directly before the first event of the given start. */
 function getPositionBeforeStart(start: number): number {
   return toThreadSeq(start - 1, endSeq);
@@ -190,7 +204,7 @@ export async function findReplayPosition(
   database: Sql,
   deploymentId: string,
   threadId: string,
-): Promise<{ readonly threadSeq: number }> {
+): Promise<ReplayPosition> {
   const [row] = await database.query<{
     starts: number;
     earlier: number;
@@ -215,5 +229,14 @@ export async function findReplayPosition(
   );
   const { starts, earlier, last, running, waiting } = row!;
   const start = running ?? (waiting ? starts + 1 : Math.max(earlier + 1, last ?? starts));
-  return { threadSeq: getPositionBeforeStart(start) };
+  const hasEnded = running === null && !waiting;
+  return { threadSeq: getPositionBeforeStart(start), endedStart: hasEnded ? start : undefined };
+}
+
+/**
+ * Returns true for an event that lists the interrupts which the replayed, ended run answered. Clients would hide those that
+ * are open again, for example because the run was cancelled.
+ */
+export function isStaleAnswer({ event, threadSeq }: StreamedEvent, { endedStart }: Partial<ReplayPosition>): boolean {
+  return event === answerEvent && toThreadStart(threadSeq) === endedStart;
 }

@@ -1,4 +1,5 @@
 /** A run and its parts, with their field names on the wire. Source: LangGraph Platform API, Run. */
+import { isJsonObject } from '../../../infra/json/json-value.ts';
 
 export const runStatuses = ['pending', 'running', 'success', 'error', 'timeout', 'interrupted'] as const;
 export type RunStatus = (typeof runStatuses)[number];
@@ -14,6 +15,13 @@ export interface RunCommand {
   readonly update?: unknown;
   readonly resume?: unknown;
   readonly goto?: unknown;
+}
+
+/** Returns the ids of the interrupts that a resume value answers by id; empty if it is a single answer. Source: LangGraph. */
+export function listAnsweredInterrupts(resume: unknown): readonly string[] {
+  if (!isJsonObject(resume)) return [];
+  const names = Object.keys(resume);
+  return names.every((name) => /^[0-9a-f]{32}$/.test(name)) ? names : [];
 }
 
 /** Config of a run or an assistant, in the form of LangChain's RunnableConfig. */

@@ -206,3 +206,9 @@ export function createWarningChunk(message: string, error?: string): Chunk {
 
 /** Protocol method of the event that reports an interrupt in mode {@link protocolMode}. */
 export const interruptEvent = 'input.requested';
+
+/**
+ * Event of the protocol that lists the interrupts which a run answers by id, so that all clients of the thread stop to
+ * offer them. Source: `@langchain/protocol` 0.0.21, InputAnsweredEvent.
+ */
+export const answerEvent = 'input.answered';

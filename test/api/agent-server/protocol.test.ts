@@ -267,7 +267,7 @@ describe('an event stream', () => {
       signal: cut.signal,
     });
     expect(answer.status).toBe(200);
-    const seen: { event_id: string; seq: number; method: string }[] = [];
+    const seen: { event_id: string; seq: number; method: string; params: { data: object } }[] = [];
     let text = '';
     for await (const chunk of answer.body as unknown as AsyncIterable<Uint8Array>) {
       text += Buffer.from(chunk).toString('utf8');
@@ -302,6 +302,33 @@ describe('an event stream', () => {
     const shown = await read(threadId, body, 3);
     expect(shown.map(({ method }) => method)).toEqual(['lifecycle', 'updates', 'lifecycle']);
     expect(shown[0]?.seq).toBeGreaterThan(first[6]?.seq ?? 0);
+  });
+
+  it('lists the interrupts that a run answers by id, unless it replays an ended run; lifecycle events name their run', async () => {
+    const threadId = randomUUID();
+    await agents.client.threads.create({ threadId });
+    await agents.client.runs.wait(threadId, 'both', { input: { answers: [] } });
+    const { interrupts } = await agents.client.threads.get(threadId);
+    const [first, second] = Object.values(interrupts).map(([open]) => open?.id);
+    const answer = (id: string | undefined) => ({ assistant_id: 'both', command: { resume: { [String(id)]: 'yes' } } });
+    const waitFor = async (body: object) => {
+      const response = await agents.ask('POST', `/threads/${threadId}/runs/wait`, body);
+      await response.text();
+      return response.headers.get('content-location')?.split('/').at(-1);
+    };
+    const body = { channels: ['input', 'lifecycle'] };
+    const runId = await waitFor(answer(first));
+    const [running, ended] = await read(threadId, body, 2);
+    const ids = [running, ended].map((event) => ({ event_id: `synth:${runId}:${event?.seq}` }));
+    expect([running, ended]).toMatchObject(ids);
+    await waitFor({ ...answer(second), stream_resumable: true });
+    const after = await read(threadId, { ...body, since: ended?.seq }, 3);
+    expect(after.map(({ method, params }) => [method, params.data])).toMatchObject([
+      ['lifecycle', { event: 'running' }],
+      ['input.answered', { interrupt_ids: [second] }],
+      ['lifecycle', { event: 'completed' }],
+    ]);
+    expect(await read(threadId, body, 2)).toEqual([after[0], after[2]]);
   });
 
   it('is rejected for unknown channels', async () => {

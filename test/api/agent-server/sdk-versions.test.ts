@@ -41,8 +41,8 @@ const statusOf = (promise: Promise<unknown>) =>
   );
 
 const known = Object.entries(versions);
-// `make test` runs only the oldest and the newest.
-describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || index === known.length - 1))(
+// `make test` leaves out those between the oldest and the newest.
+describe.each(isFullExtent ? known : known.filter(([version]) => !['1.13', '1.14'].includes(version)))(
   'version %s',
   (version, { load, loadStream }) => {
     let client: Client;
@@ -248,13 +248,13 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
     describe.skipIf(loadStream === undefined)('with the v2 protocol', () => {
       it('streams a thread: runs, messages, an interrupt and its reply', async () => {
         const chat = client.threads.stream(randomUUID(), { assistantId: 'chat' });
+        // From 1.13 on, the client drops the messages of a run that ends while it subscribes to them.
+        const firstText = (async () => {
+          for await (const message of chat.messages) return message.text;
+          return undefined;
+        })();
         await chat.run.start({ input: hello });
-        const texts: string[] = [];
-        for await (const message of chat.messages) {
-          texts.push(await message.text);
-          break;
-        }
-        expect(texts).toEqual(['Good day.']);
+        expect(await firstText).toBe('Good day.');
         expect(await chat.output).toMatchObject({ messages: [{ text: 'hello' }, { text: 'Good day.' }] });
         await chat.close();
         const asking = client.threads.stream(randomUUID(), { assistantId: 'ask' });
@@ -281,34 +281,62 @@ describe.each(isFullExtent ? known : known.filter((_, index) => index === 0 || i
         await asking.close();
       });
 
-      it('serves useStream: submit, stream, interrupt, reply and rejoin', async () => {
+      async function open(assistantId: string, threadId: string | null = null) {
         const { StreamController: Controller } = (await loadStream!()) as { StreamController: typeof StreamController };
-        const open = (assistantId: string, threadId: string | null = null) => {
-          const controller = new Controller({ assistantId, client, threadId });
-          const deactivate = controller.activate();
-          const close = async () => {
-            deactivate();
-            await controller.dispose();
-          };
-          return { controller, close, now: () => controller.rootStore.getSnapshot() };
+        const controller = new Controller({ assistantId, client, threadId });
+        const deactivate = controller.activate();
+        const close = async () => {
+          deactivate();
+          await controller.dispose();
         };
-        const chat = open('chat');
+        return { controller, close, now: () => controller.rootStore.getSnapshot() };
+      }
+
+      it('serves useStream: submit, stream, interrupt, reply and rejoin', async () => {
+        const chat = await open('chat');
         await chat.controller.submit(hello);
         await until('the message arrives', () => chat.now().messages.length === 2 && !chat.now().isLoading, 20_000);
         expect(chat.now().messages.map(({ text }) => text)).toEqual(['hello', 'Good day.']);
-        const again = open('chat', chat.now().threadId);
+        const again = await open('chat', chat.now().threadId);
         await again.controller.hydrate(chat.now().threadId);
         await until('the messages are loaded again', () => again.now().messages.length === 2, 20_000);
         expect(again.now().messages.map(({ text }) => text)).toEqual(['hello', 'Good day.']);
         await Promise.all([chat.close(), again.close()]);
 
-        const asking = open('ask');
+        const asking = await open('ask');
         await asking.controller.submit({ question: 'Go?' });
         await until('the interrupt', () => asking.now().interrupt !== undefined, 20_000);
         expect(asking.now().interrupt?.value).toEqual({ question: 'Go?' });
         await asking.controller.respond('yes');
         await until('the reply', () => (asking.now().values as { result?: string }).result === 'answered: yes', 20_000);
         await asking.close();
+      });
+
+      // Earlier versions do not know which run answers an interrupt.
+      it.skipIf(version < '1.15')('serves useStream: shows a reply to other clients, and stops its run', async () => {
+        const asking = await open('working');
+        await asking.controller.submit({ question: 'Go?', pauseMs: 60_000 });
+        await until('the interrupt', () => asking.now().interrupt !== undefined, 20_000);
+        const threadId = asking.now().threadId as string;
+        const other = await open('working', threadId);
+        await other.controller.hydrate(threadId);
+        await until('the interrupt', () => other.now().interrupt !== undefined, 20_000);
+        const responding = asking.controller.respond('yes');
+        await until('the other client hides the interrupt', () => other.now().interrupt === undefined, 20_000);
+        await until(
+          'the work to begin',
+          async () => (await client.threads.getState(threadId)).next[0] === 'work',
+          20_000,
+        );
+        await asking.controller.stop();
+        await responding;
+        const [run] = await client.runs.list(threadId);
+        await until(
+          'the end',
+          async () => (await client.runs.get(threadId, run!.run_id)).status === 'interrupted',
+          20_000,
+        );
+        await Promise.all([asking.close(), other.close()]);
       });
     });
   },

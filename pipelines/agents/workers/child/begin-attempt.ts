@@ -2,7 +2,7 @@ import { runlakeError } from '../../../../infra/errors/runlake-error.ts';
 import { type CompiledGraph, collectInterrupts, readSnapshot } from '../../graphs/compiled-graph.ts';
 import { isEndCommand, listUnknownBreakpoints, readNodes, requireNodes } from '../../graphs/graph-nodes.ts';
 import type { LoadedGraph } from '../../graphs/load-graph.ts';
-import type { CheckpointReference, RunCommand } from '../../runs/run.ts';
+import { type CheckpointReference, listAnsweredInterrupts, type RunCommand } from '../../runs/run.ts';
 import type { MessageToWorker } from '../messages.ts';
 import { toLibraryCommand, toLibraryConfig } from './run-config.ts';
 import { findStoppedSubgraphs, isStoppedAtHead } from './stopped-at-head.ts';
@@ -138,8 +138,7 @@ function checkNodes({ kwargs, graphId }: Job, loaded: LoadedGraph, graph: Compil
 async function isResumeConsumed({ attempt, start, kwargs, threadId }: Job, saver: ThreadSaver): Promise<boolean> {
   const resume = kwargs.command?.resume ?? undefined;
   if (attempt === 1 || start.kind === 'continue' || resume === undefined) return false;
-  const names = typeof resume === 'object' ? Object.keys(resume) : [];
-  if (names.length > 1 && names.every((name) => /^[0-9a-f]{32}$/.test(name))) return false;
+  if (listAnsweredInterrupts(resume).length > 1) return false;
   return saver.hideConsumedResume(threadId);
 }
 
