@@ -4,9 +4,17 @@ import type { Logger } from '../../../infra/telemetry/logger.ts';
 import { keepRunLinks } from '../../feedback/feedback-links.ts';
 import type { Sender } from '../../ingest/accept/draft.ts';
 import { isLostRunFailure } from '../runs/end-run.ts';
-import { claimUnpublishedEnds, fitsEndEvent, markEndsPublished, maxClaimedEnds } from '../runs/published-ends.ts';
+import {
+  claimUnpublishedEnds,
+  fitsEndEvent,
+  markEndsPublished,
+  maxClaimedEnds,
+  recordUnreadState,
+} from '../runs/published-ends.ts';
 import type { EndedRun } from '../runs/run-row.ts';
 import { type RunEnd, type StreamPublisher, toStreamStart } from '../streams/stream-types.ts';
+import { readNewestState } from '../threads/newest-state.ts';
+import type { ThreadDeps } from '../threads/write-threads.ts';
 import type { TraceMarks } from '../traces/trace-order.ts';
 import type { TraceRun } from './trace-run.ts';
 
@@ -76,18 +84,32 @@ export async function publishEnd(deps: PublishEndDeps, run: EndedRun, marks?: Tr
  * @returns whether there may be more such ends.
  * @throws errors of the database.
  */
-export async function publishLateEnds(deps: PublishEndDeps): Promise<boolean> {
+export async function publishLateEnds(deps: PublishEndDeps & Pick<ThreadDeps, 'pool'>): Promise<boolean> {
   const late = await claimUnpublishedEnds(deps.database, deps.deploymentId, publishTimeoutMs);
   // Publish all at the same time, because each end waits for the next flush of traces to the log.
   const publications = late.map((run) =>
-    publishEnd(deps, run).catch((err: unknown) => {
-      deps.logger.warn({ err, runId: run.runId }, 'end of a run not published; retrying');
-      return err;
-    }),
+    readUnreadState(deps, run)
+      .then((whole) => publishEnd(deps, whole))
+      .catch((err: unknown) => {
+        deps.logger.warn({ err, runId: run.runId }, 'end of a run not published; retrying');
+        return err;
+      }),
   );
   // If the log is unavailable, the other ends would fail as well.
   const isUnavailable = (await Promise.all(publications)).some(isTransient);
   return late.length === maxClaimedEnds && !isUnavailable;
+}
+
+/** Adds the stored state to a run whose process has died before it could report it, and writes it to the row of the thread. */
+async function readUnreadState(
+  { database, pool }: Pick<ThreadDeps, 'database' | 'pool'>,
+  run: EndedRun,
+): Promise<EndedRun> {
+  if (!run.hasUnreadState) return run;
+  const { deploymentId, threadId, graphId, kwargs } = run;
+  const state = await readNewestState(pool, { deploymentId, threadId, graphId, config: kwargs.config });
+  if (state === undefined || !(await recordUnreadState(database, run, state))) return run;
+  return { ...run, values: state.values };
 }
 
 /** Records in Postgres that the end of a run is published. @throws errors of the database. */

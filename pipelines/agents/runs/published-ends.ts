@@ -1,6 +1,7 @@
 import type { Database, Sql } from '../../../infra/postgres/database.ts';
 import { buildThreadKey, deleteCheckpoints } from '../checkpoints/copy-checkpoints.ts';
-import type { Interrupt } from '../threads/thread.ts';
+import type { NewestState } from '../threads/newest-state.ts';
+import { type Interrupt, toSearchableText } from '../threads/thread.ts';
 import type { RunStatus } from './run.ts';
 import { type EndedRow, type EndedRun, endedColumns, toEndedRun } from './run-row.ts';
 
@@ -18,7 +19,11 @@ export const maxClaimedEnds = 100;
  */
 export async function claimUnpublishedEnds(database: Sql, deploymentId: string, claimMs: number): Promise<EndedRun[]> {
   const rows = await database.query<
-    EndedRow & { values_text: string | null; interrupts: NonNullable<EndedRun['interrupts']> | null }
+    EndedRow & {
+      values_text: string | null;
+      interrupts: NonNullable<EndedRun['interrupts']> | null;
+      has_unread_state: boolean;
+    }
   >(
     `WITH claimed AS MATERIALIZED (
        SELECT run_id FROM agents.runs
@@ -35,7 +40,9 @@ export async function claimUnpublishedEnds(database: Sql, deploymentId: string, 
      )
      SELECT ${endedColumns},
        CASE WHEN thread.starts = run.thread_start AND NOT run.removed THEN thread.values::text END AS values_text,
-       CASE WHEN ${isLastAndWaiting} AND NOT run.removed THEN thread.interrupts END AS interrupts
+       CASE WHEN ${isLastAndWaiting} AND NOT run.removed THEN thread.interrupts END AS interrupts,
+       coalesce(run.attempt > 0 AND run.lease_token IS NULL AND NOT run.removed AND NOT run.temporary
+         AND thread.starts = run.thread_start, false) AS has_unread_state
      FROM run LEFT JOIN agents.threads thread USING (deployment_id, thread_id)
      ORDER BY run.ended_at`,
     [deploymentId, claimMs],
@@ -44,7 +51,25 @@ export async function claimUnpublishedEnds(database: Sql, deploymentId: string, 
   return rows.map((row) => ({
     ...toEndedRun(row, row.values_text),
     ...(row.interrupts && { interrupted: true, interrupts: row.interrupts }),
+    ...(row.has_unread_state && { hasUnreadState: true }),
   }));
+}
+
+/**
+ * Writes the state that an ended run has stored to the row of its thread, unless another run has started or the state was
+ * updated since. @returns whether it was written.
+ */
+export async function recordUnreadState(
+  sql: Sql,
+  { deploymentId, threadId, threadStart }: EndedRun,
+  { values, interrupts }: Pick<NewestState, 'values' | 'interrupts'>,
+): Promise<boolean> {
+  const written = await sql.execute(
+    `UPDATE agents.threads SET values = $4, searchable_values = $5, interrupts = $6
+     WHERE deployment_id = $1 AND thread_id = $2 AND starts = $3`,
+    [deploymentId, threadId, threadStart, values, toSearchableText(values), JSON.stringify(interrupts)],
+  );
+  return written > 0;
 }
 
 /**

@@ -55,6 +55,8 @@ export interface EndedRun extends StartedRun {
   readonly interrupted?: boolean;
   /** Interrupts by task id. */
   readonly interrupts?: Readonly<Record<string, readonly Interrupt[]>>;
+  /** Whether the row of the thread can lack state that the run has stored, because the process of the run has died. */
+  readonly hasUnreadState?: boolean;
 }
 
 /** The columns of a {@link StartedRun}. */
