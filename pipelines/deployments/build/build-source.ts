@@ -14,9 +14,9 @@
  * A host that has no folder of a revision, for example after the loss of its disk, builds it again.
  */
 import { chmodSync, existsSync, mkdirSync, statSync } from 'node:fs';
-import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, readdir, readFile, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join, resolve, sep } from 'node:path';
 import { OpenedOnce } from '../../../infra/cache/opened-once.ts';
 import type { Config } from '../../../infra/config/settings.ts';
 import { lockSharedFolder } from '../../../infra/embedded/data-folder.ts';
@@ -264,5 +264,8 @@ async function readMarker(folder: string): Promise<Build | undefined> {
   const text = await readFile(getMarkerPath(folder), 'utf8').catch(() => undefined);
   if (text === undefined) return undefined;
   const build = JSON.parse(text) as Build;
-  return existsSync(build.agentsFile) ? build : undefined;
+  // A marker in a copy of the data folder names the build of the original.
+  const root = await realpath(folder).catch(() => undefined);
+  const isOwn = root !== undefined && build.agentsFile.startsWith(join(root, sep));
+  return isOwn && existsSync(build.agentsFile) ? build : undefined;
 }

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { chmodSync, existsSync, mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, existsSync, mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -8,6 +8,7 @@ import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import type { Config } from '../../../infra/config/settings.ts';
 import { createTokenSigner } from '../../../infra/signing/token-signer.ts';
 import { type Builder, SourceBuilder } from '../../../pipelines/deployments/build/build-source.ts';
+import type { BuildRequest } from '../../../pipelines/deployments/build/build-steps.ts';
 import { chooseInstall } from '../../../pipelines/deployments/build/install-packages.ts';
 import { createSourceReceiver } from '../../../pipelines/deployments/receive-source.ts';
 import { createSourceStore } from '../../../pipelines/deployments/source-store.ts';
@@ -66,22 +67,22 @@ interface Source {
   readonly path?: string;
 }
 
-async function build(
-  { files, install = 'true', build: command, path }: Source,
-  { by = builder, signal = wait }: { readonly by?: Builder; readonly signal?: AbortSignal } = {},
-) {
+async function createRequest({ files, install = 'true', build: command, path }: Source): Promise<BuildRequest> {
   // The number of uploads of a deployment that no revision uses is limited.
   const { id } = await under.create(randomUUID());
   const source_tarball_path = await upload(await packFiles(files), id);
-  return by.build(
-    {
-      ...{ revisionId: randomUUID(), deploymentId: id, workspaceId: under.workspaceId, source: 'internal_source' },
-      sourceConfig: { install_command: install, build_command: command ?? null },
-      sourceRevisionConfig: { source_tarball_path, langgraph_config_path: path ?? null },
-    },
-    { signal, onLog: (text) => lines.push(text) },
-  );
+  return {
+    ...{ revisionId: randomUUID(), deploymentId: id, workspaceId: under.workspaceId, source: 'internal_source' },
+    sourceConfig: { install_command: install, build_command: command ?? null },
+    sourceRevisionConfig: { source_tarball_path, langgraph_config_path: path ?? null },
+  };
 }
+
+const buildRequest = (request: BuildRequest, by = builder, signal = wait) =>
+  by.build(request, { signal, onLog: (text) => lines.push(text) });
+
+const build = async (source: Source, { by, signal }: { readonly by?: Builder; readonly signal?: AbortSignal } = {}) =>
+  buildRequest(await createRequest(source), by, signal);
 
 const failed = (reason: RegExp) => ({ code: 'BUILD_FAILED', message: expect.stringMatching(reason) });
 
@@ -89,6 +90,17 @@ it('builds a source, and returns the same build again', async () => {
   const { agentsFile } = await build({ files: echoSource('hi'), build: 'echo built > built.txt' });
   expect(existsSync(join(agentsFile, '..', 'built.txt'))).toBe(true);
   expect(lines.join('\n')).toContain('echo built > built.txt');
+});
+
+it('builds again in a copy of the data folder', async () => {
+  const request = await createRequest({ files: echoSource('hi') });
+  const buildIn = async (name: string) => {
+    const by = new SourceBuilder(depsOf({ dataDir: join(dataDir, name) }));
+    return (await buildRequest(request, by).finally(() => by.close())).agentsFile;
+  };
+  expect(await buildIn('original')).toMatch(join(dataDir, 'original'));
+  cpSync(join(dataDir, 'original'), join(dataDir, 'copy'), { recursive: true });
+  expect(await buildIn('copy')).toMatch(join(dataDir, 'copy'));
 });
 
 /** Lock files of a package `echo` that depends on the folder `lib`, as the package managers have written them. */
