@@ -242,7 +242,7 @@ export const inParts: Readonly<Record<string, number>> = {
   'test/api/agent-server/recent-assistants.test.ts': 5,
   'test/api/agent-server/remote-graph.test.ts': 4,
   'test/api/agent-server/run-metadata.test.ts': 7,
-  'test/api/agent-server/sdk-versions.test.ts': 11,
+  'test/api/agent-server/sdk-versions.test.ts': 16,
   'test/api/agent-server/settings.test.ts': 10,
   'test/api/agent-server/system.test.ts': 10,
   'test/api/agent-server/traces.test.ts': 19,
