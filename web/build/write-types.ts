@@ -31,7 +31,7 @@ const described = Object.entries(description.paths ?? {});
 const paths = Object.fromEntries(
   described.filter(([path]) => calls.has(path)).map(([path, item]) => [path, trim(item)]),
 );
-const text = head + astToString(await openapiTypes({ ...description, paths }));
+const text = head + removeEmpty(astToString(await openapiTypes({ ...description, paths, components: {} })));
 
 const unknown = [...calls].filter((path) => !(path in paths));
 for (const path of unknown) console.error(`web/src calls ${path}, which the main API does not describe`);
@@ -51,10 +51,25 @@ function listCalls(): ReadonlySet<string> {
   return new Set(found.map(([, path]) => path as string));
 }
 
-/** Returns `item` without the bodies of error responses, which have one type in the client. */
+/**
+ * Returns `item` without the bodies of error responses, which have one type in the client, and without the ids of
+ * operations: the types of operations with ids are written apart, and have their descriptions twice.
+ */
 function trim<T>(item: T): T {
-  const copy = structuredClone(item) as Record<string, { responses?: Record<string, unknown> }>;
-  for (const { responses = {} } of Object.values(copy))
+  const copy = structuredClone(item) as Record<string, { operationId?: string; responses?: Record<string, unknown> }>;
+  for (const operation of Object.values(copy)) {
+    delete operation.operationId;
+    const { responses = {} } = operation;
     for (const status of Object.keys(responses)) if (!status.startsWith('2')) delete responses[status];
+  }
   return copy as T;
+}
+
+/** Removes lines that say nothing: what a path or an operation does not have, unless the client infers it, and default texts. */
+function removeEmpty(types: string): string {
+  return types
+    .replace(/^ +headers: \{\n +\[name: string\]: unknown;\n +\};\n/gm, '')
+    .replace(/^ {8}parameters: \{\n(?: {12}\w+\?: never;\n)+ {8}\};\n/gm, '')
+    .replace(/^ +\/\*\* @description Default Response \*\/\n/gm, '')
+    .replace(/^ +(?:header|cookie|get|put|post|delete|options|head|patch|trace)\?: never;\n/gm, '');
 }
