@@ -70,37 +70,33 @@ const shell = createRoute({
       if (name.endsWith('Id') && name !== 'tenantId' && !uuidPattern.test(value)) throw notFound();
   },
 });
-const home = createRoute({
+/** Returns the options of a route in the shell whose screen is shown to sessions with these permissions. */
+const buildScreenOptions = <const Path extends string>(path: Path, ...permissions: readonly string[]) => ({
   getParentRoute: () => shell,
-  path: '/',
-  staticData: { permissions: ['projects:read'] },
+  path,
+  staticData: { permissions },
+});
+const home = createRoute({
+  ...buildScreenOptions('/', 'projects:read'),
   component: lazyRouteComponent(() => import('./screens/first-start.tsx'), 'Home'),
 });
 const projects = createRoute({
-  getParentRoute: () => shell,
-  path: '/projects',
-  staticData: { permissions: ['projects:read'] },
+  ...buildScreenOptions('/projects', 'projects:read'),
   validateSearch: readTexts('name'),
   component: lazyRouteComponent(() => import('./screens/projects.tsx'), 'Projects'),
 });
 const traces = createRoute({
-  getParentRoute: () => shell,
-  path: '/projects/$projectId',
-  staticData: { permissions: ['runs:read'] },
+  ...buildScreenOptions('/projects/$projectId', 'runs:read'),
   validateSearch: readTracesSearch,
   component: lazyRouteComponent(() => import('./screens/traces/traces.tsx'), 'Traces'),
 });
 const threads = createRoute({
-  getParentRoute: () => shell,
-  path: '/projects/$projectId/threads',
-  staticData: { permissions: ['runs:read'] },
+  ...buildScreenOptions('/projects/$projectId/threads', 'runs:read'),
   validateSearch: readThreadsSearch,
   component: lazyRouteComponent(() => import('./screens/threads/threads.tsx'), 'Threads'),
 });
 const run = createRoute({
-  getParentRoute: () => shell,
-  path: '/runs/$runId',
-  staticData: { permissions: ['runs:read'] },
+  ...buildScreenOptions('/runs/$runId', 'runs:read'),
   validateSearch: readTraceSearch,
   component: lazyRouteComponent(() => import('./screens/trace/trace.tsx'), 'Trace'),
 });
@@ -132,43 +128,31 @@ const sdkRunLink = createRoute({
   },
 });
 const queues = createRoute({
-  getParentRoute: () => shell,
-  path: '/queues',
-  staticData: { permissions: ['annotation-queues:read'] },
+  ...buildScreenOptions('/queues', 'annotation-queues:read'),
   component: lazyRouteComponent(() => import('./screens/queues/queues.tsx'), 'Queues'),
 });
 const queue = createRoute({
-  getParentRoute: () => shell,
-  path: '/queues/$queueId',
-  staticData: { permissions: ['annotation-queues:read', 'runs:read'] },
+  ...buildScreenOptions('/queues/$queueId', 'annotation-queues:read', 'runs:read'),
   validateSearch: readTexts('item', 'tab'),
   component: lazyRouteComponent(() => import('./screens/queues/queue.tsx'), 'AnnotationQueue'),
 });
 const usage = createRoute({
-  getParentRoute: () => shell,
-  path: '/usage',
-  staticData: { permissions: ['organization:read'] },
+  ...buildScreenOptions('/usage', 'organization:read'),
   validateSearch: readUsageSearch,
   component: lazyRouteComponent(() => import('./screens/usage/usage.tsx'), 'Usage'),
 });
 const datasets = createRoute({
-  getParentRoute: () => shell,
-  path: '/datasets',
-  staticData: { permissions: ['datasets:read'] },
+  ...buildScreenOptions('/datasets', 'datasets:read'),
   validateSearch: readTexts('name'),
   component: lazyRouteComponent(() => import('./screens/datasets/datasets.tsx'), 'Datasets'),
 });
 const dataset = createRoute({
-  getParentRoute: () => shell,
-  path: '/datasets/$datasetId',
-  staticData: { permissions: ['datasets:read'] },
+  ...buildScreenOptions('/datasets/$datasetId', 'datasets:read'),
   validateSearch: readDatasetSearch,
   component: lazyRouteComponent(() => import('./screens/datasets/dataset.tsx'), 'Dataset'),
 });
 const compare = createRoute({
-  getParentRoute: () => shell,
-  path: '/datasets/$datasetId/compare',
-  staticData: { permissions: ['datasets:read', 'runs:read'] },
+  ...buildScreenOptions('/datasets/$datasetId/compare', 'datasets:read', 'runs:read'),
   validateSearch: readCompareSearch,
   component: lazyRouteComponent(() => import('./screens/datasets/compare.tsx'), 'Compare'),
 });
@@ -195,41 +179,31 @@ const sdkCompareLink = createRoute({
   },
 });
 const prompts = createRoute({
-  getParentRoute: () => shell,
-  path: '/prompts',
-  staticData: { permissions: ['prompts:read'] },
+  ...buildScreenOptions('/prompts', 'prompts:read'),
   validateSearch: readPromptsSearch,
   component: lazyRouteComponent(() => import('./screens/prompts/prompts.tsx'), 'Prompts'),
 });
-const prompt = createRoute({
-  getParentRoute: () => shell,
-  path: '/prompts/$repo',
-  staticData: { permissions: ['prompts:read'] },
+const promptOptions = {
   validateSearch: readPromptSearch,
   component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
+};
+const prompt = createRoute({
+  ...buildScreenOptions('/prompts/$repo', 'prompts:read'),
+  ...promptOptions,
 });
 /** The SDKs link to commits by the first characters of their hash. */
 const promptCommit = createRoute({
-  getParentRoute: () => shell,
-  path: '/prompts/$repo/$commit',
-  staticData: { permissions: ['prompts:read'] },
-  validateSearch: readPromptSearch,
-  component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
+  ...buildScreenOptions('/prompts/$repo/$commit', 'prompts:read'),
+  ...promptOptions,
 });
 /** The SDKs link to public prompts of other workspaces. */
 const publicPrompt = createRoute({
-  getParentRoute: () => shell,
-  path: '/hub/$owner/$repo',
-  staticData: { permissions: ['prompts:read'] },
-  validateSearch: readPromptSearch,
-  component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
+  ...buildScreenOptions('/hub/$owner/$repo', 'prompts:read'),
+  ...promptOptions,
 });
 const publicPromptCommit = createRoute({
-  getParentRoute: () => shell,
-  path: '/hub/$owner/$repo/$commit',
-  staticData: { permissions: ['prompts:read'] },
-  validateSearch: readPromptSearch,
-  component: lazyRouteComponent(() => import('./screens/prompts/prompt.tsx'), 'Prompt'),
+  ...buildScreenOptions('/hub/$owner/$repo/$commit', 'prompts:read'),
+  ...promptOptions,
 });
 /** The SDKs link to commits of agents and skills. */
 const sdkDirectoryCommitLink = createRoute({
@@ -241,37 +215,27 @@ const sdkDirectoryCommitLink = createRoute({
 });
 
 const agents = createRoute({
-  getParentRoute: () => shell,
-  path: '/agents',
-  staticData: { permissions: ['deployments:read'] },
+  ...buildScreenOptions('/agents', 'deployments:read'),
   validateSearch: readTexts('name'),
   component: lazyRouteComponent(() => import('./screens/agents/agents.tsx'), 'Agents'),
 });
 const deployment = createRoute({
-  getParentRoute: () => shell,
-  path: '/agents/$deploymentId',
-  staticData: { permissions: ['deployments:read'] },
+  ...buildScreenOptions('/agents/$deploymentId', 'deployments:read'),
   validateSearch: readDeploymentSearch,
   component: lazyRouteComponent(() => import('./screens/agents/deployment.tsx'), 'DeploymentScreen'),
 });
 const exports = createRoute({
-  getParentRoute: () => shell,
-  path: '/exports',
-  staticData: { permissions: ['bulk-exports:read'] },
+  ...buildScreenOptions('/exports', 'bulk-exports:read'),
   validateSearch: readExportsSearch,
   component: lazyRouteComponent(() => import('./screens/exports/exports.tsx'), 'Exports'),
 });
 const newExport = createRoute({
-  getParentRoute: () => shell,
-  path: '/exports/new',
-  staticData: { permissions: ['bulk-exports:manage'] },
+  ...buildScreenOptions('/exports/new', 'bulk-exports:manage'),
   validateSearch: readNewExportSearch,
   component: lazyRouteComponent(() => import('./screens/exports/new-export.tsx'), 'NewExport'),
 });
 const exportDetail = createRoute({
-  getParentRoute: () => shell,
-  path: '/exports/$exportId',
-  staticData: { permissions: ['bulk-exports:read'] },
+  ...buildScreenOptions('/exports/$exportId', 'bulk-exports:read'),
   validateSearch: readExportSearch,
   component: lazyRouteComponent(() => import('./screens/exports/export-detail.tsx'), 'ExportDetail'),
 });
@@ -283,9 +247,7 @@ const settings = createRoute({
   component: lazyRouteComponent(() => import('./screens/settings/settings.tsx'), 'Settings'),
 });
 const system = createRoute({
-  getParentRoute: () => shell,
-  path: '/system',
-  staticData: { permissions: ['organizations:manage'] },
+  ...buildScreenOptions('/system', 'organizations:manage'),
   component: lazyRouteComponent(() => import('./screens/system/system.tsx'), 'System'),
 });
 
