@@ -223,7 +223,7 @@ export async function createPrice(database: Database, workspaceId: string, sent:
       id,
       ...values,
     ]);
-    for (const limit of limits) await enforceLimit(tx, { ownWorkspaceId: workspaceId }, limit);
+    for (const limit of limits) await enforceLimit(tx, 'workspace', workspaceId, limit);
     return readPrice(tx, workspaceId, id);
   });
 }
@@ -243,7 +243,7 @@ export async function updatePrice(
       id,
       ...values,
     ]);
-    for (const limit of limits) await enforceLimit(tx, { ownWorkspaceId: workspaceId }, limit);
+    for (const limit of limits) await enforceLimit(tx, 'workspace', workspaceId, limit);
     return readPrice(tx, workspaceId, id);
   });
 }

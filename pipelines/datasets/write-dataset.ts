@@ -89,7 +89,7 @@ export async function createDataset(
     }
     await addTaggings(tx, workspaceId, { type: 'dataset', id }, tagValueIds);
     await content?.insert(tx, id);
-    await enforceLimit(tx, { workspaceId }, datasetLimit);
+    await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, datasetLimit);
   };
   const create = async () => {
     await database.transaction(insert, content && { timeoutMs: writeTimeoutMs });

@@ -68,20 +68,16 @@ export async function createDeployment(
   const secrets = mergeSecrets(deployment.secrets, {});
   await requireFreeName(database, workspaceId, name);
   const enforceMaxDeployments = (tx: Sql, max: number) =>
-    enforceLimit(
-      tx,
-      { ownWorkspaceId: workspaceId },
-      {
-        max,
-        countSql: 'SELECT count(*) AS count FROM deployments WHERE workspace_id = $1',
-        createError: () =>
-          runlakeError('LIMIT_REACHED', {
-            limit: config.maxDeployments,
-            what: 'deployments in a workspace',
-            hint: 'Delete those that are not needed',
-          }),
-      },
-    );
+    enforceLimit(tx, 'workspace', workspaceId, {
+      max,
+      countSql: 'SELECT count(*) AS count FROM deployments WHERE workspace_id = $1',
+      createError: () =>
+        runlakeError('LIMIT_REACHED', {
+          limit: config.maxDeployments,
+          what: 'deployments in a workspace',
+          hint: 'Delete those that are not needed',
+        }),
+    });
   // A refused deployment must not leave a project.
   await database.transaction((tx) => enforceMaxDeployments(tx, config.maxDeployments - 1));
   const projectId = await projects.resolve({ workspaceId, sessionName: name, isPatch: false });

@@ -136,7 +136,7 @@ export async function createEvaluator(
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
       [id, workspaceId, name, type, JSON.stringify(definition), ...toMetadataColumns(metadata), userId],
     );
-    await enforceLimit(tx, { workspaceId }, evaluatorLimit);
+    await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, evaluatorLimit);
   });
   return readEvaluator(database, workspaceId, id);
 }

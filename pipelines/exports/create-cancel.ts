@@ -86,24 +86,21 @@ async function requireExportQuota(
 ): Promise<void> {
   if (schedule) {
     const countSql = `${countUnfinishedSql} AND e.interval_hours IS NOT NULL`;
-    await enforceLimit(
-      tx,
-      { workspaceId },
-      { max: exportMaxSchedules, countSql, what: 'scheduled bulk exports', hint: 'Cancel those that are not needed' },
-    );
+    await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, {
+      max: exportMaxSchedules,
+      countSql,
+      what: 'scheduled bulk exports',
+      hint: 'Cancel those that are not needed',
+    });
     return;
   }
   const countSql = `${countUnfinishedSql} AND e.interval_hours IS NULL AND e.source_bulk_export_id IS NULL`;
-  await enforceLimit(
-    tx,
-    { workspaceId },
-    {
-      max: exportMaxUnfinished,
-      countSql,
-      what: 'bulk exports that are not finished',
-      hint: 'Wait until some of them have ended, or cancel them',
-    },
-  );
+  await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, {
+    max: exportMaxUnfinished,
+    countSql,
+    what: 'bulk exports that are not finished',
+    hint: 'Wait until some of them have ended, or cancel them',
+  });
 }
 
 export interface NewExport {

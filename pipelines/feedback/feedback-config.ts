@@ -137,7 +137,7 @@ export async function createConfig(
       if (isSame) return found;
       throw runlakeError('CONFLICT', { reason: `Another config of the feedback key ${key} exists.` });
     }
-    await enforceLimit(tx, { workspaceId }, configLimit);
+    await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, configLimit);
     return found;
   });
 }

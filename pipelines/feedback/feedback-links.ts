@@ -83,17 +83,13 @@ export async function createLinks(
     const repeated = made.length === 0 ? await findRepeatedLinks(tx, owner, identified) : [];
     if (repeated.length === links.length) return repeated;
     if (made.length < links.length) throw runlakeError('CONFLICT', { reason: 'A link with one of these ids exists.' });
-    await enforceLimit(
-      tx,
-      { workspaceId },
-      {
-        max: maxLinks,
-        countSql: `SELECT count(*) AS count FROM feedback_tokens JOIN workspaces ON workspaces.id = workspace_id
+    await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, {
+      max: maxLinks,
+      countSql: `SELECT count(*) AS count FROM feedback_tokens JOIN workspaces ON workspaces.id = workspace_id
         WHERE organization_id = $1 AND expires_at >= now()`,
-        what: 'feedback links in an organisation',
-        hint: 'Wait until some of them expire',
-      },
-    );
+      what: 'feedback links in an organisation',
+      hint: 'Wait until some of them expire',
+    });
     return made;
   });
   const byId = new Map(rows.map((row) => [row.id, row]));

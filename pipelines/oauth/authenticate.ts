@@ -160,19 +160,12 @@ async function startAuthentication(
         provider.redirect_uri,
       ],
     );
-    await enforceLimit(
-      tx,
-      { workspaceId },
-      {
-        max: limits.maxOAuthAuthentications,
-        countSql: countInWorkspaces(
-          'oauth_authentications',
-          `counted.status = 'pending' AND counted.expires_at > now()`,
-        ),
-        what: 'pending OAuth authentications',
-        hint: `Wait: each ends after at most ${consentMinutes} minutes`,
-      },
-    );
+    await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, {
+      max: limits.maxOAuthAuthentications,
+      countSql: countInWorkspaces('oauth_authentications', `counted.status = 'pending' AND counted.expires_at > now()`),
+      what: 'pending OAuth authentications',
+      hint: `Wait: each ends after at most ${consentMinutes} minutes`,
+    });
   });
   return { status: 'pending', url, authenticationId: id };
 }

@@ -141,6 +141,9 @@ async function storeGrant(deps: OAuthDeps, tx: Sql, pending: PendingAuthenticati
     pending.id,
     id,
   ]);
-  const countSql = countInWorkspaces('oauth_tokens');
-  await enforceLimit(tx, { workspaceId }, { max: deps.limits.maxOAuthTokens, countSql, what: 'OAuth tokens' });
+  await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, {
+    max: deps.limits.maxOAuthTokens,
+    countSql: countInWorkspaces('oauth_tokens'),
+    what: 'OAuth tokens',
+  });
 }

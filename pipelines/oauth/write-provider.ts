@@ -75,7 +75,7 @@ export async function createProvider(
     );
     if (made === undefined) throw createNameConflict();
     const limit = { max: deps.limits.maxOAuthProviders, countSql: countProvidersSql, what: 'OAuth providers' };
-    await enforceLimit(tx, { organizationId }, limit);
+    await enforceLimit(tx, 'organization', organizationId, limit);
     return made;
   });
 }

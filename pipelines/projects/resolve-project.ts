@@ -11,16 +11,12 @@ const countProjectsSql = countInWorkspaces('projects', 'counted.deleted_at IS NU
 
 /** Rolls back the transaction if the inserted project puts the organisation above its limit. @throws LIMIT_REACHED */
 export function requireProjectQuota(tx: Sql, workspaceId: string, maxProjects: number): Promise<void> {
-  return enforceLimit(
-    tx,
-    { workspaceId },
-    {
-      max: maxProjects,
-      countSql: countProjectsSql,
-      what: 'tracing projects',
-      hint: 'Use an existing project, delete those that are not needed',
-    },
-  );
+  return enforceLimit(tx, 'organizationOfWorkspace', workspaceId, {
+    max: maxProjects,
+    countSql: countProjectsSql,
+    what: 'tracing projects',
+    hint: 'Use an existing project, delete those that are not needed',
+  });
 }
 
 /** A reference to a project in a run event. An empty name means the same as an absent name. */

@@ -49,7 +49,7 @@ export async function createRepo(database: Database, caller: WorkspaceCaller, re
     );
     if (isPublic) requireOwnerHandle(made?.ownerHandle);
     await addTaggings(tx, workspaceId, { type: 'prompt', id }, repo.tagValueIds ?? []);
-    await enforceLimit(tx, { workspaceId }, repoLimit);
+    await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, repoLimit);
   };
   const create = async () => {
     await database.transaction(insert).catch((error: unknown) => {

@@ -194,7 +194,7 @@ export async function createQueue(
   const outcome = await database.transaction(async (tx) => {
     const row = { id, workspace_id: workspaceId, ...toColumns(fields) };
     const inserted = await insertOnce(tx, 'annotation_queues', row);
-    if (inserted === 'inserted') await enforceLimit(tx, { workspaceId }, queueLimit);
+    if (inserted === 'inserted') await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, queueLimit);
     return inserted;
   });
   if (outcome === 'conflict') throw createDuplicateError();

@@ -113,7 +113,7 @@ export async function addTaggings(
       `INSERT INTO taggings (id, tag_value_id, resource_type, resource_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
       [randomUUID(), valueId, type, id],
     );
-    await enforceLimit(tx, { tagValueId: valueId }, taggingLimit);
+    await enforceLimit(tx, 'tagValue', valueId, taggingLimit);
   }
 }
 

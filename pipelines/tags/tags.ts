@@ -78,7 +78,7 @@ export async function createTagKey(
         `INSERT INTO tag_keys (id, workspace_id, key, description) VALUES ($1, $2, $3, $4) RETURNING ${keyColumns}`,
         [randomUUID(), workspaceId, key, description ?? null],
       );
-      await enforceLimit(tx, { ownWorkspaceId: workspaceId }, keyLimit);
+      await enforceLimit(tx, 'workspace', workspaceId, keyLimit);
       return made!;
     }),
     'A tag key with this name',
@@ -182,7 +182,7 @@ export async function createTagValue(
         `INSERT INTO tag_values (id, tag_key_id, value, description) VALUES ($1, $2, $3, $4) RETURNING ${valueColumns}`,
         [randomUUID(), keyId, value, description ?? null],
       );
-      await enforceLimit(tx, { tagKeyId: keyId }, valueLimit);
+      await enforceLimit(tx, 'tagKey', keyId, valueLimit);
       return made!;
     }),
     'This value of the tag key',

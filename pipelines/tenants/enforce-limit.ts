@@ -5,8 +5,8 @@ export type Limit = {
   /** Maximum number of objects that an owner may have. */
   readonly max: number;
   /**
-   * SQL that counts the objects of the owner `$1`; the column is named `count`. If the owner is given as `workspaceId`,
-   * `$1` is the organisation of the workspace.
+   * SQL that counts the objects of the owner `$1`; the column is named `count`. For `organizationOfWorkspace`, `$1` is the
+   * organisation.
    */
   readonly countSql: string;
 } & (
@@ -28,23 +28,14 @@ export function countInWorkspaces(table: string, condition = 'true'): string {
     WHERE w.organization_id = $1 AND w.deleted_at IS NULL AND ${condition}`;
 }
 
-/** `workspaceId` means the organisation of the workspace; `ownWorkspaceId` means the workspace itself. */
-type Owner =
-  | { readonly organizationId: string }
-  | { readonly workspaceId: string }
-  | { readonly ownWorkspaceId: string }
-  | { readonly deploymentId: string }
-  | { readonly tagKeyId: string }
-  | { readonly tagValueId: string };
-
 const lockOwnerSql = {
-  organizationId: 'SELECT id FROM organizations WHERE id = $1 FOR NO KEY UPDATE',
-  workspaceId:
+  organization: 'SELECT id FROM organizations WHERE id = $1 FOR NO KEY UPDATE',
+  organizationOfWorkspace:
     'SELECT id FROM organizations WHERE id = (SELECT organization_id FROM workspaces WHERE id = $1) FOR NO KEY UPDATE',
-  ownWorkspaceId: 'SELECT id FROM workspaces WHERE id = $1 FOR NO KEY UPDATE',
-  deploymentId: 'SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = $1 FOR NO KEY UPDATE',
-  tagKeyId: 'SELECT id FROM tag_keys WHERE id = $1 FOR NO KEY UPDATE',
-  tagValueId: 'SELECT id FROM tag_values WHERE id = $1 FOR NO KEY UPDATE',
+  workspace: 'SELECT id FROM workspaces WHERE id = $1 FOR NO KEY UPDATE',
+  deployment: 'SELECT deployment_id AS id FROM agents.deployments WHERE deployment_id = $1 FOR NO KEY UPDATE',
+  tagKey: 'SELECT id FROM tag_keys WHERE id = $1 FOR NO KEY UPDATE',
+  tagValue: 'SELECT id FROM tag_values WHERE id = $1 FOR NO KEY UPDATE',
 } as const;
 
 /**
@@ -60,12 +51,12 @@ const lockOwnerSql = {
  * Call this function last in the transaction, so that the lock is held only briefly and the transaction does not wait
  * for other locks while it holds the lock. Objects that were created before a limit was lowered stay.
  *
+ * @param id Id of the owner; for `organizationOfWorkspace`, that of the workspace.
  * @throws LIMIT_REACHED, or the error of the limit.
  */
-export async function enforceLimit(tx: Sql, owner: Owner, limit: Limit): Promise<void> {
+export async function enforceLimit(tx: Sql, owner: keyof typeof lockOwnerSql, id: string, limit: Limit): Promise<void> {
   const { max, countSql } = limit;
-  const [kind, id] = Object.entries(owner)[0] as [keyof typeof lockOwnerSql, string];
-  const [ownerRow] = await tx.query<{ id: string }>(lockOwnerSql[kind], [id]);
+  const [ownerRow] = await tx.query<{ id: string }>(lockOwnerSql[owner], [id]);
   const [found] = await tx.query<{ count: number }>(countSql, [ownerRow?.id]);
   if (found === undefined || found.count <= max) return;
   if ('createError' in limit) throw limit.createError();

@@ -102,7 +102,7 @@ export async function createKey(
         expiresAt,
       ],
     );
-    await enforceLimit(tx, caller, {
+    await enforceLimit(tx, 'organization', caller.organizationId, {
       max: limits.maxApiKeys,
       countSql: countKeysSql,
       what: 'API keys',

@@ -35,11 +35,12 @@ export type TenantLimits = Pick<Config, 'maxApiKeys' | 'maxMembers'>;
 /** Rolls back the transaction if the inserted user puts the organisation above its limit. @throws LIMIT_REACHED */
 export function requireMemberQuota(
   tx: Sql,
-  owner: { readonly organizationId: string },
+  { organizationId }: { readonly organizationId: string },
   { maxMembers }: Pick<TenantLimits, 'maxMembers'>,
 ): Promise<void> {
   const countSql = 'SELECT count(*) AS count FROM users WHERE organization_id = $1 AND removed_at IS NULL';
-  return enforceLimit(tx, owner, { max: maxMembers, countSql, what: 'users', hint: 'Create keys for existing users' });
+  const limit = { max: maxMembers, countSql, what: 'users', hint: 'Create keys for existing users' };
+  return enforceLimit(tx, 'organization', organizationId, limit);
 }
 
 /**

@@ -111,7 +111,7 @@ export async function createOrganization(
       const limit = config.maxOrganizations;
       // All organisations are created by callers of the operator's organisation, so locking the row of that
       // organisation serialises the creations.
-      await enforceLimit(tx, caller, {
+      await enforceLimit(tx, 'organization', caller.organizationId, {
         max: limit,
         countSql: countOrganizationsSql,
         createError: () => runlakeError('ORGANIZATION_LIMIT_REACHED', { limit }),

@@ -69,7 +69,7 @@ export async function changeSecrets(
         [workspaceId, key, secretSealer.seal(value, identifyRow(workspaceId, key))],
       );
     }
-    await enforceLimit(tx, { ownWorkspaceId: workspaceId }, secretLimit);
+    await enforceLimit(tx, 'workspace', workspaceId, secretLimit);
   });
 }
 

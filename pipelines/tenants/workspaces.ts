@@ -94,7 +94,7 @@ export async function createWorkspace(
         [id, caller.organizationId, displayName, handle],
       );
       const limit = config.maxWorkspaces;
-      await enforceLimit(tx, caller, {
+      await enforceLimit(tx, 'organization', caller.organizationId, {
         max: limit,
         countSql: countWorkspacesSql,
         what: 'workspaces',

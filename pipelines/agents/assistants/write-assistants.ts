@@ -103,16 +103,12 @@ export async function createAssistant(
     );
     if (row !== undefined) {
       await tx.execute(insertVersionSql, [deploymentId, assistantId]);
-      await enforceLimit(
-        tx,
-        { deploymentId },
-        {
-          max: maxAssistants,
-          countSql: countAssistantsSql,
-          what: 'assistants',
-          hint: 'Delete assistants that are no longer needed',
-        },
-      );
+      await enforceLimit(tx, 'deployment', deploymentId, {
+        max: maxAssistants,
+        countSql: countAssistantsSql,
+        what: 'assistants',
+        hint: 'Delete assistants that are no longer needed',
+      });
     }
     return row;
   };

@@ -59,15 +59,11 @@ export async function createCron(
       ],
     );
     await tx.execute(notifyCronsSql, [deploymentId]);
-    await enforceLimit(
-      tx,
-      { deploymentId },
-      {
-        max: maxCrons,
-        countSql: countCronsSql,
-        createError: () => runlakeError('CRON_LIMIT_REACHED', { limit: maxCrons }),
-      },
-    );
+    await enforceLimit(tx, 'deployment', deploymentId, {
+      max: maxCrons,
+      countSql: countCronsSql,
+      createError: () => runlakeError('CRON_LIMIT_REACHED', { limit: maxCrons }),
+    });
     return created as Cron;
   };
   return createOrFind(

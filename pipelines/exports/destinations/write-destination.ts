@@ -55,16 +55,11 @@ export async function createDestination(
       [id, workspaceId, type, displayName, config, stored?.sealed ?? null, stored?.keys ?? []],
     );
     const limit = deps.config.exportMaxDestinations;
-    await enforceLimit(
-      tx,
-      { workspaceId },
-      {
-        max: limit,
-        countSql: countDestinationsSql,
-        what: 'destinations of bulk exports',
-        hint: 'Delete those that are not needed',
-      },
-    );
+    await enforceLimit(tx, 'organizationOfWorkspace', workspaceId, {
+      max: limit,
+      countSql: countDestinationsSql,
+      what: 'destinations of bulk exports',
+    });
     return made as DestinationRecord;
   };
   return createOrFind(
